@@ -1,0 +1,27 @@
+"""The errors eqsat raises. Each says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class EqsatError(Exception):
+    """Base of every error that eqsat raises on purpose."""
+
+
+class BudgetError(EqsatError):
+    """No program within the budget was found, or the budget itself makes no sense.
+
+    Attributes:
+        smallest_peak: bytes of the leanest program found, or `None` if none was compiled.
+    """
+
+    def __init__(self, message: str, smallest_peak: int | None = None) -> None:
+        super().__init__(message)
+        self.smallest_peak = smallest_peak
+
+
+class RuleSyntaxError(EqsatError):
+    """A `.rules` file does not parse. The message shows file:line:column, the line and a caret."""
+
+
+class RuleError(EqsatError):
+    """A rule parses but is not a sound rewrite (unbound name, escaping axis, unknown guard...)."""

@@ -1,0 +1,170 @@
+"""The ops of the IR. An op holds everything static about a node; its operands are the term's args.
+
+| op        | meaning (a, b are terms, n an axis, K a set of axes)                        |
+|-----------|-----------------------------------------------------------------------------|
+| Leaf      | an input of the program                                                     |
+| Const     | a scalar constant                                                           |
+| Iota      | the index along an axis                                                     |
+| Map       | an elementwise function of its operands, which broadcast over each other    |
+| Reduce    | a reduction of `a` over K                                                   |
+| Dot       | sum over K of a * b; K is in both operands, all other axes stay             |
+| Select    | argmax, argmin or top-k along one axis: values or indices                   |
+| Rename    | the same array, one axis under another name; costs nothing at run time          |
+| Opaque    | any other JAX primitive, called on arrays of given layouts                  |
+| Chunk     | `a` on the current chunk of n; the axis keeps its name, its length shrinks  |
+| Concat    | run the body once per chunk of n, concatenate along n                       |
+| Fold      | run the body once per chunk of n, combine with a monoid                     |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from eqsat.ir.axis import Axis, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """Input number `index` of the program; `layout` names the dimensions of the array passed in."""
+
+    index: int
+    layout: Layout
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A scalar. `text` is its exact value as `repr` prints it, so that -0.0 and NaN keep their identity."""
+
+    text: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Iota:
+    """0, 1, ..., size-1 along `axis`."""
+
+    axis: Axis
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Elementwise function `name` (a JAX primitive's name) with static parameters.
+
+    `dtype` is the result's. Conversions are the map `convert`; a power with a constant integer
+    exponent is `integer_pow` with parameter `y`, except the second power, which is `square`.
+    """
+
+    name: str
+    dtype: str
+    params: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Reduction over `axes` (not empty) by `kind`: sum, prod, max, min, and, or, xor, mean."""
+
+    kind: str
+    axes: frozenset[Axis]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """Contraction of two operands over `axes` (not empty).
+
+    `precision` is None or the repr of what `lax.dot_general` was given ("HIGHEST", ...).
+    """
+
+    axes: frozenset[Axis]
+    dtype: str
+    precision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """The best entries along `axis` and where they are, first wins.
+
+    **Arguments:**
+
+    - `kind`: "argmax", "argmin" (an index, no `out_axis`, `k` is 1) or "top_k".
+    - `out_axis`: the axis of the k entries of a top_k; `None` when k is 1.
+    - `result`: "values" or "indices"; argmax and argmin have only indices.
+    """
+
+    kind: str
+    axis: Axis
+    k: int
+    out_axis: Axis | None
+    result: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """The operand with its axis `old` called `new`. They have one length; `new` is not in the operand."""
+
+    old: Axis
+    new: Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a JAX primitive on whole arrays, shared by the Opaque ops of its results.
+
+    **Arguments:**
+
+    - `primitive`: the JAX primitive object.
+    - `params`: its parameters as in the jaxpr, compared by identity of the call.
+    - `arg_layouts`, `out_layouts`: the dimensions it expects and returns. An axis of an argument's
+      layout that the argument's term lacks is broadcast before the call.
+    - `passing`: axes along which the call may be done by chunks: a slice of the operands that have
+      it gives that slice of every result.
+    """
+
+    id: int
+    primitive: Any = field(compare=False)
+    params: Any = field(compare=False, repr=False)
+    arg_layouts: tuple[Layout, ...]
+    out_layouts: tuple[Layout, ...]
+    out_dtypes: tuple[str, ...]
+    passing: frozenset[Axis]
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """Result number `result` of a primitive's `call`."""
+
+    call: Call
+    result: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The operand on the current chunk of `axis`."""
+
+    axis: Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """The body's values for all chunks of `axis`, laid side by side."""
+
+    axis: Axis
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The body's values for all chunks of `axis`, combined by `monoid`.
+
+    A reduction's kind combines values of the body's own shape. A `Select` finds the best entries
+    along `axis` of all chunks: its body still has the axis.
+    """
+
+    axis: Axis
+    monoid: str | Select
+
+
+Op = Leaf | Const | Iota | Map | Reduce | Dot | Select | Rename | Opaque | Chunk | Concat | Fold

@@ -1,0 +1,98 @@
+"""What each op makes of its operands' axes, dtypes and open loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import (
+    Chunk,
+    Concat,
+    Const,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Op,
+    Opaque,
+    Reduce,
+    Rename,
+    Select,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eqsat.ir.term import Term
+
+Axes = frozenset[Axis]
+
+
+def without(axes: Axes, axis: Axis, extra: Axis | None = None) -> Axes:
+    rest = axes - {axis}
+    return rest if extra is None else rest | {extra}
+
+
+def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
+    """The axes of op's result, given those of its operands."""
+    match op:
+        case Leaf(layout=layout):
+            return frozenset(axis for axis in layout if axis is not None)
+        case Const():
+            return frozenset()
+        case Iota(axis=axis):
+            return frozenset({axis})
+        case Map():
+            return frozenset().union(*args)
+        case Reduce(axes=axes):
+            return args[0] - axes
+        case Dot(axes=axes):
+            return (args[0] | args[1]) - axes
+        case Select(axis=axis, out_axis=out_axis):
+            return without(args[0], axis, out_axis)
+        case Rename(old=old, new=new):
+            return without(args[0], old, new)
+        case Opaque(call=call, result=result):
+            return frozenset(axis for axis in call.out_layouts[result] if axis is not None)
+        case Chunk() | Concat():
+            return args[0]
+        case Fold(axis=axis, monoid=Select(out_axis=out_axis)):
+            return without(args[0], axis, out_axis)
+        case Fold():
+            return args[0]
+
+
+def result_dtype(op: Op, args: Sequence[str]) -> str:
+    """The dtype of op's result, given those of its operands."""
+    match op:
+        case Leaf() | Const() | Iota() | Map() | Reduce() | Dot() | Select():
+            return op.dtype
+        case Opaque(call=call, result=result):
+            return call.out_dtypes[result]
+        case Fold(monoid=Select(dtype=dtype)):
+            return dtype
+        case Rename() | Chunk() | Concat() | Fold():
+            return args[0]
+
+
+def result_open(op: Op, args: Sequence[Axes], operand_axes: Sequence[Axes]) -> Axes:
+    """The loops that op's result varies with: chunks taken and not yet closed."""
+    opened: Axes = frozenset().union(*args)
+    match op:
+        case Chunk(axis=axis):
+            return opened | {axis} if axis in operand_axes[0] else opened
+        case Concat(axis=axis) | Fold(axis=axis):
+            return opened - {axis}
+        case _:
+            return opened
+
+
+def infer(op: Op, args: Sequence[Term]) -> tuple[Axes, str, Axes]:
+    """Axes, dtype and open loops of `op(*args)`."""
+    axes = [arg.axes for arg in args]
+    return (
+        result_axes(op, axes),
+        result_dtype(op, [arg.dtype for arg in args]),
+        result_open(op, [arg.open for arg in args], axes),
+    )

@@ -1,0 +1,77 @@
+"""Terms: interned applications of ops. Equal terms are the same object, so a program is a DAG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import itemsize
+from eqsat.ir.ops import Op
+from eqsat.ir.schema import infer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """`op(*args)`. Compared by identity: build terms through one `Terms` table.
+
+    **Attributes:**
+
+    - `axes`: its schema.
+    - `dtype`: its dtype's name.
+    - `open`: the axes whose current chunk its value depends on.
+    - `number`: position in the table; operands come before what uses them.
+    """
+
+    op: Op
+    args: tuple[Term, ...] = field(repr=False)
+    axes: frozenset[Axis]
+    dtype: str
+    open: frozenset[Axis]
+    number: int
+
+    @property
+    def elements(self) -> int:
+        """Number of elements with every axis at full length."""
+        count = 1
+        for axis in self.axes:
+            count *= axis.size
+        return count
+
+    @property
+    def bytes(self) -> int:
+        """Bytes with every axis at full length."""
+        return self.elements * itemsize(self.dtype)
+
+
+class Terms:
+    """Builds and interns terms."""
+
+    def __init__(self) -> None:
+        self._interned: dict[tuple[Op, tuple[int, ...]], Term] = {}
+
+    def make(self, op: Op, args: Iterable[Term] = ()) -> Term:
+        """The term `op(*args)`, the same object every time."""
+        operands = tuple(args)
+        key = (op, tuple(arg.number for arg in operands))
+        term = self._interned.get(key)
+        if term is None:
+            axes, dtype, opened = infer(op, operands)
+            term = Term(op, operands, axes, dtype, opened, len(self._interned))
+            self._interned[key] = term
+        return term
+
+
+def reachable(roots: Iterable[Term]) -> Iterator[Term]:
+    """Every term that `roots` depend on, operands first. Not recursive."""
+    done: set[int] = set()
+    stack = [(root, False) for root in reversed(list(roots))]
+    while stack:
+        term, expanded = stack.pop()
+        if expanded:
+            if term.number not in done:
+                done.add(term.number)
+                yield term
+        elif term.number not in done:
+            stack.append((term, True))
+            stack.extend((arg, False) for arg in reversed(term.args) if arg.number not in done)

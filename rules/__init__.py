@@ -1,0 +1,12 @@
+"""The shipped rules: `.rules` files, one topic each. `README.md` beside them says how to write rules."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+
+def shipped() -> tuple[Path, ...]:
+    """The paths of all shipped `.rules` files, by name."""
+    folder = Path(str(files(__name__)))
+    return tuple(sorted(folder.glob("*.rules")))
