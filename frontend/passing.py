@@ -1,0 +1,41 @@
+"""Which dimensions pass through a JAX primitive untouched.
+
+A dimension passes when a slice of the operands that have it gives, through the same primitive, that
+slice of every result: the primitive may then be called chunk by chunk. Each primitive says so in one
+function of `passing_arrays` or `passing_linalg`; a primitive that nobody speaks for passes nothing,
+which is safe.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Imported for the rules that they register.
+from eqsat.frontend import passing_arrays, passing_linalg  # noqa: F401
+from eqsat.frontend.passing_registry import RULES, Passing, Site
+
+__all__ = ["Passing", "passing_dimensions"]
+
+
+def passing_dimensions(eqn: Any) -> tuple[Passing, ...]:
+    """The axes of length above 1 that pass through a jaxpr's equation untouched."""
+    rule = RULES.get(eqn.primitive.name)
+    if rule is None or eqn.effects:
+        return ()
+    site = Site(
+        tuple(tuple(atom.aval.shape) for atom in eqn.invars),
+        tuple(tuple(atom.aval.shape) for atom in eqn.outvars),
+        eqn.params,
+    )
+    if any(0 in shape for shape in (*site.args, *site.outs)):
+        return ()  # nothing to save, and too many ways for lengths to look alike
+    return tuple(passing for passing in rule(site) if _has_length(site, passing))
+
+
+def _has_length(site: Site, passing: Passing) -> bool:
+    """Whether the dimensions of `passing` have one length above 1. Rules may offer others, for brevity."""
+    if all(dim is None for dim in passing.args):
+        return False
+    lengths = {shape[dim] for shape, dim in zip(site.outs, passing.outs, strict=True)}
+    lengths |= {shape[dim] for shape, dim in zip(site.args, passing.args, strict=True) if dim is not None}
+    return len(lengths) == 1 and min(lengths) > 1
