@@ -1,0 +1,164 @@
+"""What each elementwise function means: a NumPy function per name, for the reference interpreter.
+
+Inexact operands come in double precision, so nothing here rounds to a program's own dtypes. The
+functions that NumPy lacks (`erf`, `lgamma`, bit counts...) are JAX's, evaluated with x64 enabled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from eqsat.errors import EqsatError
+from eqsat.ir.dtypes import is_extended, is_inexact, numpy_dtype
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Function = Callable[..., Any]
+
+ROUND_HALF_AWAY, ROUND_HALF_EVEN = 0, 1
+
+
+def reference_dtype(name: str) -> np.dtype[Any]:
+    """The dtype in which the reference holds values of dtype `name`.
+
+    >>> reference_dtype("bfloat16"), reference_dtype("complex64"), reference_dtype("int8")
+    (dtype('float64'), dtype('complex128'), dtype('int8'))
+    """
+    if is_extended(name):
+        raise EqsatError(f"the reference interpreter has no arrays of dtype {name}")
+    dtype = numpy_dtype(name)
+    if not is_inexact(name):
+        return dtype
+    complex_ = jax.numpy.issubdtype(dtype, np.complexfloating)
+    return np.dtype(np.complex128 if complex_ else np.float64)
+
+
+def _div(x: Array, y: Array) -> Array:
+    if x.dtype.kind in "fc":
+        return np.asarray(np.divide(x, y))
+    return np.asarray(_from_jax("div")(x, y))
+
+
+def _rem(x: Array, y: Array) -> Array:
+    return np.asarray(np.fmod(x, y) if x.dtype.kind == "f" else _from_jax("rem")(x, y))
+
+
+def _round(x: Array, rounding_method: Any) -> Array:
+    if int(rounding_method) == ROUND_HALF_EVEN:
+        return np.rint(x)
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)
+
+
+def _pow(x: Array, y: Array) -> Array:
+    return np.asarray(np.power(x, y.astype(x.dtype) if x.dtype.kind in "fc" else y))
+
+
+def _select_n(which: Array, *cases: Array) -> Array:
+    which, *cases_ = np.broadcast_arrays(which.astype(np.int64), *cases)
+    return np.asarray(np.select([which == i for i in range(len(cases_))], cases_))
+
+
+def _from_jax(name: str) -> Function:
+    """The JAX primitive `name` on double-precision arrays."""
+    primitive = getattr(jax.lax, f"{name}_p", None)
+
+    def call(*operands: Array, **params: Any) -> Array:
+        if primitive is None and not hasattr(jax.lax, name):
+            raise EqsatError(f"the reference interpreter does not know the elementwise function {name!r}")
+        with jax.enable_x64(True):
+            arrays = np.broadcast_arrays(*operands)
+            if primitive is None:
+                return np.asarray(getattr(jax.lax, name)(*arrays, **params))
+            return np.asarray(primitive.bind(*arrays, **params))
+
+    return call
+
+
+NUMPY_FUNCTIONS: dict[str, Function] = {
+    # one operand
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": _round,
+    "real": np.real,
+    "imag": np.imag,
+    "conj": np.conj,
+    "not": np.bitwise_not,
+    "copy": np.asarray,
+    "stop_gradient": np.asarray,
+    "square": np.square,
+    "integer_pow": lambda x, y: np.power(x, np.asarray(y, x.dtype)) if y >= 0 else 1 / np.power(x, -y),
+    "is_finite": np.isfinite,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "cbrt": np.cbrt,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    # two operands
+    "add": np.add,
+    "add_any": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": _div,
+    "rem": _rem,
+    "pow": _pow,
+    "max": np.maximum,
+    "min": np.minimum,
+    "atan2": np.arctan2,
+    "complex": lambda x, y: x + 1j * y,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    # three operands
+    "select_n": _select_n,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+}
+"""By name in `eqsat.ir.elementwise`; a name that is not here is asked of JAX."""
+
+
+def _convert(x: Array, dtype: np.dtype[Any]) -> Array:
+    """`x` in another dtype: floats towards zero and saturating to integers, as XLA has it."""
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x.real
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        with jax.enable_x64(True):
+            return np.asarray(jax.lax.convert_element_type(x, dtype))
+    return x.astype(dtype)
+
+
+def apply(name: str, dtype: str, operands: list[Array], params: dict[str, Any]) -> Array:
+    """The elementwise function `name` of operands that broadcast, as an array of reference dtype."""
+    target = reference_dtype(dtype)
+    with np.errstate(all="ignore"):
+        if name == "convert":
+            return _convert(operands[0], target)
+        function = NUMPY_FUNCTIONS.get(name) or _from_jax(name)
+        return np.asarray(function(*operands, **params)).astype(target, copy=False)

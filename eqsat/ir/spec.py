@@ -1,0 +1,274 @@
+"""What a well-formed program is. Runs after every stage in tests; costs one pass over the terms.
+
+A term may vary with a loop (the axis is in its `open`) and have the loop's axis; the axis is then
+as long as the current chunk. So a full-length operand never meets a chunked one: that is what most
+of the rules about `open` below say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eqsat.errors import EqsatError
+from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, numpy_dtype
+from eqsat.ir.elementwise import ELEMENTWISE, IDENTITIES
+from eqsat.ir.ops import (
+    Chunk,
+    Concat,
+    Const,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Op,
+    Opaque,
+    Reduce,
+    Rename,
+    Select,
+)
+from eqsat.ir.program import Output, Program
+from eqsat.ir.schema import infer
+from eqsat.ir.term import Term
+
+REDUCTIONS = frozenset({"mean", *IDENTITIES})
+SELECTIONS = frozenset({"argmax", "argmin", "top_k"})
+
+
+def check_program(program: Program) -> None:
+    """Raise an `EqsatError` that names the first ill-formed term or output of `program`."""
+    sizes: dict[int, int] = {}
+    for index, leaf in enumerate(program.inputs):
+        if not isinstance(leaf.op, Leaf) or leaf.op.index != index:
+            raise EqsatError(f"input {index} should be Leaf number {index}, but is {describe(leaf)}")
+        check_term(leaf)
+    for term in program.reachable():
+        check_term(term)
+        for axis in _axes_mentioned(term):
+            if sizes.setdefault(axis.id, axis.size) != axis.size:
+                _fail(term, f"axis {axis} has length {sizes[axis.id]} elsewhere in the program")
+        if isinstance(term.op, Leaf) and term not in program.inputs:
+            _fail(term, "a leaf that is not among the program's inputs")
+    for number, output in enumerate(program.outputs):
+        _check_output(number, output)
+
+
+def check_term(term: Term) -> None:
+    """Raise an `EqsatError` if `term` is ill-formed, taking its operands to be well-formed."""
+    op, args = term.op, term.args
+    _check_arity(term)
+    _check_dtype(term, term.dtype)
+    _check_loops(term)
+    for axis in _axes_mentioned(term):
+        if axis.size == 1:
+            _fail(term, f"axis {axis}: a dimension of length 1 is no axis")
+    match op:
+        case Leaf(layout=layout):
+            _check_layout(term, layout)
+        case Const(text=text, dtype=dtype):
+            try:
+                parse_const(text, dtype)
+            except ValueError:
+                _fail(term, f"{text!r} is not a constant of dtype {dtype}")
+        case Map(name=name):
+            if name not in ELEMENTWISE:
+                _fail(term, f"{name!r} is not a known elementwise function")
+            if ELEMENTWISE[name].boolean and term.dtype != "bool":
+                _fail(term, f"{name!r} gives truth values, not {term.dtype}")
+        case Reduce(kind=kind, axes=axes):
+            if kind not in REDUCTIONS:
+                _fail(term, f"unknown reduction {kind!r}; there are {', '.join(sorted(REDUCTIONS))}")
+            _check_bound(term, "reduced", axes)
+        case Dot(axes=axes):
+            _check_bound(term, "contracted", axes)
+        case Select(axis=axis):
+            _check_select(term, op, args[0])
+            if axis in args[0].open:
+                _fail(term, f"selects along axis {axis}, of which the operand is only a chunk")
+        case Rename(old=old, new=new):
+            _check_rename(term, old, new, args[0])
+        case Opaque():
+            _check_opaque(term, op)
+        case Fold(monoid=monoid):
+            _check_fold(term, op, monoid, args[0])
+        case Concat(axis=axis) if axis not in args[0].axes:
+            _fail(term, f"the body has no axis {axis} to concatenate along")
+        case _:
+            pass
+    if infer(op, args) != (term.axes, term.dtype, term.open):
+        _fail(term, "its axes, dtype or open loops are not those that its op and operands imply")
+
+
+def parse_const(text: str, dtype: str) -> bool | int | float | complex:
+    """The Python value of `Const(text, dtype)`.
+
+    >>> parse_const("-0.0", "float32"), parse_const("True", "bool")
+    (-0.0, True)
+    """
+    if dtype == "bool":
+        if text not in ("True", "False"):
+            raise ValueError(text)
+        return text == "True"
+    if not is_inexact(dtype):
+        return int(text)
+    return float(text) if is_real_float(dtype) else complex(text)
+
+
+def describe(term: Term) -> str:
+    """One line about a term, for errors: its number, op and axes."""
+    axes = " ".join(map(repr, sorted(term.axes)))
+    return f"term {term.number} ({term.op!r}; axes {{{axes}}}, {term.dtype})"
+
+
+def _fail(term: Term, problem: str) -> None:
+    operands = "".join(f"\n  operand {i}: {describe(arg)}" for i, arg in enumerate(term.args))
+    raise EqsatError(f"ill-formed {describe(term)}: {problem}{operands}")
+
+
+def _axes_mentioned(term: Term) -> Iterable[Axis]:
+    """The axes of a term and those that its op binds or names."""
+    yield from sorted(term.axes)
+    match term.op:
+        case Reduce(axes=axes) | Dot(axes=axes):
+            yield from sorted(axes)
+        case Select(axis=axis) | Chunk(axis=axis) | Concat(axis=axis) | Fold(axis=axis):
+            yield axis
+        case Rename(old=old):
+            yield old
+        case Opaque(call=call):
+            for layout in (*call.arg_layouts, *call.out_layouts):
+                yield from (axis for axis in layout if axis is not None)
+        case _:
+            pass
+
+
+def _expected_arity(op: Op) -> int | None:
+    match op:
+        case Leaf() | Const() | Iota():
+            return 0
+        case Map(name=name):
+            return ELEMENTWISE[name].arity if name in ELEMENTWISE else None
+        case Dot():
+            return 2
+        case Opaque(call=call):
+            return len(call.arg_layouts)
+        case Reduce() | Select() | Rename() | Chunk() | Concat() | Fold():
+            return 1
+
+
+def _check_arity(term: Term) -> None:
+    expected = _expected_arity(term.op)
+    if expected is not None and len(term.args) != expected:
+        _fail(term, f"takes {expected} operands, but has {len(term.args)}")
+    if any(arg.number >= term.number for arg in term.args):
+        _fail(term, "an operand comes after it in the table of terms")
+
+
+def _check_dtype(term: Term, dtype: str) -> None:
+    if not is_extended(dtype):
+        try:
+            numpy_dtype(dtype)
+        except TypeError:
+            _fail(term, f"{dtype!r} is not the name of a dtype")
+
+
+def _check_layout(term: Term, layout: Layout) -> None:
+    named = [axis for axis in layout if axis is not None]
+    if len(set(named)) != len(named):
+        _fail(term, f"the layout {layout} names an axis twice")
+
+
+def _check_bound(term: Term, verb: str, axes: frozenset[Axis]) -> None:
+    """The axes that an op binds: some, and each in every operand."""
+    if not axes:
+        _fail(term, f"no axes are {verb}")
+    for axis in sorted(axes):
+        for position, arg in enumerate(term.args):
+            if axis not in arg.axes:
+                _fail(term, f"axis {axis} is {verb}, but operand {position} does not have it")
+
+
+def _check_loops(term: Term) -> None:
+    """Chunks taken, closed, and not mixed with full-length operands."""
+    op, args = term.op, term.args
+    match op:
+        case Chunk(axis=axis) if axis in args[0].open:
+            _fail(term, f"takes a chunk of axis {axis}, of which its operand already is one")
+        case Concat(axis=axis) | Fold(axis=axis) if axis not in args[0].open:
+            _fail(term, f"loops over axis {axis}, but the body takes no chunk of it")
+        case _:
+            pass
+    opened = frozenset[Axis]().union(*(arg.open for arg in args))
+    for axis in sorted(opened):
+        for position, arg in enumerate(args):
+            if axis in arg.axes and axis not in arg.open:
+                _fail(term, f"operand {position} has axis {axis} at full length, another one a chunk of it")
+
+
+def _check_select(term: Term, op: Select, operand: Term) -> None:
+    if op.kind not in SELECTIONS:
+        _fail(term, f"unknown selection {op.kind!r}; there are {', '.join(sorted(SELECTIONS))}")
+    if op.axis not in operand.axes:
+        _fail(term, f"selects along axis {op.axis}, which the operand does not have")
+    if op.result not in (("values", "indices") if op.kind == "top_k" else ("indices",)):
+        _fail(term, f"{op.kind} has no result {op.result!r}")
+    if not 1 <= op.k <= op.axis.size or (op.kind != "top_k" and op.k != 1):
+        _fail(term, f"cannot select {op.k} of {op.axis.size} by {op.kind}")
+    if (op.out_axis is None) != (op.k == 1):
+        _fail(term, f"the best {op.k} need {'no axis' if op.k == 1 else 'an axis'} of their own")
+    if op.out_axis is not None:
+        if op.out_axis.size != op.k:
+            _fail(term, f"the out axis {op.out_axis} should have length {op.k}")
+        if op.out_axis in operand.axes or op.out_axis in operand.open:
+            _fail(term, f"the out axis {op.out_axis} is already an axis or an open loop of the operand")
+
+
+def _check_rename(term: Term, old: Axis, new: Axis, operand: Term) -> None:
+    if old not in operand.axes:
+        _fail(term, f"renames axis {old}, which the operand does not have")
+    if new in operand.axes or new in operand.open:
+        _fail(term, f"the new name {new} is already an axis or an open loop of the operand")
+    if old.size != new.size:
+        _fail(term, f"axes {old} and {new} differ in length")
+    if old in operand.open:
+        _fail(term, f"renames axis {old}, of which the operand is only a chunk")
+
+
+def _check_opaque(term: Term, op: Opaque) -> None:
+    call = op.call
+    for layout in (*call.arg_layouts, *call.out_layouts):
+        _check_layout(term, layout)
+    if not 0 <= op.result < len(call.out_layouts) == len(call.out_dtypes):
+        _fail(term, f"the call has no result {op.result}")
+    mentioned: set[Axis | None] = set()
+    for position, (arg, layout) in enumerate(zip(term.args, call.arg_layouts, strict=True)):
+        mentioned.update(layout)
+        if extra := arg.axes - set(layout):
+            _fail(term, f"operand {position} has axes {sorted(extra)}, which are not in its layout {layout}")
+    mentioned.update(*call.out_layouts)
+    for axis in sorted(frozenset[Axis]().union(*(arg.open for arg in term.args))):
+        if axis in mentioned and axis not in call.passing:
+            _fail(term, f"{call.primitive} is given a chunk of axis {axis}, which it needs whole")
+
+
+def _check_fold(term: Term, op: Fold, monoid: str | Select, body: Term) -> None:
+    if isinstance(monoid, Select):
+        if monoid.axis != op.axis:
+            _fail(term, f"a loop over {op.axis} cannot select along {monoid.axis}")
+        _check_select(term, monoid, body)
+    elif monoid not in IDENTITIES:
+        _fail(term, f"{monoid!r} is not a monoid; there are {', '.join(sorted(IDENTITIES))}")
+    elif op.axis in body.axes:
+        _fail(term, f"the body still has axis {op.axis}; only a selection may leave it there")
+
+
+def _check_output(number: int, output: Output) -> None:
+    term, layout = output.term, output.layout
+    named = [axis for axis in layout if axis is not None]
+    if len(set(named)) != len(named):
+        raise EqsatError(f"output {number}: the layout {layout} names an axis twice")
+    if missing := term.axes - set(named):
+        raise EqsatError(f"output {number}: axes {sorted(missing)} of {describe(term)} are not in {layout}")
+    if term.open:
+        raise EqsatError(f"output {number}: {describe(term)} is still open in {sorted(term.open)}")
