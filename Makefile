@@ -1,0 +1,34 @@
+# make demo   what eqsat does, on generated data (DATA=DIR for MNIST); a minute or two
+# make test   all tests
+# make lint   ruff and mypy
+# make bench  eqsat against hand-written loops over chunks, side by side
+# Each sets up .venv first when it is missing or out of date.
+
+PYTHON ?= python3
+PYTEST_ARGS ?= -n 2
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+demo: $(INSTALLED)
+	$(VENV)/bin/python -m examples.demo $(if $(DATA),--data $(DATA))
+
+test: $(INSTALLED)
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+lint: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(INSTALLED)
+	$(VENV)/bin/python -m benchmarks.chunking
+
+$(INSTALLED): pyproject.toml
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
