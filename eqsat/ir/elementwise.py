@@ -1,0 +1,72 @@
+"""Elementwise functions: which JAX primitives they are, how many operands, what an element costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """An elementwise function.
+
+    **Attributes:**
+
+    - `arity`: number of operands.
+    - `cost`: time per element, relative to an addition (vectorised, operands in cache).
+    - `boolean`: whether the result is a truth value whatever the operands are.
+    - `params`: parameters that belong to the function's identity; all others must be at their default.
+    """
+
+    arity: int
+    cost: float = 1.0
+    boolean: bool = False
+    params: tuple[str, ...] = ()
+
+
+def _table() -> dict[str, Elementwise]:
+    table: dict[str, Elementwise] = {}
+
+    def enter(names: str, *args: int | float | bool, params: tuple[str, ...] = ()) -> None:
+        for name in names.split():
+            table[name] = Elementwise(*args, params=params)  # type: ignore[arg-type]
+
+    enter("neg abs sign floor ceil real imag conj not copy square stop_gradient", 1, 1.0)
+    enter("round", 1, 1.0, params=("rounding_method",))
+    enter("is_finite", 1, 1.0, True)
+    enter("convert", 1, 1.0)
+    enter("reduce_precision", 1, 1.0, params=("exponent_bits", "mantissa_bits"))
+    enter("integer_pow", 1, 2.0, params=("y",))
+    enter("population_count clz", 1, 2.0)
+    enter("sqrt rsqrt", 1, 3.0)
+    enter("exp exp2 log logistic tanh", 1, 6.0)
+    enter("log1p expm1 sin cos tan sinh cosh cbrt erf erfc", 1, 10.0)
+    enter("asin acos atan asinh acosh atanh erf_inv", 1, 20.0)
+    enter("lgamma digamma bessel_i0e bessel_i1e", 1, 40.0)
+    enter("add sub mul max min add_any and or xor", 2, 1.0)
+    enter("shift_left shift_right_logical shift_right_arithmetic mulhi", 2, 1.0)
+    enter("eq ne lt le gt ge eq_to lt_to le_to", 2, 1.0, True)
+    enter("div", 2, 3.0)
+    enter("nextafter complex rem", 2, 5.0)
+    enter("pow atan2", 2, 20.0)
+    enter("igamma igammac igamma_grad_a random_gamma_grad polygamma zeta", 2, 200.0)
+    enter("select_n clamp", 3, 1.0)
+    enter("regularized_incomplete_beta", 3, 200.0)
+    return table
+
+
+ELEMENTWISE: dict[str, Elementwise] = _table()
+"""By JAX primitive name, but for `convert` (convert_element_type) and `square` (also integer_pow 2)."""
+
+COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne", "add_any"})
+"""Functions of two operands whose order does not matter."""
+
+IDENTITIES: dict[str, str] = {
+    "sum": "zero",
+    "prod": "one",
+    "max": "lowest",
+    "min": "highest",
+    "and": "ones",
+    "or": "zero",
+    "xor": "zero",
+}
+"""The monoids among the reductions, each with the name of its identity."""

@@ -1,0 +1,167 @@
+"""A program under construction: nodes over provisional axes, views of them, and their alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.frontend.coalesce import AxisClasses
+from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.ops import Op, Rename
+from eqsat.ir.term import Term, Terms
+
+Resolve = Callable[[int], Axis]
+"""From a provisional axis to the axis it became."""
+
+MakeOp = Callable[[Resolve], Op]
+
+DraftLayout = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A term to be: how to make its op once the axes are known, and its schema so far."""
+
+    make: MakeOp
+    args: tuple[int, ...]
+    axes: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An array as a node and a layout.
+
+    An axis of the layout that the node lacks is broadcast; `None` is a dimension of length 1.
+    """
+
+    node: int
+    layout: DraftLayout
+    dtype: str
+
+
+class Draft:
+    """The nodes made so far, in order, and the classes of their axes."""
+
+    def __init__(self) -> None:
+        self.axes = AxisClasses()
+        self.nodes: list[Node] = []
+
+    def fresh_layout(self, shape: Iterable[int]) -> DraftLayout:
+        """A layout of new axes; dimensions of length 1 get none."""
+        layout = tuple(None if size == 1 else self.axes.fresh(size) for size in shape)
+        self.axes.keep_apart(axis for axis in layout if axis is not None)
+        return layout
+
+    def add(self, make: MakeOp, args: Sequence[int], axes: Iterable[int]) -> int:
+        """A new node; its number."""
+        self.nodes.append(Node(make, tuple(args), frozenset(axes)))
+        return len(self.nodes) - 1
+
+    def node_axes(self, node: int) -> frozenset[int]:
+        """The node's schema, as representatives."""
+        return frozenset(self.axes.find(axis) for axis in self.nodes[node].axes)
+
+    def rename(self, node: int, mapping: Mapping[int, int]) -> int:
+        """`node` with the axes of its schema renamed all at once.
+
+        Single renames are put in an order in which no new name is taken; a cycle, as in a transposed
+        sum `x + x.T`, goes through a spare axis.
+        """
+        present = self.node_axes(node)
+        pending = {
+            self.axes.find(old): self.axes.find(new)
+            for old, new in mapping.items()
+            if self.axes.find(old) in present and not self.axes.same(old, new)
+        }
+        while pending:
+            free = [old for old, new in pending.items() if new not in present]
+            if free:
+                old = free[0]
+                new = pending.pop(old)
+            else:
+                old, target = next(iter(pending.items()))
+                new = self.axes.fresh(self.axes.size(old))
+                self.axes.keep_apart((new, *present))
+                pending = {(new if key == old else key): value for key, value in pending.items()}
+                pending[new] = target
+            present = present - {old} | {new}
+            node = self.add(_rename_maker(old, new), [node], present)
+            self.axes.keep_apart(present)
+            if not self.axes.same(old, new):
+                self.axes.keep_apart((old, new))
+        return node
+
+    def align(
+        self,
+        operands: Sequence[tuple[int, Mapping[Hashable, int]]],
+        apart_from: Iterable[int] = (),
+    ) -> tuple[dict[Hashable, int], list[int]]:
+        """Give every label one axis, the same in all operands that have it.
+
+        **Arguments:**
+
+        - `operands`: for each its node, and by label the axis it has there.
+        - `apart_from`: axes that no label may get.
+
+        **Returns:** the axis of each label, all different, and each operand's node, renamed where
+        coalescing was refused.
+        """
+        taken = {self.axes.find(axis) for axis in apart_from}
+        targets: dict[Hashable, int] = {}
+        renames: list[dict[int, int]] = [{} for _ in operands]
+        labels = dict.fromkeys(label for _, by_label in operands for label in by_label)
+        schemas = [self.node_axes(node) for node, _ in operands]
+        for label in labels:
+            held = [
+                (index, by_label[label]) for index, (_, by_label) in enumerate(operands) if label in by_label
+            ]
+            # An axis that a node really has is a better name than one that is only broadcast.
+            held.sort(key=lambda entry: self.axes.find(entry[1]) not in schemas[entry[0]])
+            target = next((axis for _, axis in held if self.axes.find(axis) not in taken), None)
+            if target is None:
+                target = self.axes.fresh(self.axes.size(held[0][1]))
+            for index, axis in held:
+                free = self.axes.find(axis) not in taken
+                if not (free and self.axes.unify(axis, target)):
+                    renames[index][axis] = target
+            # Two targets are never to become one: they stand in one schema.
+            for other in taken:
+                self.axes.keep_apart((target, other))
+            taken = {self.axes.find(axis) for axis in taken} | {self.axes.find(target)}
+            targets[label] = target
+        nodes = [
+            self.rename(node, mapping) if mapping else node
+            for (node, _), mapping in zip(operands, renames, strict=True)
+        ]
+        return targets, nodes
+
+    def resolve(self, roots: Iterable[int]) -> tuple[Terms, dict[int, Term], Callable[[DraftLayout], Layout]]:
+        """The terms of the given nodes and all they need, and how layouts translate."""
+        made: dict[int, Axis] = {}
+
+        def axis_of(provisional: int) -> Axis:
+            root = self.axes.find(provisional)
+            if root not in made:
+                made[root] = Axis(len(made), self.axes.size(root))
+            return made[root]
+
+        def layout_of(layout: DraftLayout) -> Layout:
+            return tuple(None if axis is None else axis_of(axis) for axis in layout)
+
+        needed: set[int] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node not in needed:
+                needed.add(node)
+                stack.extend(self.nodes[node].args)
+        terms = Terms()
+        term_of: dict[int, Term] = {}
+        for number in sorted(needed):
+            node = self.nodes[number]
+            term_of[number] = terms.make(node.make(axis_of), [term_of[arg] for arg in node.args])
+        return terms, term_of, layout_of
+
+
+def _rename_maker(old: int, new: int) -> MakeOp:
+    return lambda axis_of: Rename(axis_of(old), axis_of(new))

@@ -1,0 +1,316 @@
+"""Handlers of the primitives that the IR understands, by family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from eqsat.frontend.draft import MakeOp, Resolve, View
+from eqsat.frontend.registry import HANDLERS, handles
+from eqsat.ir.dtypes import is_extended, is_inexact, numpy_dtype
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.ops import Dot, Iota, Map, Reduce, Select
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+Views = Sequence[View]
+
+
+# Calls to be inlined.
+
+
+@handles("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+def inline_call(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        inner = equation.params.get(key)
+        if inner is not None:
+            closed = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
+            return lowering.inline(closed, operands)
+    return None
+
+
+# Layout only: no node at all.
+
+
+@handles("stop_gradient", "copy", "copy_p", "name")
+def identity(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    return operands
+
+
+@handles("transpose")
+def transpose(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    return [View(view.node, tuple(view.layout[d] for d in equation.params["permutation"]), view.dtype)]
+
+
+@handles("squeeze")
+def squeeze(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    gone = set(equation.params["dimensions"])
+    return [View(view.node, tuple(a for d, a in enumerate(view.layout) if d not in gone), view.dtype)]
+
+
+@handles("expand_dims")
+def expand_dims(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    layout = list(view.layout)
+    for dimension in sorted(equation.params["dimensions"]):
+        layout.insert(dimension, None)
+    return [View(view.node, tuple(layout), view.dtype)]
+
+
+@handles("broadcast_in_dim")
+def broadcast_in_dim(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    view = operands[0]
+    placed = dict(zip(equation.params["broadcast_dimensions"], view.layout, strict=True))
+    layout = []
+    for dimension, size in enumerate(equation.outvars[0].aval.shape):
+        axis = placed.get(dimension)
+        layout.append(lowering.draft.axes.fresh(size) if axis is None and size != 1 else axis)
+    return [lowering.view(view.node, layout, view.dtype)]
+
+
+@handles("reshape")
+def reshape(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    shape = equation.outvars[0].aval.shape
+    if equation.params.get("dimensions") is not None or 0 in shape:
+        return None
+    if not lowering.draft.node_axes(view.node):
+        return [lowering.view(view.node, lowering.draft.fresh_layout(shape), view.dtype)]
+    if [size for size in shape if size != 1] != [size for size in lowering.shape(view) if size != 1]:
+        return None
+    left = iter([axis for axis in view.layout if axis is not None])
+    return [View(view.node, tuple(None if size == 1 else next(left) for size in shape), view.dtype)]
+
+
+# Elementwise.
+
+
+def map_maker(name: str, dtype: str, params: tuple[tuple[str, Any], ...] = ()) -> MakeOp:
+    return lambda _: Map(name, dtype, params)
+
+
+def elementwise(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    name = equation.primitive.name
+    known = ELEMENTWISE[name]
+    params = {key: value for key, value in equation.params.items() if value is not None}
+    kept = tuple((key, _plain(params.pop(key))) for key in known.params)
+    if params or len(operands) != known.arity or is_extended(str(equation.outvars[0].aval.dtype)):
+        return None
+    if name == "integer_pow" and kept == (("y", 2),):
+        name, kept = "square", ()
+    dtype = str(equation.outvars[0].aval.dtype)
+    return [lowering.elementwise(map_maker(name, dtype, kept), operands, dtype)]
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if not isinstance(value, (str, float)) else value
+
+
+for _name in ELEMENTWISE:
+    if _name not in ("convert", "copy", "stop_gradient"):
+        handles(_name)(elementwise)
+assert "add_any" in HANDLERS
+
+
+@handles("convert_element_type")
+def convert(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    dtype = str(equation.outvars[0].aval.dtype)
+    if is_extended(dtype) or is_extended(view.dtype) or equation.params.get("sharding") is not None:
+        return None
+    if dtype == view.dtype:
+        return [view]
+    value = lowering.constant_value(view)
+    if value is not None and not (np.iscomplexobj(value) and not numpy_dtype(dtype).kind == "c"):
+        constant = lowering.constant(np.asarray(value).astype(numpy_dtype(view.dtype)), dtype)
+        return [lowering.view(constant.node, view.layout, dtype)]
+    return [lowering.elementwise(map_maker("convert", dtype), operands, dtype)]
+
+
+@handles("iota")
+def iota(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    if operands:
+        return None
+    dtype = str(equation.params["dtype"])
+    layout = lowering.draft.fresh_layout(equation.params["shape"])
+    axis = layout[equation.params["dimension"]]
+    if axis is None:
+        return [lowering.view(lowering.constant(0, dtype).node, layout, dtype)]
+    node = lowering.draft.add(lambda axis_of: Iota(axis_of(axis), dtype), (), (axis,))
+    return [lowering.view(node, layout, dtype)]
+
+
+# Reductions.
+
+REDUCTIONS = {
+    "reduce_sum": "sum",
+    "reduce_prod": "prod",
+    "reduce_max": "max",
+    "reduce_min": "min",
+    "reduce_and": "and",
+    "reduce_or": "or",
+    "reduce_xor": "xor",
+}
+IDEMPOTENT = frozenset({"max", "min", "and", "or"})
+
+
+@handles(*REDUCTIONS)
+def reduction(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    kind = REDUCTIONS[equation.primitive.name]
+    gone = set(equation.params["axes"])
+    if equation.params.get("out_sharding") is not None:
+        return None
+    axes = [axis for d, axis in enumerate(view.layout) if d in gone and axis is not None]
+    if any(lowering.draft.axes.size(axis) == 0 for axis in axes):
+        return None
+    rest = [axis for d, axis in enumerate(view.layout) if d not in gone]
+    varying = [axis for axis in axes if lowering.has_axis(view, axis)]
+    repeats = [axis for axis in axes if not lowering.has_axis(view, axis)]
+    node = view.node
+    if varying:
+
+        def make(axis_of: Resolve) -> Reduce:
+            return Reduce(kind, frozenset(axis_of(axis) for axis in varying), view.dtype)
+
+        node = lowering.draft.add(
+            make, [node], lowering.draft.node_axes(node) - {lowering.draft.axes.find(a) for a in varying}
+        )
+    result = lowering.view(node, rest, view.dtype)
+    if not repeats or kind in IDEMPOTENT:
+        return [result]
+    if kind != "sum" or not is_inexact(view.dtype):
+        return None
+    # The sum of a value that does not vary along an axis: so many times the value.
+    times = int(np.prod([lowering.draft.axes.size(axis) for axis in repeats]))
+    factor = lowering.constant(times, view.dtype)
+    return [lowering.elementwise(map_maker("mul", view.dtype), [factor, result], view.dtype)]
+
+
+@handles("argmax", "argmin")
+def arg_reduction(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    (dimension,) = equation.params["axes"]
+    axis = view.layout[dimension]
+    dtype = str(equation.outvars[0].aval.dtype)
+    rest = [a for d, a in enumerate(view.layout) if d != dimension]
+    if axis is None or not lowering.has_axis(view, axis):
+        return [lowering.view(lowering.constant(0, dtype).node, rest, dtype)] if axis is None else None
+    if lowering.draft.axes.size(axis) == 0:
+        return None
+    kind = equation.primitive.name
+    node = lowering.draft.add(
+        lambda axis_of: Select(kind, axis_of(axis), 1, None, "indices", dtype),
+        [view.node],
+        lowering.draft.node_axes(view.node) - {lowering.draft.axes.find(axis)},
+    )
+    return [lowering.view(node, rest, dtype)]
+
+
+@handles("top_k")
+def top_k(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    k = equation.params["k"]
+    dimension = equation.params.get("axis", len(view.layout) - 1) % len(view.layout)
+    axis = view.layout[dimension]
+    if axis is None or not lowering.has_axis(view, axis) or k == 0:
+        return None
+    best = None if k == 1 else lowering.draft.axes.fresh(k)
+    layout = [best if d == dimension else a for d, a in enumerate(view.layout)]
+    rest = lowering.draft.node_axes(view.node) - {lowering.draft.axes.find(axis)}
+    views = []
+    for result, out in zip(("values", "indices"), equation.outvars, strict=True):
+        dtype = str(out.aval.dtype)
+        node = lowering.draft.add(
+            _select_maker(axis, k, best, result, dtype), [view.node], rest if best is None else rest | {best}
+        )
+        views.append(lowering.view(node, layout, dtype))
+    # The two axes of one length must not become one: a term can't swap an axis for itself.
+    if best is not None:
+        lowering.draft.axes.keep_apart((axis, best))
+    return views
+
+
+def _select_maker(axis: int, k: int, best: int | None, result: str, dtype: str) -> MakeOp:
+    def make(axis_of: Resolve) -> Select:
+        return Select("top_k", axis_of(axis), k, None if best is None else axis_of(best), result, dtype)
+
+    return make
+
+
+# Contractions.
+
+
+@handles("dot_general")
+def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    left, right = operands
+    params = equation.params
+    (left_contract, right_contract), (left_batch, right_batch) = params["dimension_numbers"]
+    if params.get("out_sharding") is not None or 0 in lowering.shape(left) + lowering.shape(right):
+        return None
+    dtype = str(equation.outvars[0].aval.dtype)
+    labels_left = _dot_labels("left", len(left.layout), left_contract, left_batch)
+    labels_right = _dot_labels("right", len(right.layout), right_contract, right_batch)
+    targets, nodes = lowering.draft.align(
+        [
+            (view.node, {label: a for label, a in zip(labels, view.layout, strict=True) if a is not None})
+            for view, labels in ((left, labels_left), (right, labels_right))
+        ]
+    )
+    contracted = [targets[label] for label in labels_left if label[0] == "contract" and label in targets]
+    layout = [targets.get(("batch", i)) for i in range(len(left_batch))]
+    layout += [targets.get(label) for label in labels_left if label[0] == "left"]
+    layout += [targets.get(label) for label in labels_right if label[0] == "right"]
+    schemas = [lowering.draft.node_axes(node) for node in nodes]
+    contracted_roots = [lowering.draft.axes.find(axis) for axis in contracted]
+    if any(root not in schema for root in contracted_roots for schema in schemas):
+        # Contracting something broadcast along the contracted axis: rare, and JAX does it right.
+        return None
+    if not contracted:
+        # An outer or batched product without a sum.
+        factors = [
+            View(node, (), dtype)
+            if view.dtype == dtype
+            else View(lowering.draft.add(map_maker("convert", dtype), [node], schema), (), dtype)
+            for node, view, schema in zip(nodes, operands, schemas, strict=True)
+        ]
+        node = lowering.draft.add(
+            map_maker("mul", dtype), [factor.node for factor in factors], schemas[0] | schemas[1]
+        )
+        return [lowering.view(node, layout, dtype)]
+    precision = _precision(params.get("precision"))
+    if precision is NotImplemented:
+        return None
+
+    def make(axis_of: Resolve) -> Dot:
+        return Dot(frozenset(axis_of(axis) for axis in contracted), dtype, precision)
+
+    node = lowering.draft.add(make, nodes, (schemas[0] | schemas[1]) - set(contracted_roots))
+    return [lowering.view(node, layout, dtype)]
+
+
+def _dot_labels(
+    side: str, rank: int, contract: Sequence[int], batch: Sequence[int]
+) -> list[tuple[str, int]]:
+    labels = [(side, d) for d in range(rank)]
+    for number, d in enumerate(contract):
+        labels[d] = ("contract", number)
+    for number, d in enumerate(batch):
+        labels[d] = ("batch", number)
+    return labels
+
+
+def _precision(precision: Any) -> Any:
+    """None, or the name of a precision that both operands share; NotImplemented for anything else."""
+    if precision is None:
+        return None
+    if isinstance(precision, tuple) and len(precision) == 2 and precision[0] == precision[1]:
+        name = getattr(precision[0], "name", None)
+        return None if name == "DEFAULT" else name or NotImplemented
+    return NotImplemented

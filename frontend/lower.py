@@ -1,0 +1,255 @@
+"""The interpreter: one pass over a jaxpr, equation by equation, into a draft of named-axis nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import source_info_util
+from jax.extend.core import ClosedJaxpr, Literal
+
+from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
+from eqsat.frontend.passing import passing_dimensions
+from eqsat.frontend.registry import HANDLERS
+from eqsat.ir.dtypes import is_extended, numpy_dtype
+from eqsat.ir.ops import Call, Const, Leaf, Opaque
+from eqsat.ir.program import Output, Program
+
+SHAPE_PRESERVING: Mapping[str, int] = {
+    "cholesky": 0,
+    "triangular_solve": 1,
+    "sort": 0,
+    "rev": 0,
+    "cumsum": 0,
+    "cumprod": 0,
+    "cummax": 0,
+    "cummin": 0,
+    "cumlogsumexp": 0,
+    "dynamic_update_slice": 0,
+    "scatter": 0,
+    "scatter-add": 0,
+    "scatter_add": 0,
+    "scatter_mul": 0,
+    "scatter_min": 0,
+    "scatter_max": 0,
+}
+"""Primitives whose results lie on the axes of one operand, and which operand that is."""
+
+
+def constant_text(value: Any) -> str:
+    """The exact text of a scalar: `float('nan')` prints as nan, -0.0 keeps its sign."""
+    scalar = np.asarray(value)[()]
+    if scalar.dtype.kind == "b":
+        return str(bool(scalar))
+    if scalar.dtype.kind in "iu":
+        return str(int(scalar))
+    if scalar.dtype.kind == "c":
+        return repr(complex(scalar))
+    return repr(float(scalar))
+
+
+class Lowering:
+    """Turns one jaxpr into one `Program`."""
+
+    def __init__(self) -> None:
+        self.draft = Draft()
+        self._origins: dict[int, str] = {}
+        self._calls = 0
+        self._hoisted: list[tuple[Any, View]] = []
+        self._inputs = 0
+
+    # What handlers build with.
+
+    def view(self, node: int, layout: Iterable[int | None], dtype: Any) -> View:
+        """A view whose layout's axes are kept apart from now on."""
+        entries: DraftLayout = tuple(layout)
+        self.draft.axes.keep_apart(axis for axis in entries if axis is not None)
+        return View(node, entries, str(dtype))
+
+    def shape(self, view: View) -> tuple[int, ...]:
+        return tuple(1 if axis is None else self.draft.axes.size(axis) for axis in view.layout)
+
+    def constant(self, value: Any, dtype: Any) -> View:
+        """A scalar constant of that dtype."""
+        name = str(dtype)
+        text = constant_text(np.asarray(value).astype(numpy_dtype(name)))
+        return View(self.draft.add(lambda _: Const(text, name), (), ()), (), name)
+
+    def constant_value(self, view: View) -> Any | None:
+        """The scalar that the view's node is, or None if it is no constant."""
+        node = self.draft.nodes[view.node]
+        if node.args or node.axes:
+            return None
+        op = node.make(_no_axes)
+        return _parse_constant(op) if isinstance(op, Const) else None
+
+    def has_axis(self, view: View, axis: int) -> bool:
+        """Whether the view's node really varies along that axis of its layout."""
+        return self.draft.axes.find(axis) in self.draft.node_axes(view.node)
+
+    def elementwise(self, make: MakeOp, operands: Sequence[View], dtype: Any) -> View:
+        """An elementwise op of operands of one shape, or scalars."""
+        rank = max(len(view.layout) for view in operands)
+        targets, nodes = self.draft.align([(view.node, _by_dimension(view)) for view in operands])
+        axes = frozenset[int]().union(*(self.draft.node_axes(node) for node in nodes))
+        node = self.draft.add(make, nodes, axes)
+        return self.view(node, (targets.get(dimension) for dimension in range(rank)), dtype)
+
+    # The pass itself.
+
+    def program(self, closed: ClosedJaxpr) -> tuple[Program, list[Any]]:
+        """The program of a closed jaxpr, and the constants hoisted to be its last inputs."""
+        arguments = [self._input(var.aval) for var in closed.jaxpr.invars]
+        results = self.inline(closed, arguments)
+        inputs = [*arguments, *(view for _, view in self._hoisted)]
+        terms, term_of, layout_of = self.draft.resolve(
+            [view.node for view in inputs] + [view.node for view in results]
+        )
+        outputs = tuple(Output(term_of[view.node], layout_of(view.layout)) for view in results)
+        origins = {term_of[node].number: origin for node, origin in self._origins.items() if node in term_of}
+        program = Program(tuple(term_of[view.node] for view in inputs), outputs, terms, origins)
+        return program, [value for value, _ in self._hoisted]
+
+    def inline(self, closed: ClosedJaxpr, arguments: Sequence[View]) -> list[View]:
+        """The views of a jaxpr's results, its equations added to the draft."""
+        jaxpr = closed.jaxpr
+        views: dict[Any, View] = dict(zip(jaxpr.invars, arguments, strict=True))
+        for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
+            views[var] = self._hoist(value, var.aval)
+
+        def read(atom: Any) -> View:
+            if isinstance(atom, Literal):
+                if np.ndim(atom.val) == 0:
+                    return self.constant(atom.val, atom.aval.dtype)
+                return self._hoist(atom.val, atom.aval)
+            return views[atom]
+
+        for equation in jaxpr.eqns:
+            operands = [read(atom) for atom in equation.invars]
+            first_new = len(self.draft.nodes)
+            handler = HANDLERS.get(equation.primitive.name)
+            results = handler(self, equation, operands) if handler else None
+            if results is None:
+                results = self._opaque(equation, operands)
+            for node in range(first_new, len(self.draft.nodes)):
+                self._origins.setdefault(node, source_info_util.summarize(equation.source_info))
+            for var, view in zip(equation.outvars, results, strict=True):
+                views[var] = view
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _input(self, aval: Any) -> View:
+        index = self._inputs
+        self._inputs += 1
+        layout = self.draft.fresh_layout(aval.shape)
+        dtype = str(aval.dtype)
+
+        def make(axis_of: Resolve) -> Leaf:
+            return Leaf(index, tuple(None if axis is None else axis_of(axis) for axis in layout), dtype)
+
+        node = self.draft.add(make, (), (axis for axis in layout if axis is not None))
+        return View(node, layout, dtype)
+
+    def _hoist(self, value: Any, aval: Any) -> View:
+        """A constant array becomes an input; a constant scalar is written into the program."""
+        for seen, view in self._hoisted:
+            if seen is value:
+                return view
+        if aval.shape == () and not is_extended(str(aval.dtype)):
+            return self.constant(value, aval.dtype)
+        view = self._input(aval)
+        self._hoisted.append((value, view))
+        return view
+
+    def _opaque(self, equation: Any, operands: Sequence[View]) -> list[View]:
+        """Any other primitive: called as it is, chunkable along the dimensions that pass through."""
+        passing = passing_dimensions(equation)
+        labels: list[dict[Hashable, int]] = [{} for _ in operands]
+        passes: list[dict[int, int]] = [{} for _ in operands]
+        for number, group in enumerate(passing):
+            for index, dimension in enumerate(group.args):
+                if dimension is not None:
+                    axis = operands[index].layout[dimension]
+                    assert axis is not None
+                    labels[index][number] = axis
+                    passes[index][dimension] = number
+        barriers = [
+            axis
+            for index, view in enumerate(operands)
+            for dimension, axis in enumerate(view.layout)
+            if axis is not None and dimension not in passes[index]
+        ]
+        targets, nodes = self.draft.align(
+            [(view.node, by_label) for view, by_label in zip(operands, labels, strict=True)], barriers
+        )
+        layouts = [
+            tuple(
+                targets[passes[index][dimension]] if dimension in passes[index] else axis
+                for dimension, axis in enumerate(view.layout)
+            )
+            for index, view in enumerate(operands)
+        ]
+        main = SHAPE_PRESERVING.get(equation.primitive.name)
+        results: list[DraftLayout] = []
+        for index, out in enumerate(equation.outvars):
+            through = {group.outs[index]: targets[number] for number, group in enumerate(passing)}
+            if main is not None and self.shape(operands[main]) == out.aval.shape:
+                results.append(layouts[main])
+                continue
+            fresh = self.draft.fresh_layout(out.aval.shape)
+            results.append(tuple(through.get(dimension, axis) for dimension, axis in enumerate(fresh)))
+        dtypes = tuple(str(out.aval.dtype) for out in equation.outvars)
+        number = self._calls
+        self._calls += 1
+
+        def make_call(axis_of: Resolve) -> Call:
+            def layout(entries: DraftLayout) -> tuple[Any, ...]:
+                return tuple(None if axis is None else axis_of(axis) for axis in entries)
+
+            return Call(
+                number,
+                equation.primitive,
+                equation.params,
+                tuple(layout(entries) for entries in layouts),
+                tuple(layout(entries) for entries in results),
+                dtypes,
+                frozenset(axis_of(axis) for axis in targets.values()),
+            )
+
+        made: list[View] = []
+        for index, entries in enumerate(results):
+            node = self.draft.add(
+                _opaque_maker(make_call, index), nodes, (axis for axis in entries if axis is not None)
+            )
+            made.append(self.view(node, entries, dtypes[index]))
+        return made
+
+
+def _opaque_maker(make_call: Any, result: int) -> MakeOp:
+    return lambda axis_of: Opaque(make_call(axis_of), result)
+
+
+def _by_dimension(view: View) -> Mapping[Hashable, int]:
+    return {dimension: axis for dimension, axis in enumerate(view.layout) if axis is not None}
+
+
+def _no_axes(_: int) -> Any:
+    raise AssertionError("a constant has no axes")
+
+
+def _parse_constant(op: Const) -> Any:
+    if op.text in ("True", "False"):
+        return op.text == "True"
+    return complex(op.text) if "j" in op.text else float(op.text)
+
+
+def lower(closed: ClosedJaxpr) -> tuple[Program, list[Any]]:
+    """The program of a closed jaxpr, and the constant arrays that are its last inputs."""
+    import eqsat.frontend.handlers  # noqa: F401  (fills the registry)
+
+    return Lowering().program(closed)
+
+
+def equations(closed: ClosedJaxpr) -> Iterator[Any]:
+    """Every equation of a jaxpr, those of inner jaxprs not included."""
+    yield from closed.jaxpr.eqns

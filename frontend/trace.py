@@ -1,0 +1,40 @@
+"""From a JAX function and its arguments to a flat, inlined view of its jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+PyTree = Any
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A function traced at some argument shapes.
+
+    **Attributes:**
+
+    - `closed`: its jaxpr; the inputs are the leaves of `(args, kwargs)` in order.
+    - `in_tree`, `out_tree`: the structures of `(args, kwargs)` and of the result.
+    """
+
+    closed: ClosedJaxpr
+    in_tree: Any
+    out_tree: Any
+
+    def call_flat(self, *leaves: Any) -> list[Any]:
+        """The function on flat arguments, exactly as traced."""
+        result: list[Any] = jax.extend.core.jaxpr_as_fun(self.closed)(*leaves)
+        return result
+
+
+def trace(fn: Callable[..., PyTree], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
+    """Trace `fn` as `jax.jit` would; `args` may hold arrays or `jax.ShapeDtypeStruct`s."""
+    leaves, in_tree = jax.tree.flatten((args, dict(kwargs)))
+    closed, out_shape = jax.make_jaxpr(fn, return_shape=True)(*args, **kwargs)
+    assert len(closed.jaxpr.invars) == len(leaves)
+    return Traced(closed, in_tree, jax.tree.structure(out_shape))
