@@ -52,3 +52,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(name, list(known), n=1)
     return f"did you mean `{close[0]}`?" if close else ""
+
+
+class Refusal(Exception):
+    """What a check finds wrong with a rule, and where; `check_file` makes a `RuleError` of it."""
+
+    def __init__(self, position: Position, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.position = position
+        self.message = message
+        self.hint = hint

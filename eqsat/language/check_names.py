@@ -1,0 +1,176 @@
+"""Whether each name in a rule means one thing, and has its meaning from the side that is matched."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from eqsat.language.diagnostics import Refusal, nearest
+from eqsat.language.syntax import Apply, AxisDefinition, Expression, Position, Rule, Variable
+from eqsat.language.traverse import function_name, is_set, operator_axes, variables, walk
+
+
+def check_names(rule: Rule) -> None:
+    """Refuses names without a meaning, or with two."""
+    _check_patterns(rule)
+    _check_kinds(rule)
+    _check_definitions(rule)
+    _check_bound(rule, rule.left, rule.right)
+    _check_variadics(rule.left, rule.right)
+    if rule.both_ways:
+        _check_bound(rule, rule.right, rule.left)
+        _check_variadics(rule.right, rule.left)
+
+
+def _check_patterns(rule: Rule) -> None:
+    """No variable has and lacks the same axis, be it in one place or in two."""
+    said: dict[tuple[str, str], bool] = {}
+    for variable in (*variables(rule.left), *variables(rule.right)):
+        items = [(axis, True) for axis in variable.has] + [(axis, False) for axis in variable.lacks]
+        for axis, present in items:
+            if said.setdefault((variable.name, axis), present) != present:
+                message = f"`{variable.name}` can't both have and lack `{axis}`"
+                hint = "a variable stands for one term: its patterns hold wherever it occurs"
+                raise Refusal(variable.position, message, hint)
+
+
+def _check_kinds(rule: Rule) -> None:
+    """No name is two of: a term, an axis, a function."""
+    kinds: dict[str, str] = {function: "a function" for function, _ in rule.classes}
+    for node in (*walk(rule.left), *walk(rule.right)):
+        named = [(axis, "an axis") for axis in _axes_at(node)]
+        if isinstance(node, Variable):
+            named.append((node.name, "a term"))
+        for name, kind in named:
+            if kinds.setdefault(name, kind) != kind:
+                hint = "call one of them something else"
+                raise Refusal(node.position, f"`{name}` is {kinds[name]} and {kind}", hint)
+
+
+def _axes_at(node: Expression) -> tuple[str, ...]:
+    return (*node.has, *node.lacks) if isinstance(node, Variable) else operator_axes(node)
+
+
+def _check_definitions(rule: Rule) -> None:
+    matched = (rule.left, rule.right) if rule.both_ways else (rule.left,)
+    taken = {axis for side in matched for node in walk(side) for axis in operator_axes(node)}
+    for definition in rule.definitions:
+        if not is_set(definition.name):
+            hint = f"a set of axes is in upper case: `{definition.name.upper()}`"
+            raise Refusal(definition.position, f"`{definition.name}` would be a set of axes", hint)
+        if definition.name in taken and not rule.both_ways:
+            raise Refusal(definition.position, f"`{definition.name}` has a meaning already")
+        taken.add(definition.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """The names that a side of a rule gives a meaning to, with the help of the `where` clauses."""
+
+    terms: Set[str]
+    axes: Set[str]
+    functions: Set[str]
+    side: str
+
+    def demand_term(self, name: str, position: Position) -> None:
+        if name not in self.terms:
+            message = f"the variable `{name}` is not bound on the {self.side}"
+            hint = nearest(name, self.terms)
+            if self.side == "right":
+                hint = "`==` rewrites both ways; write `=>` to rewrite from left to right only"
+            raise Refusal(position, message, hint)
+
+    def demand_axis(self, name: str, position: Position) -> None:
+        if name in self.axes:
+            return
+        if is_set(name):
+            message = f"the set of axes `{name}` is not bound on the {self.side}"
+            hint = f"define it: `where {name} = axes(a) - axes(b)`"
+        else:
+            message = f"the axis `{name}` is not bound on the {self.side}"
+            hint = f"choose one: `where {name} in K`, or by a pattern on the {self.side}: `a{{{name}}}`"
+        raise Refusal(position, message, nearest(name, self.axes) or hint)
+
+
+def _check_bound(rule: Rule, left: Expression, right: Expression) -> None:
+    """Whatever `right` and the `where` clauses speak of is bound by `left`."""
+    bound = _bound_by(rule, left)
+    for node in (*walk(left), *walk(right)):
+        if isinstance(node, Variable):
+            bound.demand_term(node.name, node.position)
+        for axis in _axes_at(node):
+            bound.demand_axis(axis, node.position)
+    for definition in rule.definitions:
+        for kind, name in (definition.first, *definition.less):
+            demand = bound.demand_term if kind == "term" else bound.demand_axis
+            demand(name, definition.position)
+    for guard in rule.guards:
+        for name in guard.operands:
+            known = bound.terms | bound.axes | bound.functions
+            if name not in known:
+                message = f"`{name}` is not bound on the {bound.side}"
+                raise Refusal(guard.position, message, nearest(name, known))
+
+
+def _bound_by(rule: Rule, side: Expression) -> _Bound:
+    terms: set[str] = set()
+    axes: set[str] = set()
+    for node in walk(side):
+        axes.update(operator_axes(node))
+        if isinstance(node, Variable):
+            terms.add(node.name)
+            # `a{n}` picks an axis of a; `a{K}` doesn't say which of its sets of axes K would be.
+            axes.update(axis for axis in node.has if not is_set(axis))
+    # A membership or a definition may use what another one binds, in whatever order they stand.
+    count = -1
+    while len(axes) > count:
+        count = len(axes)
+        for guard in rule.guards:
+            if guard.name == "in" and not is_set(guard.operands[0]) and guard.operands[1] in axes | terms:
+                axes.add(guard.operands[0])
+        for definition in rule.definitions:
+            if _is_known(definition, terms, axes):
+                axes.add(definition.name)
+    functions = {function for function, _ in rule.classes}
+    return _Bound(terms, axes, functions, "left" if side is rule.left else "right")
+
+
+def _is_known(definition: AxisDefinition, terms: Set[str], axes: Set[str]) -> bool:
+    """Whether all that a definition speaks of has a meaning."""
+    items = (definition.first, *definition.less)
+    return all(name in (terms if kind == "term" else axes) for kind, name in items)
+
+
+def _check_variadics(left: Expression, right: Expression) -> None:
+    """`a` of `f(a..)` stands for all operands of f: it can only be given to f again, as `f(a..)`."""
+    matched = _variadics(left)
+    for node in walk(right):
+        if isinstance(node, Apply) and node.variadic:
+            names = [variable.name for variable in variables(node)]
+            if len(names) != 1:
+                message = "`..` goes with one variable, which stands for all operands"
+                raise Refusal(node.position, message, "write `f(a..)` or `f(chunk[n] a..)`")
+            if matched.get(names[0]) != node.function:
+                message = f"`{names[0]}` does not stand for the operands of `{node.function}`"
+                raise Refusal(node.position, message, f"match them: `{node.function}({names[0]}..)`")
+    inside = {
+        variable.position
+        for node in walk(right)
+        if isinstance(node, Apply) and node.variadic
+        for variable in variables(node)
+    }
+    for variable in variables(right):
+        if variable.name in matched and variable.position not in inside:
+            function = matched[variable.name]
+            message = f"`{variable.name}` stands for all operands of `{function}`"
+            raise Refusal(variable.position, message, f"use it as `{function}({variable.name}..)`")
+
+
+def _variadics(side: Expression) -> dict[str, str | None]:
+    """The variables that stand for all operands of a function, with the function."""
+    return {
+        variable.name: function_name(node)
+        for node in walk(side)
+        if isinstance(node, Apply) and node.variadic
+        for variable in variables(node)
+    }

@@ -1,0 +1,104 @@
+"""Walking over expressions of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.ir.elementwise import COMMUTATIVE
+from eqsat.language.syntax import (
+    Apply,
+    ChunkOf,
+    ConcatOf,
+    Contraction,
+    Expression,
+    FoldOf,
+    IotaOf,
+    Number,
+    Reduction,
+    RenameOf,
+    Variable,
+)
+
+
+def is_set(name: str) -> bool:
+    """Whether an axis name stands for a set of axes: those in upper case do."""
+    return name[:1].isupper()
+
+
+def operands(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions directly below `expression`."""
+    match expression:
+        case Number() | Variable() | IotaOf():
+            return ()
+        case Apply():
+            return expression.operands
+        case Contraction():
+            return (expression.left, expression.right)
+        case _:
+            return (expression.operand,)
+
+
+def walk(expression: Expression) -> Iterator[Expression]:
+    """`expression` and all expressions below it, as they are read from left to right."""
+    yield expression
+    for operand in operands(expression):
+        yield from walk(operand)
+
+
+def variables(expression: Expression) -> Iterator[Variable]:
+    """The term variables of `expression`, one by one as they occur."""
+    return (node for node in walk(expression) if isinstance(node, Variable))
+
+
+def operator_axes(node: Expression) -> tuple[str, ...]:
+    """The axis names that stand in the operator itself: J and K in `sum[J, K] a`, none in `a + b`."""
+    match node:
+        case Reduction() | Contraction():
+            return node.axes
+        case IotaOf() | ChunkOf() | ConcatOf() | FoldOf():
+            return (node.axis,)
+        case RenameOf():
+            return (node.old, node.new)
+        case _:
+            return ()
+
+
+def function_name(node: Expression) -> str | None:
+    """The function, reduction or monoid that a node names, if it names one."""
+    match node:
+        case Apply():
+            return node.function
+        case Reduction():
+            return node.kind
+        case FoldOf():
+            return node.monoid
+        case _:
+            return None
+
+
+def canonical(expression: Expression) -> object:
+    """Equal for expressions that matching can't tell apart.
+
+    Patterns don't count, nor the order of what commutes: matching tries both orders of `a + b`.
+
+    >>> from eqsat.language.parse import parse_rules
+    >>> [rule] = parse_rules("rule swap  a * exp(b) => exp(b) * a", "my.rules").rules
+    >>> canonical(rule.left) == canonical(rule.right)
+    True
+    """
+    below: list[object] = [canonical(operand) for operand in operands(expression)]
+    match expression:
+        case Number():
+            return expression.value
+        case Variable():
+            return expression.name
+        case Apply():
+            if expression.function in COMMUTATIVE:
+                below.sort(key=repr)
+            return (expression.function, expression.exponent, expression.variadic, *below)
+        case Contraction():
+            return ("dot", tuple(sorted(expression.axes)), *sorted(below, key=repr))
+        case Reduction():
+            return ("reduction", expression.kind, tuple(sorted(expression.axes)), *below)
+        case _:
+            return (type(expression).__name__, function_name(expression), operator_axes(expression), *below)
