@@ -1,0 +1,183 @@
+"""Array programs as source text, each with a double-precision reference of itself.
+
+Executed with `jnp` bound to `jax.numpy`, a program's text is the function under test; executed with
+`jnp` bound to NumPy and every float dtype to float64, it is the reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+EXACT_BOUND = {"float32": 2.0**21, "bfloat16": 2.0**8, "int32": 2.0**21}
+"""Up to where integers are computed exactly, in any order, with some room."""
+TAME_BOUND = 4.0
+
+
+@dataclass(frozen=True)
+class Value:
+    """A variable of a program.
+
+    **Attributes:**
+
+    - `bound`: no element is larger in magnitude.
+    - `terms`: how many terms were added up for an element: rounding errors add up, too.
+    - `exact`: a float that holds integers, or an integer or truth value: the same in any order of
+      evaluation.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bound: float
+    exact: bool
+    terms: int = 1
+
+    @property
+    def is_float(self) -> bool:
+        return self.dtype in ("float32", "bfloat16")
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    def tame(self, limit: float = TAME_BOUND) -> str:
+        """An expression for this value in float32, scaled to at most `limit`."""
+        name = self.name if self.dtype == "float32" else f"{self.name}.astype(float32)"
+        return name if self.bound <= limit else f"({name} * {limit / self.bound:.3g})"
+
+    def stays_exact(self, bound: float) -> bool:
+        """Whether what is computed from this value, in its dtype and up to `bound`, is exact."""
+        return self.exact and self.dtype != "bool" and bound <= EXACT_BOUND[self.dtype]
+
+    def tame_bound(self, limit: float = TAME_BOUND) -> float:
+        return min(self.bound, limit)
+
+
+@dataclass
+class ProgramText:
+    """Inputs, one assignment per line, and which variables are returned."""
+
+    inputs: list[Value] = field(default_factory=list)
+    lines: list[tuple[Value, str]] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[Value]:
+        """All variables, the latest first."""
+        return [value for value, _ in reversed(self.lines)] + self.inputs[::-1]
+
+    def add(
+        self, expression: str, shape: tuple[int, ...], dtype: str, bound: float, exact: bool, terms: int = 1
+    ) -> None:
+        """One more line. Integers and truth values are exact whatever is said."""
+        exact = exact or dtype in ("int32", "bool")
+        name = f"v{len(self.inputs) + len(self.lines)}"
+        self.lines.append((Value(name, shape, dtype, bound, exact, terms), expression))
+
+    @property
+    def source(self) -> str:
+        """The program as a Python function of its inputs."""
+        arguments = ", ".join(value.name for value in self.inputs)
+        body = "".join(f"    {value.name} = {expression}\n" for value, expression in self.lines)
+        results = ", ".join(value.name for value in self.outputs)
+        shapes = ", ".join(f"{value.dtype}{list(value.shape)}" for value in self.inputs)
+        return f"def f({arguments}):  # {shapes}\n{body}    return ({results},)\n"
+
+    def __repr__(self) -> str:
+        return "\n" + self.source
+
+    def function(self) -> Callable[..., tuple[jax.Array, ...]]:
+        """The program as a JAX function."""
+        namespace = dict(_JAX_NAMES)
+        exec(self.source, namespace)
+        return namespace["f"]
+
+    def arrays(self, seed: int = 0) -> list[np.ndarray]:
+        """Inputs for it."""
+        rng = np.random.default_rng(seed)
+        arrays = []
+        for value in self.inputs:
+            if value.exact:
+                array = rng.integers(-value.bound, value.bound, value.shape, endpoint=True)
+            else:
+                array = rng.uniform(-value.bound, value.bound, value.shape)
+            arrays.append(np.asarray(array).astype(value.dtype))
+        return arrays
+
+    def reference(
+        self, arrays: list[np.ndarray], noise: np.random.Generator | None = None
+    ) -> list[np.ndarray]:
+        """The outputs in double precision.
+
+        With `noise`, every inexact variable is off by about what rounding may do to it: an eps of its
+        dtype, relative to its largest element, times the square root of the terms added up in it.
+        What that does to the outputs is what rounding may do to them.
+        """
+        names: dict[str, Any] = dict(_NUMPY_NAMES)
+        for value, array in zip(self.inputs, arrays, strict=True):
+            names[value.name] = array.astype(np.float64) if value.is_float else array
+        with np.errstate(all="ignore"):
+            for value, expression in self.lines:
+                result = np.asarray(eval(expression, names))
+                if noise is not None and not value.exact:
+                    scale = _EPS[value.dtype] * np.max(np.abs(result)) * math.sqrt(value.terms)
+                    result = result + scale * noise.uniform(-1, 1, result.shape)
+                names[value.name] = result
+        return [names[value.name] for value in self.outputs]
+
+    def tolerances(self, arrays: list[np.ndarray]) -> list[float]:
+        """Per output: how far roundings of a program that is as good as this one may take it."""
+        exact = self.reference(arrays)
+        worst = [
+            0.0 if value.exact else 4 * _EPS[value.dtype] * np.max(np.abs(result))
+            for value, result in zip(self.outputs, exact, strict=True)
+        ]
+        for seed in range(2):
+            noisy = self.reference(arrays, np.random.default_rng(seed))
+            for position, (result, reference) in enumerate(zip(noisy, exact, strict=True)):
+                if not self.outputs[position].exact:
+                    worst[position] += 8 * float(np.max(np.abs(result - reference)))
+        return worst
+
+
+_EPS = {"float32": 2.0**-23, "bfloat16": 2.0**-8}
+
+_JAX_NAMES: dict[str, Any] = {
+    "jnp": jax.numpy,
+    "float32": jax.numpy.float32,
+    "bfloat16": jax.numpy.bfloat16,
+    "int32": jax.numpy.int32,
+    "top_k": lambda x, k: jax.lax.top_k(x, k)[0],
+    "top_k_indices": lambda x, k: jax.lax.top_k(x, k)[1],
+    "softmax": lambda x, axis: jax.nn.softmax(x, axis),
+    "logistic": jax.nn.sigmoid,
+    "clamp": lambda low, x, high: jax.lax.clamp(low, x, high),
+}
+
+
+def _numpy_top_k_indices(x: np.ndarray, k: int) -> np.ndarray:
+    return np.argsort(-x, axis=-1, kind="stable")[..., :k]
+
+
+def _numpy_softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    exponentials = np.exp(x - np.max(x, axis, keepdims=True))
+    return exponentials / np.sum(exponentials, axis, keepdims=True)
+
+
+_NUMPY_NAMES: dict[str, Any] = {
+    "jnp": np,
+    "float32": np.float64,
+    "bfloat16": np.float64,
+    "int32": np.int32,
+    "top_k": lambda x, k: np.take_along_axis(x, _numpy_top_k_indices(x, k), -1),
+    "top_k_indices": lambda x, k: _numpy_top_k_indices(x, k).astype(np.int32),
+    "softmax": _numpy_softmax,
+    "logistic": lambda x: 1 / (1 + np.exp(-x)),
+    "clamp": lambda low, x, high: np.clip(x, low, high),
+}
