@@ -19,6 +19,15 @@ EXACT_BOUND = {"float32": 2.0**21, "bfloat16": 2.0**8, "int32": 2.0**21}
 TAME_BOUND = 4.0
 
 
+def power_of_two(value: float) -> float:
+    """The largest power of two up to `value`: a factor that every float dtype holds exactly.
+
+    >>> power_of_two(0.3)
+    0.25
+    """
+    return 2.0 ** math.floor(math.log2(value))
+
+
 @dataclass(frozen=True)
 class Value:
     """A variable of a program.
@@ -49,7 +58,7 @@ class Value:
     def tame(self, limit: float = TAME_BOUND) -> str:
         """An expression for this value in float32, scaled to at most `limit`."""
         name = self.name if self.dtype == "float32" else f"{self.name}.astype(float32)"
-        return name if self.bound <= limit else f"({name} * {limit / self.bound:.3g})"
+        return name if self.bound <= limit else f"({name} * {power_of_two(limit / self.bound)})"
 
     def stays_exact(self, bound: float) -> bool:
         """Whether what is computed from this value, in its dtype and up to `bound`, is exact."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.program_text import ProgramText, Value
+from tests.program_text import ProgramText, Value, power_of_two
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -186,9 +186,9 @@ def reduce_value(draw: Draw, program: ProgramText, value: Value) -> None:
     elif value.is_float:
         name, bound = value.tame(), value.tame_bound()
         expression, bound = {
-            "sum": (f"jnp.sum({name}, {where}) * {1 / count:.3g}", bound),
+            "sum": (f"jnp.sum({name}, {where}) * {power_of_two(1 / count)}", bound),
             "mean": (f"jnp.mean({name}, {where})", bound),
-            "prod": (f"jnp.prod(1 + {name} * {1 / count / 4:.3g}, {where})", math.e),
+            "prod": (f"jnp.prod(1 + {name} * {power_of_two(1 / count / 4)}, {where})", math.e),
             "logmeanexp": (f"jnp.log(jnp.mean(jnp.exp({name}), {where}))", bound),
             "var": (
                 f"jnp.mean(({name} - jnp.mean({name}, axis={axes}, keepdims=True))**2, {where})",
@@ -235,7 +235,7 @@ def along_an_axis(draw: Draw, program: ProgramText) -> None:
     if draw(st.booleans()):
         program.add(f"softmax({value.tame()}, axis={axis})", value.shape, "float32", 1, False)
     else:
-        expression = f"jnp.cumsum({value.tame()}, axis={axis}) * {1 / value.shape[axis]:.3g}"
+        expression = f"jnp.cumsum({value.tame()}, axis={axis}) * {power_of_two(1 / value.shape[axis])}"
         program.add(expression, value.shape, "float32", value.tame_bound(), False, value.shape[axis])
 
 
@@ -266,7 +266,9 @@ def contraction(draw: Draw, program: ProgramText) -> None:
     if y.exact and x.stays_exact(bound) and x.dtype == y.dtype == "float32":
         program.add(f'jnp.einsum("{left},{right}->{out}", {x.name}, {y.name})', shape, "float32", bound, True)
     else:
-        expression = f'jnp.einsum("{left},{right}->{out}", {x.tame(2)}, {y.tame(2)}) * {1 / count:.3g}'
+        expression = (
+            f'jnp.einsum("{left},{right}->{out}", {x.tame(2)}, {y.tame(2)}) * {power_of_two(1 / count)}'
+        )
         program.add(expression, shape, "float32", x.tame_bound(2) * y.tame_bound(2), False, count)
 
 
@@ -279,7 +281,7 @@ def chain(draw: Draw, program: ProgramText) -> None:
         m = a.tame(1)
         expression = f"({m} @ {m}.T) @ {m}" if draw(st.booleans()) else f"({m} @ {m}.T) @ {m}[:, 0]"
         shape = a.shape if expression.endswith(m) else (n,)
-        program.add(f"({expression}) * {1 / (n * k):.3g}", shape, "float32", 1, False, n * k)
+        program.add(f"({expression}) * {power_of_two(1 / (n * k))}", shape, "float32", 1, False, n * k)
 
 
 @step(3)
