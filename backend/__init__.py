@@ -1,0 +1,1 @@
+"""From a plan to a compiled, certified function: JAX source text, compilation, the certificate."""
