@@ -52,13 +52,15 @@ def _axes_at(node: Expression) -> tuple[str, ...]:
 
 
 def _check_definitions(rule: Rule) -> None:
-    matched = (rule.left, rule.right) if rule.both_ways else (rule.left,)
-    taken = {axis for side in matched for node in walk(side) for axis in operator_axes(node)}
+    taken = {axis for node in walk(rule.left) for axis in operator_axes(node)}
+    if rule.both_ways:
+        # What only one side binds may have to be defined for the other.
+        taken &= {axis for node in walk(rule.right) for axis in operator_axes(node)}
     for definition in rule.definitions:
         if not is_set(definition.name):
             hint = f"a set of axes is in upper case: `{definition.name.upper()}`"
             raise Refusal(definition.position, f"`{definition.name}` would be a set of axes", hint)
-        if definition.name in taken and not rule.both_ways:
+        if definition.name in taken:
             raise Refusal(definition.position, f"`{definition.name}` has a meaning already")
         taken.add(definition.name)
 

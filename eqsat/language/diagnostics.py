@@ -28,7 +28,7 @@ def diagnostic(text: str, position: Position, message: str, hint: str = "") -> s
         f"  {margin} | {' ' * (position.column - 1)}^",
     ]
     if hint:
-        parts.append(f"  hint: {hint}")
+        parts.append("  hint: " + hint.replace("\n", "\n        "))
     return "\n".join(parts)
 
 

@@ -108,7 +108,7 @@ class _Builder(Transformer[Token, Any]):
 
     def accuracy(self, name: Token) -> Token:
         if name not in ACCURACIES:
-            hint = f"a rule is {alternatives(ACCURACIES)}. {nearest(name, ACCURACIES)}".rstrip()
+            hint = nearest(name, ACCURACIES) or f"a rule is {alternatives(ACCURACIES)}"
             raise self._error(name, f"there is no accuracy class `{name}`", hint)
         return name
 

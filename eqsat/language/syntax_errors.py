@@ -51,7 +51,7 @@ _HABITS = {
     "->": "`=>` rewrites one way, `==` both ways",
     "**": "a power is written `a^2`",
     "@": "a matrix product is a contraction over a named axis: `dot[k](a, b)`",
-    ";": "items are separated by `,`, and a rule ends where the next `rule` begins",
+    ";": "a rule ends where the next `rule` begins, its items are separated by `,`",
     "|": "conditions follow the equation: `where large(n), n in K`",
 }
 """What people write out of habit from other notations, and what to write here."""
@@ -80,7 +80,7 @@ def syntax_error(
         found = lexeme.group() if lexeme else ""
         message = f"unexpected `{found}`"
     hints = [_expectation(accepts), _advice(found, read, accepts)]
-    hint = "; ".join(part for part in hints if part)
+    hint = "\n".join(part for part in hints if part)
     return RuleSyntaxError(diagnostic(text, Position(file, line, column), message, hint))
 
 
@@ -106,8 +106,10 @@ def _advice(found: str, read: list[Token], accepts: set[str]) -> str:
         return _HABITS["**"]
     if found in _HABITS and "_TO" not in accepts:
         return _HABITS[found]
-    if found == "=>" and before == "RULE_NAME":
+    if before == "RULE_NAME":
         return "a rule has a name: `rule name  left => right`"
+    if found == ")" and "PLUS" in accepts and "RPAR" not in accepts:
+        return "it closes nothing"
     if "RPAR" in accepts and (found in KEYWORDS or found in ("=>", "==", "")):
         return "a parenthesis is not closed"
     if "STAR" in accepts and (found.isidentifier() or found == "("):

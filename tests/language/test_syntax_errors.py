@@ -1,0 +1,300 @@
+"""What is said about rules that do not parse."""
+
+from __future__ import annotations
+
+import pytest
+
+from eqsat.errors import RuleSyntaxError
+from eqsat.language.parse import parse_rules
+
+# Each case is a file and, under the line, the whole message.
+WRONG = {
+    "one_equals_sign": """
+rule r
+  exp(log(a)) = a
+----
+my.rules:2:15: unexpected `=`
+  2 |   exp(log(a)) = a
+    |               ^
+  hint: expected `=>`, `==` or an operator
+        `=>` rewrites one way, `==` both ways
+""",
+    "unfinished_rule": """
+rule r
+  sum[k] a =>   # later
+----
+my.rules:2:14: the rule is not finished
+  2 |   sum[k] a =>   # later
+    |              ^
+  hint: expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`
+""",
+    "missing_operand": """
+rule r
+  sum[k] a * => b
+----
+my.rules:2:14: unexpected `=>`
+  2 |   sum[k] a * => b
+    |              ^
+  hint: expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`
+""",
+    "missing_name": """
+rule a + 0 => a
+----
+my.rules:1:8: unexpected `+`
+  1 | rule a + 0 => a
+    |        ^
+  hint: expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`
+        a rule has a name: `rule name  left => right`
+""",
+    "no_rule": """
+# a comment
+a + 0 => a
+----
+my.rules:2:1: unexpected `a`
+  2 | a + 0 => a
+    | ^
+  hint: expected `rule`
+""",
+    "juxtaposition": """
+rule r
+  2 a => a + a
+----
+my.rules:2:5: unexpected `a`
+  2 |   2 a => a + a
+    |     ^
+  hint: expected `=>`, `==` or an operator
+        a product is written with `*`
+""",
+    "numpy_product": """
+rule r
+  a @ b => b
+----
+my.rules:2:5: unexpected `@`
+  2 |   a @ b => b
+    |     ^
+  hint: expected `=>`, `==` or an operator
+        a matrix product is a contraction over a named axis: `dot[k](a, b)`
+""",
+    "numpy_power": """
+rule r
+  a**2 => a * a
+----
+my.rules:2:5: unexpected `*`
+  2 |   a**2 => a * a
+    |     ^
+  hint: expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`
+        a power is written `a^2`
+""",
+    "fractional_exponent": """
+rule r
+  a^0.5 => sqrt(a)
+----
+my.rules:2:5: the exponent `0.5` is not an integer
+  2 |   a^0.5 => sqrt(a)
+    |     ^
+  hint: write `pow(a, b)`
+""",
+    "open_parenthesis": """
+rule r
+  exp(a + b => exp(a) * exp(b)
+----
+my.rules:2:13: unexpected `=>`
+  2 |   exp(a + b => exp(a) * exp(b)
+    |             ^
+  hint: expected `..`, `)`, `,` or an operator
+        a parenthesis is not closed
+""",
+    "closed_too_often": """
+rule r
+  a * 0) => 0
+----
+my.rules:2:8: unexpected `)`
+  2 |   a * 0) => 0
+    |        ^
+  hint: expected `=>`, `==` or an operator
+        it closes nothing
+""",
+    "open_pattern": """
+rule r
+  a{k => b
+----
+my.rules:2:7: unexpected `=>`
+  2 |   a{k => b
+    |       ^
+  hint: expected `}` or `,`
+""",
+    "reduction_without_axes": """
+rule r
+  sum a => a
+----
+my.rules:2:7: unexpected `a`
+  2 |   sum a => a
+    |       ^
+  hint: expected `=>`, `==` or an operator
+        a reduction names its axes: `sum[k] a`
+""",
+    "fold_without_monoid": """
+rule r
+  sum[N] a => fold[n] sum[N] chunk[n] a
+----
+my.rules:2:21: unexpected `]`
+  2 |   sum[N] a => fold[n] sum[N] chunk[n] a
+    |                     ^
+  hint: expected `,`
+        the operator is written `fold[n, sum] a`
+""",
+    "rename_with_a_fat_arrow": """
+rule r
+  rename[j=>k] a => a
+----
+my.rules:2:11: unexpected `=>`
+  2 |   rename[j=>k] a => a
+    |           ^
+  hint: expected `->`
+        the operator is written `rename[j->k] a`
+""",
+    "dot_of_one": """
+rule r
+  dot[k](a) => a
+----
+my.rules:2:11: unexpected `)`
+  2 |   dot[k](a) => a
+    |           ^
+  hint: expected `,` or an operator
+        it closes nothing
+""",
+    "function_call_of_a_loop": """
+rule r
+  chunk(a) => a
+----
+my.rules:2:8: unexpected `(`
+  2 |   chunk(a) => a
+    |        ^
+  hint: expected `[`
+        the operator is written `chunk[n] a`
+""",
+    "word_of_the_language_as_a_name": """
+rule r
+  sum[in] a => a
+----
+my.rules:2:7: unexpected `in`
+  2 |   sum[in] a => a
+    |       ^
+  hint: expected a name
+        `in` is a word of the language and can't be a name
+""",
+    "unknown_character": """
+rule r
+  a => b;
+----
+my.rules:2:9: unexpected `;`
+  2 |   a => b;
+    |         ^
+  hint: expected `rule`, an operator or a clause (`for`, `where`, `example`, `reject`)
+        a rule ends where the next `rule` begins, its items are separated by `,`
+""",
+    "unknown_accuracy": """
+rule r [exactly]
+  a + 0 => a
+----
+my.rules:1:9: there is no accuracy class `exactly`
+  1 | rule r [exactly]
+    |         ^
+  hint: did you mean `exact`?
+""",
+    "guard_without_parentheses": """
+rule r
+  a{n} => concat[n] chunk[n] a
+  where large n
+----
+my.rules:3:15: unexpected `n`
+  3 |   where large n
+    |               ^
+  hint: expected `in`, `(` or `=`
+""",
+    "class_without_in": """
+rule r
+  f(a) => f(a)
+  for f elementwise
+----
+my.rules:3:9: unexpected `elementwise`
+  3 |   for f elementwise
+    |         ^
+  hint: expected `in`
+""",
+    "definition_that_adds": """
+rule r
+  a => b where J = axes(a) + axes(b)
+----
+my.rules:2:28: unexpected `+`
+  2 |   a => b where J = axes(a) + axes(b)
+    |                            ^
+  hint: expected `rule`, `,`, `-` or a clause (`for`, `where`, `example`, `reject`)
+""",
+    "example_without_colon": """
+rule r
+  a => b
+  example a i k
+----
+my.rules:3:11: unexpected `a`
+  3 |   example a i k
+    |           ^
+  hint: expected a term variable and a colon, as in `a: i k`
+""",
+    "two_equations": """
+rule r
+  a + 0 => a => a - 0
+----
+my.rules:2:14: unexpected `=>`
+  2 |   a + 0 => a => a - 0
+    |              ^
+  hint: expected `rule`, an operator or a clause (`for`, `where`, `example`, `reject`)
+""",
+    "tab_before_the_error": """
+rule r
+\ta => => b
+----
+my.rules:2:7: unexpected `=>`
+  2 |  a => => b
+    |       ^
+  hint: expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`
+""",
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_message(case: str) -> None:
+    text, message = WRONG[case].removeprefix("\n").split("\n----\n")
+    with pytest.raises(RuleSyntaxError) as caught:
+        parse_rules(text, "my.rules")
+    assert str(caught.value) == message.rstrip("\n")
+
+
+def message_about(text: str) -> str | None:
+    """What is said about a text, if it is wrong."""
+    try:
+        parse_rules(text, "my.rules")
+    except RuleSyntaxError as error:
+        return str(error)
+    return None
+
+
+EVERY_FORM = """rule every-form [exact]  # a comment
+  max(f[N] g(a..), 0)^2 / b{n, !k} => -fold[n, f] rename[j->k] dot[N](chunk[n] a, 2.5)
+  for f in monoids where J = axes(a) - K, n in N example a: i k b:"""
+
+
+def test_every_beginning_of_a_file_parses_or_is_explained() -> None:
+    for length in range(len(EVERY_FORM)):
+        message = message_about(EVERY_FORM[:length])
+        if message is not None:
+            hint = message.split("\n  hint: ")[1]
+            assert "_" not in hint, "the name of a token of the grammar"
+    assert message_about(EVERY_FORM) is None
+
+
+@pytest.mark.parametrize("character", "!@#$%^&*()[]{}<>=-+/\\|;:'\",.?~`_é0aA \t\n")
+def test_any_character_anywhere_parses_or_is_explained(character: str) -> None:
+    for place in range(len(EVERY_FORM) + 1):
+        message = message_about(EVERY_FORM[:place] + character + EVERY_FORM[place:])
+        assert message is None or "\n  hint: " in message
