@@ -6,7 +6,16 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from eqsat.language.diagnostics import Refusal, nearest
-from eqsat.language.syntax import Apply, AxisDefinition, Expression, Position, Rule, Variable
+from eqsat.language.syntax import (
+    Apply,
+    AxisDefinition,
+    Contraction,
+    Expression,
+    Position,
+    Reduction,
+    Rule,
+    Variable,
+)
 from eqsat.language.traverse import function_name, is_set, operator_axes, variables, walk
 
 
@@ -15,6 +24,7 @@ def check_names(rule: Rule) -> None:
     _check_patterns(rule)
     _check_kinds(rule)
     _check_definitions(rule)
+    _check_matched_sets(rule)
     _check_bound(rule, rule.left, rule.right)
     _check_variadics(rule.left, rule.right)
     if rule.both_ways:
@@ -63,6 +73,19 @@ def _check_definitions(rule: Rule) -> None:
         if definition.name in taken:
             raise Refusal(definition.position, f"`{definition.name}` has a meaning already")
         taken.add(definition.name)
+
+
+def _check_matched_sets(rule: Rule) -> None:
+    """What a rule is matched with reduces over one name at a time: which axes would be J's, which K's?"""
+    for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
+        for node in walk(side):
+            if isinstance(node, Reduction | Contraction) and len(node.axes) > 1:
+                names = ", ".join(node.axes)
+                message = f"`[{names}]` can't be matched: nothing says which axes are in which"
+                hint = f"match all of them by one name, `[{node.axes[0]}]`"
+                if side is rule.right:
+                    hint = "write `=>` to rewrite from left to right only"
+                raise Refusal(node.position, message, hint)
 
 
 @dataclass(frozen=True, slots=True)

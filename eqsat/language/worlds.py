@@ -85,10 +85,10 @@ class World:
                 return self.application(node, [self.shape(operand, matching) for operand in node.operands])
             case Contraction():
                 left, right = self.shape(node.left, matching), self.shape(node.right, matching)
-                return self.reduce(node, _together(node, [left, right]), left.axes & right.axes, matching)
+                return self.reduce(node, _together(node, [left, right]), left.axes & right.axes)
             case Reduction():
                 operand = self.shape(node.operand, matching)
-                reduced = self.reduce(node, operand, operand.axes, matching)
+                reduced = self.reduce(node, operand, operand.axes)
                 return self.with_entries(node, node.kind, reduced, operand)
             case RenameOf():
                 return self.renaming(node, self.shape(node.operand, matching), matching)
@@ -108,9 +108,7 @@ class World:
                 raise Unknown
         return _together(node, operands)
 
-    def reduce(
-        self, node: Reduction | Contraction, operand: Shape, present: frozenset[str], matching: bool
-    ) -> Shape:
+    def reduce(self, node: Reduction | Contraction, operand: Shape, present: frozenset[str]) -> Shape:
         kind = "dot" if isinstance(node, Contraction) else node.kind
         operator = f"{kind}[{', '.join(node.axes)}]"
         for name in node.axes:
@@ -118,8 +116,6 @@ class World:
                 which = "one of its operands" if isinstance(node, Contraction) else "its operand"
                 raise IllFormed(node, f"`{operator}` is over {_axes_of(name)}, which {which} may lack")
         over = frozenset[str]().union(*(self.axes[name] for name in node.axes))
-        if matching and sum(len(self.axes[name]) for name in node.axes) > len(over):
-            raise IllFormed(node, f"the axes of `{operator}` overlap")  # what matches is split in parts
         return Shape(operand.axes - over, operand.cut - over, operand.open)
 
     def with_entries(self, node: Expression, function: str, result: Shape, operand: Shape) -> Shape:

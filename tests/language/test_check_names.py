@@ -138,6 +138,15 @@ my.rules:2:33: `a` stands for all operands of `f`
     |                                 ^
   hint: use it as `f(a..)`
 """,
+    "sets_that_can_not_be_told_apart": """
+rule r
+  sum[J] sum[K] a == sum[J, K] a
+----
+my.rules:2:22: `[J, K]` can't be matched: nothing says which axes are in which
+  2 |   sum[J] sum[K] a == sum[J, K] a
+    |                      ^
+  hint: write `=>` to rewrite from left to right only
+""",
     "same_name_twice": """
 rule r
   exp(log(a)) => a

@@ -185,8 +185,7 @@ def test_a_rule_has_clauses_in_any_order() -> None:
         Guard("large", ("n",), at),
         Guard("in", ("K", "a"), at),
     )
-    less = (("term", "b"), ("axes", "K"))
-    assert rule.definitions == (AxisDefinition("J", ("term", "a"), less, at),)
+    assert rule.definitions == (AxisDefinition("J", ("term", "a"), (("term", "b"), ("axes", "K")), at),)
     assert rule.examples == (
         Example(True, (("a", ("i", "j")),), at),
         Example(False, (("a", ()), ("b", ("j",))), at),

@@ -190,8 +190,8 @@ RIGHT = """
     log(exp(a)) => a
     a * exp(b) == exp(b) * (a + 0)
     sum[K] (c{!K} * a) == c * sum[K] a{K}
-    sum[J] sum[K] a == sum[J, K] a
-    sum[J, K] a => sum[K] sum[J] a
+    sum[J] sum[K] a => sum[J, K] a
+    sum[J] sum[K] a => sum[K] sum[J] a
     sum[n] a => sum[n] (a + 0 * iota[n])
     sum[K] a => sum[K] (a - mean[J] a) where J = axes(a) - K, nonempty(J)
     dot[K](a, b) => sum[K] (a * b)
