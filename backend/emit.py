@@ -1,0 +1,333 @@
+"""From a schedule to JAX source text: one assignment per op, one nested function per loop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from eqsat.backend.calls import call_source
+from eqsat.backend.elementwise import constant_text, dtype_text, map_text, operand_text
+from eqsat.backend.layout import (
+    Emitted,
+    Lengths,
+    length_text,
+    realised,
+    transposed,
+    tuple_text,
+    without_unit_dimensions,
+)
+from eqsat.backend.loops import LoopEmitter
+from eqsat.backend.namespace import Namespace
+from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.ops import (
+    Chunk,
+    Concat,
+    Const,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Opaque,
+    Reduce,
+    Rename,
+    Select,
+)
+from eqsat.ir.term import Term
+from eqsat.planning.blocks import Block, Loop, Schedule
+
+INDENT = "    "
+
+RESERVED = ("optimized", "values", "indices", "better", "kept", "start")
+"""Names that the emitted text uses by itself; no input may be called so."""
+
+
+@dataclass
+class Scope:
+    """What is visible at a point of the emitted program.
+
+    **Attributes:**
+
+    - `values`: emitted values by term number, those of the scopes around included.
+    - `calls`: results of primitive calls made so far, so that one call serves all its results.
+    - `lengths`: the length, as text, of each axis that is being chunked.
+    - `starts`: the first index of its current chunk.
+    - `depth`: of indentation.
+    """
+
+    values: dict[int, Emitted]
+    lengths: dict[Axis, str]
+    starts: dict[Axis, str]
+    depth: int
+    calls: dict[Any, str] = field(default_factory=dict)
+
+    def inner(self, axis: Axis, start: str, length: str) -> Scope:
+        """The scope of a loop's body."""
+        return Scope(
+            dict(self.values),
+            {**self.lengths, axis: length},
+            {**self.starts, axis: start},
+            self.depth + 1,
+            dict(self.calls),
+        )
+
+
+class Emitter:
+    """Writes one module."""
+
+    def __init__(self, schedule: Schedule, names: Sequence[str], makers: Mapping[int, str]) -> None:
+        self.schedule = schedule
+        self.makers = makers
+        self.lines: list[str] = []
+        self.names = Namespace(RESERVED)
+        self.inputs = [self.names.fresh(name) for name in names]
+        self._used: dict[str, int] = {}
+        self._outputs: dict[int, Layout] = {}
+        for output in schedule.program.outputs:
+            self._outputs.setdefault(output.term.number, output.layout)
+
+    # Lines and names.
+
+    def line(self, scope: Scope, text: str, comment: str = "") -> None:
+        self.lines.append(INDENT * scope.depth + text + (f"  # {comment}" if comment else ""))
+
+    def local(self, hint: str) -> str:
+        """A variable's name, unique in the module."""
+        return self.names.fresh(hint)
+
+    def assign(self, scope: Scope, term: Term, hint: str, value: Emitted) -> Emitted:
+        """Assign an expression to a new variable."""
+        name = self.local(f"{hint}_{term.number}")
+        self.line(scope, f"{name} = {value.text}", self.makers.get(term.number, ""))
+        return Emitted(name, value.order)
+
+    # The module.
+
+    def module(self) -> str:
+        """The text of the module; its function is called `optimized`."""
+        scope = Scope({}, {}, {}, 1)
+        for term, name in zip(self.schedule.program.inputs, self.inputs, strict=True):
+            assert isinstance(term.op, Leaf)
+            value = without_unit_dimensions(name, term.op.layout)
+            scope.values[term.number] = value
+        self.block(self.schedule.block, scope)
+        results = [
+            realised(self.value(output.term, scope), output.layout, {})
+            for output in self.schedule.program.outputs
+        ]
+        results = [
+            text if text not in self.inputs else f"jnp.asarray({text})" for text in results
+        ]
+        self.line(scope, f"return {tuple_text(results) if results else '()'}")
+        body = "\n".join(self.lines)
+        imports = "\n".join(["import jax", "import jax.numpy as jnp", "from jax import lax", *self.names.imports])
+        helpers = "".join(f"\n\n{source.rstrip()}\n" for source in self.names.helpers.values())
+        objects = ""
+        if self.names.objects:
+            listed = ", ".join(self.names.objects)
+            objects = f"\n# Python objects of the original program that have no text: {listed}\n"
+        needed = "import jax\n"
+        if not re.search(r"\bjax\.(?!numpy)", body + helpers):
+            imports = imports.replace(needed, "", 1)
+        signature = ", ".join(self.inputs)
+        return f"{imports}\n{objects}{helpers}\n\ndef optimized({signature}):\n{body}\n"
+
+    def block(self, block: Block, scope: Scope) -> None:
+        """Emit the steps of a block."""
+        for step in block.steps:
+            if isinstance(step, Loop):
+                LoopEmitter(self, step, self.schedule.chunks[step.id], scope).emit()
+            elif step.term.number not in scope.values:
+                scope.values[step.term.number] = self.term(step.term, scope)
+
+    def value(self, term: Term, scope: Scope) -> Emitted:
+        """The emitted value of a term; constants and indices are written where they are used."""
+        found = scope.values.get(term.number)
+        if found is None:
+            found = self.term(term, scope)
+            scope.values[term.number] = found
+        return found
+
+    # Ops.
+
+    def term(self, term: Term, scope: Scope) -> Emitted:
+        """Emit the assignment for one term, whose operands have been emitted."""
+        args = term.args
+        match term.op:
+            case Const():
+                return Emitted(constant_text(term.op), ())
+            case Iota(axis=axis, dtype=dtype):
+                return Emitted(f"lax.iota({dtype_text(dtype)}, {axis.size})", (axis,))
+            case Rename(old=old, new=new):
+                value = self.value(args[0], scope)
+                return Emitted(value.text, tuple(new if axis == old else axis for axis in value.order))
+            case Chunk(axis=axis):
+                return self.chunk(term, axis, scope)
+            case Map():
+                return self.map(term, term.op, scope)
+            case Reduce():
+                return self.reduce(term, term.op, scope)
+            case Dot():
+                return self.dot(term, term.op, scope)
+            case Select():
+                return self.select(term, term.op, scope)
+            case Opaque():
+                return self.call(term, term.op, scope)
+            case Leaf() | Fold() | Concat():
+                raise AssertionError(f"{term.op} is not a step of its own")
+
+    def chunk(self, term: Term, axis: Axis, scope: Scope) -> Emitted:
+        (operand,) = term.args
+        start, length = scope.starts[axis], scope.lengths[axis]
+        if isinstance(operand.op, Iota):
+            dtype = dtype_text(operand.dtype)
+            text = f"lax.convert_element_type({start}, {dtype}) + lax.iota({dtype}, {length})"
+            return self.assign(scope, term, "index", Emitted(text, (axis,)))
+        value = self.value(operand, scope)
+        dimension = value.order.index(axis)
+        text = f"lax.dynamic_slice_in_dim({value.text}, {start}, {length}, axis={dimension})"
+        return self.assign(scope, term, "chunk", Emitted(text, value.order))
+
+    def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
+        varying = [arg.dtype for arg in term.args if not isinstance(arg.op, Const)]
+        operands = []
+        for arg in term.args:
+            if isinstance(arg.op, Const) and arg.dtype in varying and op.name != "convert":
+                operands.append(Emitted(operand_text(arg.op, arg.dtype), ()))
+            else:
+                operands.append(self.value(arg, scope))
+        value = map_text(op, operands, [arg.dtype for arg in term.args], scope.lengths)
+        return self.assign(scope, term, op.name, value)
+
+    def reduce(self, term: Term, op: Reduce, scope: Scope) -> Emitted:
+        value = self.value(term.args[0], scope)
+        dimensions = [str(d) for d, axis in enumerate(value.order) if axis in op.axes]
+        order = tuple(axis for axis in value.order if axis not in op.axes)
+        if op.kind == "mean":
+            text = f"jnp.mean({value.text}, axis={tuple_text(dimensions)})"
+        else:
+            text = f"lax.reduce_{op.kind}({value.text}, axes={tuple_text(dimensions)})"
+        return self.assign(scope, term, op.kind, Emitted(text, order))
+
+    def dot(self, term: Term, op: Dot, scope: Scope) -> Emitted:
+        left, right = (self.value(arg, scope) for arg in term.args)
+        letters: dict[Axis, str] = {}
+        for axis in (*left.order, *right.order):
+            if axis not in letters:
+                spare = (chr(c) for c in (*range(97, 123), *range(65, 91)))
+                wanted = axis.name if len(axis.name) == 1 and axis.name not in letters.values() else None
+                letters[axis] = wanted or next(c for c in spare if c not in letters.values())
+        batch = [axis for axis in left.order if axis in right.order and axis not in op.axes]
+        order = tuple(batch)
+        order += tuple(axis for axis in left.order if axis not in op.axes and axis not in batch)
+        order += tuple(axis for axis in right.order if axis not in op.axes and axis not in batch)
+        spelled = ["".join(letters[axis] for axis in axes) for axes in (left.order, right.order, order)]
+        extra = f', precision="{op.precision.lower()}"' if op.precision else ""
+        if op.dtype != term.args[0].dtype or op.dtype != term.args[1].dtype:
+            extra += f", preferred_element_type={dtype_text(op.dtype)}"
+        equation = f"{spelled[0]},{spelled[1]}->{spelled[2]}"
+        text = f'jnp.einsum("{equation}", {left.text}, {right.text}{extra})'
+        return self.assign(scope, term, "dot", Emitted(text, order))
+
+    def select(self, term: Term, op: Select, scope: Scope) -> Emitted:
+        value = self.value(term.args[0], scope)
+        rest = tuple(axis for axis in value.order if axis != op.axis)
+        if op.kind != "top_k":
+            dimension = value.order.index(op.axis)
+            text = f"lax.{op.kind}({value.text}, {dimension}, {dtype_text(op.dtype)})"
+            return self.assign(scope, term, op.kind, Emitted(text, rest))
+        key = (op.kind, op.axis, op.k, term.args[0].number)
+        if key not in scope.calls:
+            moved = transposed(value, (*rest, op.axis))
+            scope.calls[key] = self.local(f"best_{term.number}")
+            self.line(scope, f"{scope.calls[key]} = lax.top_k({moved.text}, {op.k})")
+        return self.best(scope.calls[key], op, rest)
+
+    @staticmethod
+    def best(pair: str, op: Select, rest: tuple[Axis, ...]) -> Emitted:
+        """The values or the indices out of a pair of both."""
+        text = f"{pair}[{0 if op.result == 'values' else 1}]"
+        if op.out_axis is None:
+            return Emitted(f"lax.squeeze({text}, ({len(rest)},))", rest)
+        return Emitted(text, (*rest, op.out_axis))
+
+    def call(self, term: Term, op: Opaque, scope: Scope) -> Emitted:
+        call = op.call
+        key = (call.id, tuple(arg.number for arg in term.args))
+        if key not in scope.calls:
+            operands = []
+            for arg, layout in zip(term.args, call.arg_layouts, strict=True):
+                text = realised(self.value(arg, scope), layout, scope.lengths)
+                if not text.isidentifier():
+                    name = self.local("operand")
+                    self.line(scope, f"{name} = {text}")
+                    text = name
+                operands.append(text)
+            lengths = {axis: text for axis, text in scope.lengths.items() if axis in term.open}
+            source = call_source(
+                call.primitive,
+                call.params,
+                operands,
+                [_shape(layout, lengths) for layout in call.arg_layouts],
+                [_shape(layout, lengths) for layout in call.out_layouts],
+                self.names,
+            )
+            name = self.local(f"{call.primitive.name}_{term.number}".replace("-", "_"))
+            self.line(scope, f"{name} = {source}")
+            scope.calls[key] = name
+        text = scope.calls[key]
+        if call.primitive.multiple_results:
+            text = f"{text}[{op.result}]"
+        value = without_unit_dimensions(text, call.out_layouts[op.result])
+        if value.text.isidentifier():
+            return value
+        name = self.local(f"result_{term.number}")
+        self.line(scope, f"{name} = {value.text}")
+        return Emitted(name, value.order)
+
+    def output_order(self, term: Term) -> tuple[Axis, ...] | None:
+        """The order in which the program returns a term, if it does."""
+        layout = self._outputs.get(term.number)
+        if layout is None:
+            return None
+        return tuple(axis for axis in layout if axis is not None and axis in term.axes)
+
+
+def _shape(layout: Layout, lengths: Lengths) -> list[str]:
+    return ["1" if axis is None else length_text(axis, lengths) for axis in layout]
+
+
+@dataclass(frozen=True)
+class Module:
+    """An emitted module.
+
+    **Attributes:**
+
+    - `source`: its text.
+    - `objects`: the Python objects that its text refers to but cannot contain, by name.
+    """
+
+    source: str
+    objects: Mapping[str, Any]
+
+    def function(self) -> Any:
+        """The module's function, by executing its text."""
+        namespace: dict[str, Any] = dict(self.objects)
+        exec(compile(self.source, "<eqsat>", "exec"), namespace)
+        return namespace["optimized"]
+
+
+def emit(schedule: Schedule, names: Sequence[str], makers: Mapping[int, str] | None = None) -> Module:
+    """The module of a schedule.
+
+    **Arguments:**
+
+    - `names`: what to call the inputs.
+    - `makers`: for terms that a rule made, by number, the rule's name; they become comments.
+    """
+    emitter = Emitter(schedule, names, makers or {})
+    source = emitter.module()
+    return Module(source, dict(emitter.names.objects))
+

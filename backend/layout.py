@@ -1,0 +1,102 @@
+"""Emitted values: the name of a variable and the order of its axes; how one lines up with another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.ir.axis import Axis, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A value in the emitted program: an expression, and which axis each of its dimensions is."""
+
+    text: str
+    order: tuple[Axis, ...]
+
+
+Lengths = Mapping[Axis, str]
+"""The length of each axis that is being chunked, as text; every other axis has its full length."""
+
+
+def length_text(axis: Axis, lengths: Lengths) -> str:
+    return lengths.get(axis) or str(axis.size)
+
+
+def tuple_text(items: Sequence[str]) -> str:
+    """The items as a Python tuple.
+
+    >>> tuple_text(["1"]), tuple_text(["1", "2"])
+    ('(1,)', '(1, 2)')
+    """
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+def shape_text(order: Sequence[Axis], lengths: Lengths) -> str:
+    return tuple_text([length_text(axis, lengths) for axis in order])
+
+
+def merge_orders(orders: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
+    """One order of all axes that keeps to the given orders, the longest one first, where they agree.
+
+    >>> i, j, k = Axis(0, 2), Axis(1, 3), Axis(2, 4)
+    >>> merge_orders([(i, k), (j, k)]) == (i, j, k)
+    True
+    """
+    ranked = sorted(orders, key=len, reverse=True)
+    merged: list[Axis] = list(ranked[0]) if ranked else []
+    for order in ranked[1:]:
+        for position, axis in enumerate(order):
+            if axis in merged:
+                continue
+            later = [merged.index(other) for other in order[position + 1 :] if other in merged]
+            earlier = [merged.index(other) + 1 for other in order[:position] if other in merged]
+            place = min(later) if later else max(earlier, default=len(merged))
+            merged.insert(max([place, *earlier]) if earlier else place, axis)
+    return tuple(merged)
+
+
+def transposed(value: Emitted, order: Sequence[Axis]) -> Emitted:
+    """The value with its dimensions in the order in which they stand in `order`."""
+    wanted = tuple(axis for axis in order if axis in value.order)
+    if wanted == value.order:
+        return value
+    permutation = tuple_text([str(value.order.index(axis)) for axis in wanted])
+    return Emitted(f"jnp.transpose({value.text}, {permutation})", wanted)
+
+
+def broadcastable(value: Emitted, order: Sequence[Axis]) -> str:
+    """The value as an expression that NumPy's broadcasting lines up with `order`; scalars stay scalars."""
+    value = transposed(value, order)
+    if not value.order or len(value.order) == len(order):
+        return value.text
+    index = ", ".join(":" if axis in value.order else "None" for axis in order)
+    return f"{value.text}[{index}]"
+
+
+def broadcast(value: Emitted, order: Sequence[Axis], lengths: Lengths) -> str:
+    """The value as an expression that has every axis of `order` in full."""
+    if set(order) == set(value.order):
+        return transposed(value, order).text
+    text = broadcastable(value, order)
+    return f"jnp.broadcast_to({text}, {shape_text(order, lengths)})"
+
+
+def realised(value: Emitted, layout: Layout, lengths: Lengths) -> str:
+    """The value as an array of exactly that layout: broadcast, transposed, unit dimensions put in."""
+    order = [axis for axis in layout if axis is not None]
+    text = broadcast(value, order, lengths)
+    if len(order) == len(layout):
+        return text
+    if not order:
+        return f"jnp.reshape({text}, {tuple_text(['1'] * len(layout))})"
+    index = ", ".join("None" if axis is None else ":" for axis in layout)
+    return f"{text}[{index}]"
+
+
+def without_unit_dimensions(text: str, layout: Layout) -> Emitted:
+    """An array of a layout as a value: its unit dimensions are no axes and go."""
+    units = [str(dimension) for dimension, axis in enumerate(layout) if axis is None]
+    order = tuple(axis for axis in layout if axis is not None)
+    return Emitted(f"lax.squeeze({text}, {tuple_text(units)})" if units else text, order)

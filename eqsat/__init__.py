@@ -1,0 +1,12 @@
+"""Any JAX function, rewritten to fit a memory budget.
+
+>>> import eqsat
+>>> eqsat.optimize(lambda x: x + 1, budget="1MB")(1.0)
+Array(2., dtype=float32, weak_type=True)
+"""
+
+from eqsat.api import Optimized, optimize
+from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
+from eqsat.planning.plan import Plan
+
+__all__ = ["BudgetError", "EqsatError", "Optimized", "Plan", "RuleError", "RuleSyntaxError", "optimize"]

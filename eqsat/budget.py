@@ -1,0 +1,62 @@
+"""Budgets: how people write amounts of memory."""
+
+from __future__ import annotations
+
+import re
+from numbers import Integral
+
+from eqsat.errors import BudgetError
+
+UNITS = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+
+
+def parse_budget(budget: object) -> int:
+    """Bytes of a budget given as an int or as text.
+
+    **Raises:** `BudgetError` for anything else.
+
+    >>> parse_budget("2GB"), parse_budget("512MiB"), parse_budget(1000)
+    (2000000000, 536870912, 1000)
+    """
+    if isinstance(budget, Integral) and not isinstance(budget, bool):
+        amount = int(budget)
+    elif isinstance(budget, str) and (found := _AMOUNT.fullmatch(budget)):
+        unit = found.group(2).lower() or "b"
+        if unit not in UNITS:
+            raise BudgetError(
+                f"budget {budget!r} has the unknown unit {found.group(2)!r}: use B, KB, MB, GB, TB or"
+                " KiB, MiB, GiB, TiB"
+            )
+        amount = int(float(found.group(1)) * UNITS[unit])
+    else:
+        raise BudgetError(
+            f"budget {budget!r} is not an amount of memory: give bytes as an int, or text such as"
+            " '2GB' or '512MiB'"
+        )
+    if amount <= 0:
+        raise BudgetError(f"budget {budget!r} is not positive")
+    return amount
+
+
+def format_bytes(count: float) -> str:
+    """Bytes for people, in decimal units.
+
+    >>> format_bytes(1234), format_bytes(2.5e9)
+    ('1.23 kB', '2.5 GB')
+    """
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(count) >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{int(count)} B"

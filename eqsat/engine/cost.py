@@ -1,0 +1,158 @@
+"""What an op costs in time, and what it makes the compiler store.
+
+Time is predicted from operation counts and bytes against a machine's rates. A value computed inside
+a loop is computed once per chunk, on chunk lengths. Stored means that the value has a buffer: XLA
+fuses chains of elementwise ops into what consumes them, but a contraction, a sort or a long
+reduction reads its operands from memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import itemsize
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.ops import (
+    Chunk,
+    Concat,
+    Const,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Op,
+    Opaque,
+    Reduce,
+    Rename,
+    Select,
+)
+from eqsat.machine import Machine
+
+Axes = frozenset[Axis]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What the cost model needs to know of a value: schema, open loops, dtype."""
+
+    axes: Axes
+    open: Axes
+    dtype: str
+
+
+VIEW_PRIMITIVES = frozenset({"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze"})
+"""Primitives that read their operand where they are fused; they need no buffer of their own."""
+
+SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
+"""Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Time and storage on a machine.
+
+    **Attributes:**
+
+    - `chunks`: the chunk length assumed for each axis that may be split.
+    """
+
+    machine: Machine
+    chunks: Mapping[Axis, int]
+
+    def length(self, axis: Axis, opened: Axes) -> int:
+        return min(self.chunks.get(axis, axis.size), axis.size) if axis in opened else axis.size
+
+    def elements(self, axes: Axes, opened: Axes) -> int:
+        return math.prod(self.length(axis, opened) for axis in axes)
+
+    def bytes(self, value: Value) -> int:
+        """Bytes of one buffer of the value, inside the loops it varies with."""
+        return self.elements(value.axes, value.open) * itemsize(value.dtype)
+
+    def trips(self, opened: Axes) -> int:
+        """How often something that varies with these loops is computed."""
+        return math.prod(-(-axis.size // self.length(axis, opened)) for axis in opened)
+
+    def traffic(self, value: Value) -> float:
+        """Seconds to write or read the value once."""
+        size = self.bytes(value)
+        rate = self.machine.cached_bytes if size <= self.machine.cache else self.machine.bytes
+        return size / rate
+
+    def seconds(self, op: Op, result: Value, operands: Sequence[Value]) -> float:
+        """Predicted time of one op, over all the chunks it runs for."""
+        match op:
+            case Leaf() | Const() | Rename():
+                return 0.0
+            case Chunk():
+                return 1e-9
+            case Map(name=name):
+                known = ELEMENTWISE.get(name)
+                work = self.elements(result.axes, result.open) * (known.cost if known else 1.0)
+                return self.trips(result.open) * work / self.machine.elements
+            case Iota():
+                return self.elements(result.axes, result.open) / self.machine.elements
+            case Concat(axis=axis) | Fold(axis=axis):
+                combine = self.traffic(operands[0]) * 2
+                return self.trips(result.open | {axis}) * (combine + self.machine.call)
+        seconds = self.machine.call + self.traffic(result)
+        opened = result.open
+        match op:
+            case Reduce(axes=axes):
+                opened = operands[0].open
+                seconds += self.elements(operands[0].axes, opened) / self.machine.elements
+                if self.stores_operands(op, operands):
+                    seconds += 2 * self.traffic(operands[0])
+            case Dot(axes=axes):
+                both = operands[0].axes | operands[1].axes
+                opened = operands[0].open | operands[1].open
+                seconds += 2 * self.elements(both, opened) / self.machine.flops
+                seconds += sum(2 * self.traffic(operand) for operand in operands)
+            case Select(k=k):
+                weight = 2.0 if k == 1 else 6.0 + math.log2(k)
+                opened = operands[0].open
+                seconds += weight * self.elements(operands[0].axes, opened) / self.machine.elements
+                seconds += 2 * self.traffic(operands[0])
+            case Opaque(call=call):
+                opened = opened.union(*(operand.open for operand in operands))
+                work = self.elements(result.axes, opened)
+                cubic = SOLVES.get(call.primitive.name)
+                if cubic is not None:
+                    core = [axis for axis in call.out_layouts[0] if axis is not None]
+                    longest = max((axis.size for axis in core if axis not in call.passing), default=1)
+                    seconds += 2 * cubic * longest * work / self.machine.flops
+                else:
+                    weight = 30.0 if call.primitive.name == "sort" else 2.0
+                    seconds += weight * work / self.machine.elements
+                seconds += sum(self.traffic(operand) for operand in operands)
+        return self.trips(opened) * seconds
+
+    def stores_operands(self, op: Op, operands: Sequence[Value]) -> bool:
+        """Whether the op reads its operands from memory, whatever computed them."""
+        match op:
+            case Dot() | Select():
+                return True
+            case Fold(monoid=Select()):
+                return True
+            case Reduce(axes=axes):
+                return self.elements(axes, operands[0].open) > self.machine.fused_reduction
+            case Opaque(call=call):
+                return call.primitive.name not in VIEW_PRIMITIVES
+            case Chunk():
+                return True
+            case _:
+                return False
+
+    def stores_result(self, op: Op) -> bool:
+        """Whether the op's result has a buffer, whatever consumes it."""
+        match op:
+            case Dot() | Select() | Reduce() | Concat() | Fold():
+                return True
+            case Opaque(call=call):
+                return call.primitive.name not in VIEW_PRIMITIVES
+            case _:
+                return False

@@ -1,0 +1,112 @@
+"""The e-graph. The only module that imports egglog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from egglog import bindings
+
+from eqsat.engine.encode import CONSTRUCTORS, SCHEMA
+from eqsat.errors import EqsatError
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class EGraphError(EqsatError):
+    """The e-graph engine refused a command. That is a defect of eqsat or of a rule, never of the input."""
+
+
+class EGraph:
+    """An e-graph with the schema of `encode`, driven by text."""
+
+    def __init__(self) -> None:
+        self._graph = bindings.EGraph()
+        self.run_text(SCHEMA)
+
+    def run_text(self, text: str) -> None:
+        """Run egglog commands."""
+        self._guard(lambda: self._graph.run_program(*self._graph.parse_program(text)))
+
+    def run_ruleset(self, name: str) -> tuple[bool, int]:
+        """Run a ruleset once; whether the e-graph changed, and how many matches there were."""
+        (output,) = self._guard(
+            lambda: self._graph.run_program(*self._graph.parse_program(f"(run {name} 1)"))
+        )
+        report = output.report
+        return bool(report.updated), sum(report.num_matches_per_rule.values())
+
+    def size(self) -> int:
+        """Number of e-nodes."""
+        names = " ".join(f'"{name}"' for name in CONSTRUCTORS)
+        value = self._guard(lambda: self._graph.eval_expr(_size_expression(names)))
+        return int(self._graph.value_to_i64(value[1]))
+
+    def dump(self) -> Dump:
+        """Everything in the e-graph, as Python values; one snapshot."""
+        return Dump(self._graph, self._graph.freeze().functions)
+
+    @staticmethod
+    def _guard(action: Callable[[], T]) -> T:
+        """egglog's errors and panics, as ours. Its panics don't derive from Exception."""
+        try:
+            return action()
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise EGraphError(f"egglog: {error}") from error
+
+
+class Dump:
+    """A snapshot of an e-graph's tables."""
+
+    def __init__(self, graph: bindings.EGraph, functions: dict[str, Any]) -> None:
+        self._graph = graph
+        self._functions = functions
+        self._sets: dict[Any, frozenset[int]] = {}
+        self._strings: dict[Any, str] = {}
+        self._numbers: dict[Any, int] = {}
+        self._decoders: dict[str, Callable[[Any], Any]] = {
+            "i64": self._number,
+            "String": self._string,
+            "Axes": self._set,
+        }
+
+    def rows(self, name: str) -> Iterator[tuple[Row, Any]]:
+        """The inputs and the output of every row of a table. Classes come as hashable handles."""
+        function = self._functions[name]
+        decoders = [self._decoders.get(sort) for sort in function.input_sorts]
+        decode_output = self._decoders.get(function.output_sort)
+        for row in function.rows:
+            inputs = tuple(
+                value if decode is None else decode(value)
+                for decode, value in zip(decoders, row.inputs, strict=True)
+            )
+            output = row.output if decode_output is None else decode_output(row.output)
+            yield inputs, output
+
+    def _number(self, value: Any) -> int:
+        found = self._numbers.get(value)
+        if found is None:
+            found = self._numbers[value] = int(self._graph.value_to_i64(value))
+        return found
+
+    def _string(self, value: Any) -> str:
+        found = self._strings.get(value)
+        if found is None:
+            found = self._strings[value] = str(self._graph.value_to_string(value))
+        return found
+
+    def _set(self, value: Any) -> frozenset[int]:
+        found = self._sets.get(value)
+        if found is None:
+            members = self._graph.value_to_set(value)
+            found = self._sets[value] = frozenset(self._number(member) for member in members)
+        return found
+
+
+def _size_expression(names: str) -> Any:
+    span = bindings.EgglogSpan(bindings.SrcFile("size", ""), 0, 0)
+    literals = [bindings.Lit(span, bindings.String(name.strip('"'))) for name in names.split()]
+    return bindings.Call(span, "get-size!", literals)

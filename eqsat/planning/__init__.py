@@ -1,0 +1,5 @@
+"""From chosen terms to a plan: loops, chunk lengths, order, predicted peak and time.
+
+`blocks` is the structure, `loops` builds it from terms, `liveness` simulates its memory, `chunks`
+sizes its loops, `search` tries caps and loop axes until something fits, `plan` is what users see.
+"""

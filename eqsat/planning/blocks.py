@@ -1,0 +1,74 @@
+"""A program as nested blocks: straight-line steps and loops over the chunks of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Concat, Fold
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Compute one term from terms computed before."""
+
+    term: Term
+
+    @property
+    def results(self) -> tuple[Term, ...]:
+        return (self.term,)
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Run `body` once per chunk of `axis`; each of `results`, a Fold or a Concat, takes what it needs.
+
+    **Attributes:**
+
+    - `id`: unique in its program; chunk lengths are kept by it.
+    - `imports`: terms computed outside that the body uses.
+    """
+
+    id: int
+    axis: Axis
+    results: tuple[Term, ...]
+    body: Block
+    imports: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Steps in order. `needs` are the terms that whoever runs the block wants of it."""
+
+    steps: tuple[Compute | Loop, ...]
+    needs: tuple[Term, ...]
+
+    def loops(self) -> Iterator[Loop]:
+        """Every loop in the block, outer before inner."""
+        for step in self.steps:
+            if isinstance(step, Loop):
+                yield step
+                yield from step.body.loops()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A whole program in blocks, with the chunk length of every loop by its id."""
+
+    program: Program
+    block: Block
+    chunks: Mapping[int, int]
+
+
+def dependencies(step: Compute | Loop) -> tuple[Term, ...]:
+    """The terms that must be computed before a step."""
+    return step.imports if isinstance(step, Loop) else step.term.args
+
+
+def body_of(result: Term) -> Term:
+    """The term that a loop's result collects."""
+    assert isinstance(result.op, (Fold, Concat))
+    return result.args[0]

@@ -1,0 +1,107 @@
+"""Chunk lengths: large enough to be fast, small enough to fit.
+
+A loop's block is the largest value that one turn of its body stores. Blocks of a quarter of the last
+cache are as fast as any, so that is where the search starts; it ends at the largest blocks whose
+simulated peak is within the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from eqsat.engine.cost import CostModel
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Fold, Select
+from eqsat.ir.program import Program
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Loop, Schedule
+from eqsat.planning.liveness import simulate, stored_terms, value_of
+
+SHRINK = 1.5
+"""Factor between the block sizes tried."""
+
+DIVISOR_SLACK = 0.75
+"""A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
+
+
+def even_length(size: int, longest: int) -> int:
+    """A chunk length of at most `longest` that cuts `size` evenly: a near divisor, or equal parts.
+
+    >>> even_length(100_000, 600), even_length(100_003, 600), even_length(7, 100)
+    (500, 599, 7)
+    """
+    longest = max(1, min(size, longest))
+    parts = -(-size // longest)
+    for count in range(parts, math.ceil(parts / DIVISOR_SLACK) + 1):
+        if size % count == 0:
+            return size // count
+    return -(-size // parts)
+
+
+def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine) -> int:
+    """Bytes of the largest value stored in one turn of a loop, inner loops' included."""
+    model = CostModel(machine, lengths)
+    stored = stored_terms(loop.body, model)
+    largest = 1
+    for step in loop.body.steps:
+        for result in step.results:
+            # What a loop collects is stored where the loop is, not in its body.
+            if result.number in stored and loop.axis in result.axes:
+                largest = max(largest, model.bytes(value_of(result)))
+        if isinstance(step, Loop):
+            largest = max(largest, _heaviest(step, {**lengths, step.axis: 1}, machine))
+    return largest
+
+
+def shortest(loop: Loop) -> int:
+    """The shortest chunk that a loop's results allow: a top-k's first chunk must hold k entries."""
+    monoids = [result.op.monoid for result in loop.results if isinstance(result.op, Fold)]
+    return max((monoid.k for monoid in monoids if isinstance(monoid, Select)), default=1)
+
+
+def lengths_for(block: Block, target: float, machine: Machine) -> dict[int, int]:
+    """Chunk lengths, by loop, with which no loop's block is larger than `target` bytes."""
+    chunks: dict[int, int] = {}
+
+    def size(block: Block, around: Mapping[Axis, int]) -> None:
+        for step in block.steps:
+            if not isinstance(step, Loop):
+                continue
+            per_unit = _heaviest(step, {**around, step.axis: 1}, machine)
+            longest = target / per_unit
+            inner = sum(1 for _ in step.body.loops())
+            if inner:
+                # Tiles: this loop takes its share of the block, the inner loops the rest.
+                longest = max(min(longest, machine.rows), longest ** (1 / 2))
+            length = even_length(step.axis.size, max(1, int(longest)))
+            chunks[step.id] = max(length, shortest(step))
+            size(step.body, {**around, step.axis: chunks[step.id]})
+
+    size(block, {})
+    return chunks
+
+
+def choose_lengths(program: Program, block: Block, budget: float, machine: Machine) -> tuple[Schedule, int]:
+    """The schedule with the fastest chunk lengths within the budget, or else the leanest, and its peak.
+
+    **Arguments:**
+
+    - `budget`: bytes of arguments, outputs and temporaries.
+    """
+    target = float(machine.cache)
+    best: tuple[Schedule, int] | None = None
+    previous: dict[int, int] | None = None
+    while True:
+        chunks = lengths_for(block, target, machine)
+        if chunks != previous:
+            schedule = Schedule(program, block, chunks)
+            peak, _ = simulate(schedule, machine)
+            if best is None or peak < best[1]:
+                best = (schedule, peak)
+            if peak <= budget:
+                return schedule, peak
+            previous = chunks
+        if not chunks or target < 1:
+            return best
+        target /= SHRINK

@@ -1,0 +1,193 @@
+"""Peak memory by simulation: what is stored, from when, until when.
+
+A value is stored when its op writes a buffer, when something reads it from memory, or when computing
+it anew for every consumer would be expensive. Everything else is fused into its consumers, and keeps
+what it reads alive until they have run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.engine.cost import CostModel, Value
+from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import accumulator, itemsize
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Rename, Select
+from eqsat.ir.term import Term
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, dependencies
+
+EXPENSIVE = 3.0
+"""Elementwise cost per element from which XLA stores a value rather than compute it twice."""
+
+def value_of(term: Term) -> Value:
+    """What the cost model needs to know of a term."""
+    return Value(term.axes, term.open, term.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Memory over the steps of a block.
+
+    **Attributes:**
+
+    - `peak`: most bytes of temporaries and results at any one time.
+    - `step`: the step where that is.
+    - `timeline`: bytes while each step runs.
+    - `live`: the stored terms alive at the peak, largest first, with their bytes.
+    """
+
+    peak: int
+    step: int
+    timeline: tuple[int, ...]
+    live: tuple[tuple[Term, int], ...]
+
+
+class Simulator:
+    """Simulates the memory of a schedule on a machine."""
+
+    def __init__(self, machine: Machine, chunks: Mapping[int, int]) -> None:
+        self.machine = machine
+        self.chunks = chunks
+
+    def block(self, block: Block, lengths: Mapping[Axis, int]) -> Usage:
+        """Usage of one run of a block. `lengths`: the chunk lengths of the loops around it."""
+        model = CostModel(self.machine, lengths)
+        stored = stored_terms(block, model)
+        made = {result.number: index for index, step in enumerate(block.steps) for result in step.results}
+        last = _last_uses(block, stored, made)
+        births: dict[int, list[tuple[Term, int]]] = {}
+        for index, step in enumerate(block.steps):
+            for result in step.results:
+                if result.number in stored:
+                    births.setdefault(index, []).append((result, self.size(result, model)))
+        alive: dict[int, tuple[Term, int]] = {}
+        peak, peak_step, snapshot = 0, 0, dict(alive)
+        timeline: list[int] = []
+        for index, step in enumerate(block.steps):
+            for term, size in births.get(index, ()):
+                alive[term.number] = (term, size)
+            during = sum(size for _, size in alive.values())
+            inner: Usage | None = None
+            if isinstance(step, Loop):
+                inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]})
+                during += inner.peak
+            timeline.append(during)
+            if during > peak:
+                peak, peak_step, snapshot = during, index, dict(alive)
+                if inner is not None:
+                    snapshot.update({term.number: (term, size) for term, size in inner.live})
+            for number in [n for n in alive if last.get(n, index) <= index]:
+                del alive[number]
+        live = tuple(sorted(snapshot.values(), key=lambda item: -item[1]))
+        return Usage(peak, peak_step, tuple(timeline), live)
+
+    def size(self, term: Term, model: CostModel) -> int:
+        """Bytes of a term's buffer, given the chunk lengths around it."""
+        size = model.bytes(value_of(term))
+        if isinstance(term.op, Fold) and not isinstance(term.op.monoid, Select):
+            size = size // itemsize(term.dtype) * itemsize(accumulator(term.dtype))
+        return size
+
+
+def stored_terms(block: Block, model: CostModel) -> set[int]:
+    """The numbers of the block's terms that get a buffer."""
+    stored: set[int] = set()
+    uses: dict[int, int] = {}
+    here = {result.number: result for step in block.steps for result in step.results}
+    for step in block.steps:
+        for result in step.results:
+            if model.stores_result(result.op):
+                stored.add(result.number)
+        if isinstance(step, Loop):
+            stored.update(term.number for term in step.imports if term.number in here)
+            continue
+        term = step.term
+        reads = model.stores_operands(term.op, [value_of(arg) for arg in term.args])
+        for arg in term.args:
+            uses[arg.number] = uses.get(arg.number, 0) + 1
+            if reads and arg.number in here:
+                stored.add(arg.number)
+    for number, count in uses.items():
+        if count > 1 and number in here and is_expensive(here[number].op):
+            stored.add(number)
+    stored.update(term.number for term in block.needs if term.number in here)
+    # An input is there already, and so is a slice of it that nothing reads from memory.
+    return {number for number in stored if not _is_given(here[number])}
+
+
+def is_expensive(op: Op) -> bool:
+    return isinstance(op, Map) and ELEMENTWISE[op.name].cost >= EXPENSIVE
+
+
+def _is_given(term: Term) -> bool:
+    while isinstance(term.op, Rename):
+        term = term.args[0]
+    return isinstance(term.op, (Leaf, Const, Iota))
+
+
+def _last_uses(block: Block, stored: set[int], made: Mapping[int, int]) -> dict[int, int]:
+    """For each stored term the last step that reads it, directly or through fused terms."""
+    last: dict[int, int] = {}
+    reads: dict[int, frozenset[int]] = {}
+
+    def sources(terms: Sequence[Term]) -> frozenset[int]:
+        found: set[int] = set()
+        for term in terms:
+            if term.number in stored:
+                found.add(term.number)
+            else:
+                found |= reads.get(term.number, frozenset())
+        return frozenset(found)
+
+    for index, step in enumerate(block.steps):
+        read = sources(dependencies(step))
+        for result in step.results:
+            if result.number in stored or isinstance(step, Loop):
+                for number in read:
+                    last[number] = max(last.get(number, 0), index)
+            else:
+                reads[result.number] = read
+    end = len(block.steps)
+    for number in sources(block.needs):
+        last[number] = end
+    for term in block.needs:
+        last[term.number] = end
+    return last
+
+
+def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
+    """The predicted peak of a schedule, in bytes, and the usage of its outermost block.
+
+    The peak counts arguments, outputs and temporaries, as the certificate does.
+    """
+    outputs = [output.term for output in schedule.program.outputs]
+    usage = Simulator(machine, schedule.chunks).block(schedule.block, {})
+    model = CostModel(machine, {})
+    arguments = sum(model.bytes(value_of(term)) for term in schedule.program.inputs)
+    broadcast = sum(output.bytes - output.term.bytes for output in schedule.program.outputs)
+    given = sum(output.bytes for output in schedule.program.outputs if _is_given(output.term))
+    # Outputs have their buffers from the start; results alive at the peak are among them.
+    results = {term.number for term in outputs}
+    total = sum({t.number: t.bytes for t in outputs if not _is_given(t)}.values())
+    alive_results = sum(size for term, size in usage.live if term.number in results)
+    peak = arguments + usage.peak - alive_results + total + broadcast + given
+    return peak, usage
+
+
+def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float:
+    """Predicted time of a block, everything in its loops included."""
+    seconds = 0.0
+    for step in block.steps:
+        if isinstance(step, Compute):
+            term = step.term
+            seconds += model.seconds(term.op, value_of(term), [value_of(arg) for arg in term.args])
+            continue
+        inner = CostModel(model.machine, {**model.chunks, step.axis: chunks[step.id]})
+        seconds += predicted_seconds(step.body, inner, chunks)
+        for result in step.results:
+            seconds += inner.seconds(result.op, value_of(result), [value_of(arg) for arg in result.args])
+    return seconds
+

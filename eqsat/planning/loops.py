@@ -1,0 +1,220 @@
+"""Building blocks from terms: which loop computes what, what is fused, what is hoisted.
+
+A term that varies with the chunk of n is computed inside a loop over n, everything else outside.
+Loops over one axis that do not depend on one another and share work become one loop with several
+results. A term that two loops need and that varies with both is computed in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Rename
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+from eqsat.planning.blocks import Block, Compute, Loop, body_of
+
+Context = tuple[Axis, ...]
+"""The axes of the loops around a block, outermost first."""
+
+
+def placed_in(term: Term, context: Context) -> int:
+    """How many of the context's loops the term must be inside of."""
+    for depth in range(len(context) + 1):
+        if term.open <= frozenset(context[:depth]):
+            return depth
+    return len(context) + 1
+
+
+def is_free(term: Term) -> bool:
+    """Whether computing the term twice costs nothing: an input, a slice or a name of one."""
+    while isinstance(term.op, (Rename, Chunk)):
+        term = term.args[0]
+    return isinstance(term.op, (Leaf, Const, Iota))
+
+
+@dataclass
+class _Unit:
+    """A step in the making: a term, or closers that will be one loop."""
+
+    results: list[Term]
+    needs: set[int]
+    axis: Axis | None = None
+    shared: set[int] = field(default_factory=set)
+
+
+class LoopBuilder:
+    """Builds the blocks of one program."""
+
+    def __init__(self) -> None:
+        self._loops = 0
+
+    def block(self, needs: Sequence[Term], context: Context = ()) -> Block:
+        """The block that computes `needs`, all of which belong inside `context`'s loops."""
+        units = self._units(needs, context)
+        steps: list[Compute | Loop] = []
+        for unit in _in_order(units, needs):
+            if unit.axis is None:
+                steps.append(Compute(unit.results[0]))
+                continue
+            self._loops += 1
+            identity = self._loops
+            inner = (*context, unit.axis)
+            bodies = list(dict.fromkeys(body_of(result) for result in unit.results))
+            body = self.block(bodies, inner)
+            imports = _imports(unit.results, context)
+            steps.append(Loop(identity, unit.axis, tuple(unit.results), body, imports))
+        return Block(tuple(steps), tuple(dict.fromkeys(needs)))
+
+    def _units(self, needs: Sequence[Term], context: Context) -> list[_Unit]:
+        """The block's terms, closers of one axis merged where that shares work."""
+        units: list[_Unit] = []
+        unit_of: dict[int, _Unit] = {}
+        here = _terms_here(needs, context)
+        depth: dict[int, dict[Axis, int]] = {}
+        for term in here:
+            closer = isinstance(term.op, (Fold, Concat))
+            wanted = _imports([term], context) if closer else term.args
+            wanted_here = [arg for arg in wanted if arg.number in unit_of]
+            below: dict[Axis, int] = {}
+            for arg in wanted_here:
+                for axis, level in depth[arg.number].items():
+                    below[axis] = max(below.get(axis, 0), level)
+            numbers = {arg.number for arg in wanted_here}
+            if not closer:
+                unit = _Unit([term], numbers)
+                units.append(unit)
+            else:
+                assert isinstance(term.op, (Fold, Concat))
+                axis = term.op.axis
+                level = below.get(axis, 0) + 1
+                below[axis] = level
+                work = {t.number for t in _inside(term, context) if not is_free(t)}
+                found = None
+                for other in units:
+                    if (
+                        other.axis == axis
+                        and other.shared & work
+                        and all(depth[result.number][axis] == level for result in other.results)
+                        and not _reaches(numbers, other, unit_of)
+                    ):
+                        found = other
+                        break
+                if found is None:
+                    unit = _Unit([term], numbers, axis, work)
+                    units.append(unit)
+                else:
+                    unit = found
+                    unit.results.append(term)
+                    unit.needs |= numbers
+                    unit.shared |= work
+            unit_of[term.number] = unit
+            depth[term.number] = below
+        return units
+
+
+def _terms_here(needs: Iterable[Term], context: Context) -> list[Term]:
+    """The terms to be computed directly in this block, operands first."""
+    depth = len(context)
+    done: dict[int, Term] = {}
+    stack = [(term, False) for term in reversed(list(needs))]
+    while stack:
+        term, leaving = stack.pop()
+        if leaving:
+            done.setdefault(term.number, term)
+            continue
+        if term.number in done or placed_in(term, context) != depth:
+            continue
+        stack.append((term, True))
+        closer = isinstance(term.op, (Fold, Concat))
+        wanted = _imports([term], context) if closer else term.args
+        stack.extend((arg, False) for arg in reversed(wanted))
+    return list(done.values())
+
+
+def _inside(closer: Term, context: Context) -> list[Term]:
+    """The terms that a closer's loop computes on every chunk, inner loops' included."""
+    inside: list[Term] = []
+    seen: set[int] = set()
+    stack = [body_of(closer)]
+    while stack:
+        term = stack.pop()
+        if term.number in seen or placed_in(term, context) <= len(context):
+            continue
+        seen.add(term.number)
+        inside.append(term)
+        stack.extend(term.args)
+    return inside
+
+
+def _imports(closers: Iterable[Term], context: Context) -> tuple[Term, ...]:
+    """The terms computed outside a loop that its body uses."""
+    found: dict[int, Term] = {}
+    for closer in closers:
+        for term in _inside(closer, context):
+            for arg in term.args:
+                if placed_in(arg, context) <= len(context):
+                    found[arg.number] = arg
+        body = body_of(closer)
+        if placed_in(body, context) <= len(context):
+            found[body.number] = body
+    return tuple(found[number] for number in sorted(found))
+
+
+def _reaches(start: set[int], target: _Unit, unit_of: dict[int, _Unit]) -> bool:
+    """Whether computing the terms `start` needs `target` to have run."""
+    seen: set[int] = set()
+    stack = list(start)
+    while stack:
+        number = stack.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        unit = unit_of[number]
+        if unit is target:
+            return True
+        stack.extend(unit.needs)
+    return False
+
+
+def _in_order(units: Sequence[_Unit], needs: Sequence[Term]) -> list[_Unit]:
+    """Units so that each comes after what it needs: depth first from the results."""
+    unit_of = {result.number: unit for unit in units for result in unit.results}
+    order: list[_Unit] = []
+    state: dict[int, int] = {}
+    roots = [unit_of[term.number] for term in needs if term.number in unit_of]
+    stack = [(unit, False) for unit in reversed(roots)]
+    while stack:
+        unit, leaving = stack.pop()
+        if leaving:
+            if state.get(id(unit)) != 2:
+                state[id(unit)] = 2
+                order.append(unit)
+            continue
+        if state.get(id(unit)):
+            continue
+        state[id(unit)] = 1
+        stack.append((unit, True))
+        wanted = [unit_of[number] for number in unit.needs]
+        # What has the largest result is computed last, when the others are small already.
+        wanted.sort(key=lambda other: (sum(result.bytes for result in other.results), other.results[0].number))
+        stack.extend((other, False) for other in wanted)
+    return order
+
+
+def build(program: Program) -> Block:
+    """The blocks of a program whose terms hold loops.
+
+    Example: a term without loops becomes one step.
+
+    >>> from eqsat.ir.term import Terms
+    >>> from eqsat.ir.program import Output
+    >>> terms = Terms()
+    >>> two = terms.make(Const("2.0", "float32"))
+    >>> build(Program((), (Output(two, ()),), terms, {})).steps
+    (Compute(term=Term(op=Const(text='2.0', dtype='float32'), axes=frozenset(), dtype='float32', open=frozenset(), number=0)),)
+    """
+    return LoopBuilder().block(list(dict.fromkeys(output.term for output in program.outputs)))
+

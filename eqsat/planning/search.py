@@ -1,0 +1,205 @@
+"""The search for a plan: caps on what is stored, from none downwards, and which axes to loop over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.engine.compile import CompiledRule
+from eqsat.engine.cost import CostModel
+from eqsat.engine.encode import LOADED
+from eqsat.engine.extract import Extractor, Selection
+from eqsat.engine.saturate import Limits, Saturation, saturate
+from eqsat.ir.axis import Axis
+from eqsat.ir.program import Output, Program
+from eqsat.ir.term import Term
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Schedule
+from eqsat.planning.chunks import choose_lengths
+from eqsat.planning.liveness import predicted_seconds, value_of
+from eqsat.planning.loops import build
+
+MOST_SPLIT_AXES = 5
+"""At most so many axes are considered for loops, those with most bytes first."""
+
+BIG_SHARE = 16
+"""A term is big when it takes more than this part of the memory that is left for temporaries."""
+
+CAP_STEPS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
+"""The caps tried, as parts of the memory that is left for temporaries."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program that may fit.
+
+    **Attributes:**
+
+    - `makers`: for terms that a rule made, by number, the rule's name.
+    - `predicted_peak`, `predicted_seconds`: by simulation and by the cost model.
+    """
+
+    schedule: Schedule
+    makers: dict[int, str]
+    predicted_peak: int
+    predicted_seconds: float
+
+
+@dataclass(frozen=True)
+class Search:
+    """What all attempts at one program share."""
+
+    program: Program
+    saturation: Saturation
+    rules: Sequence[CompiledRule]
+    machine: Machine
+    large: tuple[Axis, ...]
+
+
+def free_bytes(program: Program, budget: int) -> int:
+    """What is left of a budget for temporaries: less arguments and outputs."""
+    arguments = sum(term.bytes for term in program.inputs)
+    return budget - arguments - sum(output.bytes for output in program.outputs)
+
+
+def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
+    """The axes of terms over `threshold` bytes, those with most bytes first."""
+    weight: dict[Axis, int] = {}
+    for term in program.reachable():
+        if term.bytes > threshold and term.args:
+            for axis in term.axes:
+                weight[axis] = weight.get(axis, 0) + term.bytes
+    ranked = sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id))
+    return tuple(ranked[:MOST_SPLIT_AXES])
+
+
+def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
+    """The terms that may be computed piece by piece: results, and what is kept in memory anyway."""
+    model = CostModel(machine, {})
+    found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
+    axes = frozenset(large)
+    for term in program.reachable():
+        if model.stores_result(term.op):
+            found[term.number] = term
+        if model.stores_operands(term.op, [value_of(arg) for arg in term.args]):
+            found.update((arg.number, arg) for arg in term.args)
+    return [term for term in found.values() if term.args and term.axes & axes]
+
+
+def prepare(
+    program: Program,
+    rules: Sequence[CompiledRule],
+    budget: int | None,
+    machine: Machine,
+    limits: Limits | None = None,
+) -> Search:
+    """Saturate a program's e-graph.
+
+    **Arguments:**
+
+    - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
+    """
+    large: tuple[Axis, ...] = ()
+    if budget is not None:
+        large = large_axes(program, max(free_bytes(program, budget), 0) / BIG_SHARE)
+    stored = stored_results(program, large, machine)
+    saturation = saturate(program, rules, large, stored, limits)
+    return Search(program, saturation, rules, machine, large)
+
+
+def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
+    """Candidates under lower and lower caps; in each list the fastest that should fit comes first."""
+    free = max(free_bytes(search.program, budget), 1)
+    seen: set[tuple[object, ...]] = set()
+    for share in CAP_STEPS:
+        cap = share * free
+        model = CostModel(search.machine, _nominal_chunks(search, cap))
+        extractor = _extractor(search, model)
+        found: list[Candidate] = []
+        for split in _splits(search.large):
+            selection = extractor.extract(cap, split)
+            if selection is None:
+                continue
+            key = tuple(sorted((number, str(node)) for number, node in selection.nodes.items()))
+            if key in seen:
+                continue
+            seen.add(key)
+            found.append(_candidate(search, selection, budget))
+        found.sort(key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
+        if found:
+            yield found
+
+
+def cheapest(search: Search, budget: int) -> Candidate | None:
+    """The fastest program whatever it stores, without loops."""
+    extractor = _extractor(search, CostModel(search.machine, {}))
+    selection = extractor.extract(math.inf, frozenset())
+    return None if selection is None else _candidate(search, selection, budget)
+
+
+def as_written(program: Program, machine: Machine) -> Candidate:
+    """The program as it is."""
+    block = build(program)
+    schedule, peak = choose_lengths(program, block, math.inf, machine)
+    seconds = predicted_seconds(block, CostModel(machine, {}), schedule.chunks)
+    return Candidate(schedule, {}, peak, seconds)
+
+
+def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
+    """The same program with chunks for another budget."""
+    schedule = candidate.schedule
+    return _scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
+
+
+def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
+    """Which axes may be looped over: each alone, then any of them."""
+    for axis in large:
+        yield frozenset({axis})
+    if len(large) != 1:
+        yield None
+
+
+def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
+    """Chunk lengths to extract with: a slice of the largest term should be within cap and cache."""
+    largest: dict[Axis, int] = {}
+    for term in search.program.reachable():
+        if term.args:
+            for axis in term.axes:
+                largest[axis] = max(largest.get(axis, 1), term.bytes)
+    block = min(cap, search.machine.cache)
+    return {
+        axis: max(1, min(axis.size, int(axis.size * block / largest.get(axis, 1)))) for axis in search.large
+    }
+
+
+def _extractor(search: Search, model: CostModel) -> Extractor:
+    class_of = search.saturation.graph.class_of
+    roots = [class_of[output.term.number] for output in search.program.outputs]
+    return Extractor(search.saturation.graph, model, roots)
+
+
+def _candidate(search: Search, selection: Selection, budget: int) -> Candidate:
+    """The selected nodes as a program of terms, in blocks, with chunk lengths."""
+    program = search.program
+    terms: dict[int, Term] = {}
+    makers: dict[int, str] = {}
+    for number, node in selection.nodes.items():
+        term = program.terms.make(node.op, [terms[child] for child in node.children])
+        terms[number] = term
+        if node.maker != LOADED:
+            makers[term.number] = search.rules[node.maker].rule.name
+    class_of = search.saturation.graph.class_of
+    outputs = tuple(
+        Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs
+    )
+    rewritten = replace(program, outputs=outputs)
+    return _scheduled(rewritten, build(rewritten), makers, budget, search.machine)
+
+
+def _scheduled(
+    program: Program, block: Block, makers: dict[int, str], budget: float, machine: Machine
+) -> Candidate:
+    schedule, peak = choose_lengths(program, block, budget, machine)
+    seconds = predicted_seconds(block, CostModel(machine, {}), schedule.chunks)
+    return Candidate(schedule, makers, peak, seconds)
