@@ -175,6 +175,15 @@ def _optimization_barrier(site: Site) -> str:
     return call("lax.optimization_barrier", items(site.args))
 
 
+@prints("device_put")
+def _device_put(site: Site) -> str:
+    # Without devices, it only says that the operands are arrays.
+    if any(place is not None for name in ("devices", "srcs") for place in site.params[name]):
+        raise Unprintable("devices")
+    site.params.skip("copy_semantics")
+    return call("jax.device_put", items(site.args))
+
+
 # Taking and putting parts
 
 

@@ -76,7 +76,25 @@ def _cond(site: Site) -> str:
         jaxpr_function(branch, f"branch_{number}", site.names)
         for number, branch in enumerate(site.params["branches"])
     ]
+    platforms = site.params.get("branches_platforms")
+    if platforms is not None:
+        return call("lax.platform_dependent", *args, **_by_platform(platforms, branches))
     return call("lax.switch", index, returned(branches), *args)
+
+
+@prints("platform_index")
+def _platform_index(site: Site) -> str:
+    platforms = site.params["platforms"]
+    indices = [f"lambda: jnp.int32({index})" for index in range(len(platforms))]
+    return call("lax.platform_dependent", **_by_platform(platforms, indices))
+
+
+def _by_platform(platforms: Sequence[Sequence[str] | None], branches: Sequence[str]) -> dict[str, str]:
+    """The options of `lax.platform_dependent` that say which branch is for which platforms."""
+    options = {}
+    for group, branch in zip(platforms, branches, strict=True):
+        options.update(dict.fromkeys(("default",) if group is None else group, branch))
+    return options
 
 
 def _nested(

@@ -41,8 +41,13 @@ class Params:
         self._read.update(names)
 
     def unread(self) -> list[str]:
-        """The parameters that nobody looked at, and that are not None."""
-        return [name for name, value in self._values.items() if name not in self._read and value is not None]
+        """The parameters that nobody looked at, and that say something."""
+        return [name for name, value in self._values.items() if name not in self._read and not silent(value)]
+
+
+def silent(value: Any) -> bool:
+    """Whether a parameter says nothing: it is None, or a sharding over no devices."""
+    return value is None or bool(getattr(getattr(value, "mesh", None), "empty", False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,9 @@ LOCAL = re.compile(r"[a-z][0-9]*")
 LOCALS = ("body", "carry", "condition", "slices")
 """More names that helper functions use inside."""
 
+MODULES = ("jax", "jnp", "lax", "primitives")
+"""The modules that emitted text may speak of."""
+
 
 class Namespace:
     """Collects what an emitted module needs besides its own text.
@@ -58,7 +61,6 @@ class Namespace:
         """Asks for an import line."""
         if line not in self.imports:
             self.imports.append(line)
-            self._taken.add(line.split()[-1])
 
     def bind(self, value: Any, hint: str) -> str:
         """The global name under which the module will find `value`; one name per object."""

@@ -109,7 +109,8 @@ def _rev(site: Site) -> Iterator[Passing]:
 
 @passes("reshape")
 def _reshape(site: Site) -> Iterator[Passing]:
-    if site.params.get("dimensions") is not None or site.params.get("sharding") is not None:
+    sharding = site.params.get("sharding")
+    if site.params.get("dimensions") is not None or not (sharding is None or sharding.mesh.empty):
         return
     # In row-major order a dimension is the same in both shapes if it is as long and has as many
     # elements before it. Unit dimensions change neither, and dimensions longer than 1 that have
