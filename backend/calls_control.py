@@ -122,10 +122,25 @@ def _nested(
     return function(name, list(groups), [*lines, *statements, f"return {value}"])
 
 
+def _scan_groups(site: Site) -> tuple[int, int]:
+    """How many operands of a scan come from around it, and how many are carried."""
+    params = site.params
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    # From JAX 0.11, trees say which operand and which result is what.
+    groups = []
+    for tree, count in ((params["ft_in"], len(site.args)), (params["ft_out"], len(site.out_shapes))):
+        numbers = [list(group) for group in tree.update(list(range(count))).unpack()]
+        if sum(numbers, []) != list(range(count)):
+            raise Unprintable("a scan with its operands in another order")
+        groups.append(numbers)
+    return len(groups[0][0]), len(groups[0][1])
+
+
 @prints("scan")
 def _scan(site: Site) -> str:
     params = site.params
-    jaxpr, consts, carries = params["jaxpr"], params["num_consts"], params["num_carry"]
+    jaxpr, (consts, carries) = params["jaxpr"], _scan_groups(site)
     options = {"length": literal(params["length"]), **site.given(reverse=False, unroll=1)}
     if params.get("_split_transpose"):
         raise Unprintable("a scan with a split transpose")

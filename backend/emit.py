@@ -20,6 +20,7 @@ from eqsat.backend.layout import (
 )
 from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.namespace import Namespace
+from eqsat.backend.orders import wanted_orders
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.ops import (
     Chunk,
@@ -83,7 +84,7 @@ class Emitter:
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
         self.inputs = [self.names.fresh(name) for name in names]
-        self._used: dict[str, int] = {}
+        self.wanted = wanted_orders(schedule.program)
         self._outputs: dict[int, Layout] = {}
         for output in schedule.program.outputs:
             self._outputs.setdefault(output.term.number, output.layout)
@@ -213,6 +214,8 @@ class Emitter:
 
     def dot(self, term: Term, op: Dot, scope: Scope) -> Emitted:
         left, right = (self.value(arg, scope) for arg in term.args)
+        if self.runs_backwards(term, left, right):
+            left, right = right, left
         letters: dict[Axis, str] = {}
         for axis in (*left.order, *right.order):
             if axis not in letters:
@@ -230,6 +233,14 @@ class Emitter:
         equation = f"{spelled[0]},{spelled[1]}->{spelled[2]}"
         text = f'jnp.einsum("{equation}", {left.text}, {right.text}{extra})'
         return self.assign(scope, term, "dot", Emitted(text, order))
+
+    def runs_backwards(self, term: Term, left: Emitted, right: Emitted) -> bool:
+        """Whether the product should be taken the other way round, to come out in the wanted order."""
+        wanted = self.wanted.get(term.number)
+        if not wanted:
+            return False
+        last = wanted[-1]
+        return last in left.order and last not in right.order and bool(set(right.order) & set(wanted))
 
     def select(self, term: Term, op: Select, scope: Scope) -> Emitted:
         value = self.value(term.args[0], scope)

@@ -167,7 +167,8 @@ class Planner:
             module = self.timed("emit", lambda c=candidate: emit(c.schedule, self._names(program), c.makers))
             function = module.function()
             inputs = [*avals, *(jax.ShapeDtypeStruct(c.shape, c.dtype) for c in map(jnp.asarray, constants))]
-            certified = self.timed("compile", lambda f=function, i=inputs: certify(f, i))
+            bound = candidate.predicted_peak if candidate.fused else 0
+            certified = self.timed("compile", lambda f=function, i=inputs, b=bound: certify(f, i, b))
             if self.smallest is None or certified.peak < self.smallest[0]:
                 self.smallest = (certified.peak, candidate)
             self.certified = certified

@@ -152,7 +152,8 @@ class _Direction:
         self.counter = 0
         self.terms: dict[str, Variable] = {}
         self.contractions = [e for e in walk(left) if isinstance(e, Contraction)]
-        # Arithmetic holds among values of one dtype; moving a chunk or a name does not care.
+        # Arithmetic holds among values of one dtype, as elementwise operands always are and those of
+        # a contraction with a `uniform` precision; moving a chunk or a name does not care.
         self.uniform = not rule.classes and (
             len(self.contractions) > 1
             or any(isinstance(e, (Apply, Number)) for side in (left, right) for e in walk(side))
@@ -416,11 +417,11 @@ class _Direction:
             self.match(self.left, root=True)
         self.facts += ["(= O_e (open e))", "(= D_e (dtype e))"]
         for name in self.terms:
-            self.facts += [
-                f"(= A_{name} (axes t_{name}))",
-                f"(= O_{name} (open t_{name}))",
-                f"(= {self.dtype(name)} (dtype t_{name}))",
-            ]
+            self.facts += [f"(= A_{name} (axes t_{name}))", f"(= O_{name} (open t_{name}))"]
+            if not self.uniform:
+                self.facts.append(f"(= D_{name} (dtype t_{name}))")
+        if self.uniform and self.contractions:
+            self.facts.append("(uniform precision)")
         self.constrain()
         for expression, wanted in [(e, False) for e in absent] + [(e, True) for e in present]:
             assert isinstance(expression, (ChunkOf, RenameOf))

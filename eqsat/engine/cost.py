@@ -96,6 +96,12 @@ class CostModel:
                 return self.trips(result.open) * work / self.machine.elements
             case Iota():
                 return self.elements(result.axes, result.open) / self.machine.elements
+            case Fold(axis=axis, monoid=Select() as select):
+                # Every chunk's best entries, then the best of those and of the ones so far.
+                merged = 2 * select.k * self.elements(result.axes, result.open) / max(select.k, 1)
+                work = self.selection(select) * (self.elements(operands[0].axes, operands[0].open) + merged)
+                combine = work / self.machine.elements + 2 * self.traffic(operands[0])
+                return self.trips(operands[0].open) * (combine + 8 * self.machine.call)
             case Concat(axis=axis) | Fold(axis=axis):
                 combine = self.traffic(operands[0]) * 2
                 return self.trips(result.open | {axis}) * (combine + self.machine.call)
@@ -110,12 +116,13 @@ class CostModel:
             case Dot(axes=axes):
                 both = operands[0].axes | operands[1].axes
                 opened = operands[0].open | operands[1].open
-                seconds += 2 * self.elements(both, opened) / self.machine.flops
+                flops = 2 * self.elements(both, opened)
+                seconds += flops / (self.machine.flops * self.filling(axes, operands))
                 seconds += sum(2 * self.traffic(operand) for operand in operands)
-            case Select(k=k):
-                weight = 2.0 if k == 1 else 6.0 + math.log2(k)
+            case Select():
                 opened = operands[0].open
-                seconds += weight * self.elements(operands[0].axes, opened) / self.machine.elements
+                work = self.selection(op) * self.elements(operands[0].axes, opened)
+                seconds += work / self.machine.elements
                 seconds += 2 * self.traffic(operands[0])
             case Opaque(call=call):
                 opened = opened.union(*(operand.open for operand in operands))
@@ -130,6 +137,21 @@ class CostModel:
                     seconds += weight * work / self.machine.elements
                 seconds += sum(self.traffic(operand) for operand in operands)
         return self.trips(opened) * seconds
+
+    def filling(self, contracted: Axes, operands: Sequence[Value]) -> float:
+        """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle."""
+        part = 1.0
+        for operand, other in (operands, operands[::-1]):
+            rows = self.elements(operand.axes - other.axes, operand.open)
+            if rows > 1:  # a product with a vector is bound by memory anyway
+                part *= min(1.0, (rows + 8) / (self.machine.rows + 8))
+        depth = self.elements(contracted, operands[0].open)
+        return part * min(1.0, (depth + 4) / 36)
+
+    @staticmethod
+    def selection(op: Select) -> float:
+        """Cost of a selection per element, relative to an addition."""
+        return 2.0 if op.kind != "top_k" else 6.0 + math.log2(op.k)
 
     def stores_operands(self, op: Op, operands: Sequence[Value]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.ops import (
     Call,
     Const,
@@ -57,7 +58,7 @@ def _schema() -> str:
         "(function open (T) Axes :merge (set-intersect old new))",
         "(function dtype (T) String :merge old)",
         "(relation axis (i64)) (relation large (i64)) (relation stored (T)) (relation passes (i64 i64))",
-        "(relation float (String))",
+        "(relation float (String)) (relation uniform (String))",
     ]
     for name, sorts in CONSTRUCTORS.items():
         lines.append(f"(constructor {name} ({' '.join(sorts)}) T)")
@@ -97,6 +98,7 @@ class Symbols:
     maps: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = field(default_factory=dict)
     selects: dict[str, Select] = field(default_factory=dict)
     calls: dict[int, Call] = field(default_factory=dict)
+    precisions: set[str] = field(default_factory=lambda: {"", "HIGHEST"})
 
     def map_key(self, op: Map) -> str:
         """A map's name in the e-graph: its JAX name, with parameters or target dtype if it has any."""
@@ -116,11 +118,18 @@ class Symbols:
         return key
 
 
-def precision_key(op: Dot) -> str:
-    return op.precision or ""
+def precision_key(op: Dot, operands: Iterable[str]) -> str:
+    """A contraction's precision in the e-graph; with its dtypes if those of its operands differ."""
+    mixed = sorted({dtype for dtype in operands if dtype != op.dtype})
+    return "|".join([op.precision or "", *mixed])
 
 
-def encode_op(op: Op, args: list[str], symbols: Symbols) -> tuple[str, list[str]]:
+def precision_of(key: str) -> str | None:
+    """The precision that a key stands for."""
+    return key.split("|")[0] or None
+
+
+def encode_op(op: Op, args: list[str], dtypes: list[str], symbols: Symbols) -> tuple[str, list[str]]:
     """The constructor and its arguments, as text, for `op(*args)`."""
     match op:
         case Leaf(index=index):
@@ -135,7 +144,9 @@ def encode_op(op: Op, args: list[str], symbols: Symbols) -> tuple[str, list[str]
         case Reduce(kind=kind, axes=axes):
             return "Reduce", [quote(kind), axis_set(axes), *args]
         case Dot(axes=axes):
-            return "Dot", [quote(precision_key(op)), axis_set(axes), *args]
+            key = precision_key(op, dtypes)
+            symbols.precisions.add(key)
+            return "Dot", [quote(key), axis_set(axes), *args]
         case Select(axis=axis):
             return "Select", [quote(symbols.select_key(op)), str(axis.id), *args]
         case Rename(old=old, new=new):
@@ -151,7 +162,8 @@ def encode_op(op: Op, args: list[str], symbols: Symbols) -> tuple[str, list[str]
 
 def encode_term(term: Term, symbols: Symbols) -> str:
     """Actions that add a term whose operands have been added."""
-    constructor, args = encode_op(term.op, [f"(Node {arg.number})" for arg in term.args], symbols)
+    operands = [f"(Node {arg.number})" for arg in term.args]
+    constructor, args = encode_op(term.op, operands, [arg.dtype for arg in term.args], symbols)
     node = f"(Node {term.number})"
     spelled = " ".join(args)
     lines = [
@@ -185,9 +197,8 @@ def encode_program(program: Program, large: Iterable[Axis], stored: Iterable[Ter
         if len(lines) >= 200:
             blocks.append("\n".join(lines))
             lines = []
-    from eqsat.ir.dtypes import is_inexact
-
     lines += [f"(float {quote(dtype)})" for dtype in sorted(dtypes) if is_inexact(dtype)]
+    lines += [f"(uniform {quote(key)})" for key in sorted(symbols.precisions) if "|" not in key]
     lines += [f"(axis {number})" for number in sorted(symbols.axes)]
     large_ids = {axis.id for axis in large}
     lines += [f"(large {number})" for number in sorted(large_ids)]

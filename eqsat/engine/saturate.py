@@ -22,15 +22,17 @@ class Limits:
 
     **Attributes:**
 
-    - `nodes`: growth of the e-graph, in e-nodes, that each phase may cause.
+    - `algebra_growth`: e-nodes that algebra may add, for each e-node of the program.
+    - `loop_nodes`: e-nodes that taking chunks may add.
     - `seconds`: time for each phase.
-    - `rounds`: times that each rule of a phase runs.
+    - `algebra_rounds`, `loop_rounds`: times that each rule of a phase runs.
     - `rule_matches`: a rule that matches more often than this in one round is banned from then on.
     """
 
-    nodes: int = 20_000
-    seconds: float = 1.5
-    algebra_rounds: int = 6
+    algebra_growth: int = 6
+    loop_nodes: int = 12_000
+    seconds: float = 1.0
+    algebra_rounds: int = 10
     loop_rounds: int = 200
     rule_matches: int = 20_000
 
@@ -78,9 +80,10 @@ def saturate(
     matches: Counter[str] = Counter()
     banned: list[CompiledRule] = []
     algebra = [rule for rule in rules if not rule.splits]
-    reason = _run_phase(graph, algebra, limits, limits.algebra_rounds, matches, banned)
+    growth = 500 + limits.algebra_growth * graph.size()
+    reason = _run_phase(graph, algebra, limits, limits.algebra_rounds, growth, matches, banned)
     loops = [rule for rule in rules if rule.splits]
-    loop_reason = _run_phase(graph, loops, limits, limits.loop_rounds, matches, banned)
+    loop_reason = _run_phase(graph, loops, limits, limits.loop_rounds, limits.loop_nodes, matches, banned)
     if loop_reason != "saturated":
         reason = loop_reason
     result = snapshot(graph.dump(), symbols, program)
@@ -93,12 +96,13 @@ def _run_phase(
     rules: Sequence[CompiledRule],
     limits: Limits,
     rounds: int,
+    growth: int,
     matches: Counter[str],
     banned: list[CompiledRule],
 ) -> str:
     """Run each rule once a round until nothing changes or a limit is met; the reason."""
     deadline = time.perf_counter() + limits.seconds
-    most = graph.size() + limits.nodes
+    most = graph.size() + growth
     active = list(rules)
     for _ in range(rounds):
         changed = False
@@ -112,7 +116,7 @@ def _run_phase(
             if time.perf_counter() > deadline:
                 return f"time limit of {limits.seconds} s"
             if updated and graph.size() > most:
-                return f"limit of {limits.nodes} e-nodes"
+                return f"limit of {growth} new e-nodes"
         while graph.run_ruleset("chunk-operands")[0]:
             changed = True
         if not changed:

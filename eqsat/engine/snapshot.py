@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eqsat.engine.encode import CONSTRUCTORS, LOADED, Symbols
+from eqsat.engine.encode import CONSTRUCTORS, LOADED, Symbols, precision_of
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import (
     Chunk,
@@ -123,7 +123,7 @@ def _decode(
         case "Reduce":
             return Reduce(inputs[0], frozenset(axes[n] for n in inputs[1]), dtype), inputs[2:]
         case "Dot":
-            return Dot(frozenset(axes[n] for n in inputs[1]), dtype, inputs[0] or None), inputs[2:]
+            return Dot(frozenset(axes[n] for n in inputs[1]), dtype, precision_of(inputs[0])), inputs[2:]
         case "Select":
             return _selection(symbols.selects[inputs[0]], axes[inputs[1]]), inputs[2:]
         case "Rename":

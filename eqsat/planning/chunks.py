@@ -8,14 +8,14 @@ simulated peak is within the budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Fold, Select
+from eqsat.ir.ops import Dot, Fold, Select
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
-from eqsat.planning.blocks import Block, Loop, Schedule
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import simulate, stored_terms, value_of
 
 SHRINK = 1.5
@@ -23,6 +23,10 @@ SHRINK = 1.5
 
 DIVISOR_SLACK = 0.75
 """A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
+
+
+DEEP = 32
+"""Inner length from which a matrix product needs enough rows to run at full speed."""
 
 
 def even_length(size: int, longest: int) -> int:
@@ -54,6 +58,16 @@ def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine) -> int:
     return largest
 
 
+def _multiplies(loop: Loop) -> bool:
+    """Whether the loop's chunk makes the rows of a matrix product with a long inner axis."""
+    for step in loop.body.steps:
+        if isinstance(step, Compute) and isinstance(step.term.op, Dot):
+            depth = math.prod(axis.size for axis in step.term.op.axes)
+            if loop.axis in step.term.axes and len(step.term.axes) > 1 and depth >= DEEP:
+                return True
+    return False
+
+
 def shortest(loop: Loop) -> int:
     """The shortest chunk that a loop's results allow: a top-k's first chunk must hold k entries."""
     monoids = [result.op.monoid for result in loop.results if isinstance(result.op, Fold)]
@@ -70,6 +84,9 @@ def lengths_for(block: Block, target: float, machine: Machine) -> dict[int, int]
                 continue
             per_unit = _heaviest(step, {**around, step.axis: 1}, machine)
             longest = target / per_unit
+            if _multiplies(step):
+                # A product with few rows runs far below the machine's rate.
+                longest = max(longest, machine.rows * min(1.0, target / machine.cache))
             inner = sum(1 for _ in step.body.loops())
             if inner:
                 # Tiles: this loop takes its share of the block, the inner loops the rest.
@@ -82,12 +99,26 @@ def lengths_for(block: Block, target: float, machine: Machine) -> dict[int, int]
     return chunks
 
 
-def choose_lengths(program: Program, block: Block, budget: float, machine: Machine) -> tuple[Schedule, int]:
+def predicted_peak(schedule: Schedule, machine: Machine) -> int:
+    """The simulated peak of a schedule."""
+    return simulate(schedule, machine)[0]
+
+
+def choose_lengths(
+    program: Program,
+    block: Block,
+    budget: float,
+    machine: Machine,
+    peak_of: Callable[[Schedule, Machine], int] = predicted_peak,
+    smallest_block: float = 1,
+) -> tuple[Schedule, int]:
     """The schedule with the fastest chunk lengths within the budget, or else the leanest, and its peak.
 
     **Arguments:**
 
     - `budget`: bytes of arguments, outputs and temporaries.
+    - `peak_of`: how to tell a schedule's peak.
+    - `smallest_block`: bytes of a loop's block below which there is no use in going.
     """
     target = float(machine.cache)
     best: tuple[Schedule, int] | None = None
@@ -96,12 +127,12 @@ def choose_lengths(program: Program, block: Block, budget: float, machine: Machi
         chunks = lengths_for(block, target, machine)
         if chunks != previous:
             schedule = Schedule(program, block, chunks)
-            peak, _ = simulate(schedule, machine)
+            peak = peak_of(schedule, machine)
             if best is None or peak < best[1]:
                 best = (schedule, peak)
             if peak <= budget:
                 return schedule, peak
             previous = chunks
-        if not chunks or target < 1:
+        if not chunks or target < smallest_block:
             return best
         target /= SHRINK

@@ -177,6 +177,28 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
     return peak, usage
 
 
+def upper_bound(schedule: Schedule, machine: Machine) -> int:
+    """A peak that no fusion can exceed: every value of the program in a buffer of its own, at once.
+
+    Bytes of arguments, outputs and temporaries. It holds whatever the compiler hides from its analysis.
+    """
+
+    def everything(block: Block, lengths: Mapping[Axis, int]) -> int:
+        model = CostModel(machine, lengths)
+        total = 0
+        for step in block.steps:
+            for result in step.results:
+                total += 0 if _is_given(result) else model.bytes(value_of(result))
+            if isinstance(step, Loop):
+                total += everything(step.body, {**lengths, step.axis: schedule.chunks[step.id]})
+        return total
+
+    program = schedule.program
+    arguments = sum(term.bytes for term in program.inputs)
+    outputs = sum(output.bytes for output in program.outputs)
+    return arguments + outputs + everything(schedule.block, {})
+
+
 def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float:
     """Predicted time of a block, everything in its loops included."""
     seconds = 0.0

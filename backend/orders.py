@@ -1,0 +1,42 @@
+"""Which order of dimensions each value should have: that of what consumes it.
+
+A selection wants its axis last, an output the order in which it is returned; an elementwise op passes
+the wish on to its operands. A contraction can give either of two orders at no cost.
+"""
+
+from __future__ import annotations
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Concat, Fold, Map, Reduce, Select
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+
+
+def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
+    """The order wanted of each term, by number, where some consumer has a wish; the first one counts."""
+    wanted: dict[int, tuple[Axis, ...]] = {}
+    for output in program.outputs:
+        order = tuple(axis for axis in output.layout if axis in output.term.axes and axis is not None)
+        wanted.setdefault(output.term.number, order)
+    for term in reversed(list(program.reachable())):
+        order = wanted.get(term.number)
+        for arg in term.args:
+            wish = _wish(term, order, arg)
+            if wish is not None:
+                wanted.setdefault(arg.number, wish)
+    return wanted
+
+
+def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term) -> tuple[Axis, ...] | None:
+    """What `term`, wanted in `order`, wants of its operand `arg`."""
+    match term.op:
+        case Select(axis=axis, out_axis=out) | Fold(monoid=Select(axis=axis, out_axis=out)):
+            rest = order if order is not None else tuple(sorted(arg.axes - {axis}))
+            return (*(a for a in rest if a != out and a in arg.axes), axis)
+        case Reduce(axes=axes):
+            rest = order if order is not None else tuple(sorted(arg.axes - axes))
+            return (*rest, *sorted(axes))
+        case Map() | Concat() | Fold():
+            return None if order is None else tuple(axis for axis in order if axis in arg.axes)
+        case _:
+            return None
