@@ -131,7 +131,7 @@ def _scan_groups(site: Site) -> tuple[int, int]:
     groups = []
     for tree, count in ((params["ft_in"], len(site.args)), (params["ft_out"], len(site.out_shapes))):
         numbers = [list(group) for group in tree.update(list(range(count))).unpack()]
-        if sum(numbers, []) != list(range(count)):
+        if [number for group in numbers for number in group] != list(range(count)):
             raise Unprintable("a scan with its operands in another order")
         groups.append(numbers)
     return len(groups[0][0]), len(groups[0][1])
