@@ -97,7 +97,9 @@ def row(label: str, *columns: str) -> None:
 
 def paragraph(label: str, text: str) -> None:
     indent = " " * 10
-    wrapped = textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    wrapped = textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
     print(f"  {label:<8}{wrapped.lstrip()}", flush=True)
 
 

@@ -157,7 +157,7 @@ class Example:
     budget: int | float
     reference: Callable[..., Any]
     part: Callable[[Any], Any] = lambda result: result
-    reference_note: str = "all of it in float64"
+    reference_note: str = "float64, all of it"
 
 
 def _doubles(tree: Any) -> Any:
@@ -180,7 +180,7 @@ def first_rows(result: Any) -> Any:
 
 def demo_examples(data: Path | None = None) -> list[Example]:
     """The demo's programs at the demo's sizes; `data` is a folder with MNIST."""
-    some_rows = f"{REFERENCE_ROWS} rows in float64"
+    some_rows = f"float64, {REFERENCE_ROWS} rows"
     points = "MNIST" if data else "generated"
     return [
         Example(
@@ -199,7 +199,7 @@ def demo_examples(data: Path | None = None) -> list[Example]:
             300_000_000,
             lambda x, q: in_double_precision(nearest_neighbours)(x, q[:REFERENCE_ROWS])[0],
             lambda result: first_rows(result[0]),
-            f"distances, {some_rows}",
+            f"float64 distances, {REFERENCE_ROWS} rows",
         ),
         Example(
             "Softmax attention: softmax(q kᵀ / √64) @ v over 8,192 positions",

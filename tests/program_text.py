@@ -144,14 +144,14 @@ class ProgramText:
         """Per output: how far roundings of a program that is as good as this one may take it."""
         exact = self.reference(arrays)
         worst = [
-            0.0 if value.exact else 4 * _EPS[value.dtype] * np.max(np.abs(result))
+            0.0 if value.exact else 2 * _EPS[value.dtype] * np.max(np.abs(result))
             for value, result in zip(self.outputs, exact, strict=True)
         ]
         for seed in range(2):
             noisy = self.reference(arrays, np.random.default_rng(seed))
             for position, (result, reference) in enumerate(zip(noisy, exact, strict=True)):
                 if not self.outputs[position].exact:
-                    worst[position] += 8 * float(np.max(np.abs(result - reference)))
+                    worst[position] += 4 * float(np.max(np.abs(result - reference)))
         return worst
 
 

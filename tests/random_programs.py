@@ -12,7 +12,7 @@ import math
 from hypothesis import strategies as st
 
 from tests.program_text import ProgramText, Value
-from tests.random_steps import MOST_ELEMENTS, STEPS, Draw, reduce_value
+from tests.random_steps import MOST_ELEMENTS, STEPS, Draw, combine, reduce_value
 
 SMALL_LENGTHS = (1, 2, 3, 5, 8, 13)
 LARGE_LENGTHS = (61, 64, 101, 128, 251, 400)
@@ -29,19 +29,54 @@ def random_programs(draw: Draw, most_steps: int = 9, large: bool = True) -> Prog
     program = ProgramText()
     kinds = SMALL_LENGTHS + LARGE_LENGTHS if large else SMALL_LENGTHS
     lengths = draw(st.lists(st.sampled_from(kinds), min_size=2, max_size=4))
-    for number in range(draw(st.integers(1, 3))):
+    for _ in range(draw(st.integers(1, 3))):
         shape = tuple(draw(st.lists(st.sampled_from(lengths), min_size=1, max_size=3)))
         while math.prod(shape) > MOST_ELEMENTS // 4:
             shape = shape[1:]
-        exact = draw(st.booleans())
-        dtype = draw(st.sampled_from(["float32", "float32", "int32"])) if exact else "float32"
-        program.inputs.append(Value(f"v{number}", shape, dtype, 5 if exact else 2, exact))
+        _input(draw, program, shape)
     for _ in range(draw(st.integers(min(4, most_steps), most_steps))):
         draw(st.sampled_from(STEPS))(draw, program)
+    _finish(draw, program)
+    return program
+
+
+@st.composite
+def bottlenecks(draw: Draw) -> ProgramText:
+    """Programs with a value much larger than their inputs and results, made and reduced on the way.
+
+    All pairs of two sets of numbers or of points, or their inner products; a few steps; a reduction.
+    """
+    program = ProgramText()
+    n, m = draw(st.sampled_from(LARGE_LENGTHS[2:])), draw(st.sampled_from(LARGE_LENGTHS[2:]))
+    points = (draw(st.sampled_from([2, 3, 5])),) if draw(st.booleans()) else ()
+    x, y = _input(draw, program, (n, *points)), _input(draw, program, (m, *points))
+    kind = draw(st.sampled_from(["pairs", "product"])) if points else "pairs"
+    if kind == "product":
+        program.add(f"{x.tame(1)} @ {y.tame(1)}.T", (n, m), "float32", points[0], False, points[0])
+    elif x.dtype == y.dtype:
+        combine(draw, program, x, y, ("[:, None]", "[None]", (n, m, *points)))
+    else:
+        combine(draw, program, x, x, ("[:, None]", "[None]", (n, n, *points)))
+    for _ in range(draw(st.integers(0, 4))):
+        draw(st.sampled_from(STEPS))(draw, program)
+    _finish(draw, program)
+    return program
+
+
+def _input(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> Value:
+    exact = draw(st.booleans())
+    dtype = draw(st.sampled_from(["float32", "float32", "int32"])) if exact else "float32"
+    value = Value(f"v{len(program.inputs)}", shape, dtype, 5 if exact else 2, exact)
+    program.inputs.append(value)
+    return value
+
+
+def _finish(draw: Draw, program: ProgramText) -> None:
+    """Make large values small, and say what is returned."""
     for value in program.values[:1]:
         if value.elements > 1000 and value.dtype != "bool":
             reduce_value(draw, program, value)
     program.outputs = program.values[:1]
-    if draw(st.booleans()):
-        program.outputs.append(draw(st.sampled_from(program.values)))
-    return program
+    small = [value for value in program.values if value.elements <= 1000]
+    if small and draw(st.booleans()):
+        program.outputs.append(draw(st.sampled_from(small)))

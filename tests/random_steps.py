@@ -35,8 +35,10 @@ def step(weight: int = 1) -> Callable[[Step], Step]:
 
 
 def _pick(draw: Draw, program: ProgramText, suits: Callable[[Value], bool]) -> Value | None:
+    """A value that suits: the latest more often than not, so that programs are deep."""
     candidates = [value for value in program.values if suits(value)]
-    return draw(st.sampled_from(candidates)) if candidates else None
+    latest = draw(st.sampled_from([1, 1, 3, len(candidates)]))
+    return draw(st.sampled_from(candidates[:latest])) if candidates else None
 
 
 _UNARY: tuple[tuple[str, float, Callable[[float], float]], ...] = (
@@ -116,6 +118,13 @@ def binary(draw: Draw, program: ProgramText) -> None:
     pair = None if y is None else _paired(draw, x, y)
     if y is None or pair is None:
         return
+    combine(draw, program, x, y, pair)
+
+
+def combine(
+    draw: Draw, program: ProgramText, x: Value, y: Value, pair: tuple[str, str, tuple[int, ...]]
+) -> None:
+    """Two values of one dtype, with subscripts that make them broadcast and the shape they then have."""
     template, bound, ring = draw(st.sampled_from(_BINARY))
     if ring and y.exact and x.stays_exact(bound(x.bound, y.bound)):
         program.add(
