@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 
+from eqsat.errors import EqsatError
+
 HONEST_OPTIONS: dict[str, dict[str, str | bool]] = {
     "cpu": {
         "xla_cpu_experimental_ynn_fusion_type": "",
@@ -53,9 +55,7 @@ def compiler_options() -> dict[str, str | bool]:
     return dict(HONEST_OPTIONS.get(jax.default_backend(), {}))
 
 
-def certify(
-    function: Callable[..., Sequence[Any]], avals: Sequence[Any], fused_bound: int = 0
-) -> Certified:
+def certify(function: Callable[..., Sequence[Any]], avals: Sequence[Any], fused_bound: int = 0) -> Certified:
     """Compile a function of flat arguments and read off what it needs.
 
     **Arguments:**
@@ -67,6 +67,8 @@ def certify(
     lowered = jax.jit(function, keep_unused=True).lower(*avals)
     executable = lowered.compile(compiler_options={} if fused_bound else compiler_options())
     memory = executable.memory_analysis()
+    if memory is None:
+        raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
     return Certified(
         executable,
         int(memory.argument_size_in_bytes),

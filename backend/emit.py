@@ -118,12 +118,12 @@ class Emitter:
             realised(self.value(output.term, scope), output.layout, {})
             for output in self.schedule.program.outputs
         ]
-        results = [
-            text if text not in self.inputs else f"jnp.asarray({text})" for text in results
-        ]
+        results = [text if text not in self.inputs else f"jnp.asarray({text})" for text in results]
         self.line(scope, f"return {tuple_text(results) if results else '()'}")
         body = "\n".join(self.lines)
-        imports = "\n".join(["import jax", "import jax.numpy as jnp", "from jax import lax", *self.names.imports])
+        imports = "\n".join(
+            ["import jax", "import jax.numpy as jnp", "from jax import lax", *self.names.imports]
+        )
         helpers = "".join(f"\n\n{source.rstrip()}\n" for source in self.names.helpers.values())
         objects = ""
         if self.names.objects:
@@ -341,4 +341,3 @@ def emit(schedule: Schedule, names: Sequence[str], makers: Mapping[int, str] | N
     emitter = Emitter(schedule, names, makers or {})
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))
-

@@ -205,4 +205,3 @@ def _describe(result: Term) -> str:
         case Fold(monoid=kind):
             return str(kind)
     raise AssertionError(result)
-

@@ -29,7 +29,13 @@ def identity_text(kind: str, dtype: str) -> str:
         case "prod":
             return "1"
         case "and":
-            return "True" if boolean else "-1" if not dtype.startswith("u") else f"jnp.iinfo({dtype_text(dtype)}).max"
+            return (
+                "True"
+                if boolean
+                else "-1"
+                if not dtype.startswith("u")
+                else f"jnp.iinfo({dtype_text(dtype)}).max"
+            )
     extreme = "min" if kind == "max" else "max"
     if boolean:
         return str(kind == "min")

@@ -16,8 +16,8 @@ def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
     """The order wanted of each term, by number, where some consumer has a wish; the first one counts."""
     wanted: dict[int, tuple[Axis, ...]] = {}
     for output in program.outputs:
-        order = tuple(axis for axis in output.layout if axis in output.term.axes and axis is not None)
-        wanted.setdefault(output.term.number, order)
+        returned = tuple(axis for axis in output.layout if axis is not None and axis in output.term.axes)
+        wanted.setdefault(output.term.number, returned)
     for term in reversed(list(program.reachable())):
         order = wanted.get(term.number)
         for arg in term.args:

@@ -35,6 +35,9 @@ CLEARLY_FASTER = 0.7
 RECHUNKS = 4
 """How often a program that compiles to more than predicted gets smaller chunks."""
 
+HOPELESS = 1.5
+"""A program predicted to need so many times the budget is not compiled while there are others."""
+
 MOST_COMPILED = 3
 """How many programs of one cap are compiled before the cap is lowered."""
 
@@ -92,7 +95,7 @@ class Optimized(Generic[P, R]):
     def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Planned:
         leaves, tree = jax.tree.flatten((args, kwargs))
         shapes = tuple(_signature(leaf) for leaf in leaves)
-        key = (tree, shapes, jax.config.jax_enable_x64, jax.default_backend())
+        key = (tree, shapes, jax.config.read("jax_enable_x64"), jax.default_backend())
         found = self._plans.get(key)
         if found is None:
             found = self._plans[key] = self._make(args, kwargs)
@@ -158,17 +161,14 @@ class Planner:
                     original.peak,
                 )
             return self._unchanged(original, None, "left as it is: it has side effects")
-        program, constants = self.timed("lower", lambda: lower(closed))
+        program, hoisted = self.timed("lower", lambda: lower(closed))
+        constants = [jnp.asarray(constant) for constant in hoisted]
         written = self.timed("search", lambda: as_written(program, self.machine))
         search = self.timed(
             "saturate", lambda: prepare(program, self.rules, None if fits else self.budget, self.machine)
         )
         for candidate in self._candidates(search, written, fits):
-            module = self.timed("emit", lambda c=candidate: emit(c.schedule, self._names(program), c.makers))
-            function = module.function()
-            inputs = [*avals, *(jax.ShapeDtypeStruct(c.shape, c.dtype) for c in map(jnp.asarray, constants))]
-            bound = candidate.predicted_peak if candidate.fused else 0
-            certified = self.timed("compile", lambda f=function, i=inputs, b=bound: certify(f, i, b))
+            module, certified = self._compile(candidate, [*avals, *constants])
             if self.smallest is None or certified.peak < self.smallest[0]:
                 self.smallest = (certified.peak, candidate)
             self.certified = certified
@@ -177,6 +177,14 @@ class Planner:
         if fits:
             return self._unchanged(original, written, search.saturation.stop_reason)
         raise self._too_big(original, written, search)
+
+    def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
+        """Emit and compile a candidate. `inputs`: arrays, or their shapes and dtypes."""
+        names = self._names(candidate.schedule.program)
+        module = self.timed("emit", lambda: emit(candidate.schedule, names, candidate.makers))
+        bound = candidate.predicted_peak if candidate.fused else 0
+        avals = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs]
+        return module, self.timed("compile", lambda: certify(module.function(), avals, bound))
 
     def _names(self, program: Program) -> list[str]:
         extra = len(program.inputs) - len(self.names)
@@ -190,16 +198,14 @@ class Planner:
                 yield best
             return
         groups = attempts(search, self.budget)
+        leanest: Candidate | None = None
         while True:
             group = self.timed("search", lambda: next(groups, None))
             if group is None:
-                return
-            if group[0].predicted_peak > 1.5 * self.budget:
-                # Far off, and a lower cap is still to come.
-                self.hopeless = group[0]
-                continue
+                break
+            leanest = min([*group, *([leanest] if leanest else [])], key=lambda c: c.predicted_peak)
             for candidate in group[:MOST_COMPILED]:
-                if candidate.predicted_peak > 1.5 * self.budget:
+                if candidate.predicted_peak > HOPELESS * self.budget:
                     break
                 yield candidate
                 target = float(self.budget)
@@ -210,6 +216,8 @@ class Planner:
                         break
                     candidate = smaller
                     yield candidate
+        if leanest is not None and self.smallest is None:
+            yield leanest
 
     def _unchanged(self, original: Certified, written: Candidate | None, reason: str) -> _Planned:
         """The function as it is. It runs under XLA's defaults where even storing everything would fit."""
@@ -246,7 +254,7 @@ class Planner:
         original: Certified,
         written: Candidate,
         search: Search,
-        constants: Sequence[Any],
+        constants: Sequence[jax.Array],
     ) -> _Planned:
         plan = Plan(
             self.budget,
@@ -262,7 +270,7 @@ class Planner:
             written.predicted_seconds,
             self.seconds,
         )
-        arrays = tuple(jnp.asarray(constant) for constant in constants)
+        arrays = tuple(constants)
         function = module.function()
 
         @jax.custom_jvp

@@ -30,7 +30,7 @@ def parse_budget(budget: object) -> int:
     >>> parse_budget("2GB"), parse_budget("512MiB"), parse_budget(1000)
     (2000000000, 536870912, 1000)
     """
-    if isinstance(budget, Integral) and not isinstance(budget, bool):
+    if not isinstance(budget, bool) and isinstance(budget, Integral):
         amount = int(budget)
     elif isinstance(budget, str) and (found := _AMOUNT.fullmatch(budget)):
         unit = found.group(2).lower() or "b"

@@ -158,8 +158,8 @@ class Draft:
         terms = Terms()
         term_of: dict[int, Term] = {}
         for number in sorted(needed):
-            node = self.nodes[number]
-            term_of[number] = terms.make(node.make(axis_of), [term_of[arg] for arg in node.args])
+            draft = self.nodes[number]
+            term_of[number] = terms.make(draft.make(axis_of), [term_of[arg] for arg in draft.args])
         return terms, term_of, layout_of
 
 

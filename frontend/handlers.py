@@ -23,7 +23,9 @@ Views = Sequence[View]
 # Calls to be inlined.
 
 
-@handles("jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+@handles(
+    "jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call"
+)
 def inline_call(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         inner = equation.params.get(key)
@@ -127,7 +129,7 @@ def convert(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     if dtype == view.dtype:
         return [view]
     value = lowering.constant_value(view)
-    if value is not None and not (np.iscomplexobj(value) and not numpy_dtype(dtype).kind == "c"):
+    if value is not None and not (np.iscomplexobj(value) and numpy_dtype(dtype).kind != "c"):
         constant = lowering.constant(np.asarray(value).astype(numpy_dtype(view.dtype)), dtype)
         return [lowering.view(constant.node, view.layout, dtype)]
     return [lowering.elementwise(map_maker("convert", dtype), operands, dtype)]
@@ -295,9 +297,7 @@ def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     return [lowering.view(node, layout, dtype)]
 
 
-def _dot_labels(
-    side: str, rank: int, contract: Sequence[int], batch: Sequence[int]
-) -> list[tuple[str, int]]:
+def _dot_labels(side: str, rank: int, contract: Sequence[int], batch: Sequence[int]) -> list[tuple[str, int]]:
     labels = [(side, d) for d in range(rank)]
     for number, d in enumerate(contract):
         labels[d] = ("contract", number)

@@ -100,7 +100,7 @@ class Lowering:
 
     def program(self, closed: ClosedJaxpr) -> tuple[Program, list[Any]]:
         """The program of a closed jaxpr, and the constants hoisted to be its last inputs."""
-        arguments = [self._input(var.aval) for var in closed.jaxpr.invars]
+        arguments = [self._input(aval) for aval in closed.in_avals]
         results = self.inline(closed, arguments)
         inputs = [*arguments, *(view for _, view in self._hoisted)]
         terms, term_of, layout_of = self.draft.resolve(
@@ -120,9 +120,8 @@ class Lowering:
 
         def read(atom: Any) -> View:
             if isinstance(atom, Literal):
-                if np.ndim(atom.val) == 0:
-                    return self.constant(atom.val, atom.aval.dtype)
-                return self._hoist(atom.val, atom.aval)
+                aval: Any = atom.aval
+                return self._hoist(atom.val, aval)
             return views[atom]
 
         for equation in jaxpr.eqns:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 PyTree = Any
 
@@ -28,7 +28,7 @@ class Traced:
 
     def call_flat(self, *leaves: Any) -> list[Any]:
         """The function on flat arguments, exactly as traced."""
-        result: list[Any] = jax.extend.core.jaxpr_as_fun(self.closed)(*leaves)
+        result: list[Any] = jaxpr_as_fun(self.closed)(*leaves)
         return result
 
 

@@ -187,7 +187,11 @@ class _Direction:
 
     def bind_set(self, name: str) -> str:
         if name[0].islower():
-            self.facts += [f"(axis x_{name})", f"(set-contains S_{name} x_{name})", f"(= 1 (set-length S_{name}))"]
+            self.facts += [
+                f"(axis x_{name})",
+                f"(set-contains S_{name} x_{name})",
+                f"(= 1 (set-length S_{name}))",
+            ]
         return f"S_{name}"
 
     def match(self, expression: Expression, root: bool = False) -> str:
@@ -375,7 +379,9 @@ class _Direction:
                 operand = self.build(expression.operand, absent)
                 name = self.axis(axis)
                 opened = f"(set-remove {operand.open} {name})"
-                return self.node("Concat", f"{name} {operand.node}", operand.axes, opened, operand.dtype, root)
+                return self.node(
+                    "Concat", f"{name} {operand.node}", operand.axes, opened, operand.dtype, root
+                )
             case FoldOf(axis=axis, monoid=monoid):
                 operand = self.build(expression.operand, absent)
                 name = self.axis(axis)

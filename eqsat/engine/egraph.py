@@ -34,6 +34,7 @@ class EGraph:
         (output,) = self._guard(
             lambda: self._graph.run_program(*self._graph.parse_program(f"(run {name} 1)"))
         )
+        assert isinstance(output, bindings.RunScheduleOutput)
         report = output.report
         return bool(report.updated), sum(report.num_matches_per_rule.values())
 
@@ -108,5 +109,5 @@ class Dump:
 
 def _size_expression(names: str) -> Any:
     span = bindings.EgglogSpan(bindings.SrcFile("size", ""), 0, 0)
-    literals = [bindings.Lit(span, bindings.String(name.strip('"'))) for name in names.split()]
+    literals: list[Any] = [bindings.Lit(span, bindings.String(name.strip('"'))) for name in names.split()]
     return bindings.Call(span, "get-size!", literals)

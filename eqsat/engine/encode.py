@@ -176,7 +176,9 @@ def encode_term(term: Term, symbols: Symbols) -> str:
     return "\n".join(lines)
 
 
-def encode_program(program: Program, large: Iterable[Axis], stored: Iterable[Term]) -> tuple[list[str], Symbols]:
+def encode_program(
+    program: Program, large: Iterable[Axis], stored: Iterable[Term]
+) -> tuple[list[str], Symbols]:
     """Blocks of actions that load a program, small enough to parse quickly, and their symbols.
 
     **Arguments:**

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from eqsat.engine.compile import CompiledRule
 from eqsat.engine.egraph import EGraph
-from eqsat.engine.encode import Symbols, encode_program
+from eqsat.engine.encode import encode_program
 from eqsat.engine.snapshot import Snapshot, snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program

@@ -26,9 +26,11 @@ class Elementwise:
 def _table() -> dict[str, Elementwise]:
     table: dict[str, Elementwise] = {}
 
-    def enter(names: str, *args: int | float | bool, params: tuple[str, ...] = ()) -> None:
+    def enter(
+        names: str, arity: int, cost: float, boolean: bool = False, params: tuple[str, ...] = ()
+    ) -> None:
         for name in names.split():
-            table[name] = Elementwise(*args, params=params)  # type: ignore[arg-type]
+            table[name] = Elementwise(arity, cost, boolean, params)
 
     enter("neg abs sign floor ceil real imag conj not copy square stop_gradient", 1, 1.0)
     enter("round", 1, 1.0, params=("rounding_method",))

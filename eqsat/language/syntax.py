@@ -133,16 +133,7 @@ class FoldOf:
 
 
 Expression = (
-    Number
-    | Variable
-    | Apply
-    | Reduction
-    | Contraction
-    | IotaOf
-    | RenameOf
-    | ChunkOf
-    | ConcatOf
-    | FoldOf
+    Number | Variable | Apply | Reduction | Contraction | IotaOf | RenameOf | ChunkOf | ConcatOf | FoldOf
 )
 
 

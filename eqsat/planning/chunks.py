@@ -121,18 +121,14 @@ def choose_lengths(
     - `smallest_block`: bytes of a loop's block below which there is no use in going.
     """
     target = float(machine.cache)
-    best: tuple[Schedule, int] | None = None
-    previous: dict[int, int] | None = None
-    while True:
+    schedule = Schedule(program, block, lengths_for(block, target, machine))
+    best = (schedule, peak_of(schedule, machine))
+    while best[1] > budget and schedule.chunks and target >= smallest_block:
+        target /= SHRINK
         chunks = lengths_for(block, target, machine)
-        if chunks != previous:
+        if chunks != schedule.chunks:
             schedule = Schedule(program, block, chunks)
             peak = peak_of(schedule, machine)
-            if best is None or peak < best[1]:
+            if peak < best[1]:
                 best = (schedule, peak)
-            if peak <= budget:
-                return schedule, peak
-            previous = chunks
-        if not chunks or target < smallest_block:
-            return best
-        target /= SHRINK
+    return best

@@ -22,6 +22,7 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule, dependencies
 EXPENSIVE = 3.0
 """Elementwise cost per element from which XLA stores a value rather than compute it twice."""
 
+
 def value_of(term: Term) -> Value:
     """What the cost model needs to know of a term."""
     return Value(term.axes, term.open, term.dtype)
@@ -212,4 +213,3 @@ def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int])
         for result in step.results:
             seconds += inner.seconds(result.op, value_of(result), [value_of(arg) for arg in result.args])
     return seconds
-

@@ -198,9 +198,7 @@ def _candidate(search: Search, selection: Selection, budget: int) -> Candidate:
         if node.maker != LOADED:
             makers[term.number] = search.rules[node.maker].rule.name
     class_of = search.saturation.graph.class_of
-    outputs = tuple(
-        Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs
-    )
+    outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
     rewritten = replace(program, outputs=outputs)
     return _scheduled(rewritten, build(rewritten), makers, budget, search.machine)
 
