@@ -226,7 +226,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     fn, args = PROGRAMS[name]
-    assert not roundtrip(fn, *args).objects
+    # JAX 0.12 has primitives of another kind, for searchsorted among others; they are bound.
+    assert roundtrip(fn, *args).objects.keys() <= {"call_hi_primitive"}
 
 
 def quadruple(x: Any) -> Any:
