@@ -19,7 +19,7 @@ from eqsat.backend.layout import (
     without_unit_dimensions,
 )
 from eqsat.backend.loops import LoopEmitter
-from eqsat.backend.namespace import Namespace
+from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.orders import wanted_orders
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.ops import (
@@ -83,7 +83,8 @@ class Emitter:
         self.makers = makers
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
-        self.inputs = [self.names.fresh(name) for name in names]
+        self._short: set[str] = set()
+        self.inputs = [self.local(name) for name in names]
         self.wanted = wanted_orders(schedule.program)
         self._outputs: dict[int, Layout] = {}
         for output in schedule.program.outputs:
@@ -96,6 +97,10 @@ class Emitter:
 
     def local(self, hint: str) -> str:
         """A variable's name, unique in the module."""
+        if LOCAL.fullmatch(hint) and hint not in self._short:
+            # No global name looks like this, so it is free inside the function.
+            self._short.add(hint)
+            return hint
         return self.names.fresh(hint)
 
     def assign(self, scope: Scope, term: Term, hint: str, value: Emitted) -> Emitted:
