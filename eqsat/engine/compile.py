@@ -154,9 +154,9 @@ class _Direction:
         self.contractions = [e for e in walk(left) if isinstance(e, Contraction)]
         # Arithmetic holds among values of one dtype, as elementwise operands always are and those of
         # a contraction with a `uniform` precision; moving a chunk or a name does not care.
-        self.uniform = not rule.classes and (
-            len(self.contractions) > 1
-            or any(isinstance(e, (Apply, Number)) for side in (left, right) for e in walk(side))
+        moves = (ChunkOf, ConcatOf, FoldOf, RenameOf)
+        self.uniform = not rule.classes and not any(
+            isinstance(e, moves) for side in (left, right) for e in walk(side)
         )
 
     def fail(self, message: str) -> RuleError:
