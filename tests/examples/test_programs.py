@@ -1,0 +1,96 @@
+"""The demo's programs at a small size: within budget, right, and their source runs by itself."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import eqsat
+from examples.measure import difference, plain_peak
+from examples.programs import (
+    attention,
+    attention_data,
+    chain,
+    chain_data,
+    in_double_precision,
+    kernel_data,
+    kernel_matvec,
+    mnist_data,
+    nearest_neighbours,
+    neighbours_data,
+    sparse_gp,
+    sparse_gp_data,
+)
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], float]] = {
+    "kernel matvec": (kernel_matvec, kernel_data(1501, seed=1), 0.1),
+    "nearest neighbours": (nearest_neighbours, neighbours_data(3001, 211, 16, seed=1), 0.3),
+    "attention": (attention, attention_data(1009, 32, seed=1), 0.25),
+    "chain": (chain, chain_data(1201, 50, seed=1), 0.25),
+    "sparse GP": (sparse_gp, sparse_gp_data(3001, 40, 3, seed=1), 0.4),
+}
+"""With arguments, and a budget as a share of what plain JAX needs."""
+
+
+@cache
+def optimized_within_budget(name: str) -> tuple[eqsat.Optimized[..., Any], int]:
+    function, arguments, share = PROGRAMS[name]
+    budget = int(share * plain_peak(function, arguments))
+    return eqsat.optimize(function, budget=budget), budget
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example_fits_its_budget_and_is_as_right_as_plain_jax(name: str) -> None:
+    function, arguments, _ = PROGRAMS[name]
+    optimized, budget = optimized_within_budget(name)
+    plan = optimized.plan(*arguments)
+    assert plan.peak_bytes <= budget < plan.original_peak_bytes
+    result, plain = optimized(*arguments), jax.jit(function)(*arguments)
+    assert jax.tree.structure(result) == jax.tree.structure(plain)
+    reference = in_double_precision(function)(*arguments)
+    if name == "nearest neighbours":  # positions may differ where distances tie
+        result, plain, reference = result[0], plain[0], reference[0]
+    assert difference(result, reference) <= max(2 * difference(plain, reference), 1e-5)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_source_of_a_plan_runs_with_jax_alone(name: str, tmp_path: Path) -> None:
+    arguments = PROGRAMS[name][1]
+    optimized, _ = optimized_within_budget(name)
+    source = optimized.plan(*arguments).source
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(arguments)]
+    np.savez(tmp_path / "arguments.npz", *leaves)
+    script = (
+        f"{source}\nimport sys, numpy\narguments = numpy.load('arguments.npz').values()\n"
+        "numpy.savez('results.npz', *map(numpy.asarray, optimized(*arguments)))\n"
+        "assert 'eqsat' not in sys.modules\n"
+    )
+    (tmp_path / "program.py").write_text(script)
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True)
+    results = list(np.load(tmp_path / "results.npz").values())
+    assert difference(results, jax.tree.leaves(optimized(*arguments))) < 1e-4
+
+
+def test_mnist_is_read_from_idx_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pixels = {
+        split: rng.integers(256, size=(n, 4, 3), dtype=np.uint8) for split, n in (("train", 5), ("t10k", 2))
+    }
+    for split, images in pixels.items():
+        content = struct.pack(">IIII", 0x803, *images.shape) + images.tobytes()
+        (tmp_path / f"{split}-images-idx3-ubyte.gz").write_bytes(gzip.compress(content))
+    database, queries = mnist_data(tmp_path)
+    np.testing.assert_allclose(database, pixels["train"].reshape(5, 12) / 255, rtol=1e-6)
+    assert queries.shape == (2, 12)
+    with pytest.raises(SystemExit, match="MNIST"):
+        mnist_data(tmp_path / "nowhere")
