@@ -113,10 +113,11 @@ def _with(arguments: tuple[Any, ...], position: int, value: Any) -> tuple[Any, .
 
 
 def best_by_hand(case: Case, arguments: tuple[Any, ...]) -> tuple[str, Function, int]:
-    """Name, function and peak of the fastest hand-written loop: the best chunk length for one form, then the best form for that.
+    """Name, function and peak of the fastest hand-written loop.
 
-    Each is tried under XLA's default options and under those that eqsat compiles with, so that a
-    difference is one between programs and not between compilers.
+    The best chunk length is found for one form, then the best form for that length. Lengths are
+    tried under XLA's default options and under those that eqsat compiles with, so that a difference
+    is one between programs and not between compilers.
     """
     rows = len(arguments[case.rows])
     seconds: dict[tuple[str, str, int], float] = {}

@@ -11,12 +11,12 @@ from typing import Any
 
 import jax
 import numpy as np
-from eqsat.frontend.lower import lower
-from eqsat.frontend.trace import trace
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import eqsat
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import trace
 from eqsat.ir.interpret import interpret
 from eqsat.ir.spec import check_program
 from examples.measure import plain_peak
