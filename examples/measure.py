@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+
 from eqsat.backend.certificate import certify
 
 
