@@ -23,7 +23,16 @@ from eqsat.ir.program import Program
 from eqsat.machine import CPU, Machine
 from eqsat.planning.liveness import simulate
 from eqsat.planning.plan import Plan, loop_reports, rules_fired
-from eqsat.planning.search import Candidate, Search, as_written, attempts, cheapest, prepare, rechunk
+from eqsat.planning.search import (
+    SPLIT_AXES,
+    Candidate,
+    Search,
+    as_written,
+    attempts,
+    cheapest,
+    prepare,
+    rechunk,
+)
 from eqsat.rulesets import RulePath, check_accuracy, rules_for
 
 P = ParamSpec("P")
@@ -164,19 +173,24 @@ class Planner:
         program, hoisted = self.timed("lower", lambda: lower(closed))
         constants = [jnp.asarray(constant) for constant in hoisted]
         written = self.timed("search", lambda: as_written(program, self.machine))
-        search = self.timed(
-            "saturate", lambda: prepare(program, self.rules, None if fits else self.budget, self.machine)
-        )
-        for candidate in self._candidates(search, written, fits):
-            module, certified = self._compile(candidate, [*avals, *constants])
-            if self.smallest is None or certified.peak < self.smallest[0]:
-                self.smallest = (certified.peak, candidate)
-            self.certified = certified
-            if certified.peak <= self.budget:
-                return self._changed(candidate, module, certified, original, written, search, constants)
-        if fits:
-            return self._unchanged(original, written, search.saturation.stop_reason)
+        for most_axes in SPLIT_AXES:
+            search = self.timed("saturate", lambda most=most_axes: self._saturate(program, fits, most))
+            for candidate in self._candidates(search, written, fits):
+                module, certified = self._compile(candidate, [*avals, *constants])
+                if self.smallest is None or certified.peak < self.smallest[0]:
+                    self.smallest = (certified.peak, candidate)
+                self.certified = certified
+                if certified.peak <= self.budget:
+                    return self._changed(candidate, module, certified, original, written, search, constants)
+            if fits:
+                return self._unchanged(original, written, search.saturation.stop_reason)
+            if len(search.large) < most_axes:
+                break
         raise self._too_big(original, written, search)
+
+    def _saturate(self, program: Program, fits: bool, most_axes: int) -> Search:
+        """The program's e-graph; a program that fits needs no loops."""
+        return prepare(program, self.rules, None if fits else self.budget, self.machine, most_axes)
 
     def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
         """Emit and compile a candidate. `inputs`: arrays, or their shapes and dtypes."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.encode import LOADED
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Rename
@@ -23,6 +24,10 @@ MOST_MASKED_CLASSES = 12_000
 """Above this many classes the improvement rounds would take too much memory and are left out."""
 
 ROUNDS = 3
+
+AS_WRITTEN = 1.001
+"""Where two ways cost the same, the one that was written is taken: what a rule made counts a little more."""
+
 SATURATED = 1e290
 
 
@@ -44,12 +49,7 @@ class Extractor:
         self.values = [Value(c.axes, c.open, c.dtype) for c in graph.classes]
         self.bytes = [model.bytes(value) for value in self.values]
         self.given = self._given()
-        self.nodes: list[tuple[int, ENode, float, int]] = []
-        for number, eclass in enumerate(graph.classes):
-            for node in eclass.nodes:
-                operands = [self.values[child] for child in node.children]
-                cost = model.seconds(node.op, self.values[number], operands)
-                self.nodes.append((number, node, cost, self._largest_stored(number, node, operands)))
+        self._weighed: dict[int, list[tuple[ENode, float, int]]] = {}
 
     def _given(self) -> list[bool]:
         """Which classes hold an input, a slice of one, or an index: they need no buffer of their own."""
@@ -86,12 +86,7 @@ class Extractor:
 
         **Returns:** None if every program stores something larger.
         """
-        nodes = [
-            (number, node, cost)
-            for number, node, cost, largest in self.nodes
-            if largest <= cap
-            and (split is None or not isinstance(node.op, (Fold, Concat)) or node.op.axis in split)
-        ]
+        nodes = self._reachable(cap, split)
         order, chosen = self._cheapest_trees(nodes)
         if any(root not in chosen for root in self.roots):
             return None
@@ -102,6 +97,39 @@ class Extractor:
                 selected = improved
         assert selected is not None, "the cheapest trees have no cycles"
         return Selection({n: node for n, (node, _) in selected.items()}, self._total(selected))
+
+    def _weigh(self, number: int) -> list[tuple[ENode, float, int]]:
+        """The nodes of a class, each with its time and its largest buffer."""
+        found = self._weighed.get(number)
+        if found is None:
+            found = []
+            for node in self.graph.classes[number].nodes:
+                operands = [self.values[child] for child in node.children]
+                cost = self.model.seconds(node.op, self.values[number], operands)
+                if node.maker != LOADED:
+                    cost *= AS_WRITTEN
+                found.append((node, cost, self._largest_stored(number, node, operands)))
+            self._weighed[number] = found
+        return found
+
+    def _reachable(self, cap: float, split: frozenset[Axis] | None) -> list[tuple[int, ENode, float]]:
+        """The nodes that are allowed, of the classes that the roots may need."""
+        nodes: list[tuple[int, ENode, float]] = []
+        seen = set(self.roots)
+        stack = list(self.roots)
+        while stack:
+            number = stack.pop()
+            for node, cost, largest in self._weigh(number):
+                if largest > cap:
+                    continue
+                if split is not None and isinstance(node.op, (Fold, Concat)) and node.op.axis not in split:
+                    continue
+                nodes.append((number, node, cost))
+                for child in node.children:
+                    if child not in seen:
+                        seen.add(child)
+                        stack.append(child)
+        return nodes
 
     def _cheapest_trees(
         self, nodes: list[tuple[int, ENode, float]]

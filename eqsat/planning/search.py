@@ -21,8 +21,8 @@ from eqsat.planning.chunks import choose_lengths
 from eqsat.planning.liveness import predicted_seconds, upper_bound, value_of
 from eqsat.planning.loops import build
 
-MOST_SPLIT_AXES = 3
-"""At most so many axes are considered for loops, those with most bytes first."""
+SPLIT_AXES = (2, 4)
+"""How many axes are considered for loops, those with most bytes first: few, and more if need be."""
 
 BIG_SHARE = 16
 """A term is big when it takes more than this part of the memory that is left for temporaries."""
@@ -78,8 +78,7 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
         if term.bytes > threshold and term.args:
             for axis in term.axes:
                 weight[axis] = weight.get(axis, 0) + term.bytes
-    ranked = sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id))
-    return tuple(ranked[:MOST_SPLIT_AXES])
+    return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
 
 
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
@@ -100,6 +99,7 @@ def prepare(
     rules: Sequence[CompiledRule],
     budget: int | None,
     machine: Machine,
+    most_axes: int = SPLIT_AXES[0],
     limits: Limits | None = None,
 ) -> Search:
     """Saturate a program's e-graph.
@@ -107,10 +107,11 @@ def prepare(
     **Arguments:**
 
     - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
+    - `most_axes`: how many axes may be looped over.
     """
     large: tuple[Axis, ...] = ()
     if budget is not None:
-        large = large_axes(program, max(free_bytes(program, budget), 0) / BIG_SHARE)
+        large = large_axes(program, max(free_bytes(program, budget), 0) / BIG_SHARE)[:most_axes]
     stored = stored_results(program, large, machine)
     saturation = saturate(program, rules, large, stored, limits)
     return Search(program, saturation, rules, machine, large)
@@ -133,7 +134,13 @@ def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
             if key in seen:
                 continue
             seen.add(key)
-            found.append(_candidate(search, selection, budget))
+            candidate = _candidate(search, selection, budget)
+            useful = useful_axes(candidate.schedule)
+            if useful != {loop.axis for loop in candidate.schedule.block.loops()}:
+                # Some loop turns only once: better none at all, if the cap allows.
+                plainer = extractor.extract(cap, useful)
+                candidate = candidate if plainer is None else _candidate(search, plainer, budget)
+            found.append(candidate)
         found.sort(key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
         if found:
             yield found
@@ -158,6 +165,12 @@ def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
     """The same program with chunks for another budget."""
     schedule = candidate.schedule
     return _scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
+
+
+def useful_axes(schedule: Schedule) -> frozenset[Axis]:
+    """The axes whose loops turn more than once."""
+    loops = schedule.block.loops()
+    return frozenset(loop.axis for loop in loops if schedule.chunks[loop.id] < loop.axis.size)
 
 
 def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
