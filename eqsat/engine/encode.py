@@ -196,7 +196,7 @@ def encode_program(
         dtypes.add(term.dtype)
         if isinstance(term.op, (Reduce, Dot)):
             symbols.axes.update((axis.id, axis) for axis in term.op.axes)
-        if len(lines) >= 200:
+        if len(lines) >= 25:
             blocks.append("\n".join(lines))
             lines = []
     lines += [f"(float {quote(dtype)})" for dtype in sorted(dtypes) if is_inexact(dtype)]
