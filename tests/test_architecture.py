@@ -1,0 +1,155 @@
+"""`docs/architecture.md` names what is there, and imports point the way it says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import eqsat
+from eqsat.rulesets import rules_for
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+FOLDERS = {"eqsat": "eqsat", "frontend": "eqsat.frontend", "backend": "eqsat.backend", "rules": "eqsat.rules"}
+
+ALLOWED = {
+    "eqsat.errors": "",
+    "eqsat.machine": "",
+    "eqsat.budget": "errors",
+    "eqsat.ir": "errors",
+    "eqsat.language": "errors ir.elementwise",
+    "eqsat.rules": "",
+    "eqsat.frontend": "ir",
+    "eqsat.engine": "errors machine ir language.syntax",
+    "eqsat.planning": "budget machine ir engine",
+    "eqsat.backend": "errors ir planning.blocks",
+    "eqsat.rulesets": "errors language rules engine",
+    "eqsat.api": "errors budget machine ir engine frontend planning backend rulesets",
+    "eqsat.__init__": "api errors planning",
+}
+"""What each package may import besides itself; those above come before those below."""
+
+ONLY_IN = {
+    "egglog": {"eqsat/engine/egraph.py"},
+    "lark": {"eqsat/language/parse.py", "eqsat/language/syntax_errors.py"},
+}
+"""Dependencies that few may know."""
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package, by the name under which it is imported."""
+    found: dict[str, Path] = {}
+    for folder, package in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            found[".".join((package, *parts))] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imports(path: Path) -> set[str]:
+    """What a module imports, wherever in it and for whatever reason."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            assert node.module is not None
+            found.update(
+                name if (name := f"{node.module}.{alias.name}") in MODULES else node.module
+                for alias in node.names
+            )
+    return found
+
+
+def within(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def package_of(module: str) -> str:
+    (found,) = [package for package in ALLOWED if within(module, package)]
+    return found
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def mentioned() -> set[str]:
+    """Everything on the page that looks like a path of the repository."""
+    return set(re.findall(r"`((?:[\w.]+/)+[\w.]*)`", PAGE))
+
+
+def calls(path: Path) -> set[str]:
+    """The dotted names of what a module calls or refers to."""
+    return {
+        ast.unparse(node) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+    }
+
+
+def test_every_path_on_the_page_exists() -> None:
+    assert len(mentioned()) > 60
+    assert [path for path in sorted(mentioned()) if not (ROOT / path).exists()] == []
+
+
+def test_every_module_is_on_the_page() -> None:
+    needed = {relative(path) for path in MODULES.values() if path.name != "__init__.py"}
+    assert sorted(needed - mentioned()) == []
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_point_one_way(module: str) -> None:
+    own = package_of(module)
+    allowed = [own, *(f"eqsat.{name}" for name in ALLOWED[own].split())]
+    foreign = {name for name in imports(MODULES[module]) if within(name, "eqsat")}
+    assert {name for name in foreign if not any(within(name, package) for package in allowed)} == set()
+
+
+def test_packages_have_no_cycles() -> None:
+    order = list(ALLOWED)
+    for package, names in ALLOWED.items():
+        for name in names.split():
+            assert order.index(package_of(f"eqsat.{name}")) < order.index(package), (package, name)
+
+
+@pytest.mark.parametrize("dependency", sorted(ONLY_IN))
+def test_few_know_a_dependency(dependency: str) -> None:
+    users = {
+        relative(path) for path in MODULES.values() if any(within(name, dependency) for name in imports(path))
+    }
+    assert users == ONLY_IN[dependency]
+
+
+def test_one_module_compiles() -> None:
+    compiling = {
+        relative(path)
+        for path in MODULES.values()
+        for name in calls(path)
+        if name.endswith(("memory_analysis", "lowered.compile"))
+    }
+    assert compiling == {"backend/certificate.py"}
+    jitting = {relative(path) for path in MODULES.values() if "jax.jit" in calls(path)}
+    assert jitting == {"backend/certificate.py", "eqsat/api.py"}
+
+
+def test_the_example_is_planned_as_the_page_says() -> None:
+    namespace: dict[str, object] = {}
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(example, namespace)
+    plan = namespace["plan"]
+    assert isinstance(plan, eqsat.Plan)
+    assert plan.peak_bytes <= plan.budget_bytes == 20_000_000
+    assert [str(loop) for loop in plan.loops] == re.findall(r"loops\n +(.*)", PAGE)
+    assert set(plan.rules_fired) == set(re.findall(r"^ {8}([a-z-]+) +\d+$", PAGE, re.MULTILINE))
+    assert "(as written: 2.4 GB)" in str(plan)
+
+
+def test_rules_on_the_page_are_shipped() -> None:
+    shipped = {compiled.rule.name for compiled in rules_for((), "cancels")}
+    assert set(re.findall(r"^ {4}rule ([\w-]+)", PAGE, re.MULTILINE)) <= shipped
