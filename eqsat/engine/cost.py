@@ -47,6 +47,9 @@ class Value:
 VIEW_PRIMITIVES = frozenset({"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze"})
 """Primitives that read their operand where they are fused; they need no buffer of their own."""
 
+SHORT_ROW = 64
+"""What starting on a row costs a selection, in elements."""
+
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
 
@@ -85,6 +88,16 @@ class CostModel:
 
     def seconds(self, op: Op, result: Value, operands: Sequence[Value]) -> float:
         """Predicted time of one op, over all the chunks it runs for."""
+        return self.trips(self.loops(op, result, operands)) * self.once(op, result, operands)
+
+    @staticmethod
+    def loops(op: Op, result: Value, operands: Sequence[Value]) -> Axes:
+        """The loops that an op runs in; what closes a loop works on every chunk."""
+        opened = result.open.union(*(operand.open for operand in operands))
+        return opened | {op.axis} if isinstance(op, (Concat, Fold)) else opened
+
+    def once(self, op: Op, result: Value, operands: Sequence[Value]) -> float:
+        """Predicted time of one run of an op, on the chunk lengths of the loops around it."""
         match op:
             case Leaf() | Const() | Rename():
                 return 0.0
@@ -93,39 +106,36 @@ class CostModel:
             case Map(name=name):
                 known = ELEMENTWISE.get(name)
                 work = self.elements(result.axes, result.open) * (known.cost if known else 1.0)
-                return self.trips(result.open) * work / self.machine.elements
+                return work / self.machine.elements
             case Iota():
                 return self.elements(result.axes, result.open) / self.machine.elements
             case Fold(axis=axis, monoid=Select() as select):
                 # Every chunk's best entries, then the best of those and of the ones so far.
-                merged = 2 * select.k * self.elements(result.axes, result.open) / max(select.k, 1)
-                work = self.selection(select) * (self.elements(operands[0].axes, operands[0].open) + merged)
-                combine = work / self.machine.elements + 2 * self.traffic(operands[0])
-                return self.trips(operands[0].open) * (combine + 8 * self.machine.call)
-            case Concat(axis=axis) | Fold(axis=axis):
-                combine = self.traffic(operands[0]) * 2
-                return self.trips(result.open | {axis}) * (combine + self.machine.call)
+                body = operands[0]
+                rows = self.elements(body.axes - {axis}, body.open)
+                work = self.selection(select, body) + self.selection_work(select, rows, 2 * select.k)
+                combine = work / self.machine.elements + 2 * self.traffic(body)
+                return combine + 8 * self.machine.call
+            case Concat() | Fold():
+                return 2 * self.traffic(operands[0]) + self.machine.call
         seconds = self.machine.call + self.traffic(result)
-        opened = result.open
         match op:
-            case Reduce(axes=axes):
-                opened = operands[0].open
-                seconds += self.elements(operands[0].axes, opened) / self.machine.elements
+            case Reduce():
+                seconds += self.elements(operands[0].axes, operands[0].open) / self.machine.elements
                 if self.stores_operands(op, operands):
                     seconds += 2 * self.traffic(operands[0])
             case Dot(axes=axes):
                 both = operands[0].axes | operands[1].axes
                 opened = operands[0].open | operands[1].open
                 flops = 2 * self.elements(both, opened)
-                seconds += flops / (self.machine.flops * self.filling(axes, operands))
-                seconds += sum(2 * self.traffic(operand) for operand in operands)
+                compute = flops / (self.machine.flops * self.filling(axes, operands))
+                # Reading the operands overlaps with computing: the slower of the two counts.
+                seconds = max(compute, seconds + sum(self.traffic(operand) for operand in operands))
             case Select():
-                opened = operands[0].open
-                work = self.selection(op) * self.elements(operands[0].axes, opened)
-                seconds += work / self.machine.elements
+                seconds += self.selection(op, operands[0]) / self.machine.elements
                 seconds += 2 * self.traffic(operands[0])
             case Opaque(call=call):
-                opened = opened.union(*(operand.open for operand in operands))
+                opened = result.open.union(*(operand.open for operand in operands))
                 work = self.elements(result.axes, opened)
                 cubic = SOLVES.get(call.primitive.name)
                 if cubic is not None:
@@ -136,7 +146,7 @@ class CostModel:
                     weight = 30.0 if call.primitive.name == "sort" else 2.0
                     seconds += weight * work / self.machine.elements
                 seconds += sum(self.traffic(operand) for operand in operands)
-        return self.trips(opened) * seconds
+        return seconds
 
     def filling(self, contracted: Axes, operands: Sequence[Value]) -> float:
         """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle."""
@@ -148,10 +158,16 @@ class CostModel:
         depth = self.elements(contracted, operands[0].open)
         return part * min(1.0, (depth + 4) / 36)
 
+    def selection(self, op: Select, operand: Value) -> float:
+        """Work of a selection from `operand`, in additions."""
+        rows = self.elements(operand.axes - {op.axis}, operand.open)
+        return self.selection_work(op, rows, self.length(op.axis, operand.open))
+
     @staticmethod
-    def selection(op: Select) -> float:
-        """Cost of a selection per element, relative to an addition."""
-        return 2.0 if op.kind != "top_k" else 6.0 + math.log2(op.k)
+    def selection_work(op: Select, rows: int, length: int) -> float:
+        """Work of selecting from so many rows of that length; a short row costs as much as a longer one."""
+        weight = 2.0 if op.kind != "top_k" else 6.0 + math.log2(op.k)
+        return weight * rows * (length + SHORT_ROW)
 
     def stores_operands(self, op: Op, operands: Sequence[Value]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""

@@ -106,6 +106,9 @@ class Extractor:
             for node in self.graph.classes[number].nodes:
                 operands = [self.values[child] for child in node.children]
                 cost = self.model.seconds(node.op, self.values[number], operands)
+                if isinstance(node.op, Chunk) and not self.given[node.children[0]]:
+                    # What is sliced was stored first; computing the slice alone needs no such pass.
+                    cost += 2 * self.model.traffic(operands[0])
                 if node.maker != LOADED:
                     cost *= AS_WRITTEN
                 found.append((node, cost, self._largest_stored(number, node, operands)))

@@ -200,16 +200,28 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
     return arguments + outputs + everything(schedule.block, {})
 
 
-def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float:
-    """Predicted time of a block, everything in its loops included."""
+def predicted_seconds(
+    block: Block, model: CostModel, chunks: Mapping[int, int], around: frozenset[Axis] = frozenset()
+) -> float:
+    """Predicted time of a block, everything in its loops included.
+
+    **Arguments:**
+
+    - `around`: the axes of the loops that the block is inside of; everything in it runs once per turn,
+      whether it varies with them or not.
+    """
+
+    def run(model: CostModel, loops: frozenset[Axis], term: Term) -> float:
+        once = model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
+        return model.trips(loops) * once
+
     seconds = 0.0
     for step in block.steps:
         if isinstance(step, Compute):
-            term = step.term
-            seconds += model.seconds(term.op, value_of(term), [value_of(arg) for arg in term.args])
+            seconds += run(model, around, step.term)
             continue
         inner = CostModel(model.machine, {**model.chunks, step.axis: chunks[step.id]})
-        seconds += predicted_seconds(step.body, inner, chunks)
-        for result in step.results:
-            seconds += inner.seconds(result.op, value_of(result), [value_of(arg) for arg in result.args])
+        loops = around | {step.axis}
+        seconds += predicted_seconds(step.body, inner, chunks, loops)
+        seconds += sum(run(inner, loops, result) for result in step.results)
     return seconds

@@ -12,7 +12,7 @@ from eqsat.engine.encode import LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Map, Opaque, Reduce
+from eqsat.ir.ops import Dot, Map, Opaque, Reduce, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
@@ -30,6 +30,9 @@ BIG_SHARE = 16
 CAP_STEPS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
 """The caps tried, as parts of the memory that is left for temporaries."""
 
+
+FUSION_GAIN = 1.4
+"""How much faster fusions that pay make a program."""
 
 FUSED_BLOCKS = 8
 """Blocks may be so many times smaller than the cache's to make room for fusions that pay."""
@@ -182,16 +185,23 @@ def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
 
 
 def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
-    """Chunk lengths to extract with: a slice of the largest term should be within cap and cache."""
+    """Chunk lengths to extract with.
+
+    A slice of the largest term should be within cap and cache, but if the cap allows, enough rows
+    for a matrix product to run at full speed.
+    """
     largest: dict[Axis, int] = {}
     for term in search.program.reachable():
         if term.args:
             for axis in term.axes:
                 largest[axis] = max(largest.get(axis, 1), term.bytes)
     block = min(cap, search.machine.cache)
-    return {
-        axis: max(1, min(axis.size, int(axis.size * block / largest.get(axis, 1)))) for axis in search.large
-    }
+    chunks = {}
+    for axis in search.large:
+        fast = int(axis.size * block / largest.get(axis, 1))
+        most = int(axis.size * cap / largest.get(axis, 1))
+        chunks[axis] = max(1, min(axis.size, max(fast, min(search.machine.rows, most))))
+    return chunks
 
 
 def _extractor(search: Search, model: CostModel) -> Extractor:
@@ -220,34 +230,38 @@ def _scheduled(
     program: Program, block: Block, makers: dict[int, str], budget: float, machine: Machine
 ) -> Candidate:
     model = CostModel(machine, {})
+    schedule, peak = choose_lengths(program, block, budget, machine)
+    seconds = predicted_seconds(block, model, schedule.chunks)
+    best = Candidate(schedule, makers, peak, seconds)
     if fusion_pays(block, machine):
         smallest = machine.cache / FUSED_BLOCKS
         schedule, peak = choose_lengths(program, block, budget, machine, upper_bound, smallest)
-        if peak <= budget:
-            return Candidate(schedule, makers, peak, predicted_seconds(block, model, schedule.chunks), True)
-    schedule, peak = choose_lengths(program, block, budget, machine)
-    return Candidate(schedule, makers, peak, predicted_seconds(block, model, schedule.chunks))
+        seconds = predicted_seconds(block, model, schedule.chunks)
+        if peak <= budget and seconds < FUSION_GAIN * best.predicted_seconds:
+            return Candidate(schedule, makers, peak, seconds, True)
+    return best
 
 
 def fusion_pays(block: Block, machine: Machine) -> bool:
     """Whether the compiler's own fusions make a program faster rather than slower.
 
-    Measured on CPU: they pay where contractions or long reductions read elementwise values, as in
-    attention or a variance (1.4 to 4 times); they cost as much again where a short reduction, the
-    coordinates of a distance, is computed on the fly, and in convolutions.
+    Measured on CPU: they pay where contractions, selections or long reductions read elementwise
+    values, as in attention or a variance (1.4 to 4 times); they cost as much again where most of the
+    work is a short reduction, over the coordinates of a distance, and in convolutions.
     """
     model = CostModel(machine, {})
     steps = [step for inner in (block, *(loop.body for loop in block.loops())) for step in inner.steps]
     terms = [step.term for step in steps if isinstance(step, Compute)]
+    most = max((term.elements for term in terms), default=0)
     pays = False
     for term in terms:
         reads_maps = any(isinstance(arg.op, Map) for arg in term.args)
         if isinstance(term.op, Opaque) and term.op.call.primitive.name == "conv_general_dilated":
             return False
         if isinstance(term.op, Reduce) and reads_maps:
-            if not model.stores_operands(term.op, [value_of(arg) for arg in term.args]):
+            short = not model.stores_operands(term.op, [value_of(arg) for arg in term.args])
+            if short and 2 * term.args[0].elements >= most:
                 return False
-            pays = True
-        if isinstance(term.op, Dot) and reads_maps:
-            pays = True
+            pays = pays or not short
+        pays = pays or (isinstance(term.op, (Dot, Select)) and reads_maps)
     return pays
