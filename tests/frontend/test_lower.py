@@ -1,0 +1,367 @@
+"""Lowering: what becomes of JAX functions. Every program in here is also run and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from eqsat.ir.ops import Const, Dot, Iota, Map, Opaque, Reduce, Rename, Select
+from tests.stages import check_meaning, lowered, normal, ops, result_text
+
+X, Y, V = normal(5, 3), normal(7, 3), normal(7)
+A, B = normal(5, 7), normal(7, 3)
+
+
+def no_nodes(fn: Callable[..., Any], *args: Any) -> None:
+    """The function only lays its input out in another way."""
+    assert result_text(fn, *args).startswith("0{")
+
+
+# One term for all ways to write the same.
+
+PRODUCT = "dot[7](0{7 5}, 1{7 3})"
+
+
+@pytest.mark.parametrize("letters", ["".join(p) for p in permutations("ijk")])
+def test_einsum_in_any_letters(letters: str) -> None:
+    i, j, k = letters
+    assert result_text(lambda a, b: jnp.einsum(f"{i}{j},{j}{k}->{i}{k}", a, b), A, B) == PRODUCT
+    assert result_text(lambda a, b: jnp.einsum(f"{j}{k},{i}{j}->{k}{i}", b, a), A, B) == PRODUCT
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: a @ b,
+        lambda a, b: (b.T @ a.T).T,
+        lambda a, b: jnp.tensordot(a, b, 1),
+        lambda a, b: jax.vmap(lambda row: row @ b)(a),
+        lambda a, b: jax.vmap(lambda column: a @ column, in_axes=1, out_axes=1)(b),
+        lambda a, b: jax.vmap(lambda row: jax.vmap(lambda column: row @ column, 1)(b))(a),
+        lambda a, b: lax.dot_general(b, a, (((0,), (1,)), ((), ()))).T,
+        lambda a, b: jnp.matmul(a[None], b[None])[0],
+        lambda a, b: jnp.einsum("ij,jk->ki", a, b),
+    ],
+)
+def test_a_product_is_one_term_however_written(fn: Callable[..., Any]) -> None:
+    assert result_text(fn, A, B) == PRODUCT
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x, y: jnp.sum((x[:, None] - y[None]) ** 2, -1),
+        lambda x, y: jax.vmap(lambda p: jax.vmap(lambda q: jnp.sum((p - q) ** 2))(y))(x),
+        lambda x, y: jax.vmap(lambda q: jnp.sum((x - q) ** 2, 1), out_axes=1)(y),
+        lambda x, y: jnp.sum(jnp.square(jnp.expand_dims(x.T, 2) - y.T[:, None, :]), 0),
+    ],
+)
+def test_a_distance_is_one_term_however_written(fn: Callable[..., Any]) -> None:
+    assert result_text(fn, X, Y) == "sum[3](square(sub(0{5 3}, 1{7 3})))"
+
+
+def test_batched_products() -> None:
+    a, b = normal(4, 5, 7), normal(4, 7, 3)
+    wanted = "dot[7](0{7 5 4}, 1{7 4 3})"
+    assert result_text(lambda a, b: a @ b, a, b) == wanted
+    assert result_text(lambda a, b: jax.vmap(jnp.matmul)(a, b), a, b) == wanted
+    assert result_text(lambda a, b: jnp.einsum("bij,bjk->kbi", a, b), a, b) == wanted
+
+
+# Layouts make no nodes.
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.T,
+        lambda x: x[None],
+        lambda x: x[:, None, :, None],
+        lambda x: jnp.squeeze(x[None, :, None]),
+        lambda x: x.reshape(1, 5, 1, 3),
+        lambda x: x[None].reshape(5, 3),
+        lambda x: jnp.broadcast_to(x, (4, 5, 3)),
+        lambda x: jnp.swapaxes(jnp.broadcast_to(x[:, None], (5, 4, 3)), 0, 2),
+        lambda x: lax.stop_gradient(x),
+        lambda x: x.astype(np.float32),
+    ],
+)
+def test_layouts_make_no_nodes(fn: Callable[..., Any]) -> None:
+    no_nodes(fn, X)
+
+
+def test_a_reshape_that_merges_axes_is_a_call() -> None:
+    assert result_text(lambda x: x.reshape(15) * 2, X).startswith("mul(2.0, reshape(")
+    assert result_text(lambda x: x.reshape(5, 1, 3).reshape(15), X).startswith("reshape(")
+
+
+def test_a_reshape_of_a_constant_is_free() -> None:
+    assert result_text(lambda x: jnp.zeros((2, 3)).reshape(6) + x, normal(6)) == "add(0.0, 0{6})"
+
+
+# Contractions.
+
+
+def test_dot_without_contraction_is_a_product() -> None:
+    assert result_text(jnp.outer, normal(5), V) == "mul(0{5}, 1{7})"
+    assert result_text(lambda a, b: jnp.einsum("ij,ij->ij", a, b), A, A) == "mul(0{7 5}, 1{7 5})"
+
+
+def test_contraction_of_unit_dimensions_is_a_product() -> None:
+    assert result_text(lambda a, b: a @ b, normal(5, 1), normal(1, 7)) == "mul(0{5}, 1{7})"
+
+
+def test_mixed_precision_products() -> None:
+    half = A.astype(jnp.bfloat16)
+    program, _ = lowered(
+        lambda a, b: lax.dot(a, b, preferred_element_type=np.float32), half, B.astype("bfloat16")
+    )
+    (dot,) = ops(program, Dot)
+    assert dot.dtype == "float32"
+    program, _ = lowered(lambda a, b: jnp.outer(a, b), half[0], half[1])
+    assert program.outputs[0].term.dtype == "bfloat16"
+
+
+def test_outer_product_into_a_wider_type_converts_first() -> None:
+    a, b = jnp.asarray([100, 120], np.int8), jnp.asarray([100, 3, 5], np.int8)
+
+    def fn(a: Any, b: Any) -> Any:
+        return lax.dot_general(a, b, (((), ()), ((), ())), preferred_element_type=np.int32)
+
+    assert result_text(fn, a, b) == "mul(convert(0{2}), convert(1{3}))"
+
+
+def test_precision_is_kept() -> None:
+    program, _ = lowered(lambda a, b: jnp.matmul(a, b, precision="highest"), A, B)
+    assert [dot.precision for dot in ops(program, Dot)] == ["HIGHEST"]
+
+
+def test_contraction_over_a_broadcast_axis() -> None:
+    check_meaning(lambda a, v: jnp.broadcast_to(v, (5, 7)) @ a.T, A, V, rtol=1e-4)
+    check_meaning(lambda v: jnp.ones((4, 7)) @ v, V, rtol=1e-4)
+
+
+def test_empty_contractions() -> None:
+    check_meaning(lambda a, b: a @ b, np.zeros((3, 0), np.float32), np.zeros((0, 4), np.float32))
+
+
+# Reductions.
+
+
+@pytest.mark.parametrize("kind", [jnp.sum, jnp.prod, jnp.max, jnp.min])
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 2), (0, 1), None])
+def test_reductions_over_axes_that_are_broadcast(kind: Callable[..., Any], axis: Any) -> None:
+    check_meaning(lambda x: kind(jnp.broadcast_to(x[:, None], (5, 4, 3)), axis=axis), X, rtol=1e-4)
+
+
+def test_a_sum_over_a_broadcast_axis_is_a_multiple() -> None:
+    assert result_text(lambda x: jnp.sum(jnp.broadcast_to(x, (4, 5)), 0), normal(5)) == "mul(0{5}, 4.0)"
+
+
+def test_a_maximum_over_a_broadcast_axis_is_nothing() -> None:
+    no_nodes(lambda x: jnp.max(jnp.broadcast_to(x, (4, 5)), 0), normal(5))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.bool_, np.float32, np.uint8])
+def test_reductions_of_constants(dtype: Any) -> None:
+    check_meaning(lambda: jnp.sum(jnp.full((300,), 1, dtype)))
+    check_meaning(lambda: jnp.full((4, 5), 1, dtype).max(1))
+
+
+def test_a_sum_over_a_unit_dimension_is_nothing() -> None:
+    no_nodes(lambda x: jnp.sum(x[:, None], 1), X)
+
+
+def test_reductions_of_nothing() -> None:
+    empty = np.zeros((3, 0), np.float32)
+    check_meaning(lambda x: (x.sum(1), x.sum(0), x.prod(1), jnp.any(x > 0, 1)), empty)
+    check_meaning(lambda x: lax.reduce_max(x, (1,)), empty)
+
+
+def test_truth_values() -> None:
+    x = normal(4, 6) > 0
+    check_meaning(lambda x: (jnp.any(x, 0), jnp.all(x, 1), x.sum(1), jnp.logical_xor(x[0], x[1])), x)
+
+
+def test_selections() -> None:
+    x = normal(6, 9)
+    program = check_meaning(lambda x: (jnp.argmax(x, 1), jnp.argmin(x, 0), *lax.top_k(x, 4)), x)
+    assert len(ops(program, Select)) == 4
+    check_meaning(lambda x: (jnp.argmax(x[:, None], 1), *lax.top_k(x, 1)), x)
+    check_meaning(lambda x: lax.top_k(x, 9), x)
+
+
+def test_selections_over_broadcast_axes_are_calls() -> None:
+    check_meaning(lambda x: jnp.argmax(jnp.broadcast_to(x[:, None], (5, 6)), 1), normal(5))
+    check_meaning(lambda x: lax.top_k(jnp.broadcast_to(x[:, None], (5, 6)), 3), normal(5))
+
+
+def test_top_k_of_all_entries_keeps_its_two_axes() -> None:
+    program = check_meaning(lambda x: lax.top_k(x, 6)[0] + x, normal(4, 6))
+    assert len(ops(program, Rename)) <= 1
+
+
+# Constants.
+
+
+def test_scalar_constants_are_written_into_the_program() -> None:
+    program, constants = lowered(lambda x: x * 2.5 + jnp.float32(-0.0), X)
+    assert constants == []
+    assert {op.text for op in ops(program, Const)} == {"2.5", "-0.0"}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0, 1e-45, 3.4028235e38])
+def test_special_floats(value: float) -> None:
+    program, _ = lowered(lambda x: x + np.float32(value), X)
+    (constant,) = ops(program, Const)
+    np.testing.assert_array_equal(np.float32(float(constant.text)), np.float32(value))
+
+
+def test_constant_arrays_are_hoisted_once() -> None:
+    table = jnp.asarray(normal(5, 3, seed=9))
+    program, constants = lowered(lambda x: (x + table, x * table), X)
+    assert len(constants) == 1
+    assert len(program.inputs) == 2
+    np.testing.assert_array_equal(constants[0], table)
+
+
+def test_converted_constants_are_constants() -> None:
+    program, _ = lowered(lambda n: n + jnp.full((3,), 2.7).astype(np.int32), np.arange(3, dtype=np.int32))
+    assert [op.text for op in ops(program, Const)] == ["2"]
+    assert ops(program, Map) == [Map("add", "int32")]
+
+
+@pytest.mark.parametrize("value", [300, -1, 2**31 - 1])
+def test_narrowing_constants_wraps_around(value: int) -> None:
+    check_meaning(lambda n: n + jnp.full((2,), value, np.int32).astype(np.uint8), np.zeros(2, np.uint8))
+
+
+def test_iota() -> None:
+    program = check_meaning(lambda x: x + lax.broadcasted_iota(np.float32, (5, 3), 1), X)
+    assert len(ops(program, Iota)) == 1
+    check_meaning(lambda x: x + lax.broadcasted_iota(np.float32, (5, 1), 1), X)
+
+
+# Calls that are inlined.
+
+
+@jax.custom_jvp
+def clipped(x: Any) -> Any:
+    return jnp.clip(x, -1, 1)
+
+
+clipped.defjvp(lambda primals, tangents: (clipped(*primals), tangents[0]))
+
+
+@jax.custom_vjp
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+doubled.defvjp(lambda x: (doubled(x), None), lambda _, g: (g * 2,))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        jax.jit(lambda x: jnp.exp(x) * 2),
+        lambda x: jax.jit(jax.jit(jnp.exp))(x) + 1,
+        clipped,
+        doubled,
+        jax.checkpoint(lambda x: jnp.sin(x) ** 2),
+        jax.grad(lambda x: jnp.sum(jax.checkpoint(lambda y: jnp.sin(y) ** 2)(x))),
+        jax.nn.relu,
+        jax.nn.softmax,
+        jax.nn.gelu,
+        jax.nn.logsumexp,
+        lambda x: jnp.where(x > 0, x, 0),
+        lambda x: jax.named_call(jnp.exp, name="named")(x),
+    ],
+)
+def test_calls_are_inlined(fn: Callable[..., Any]) -> None:
+    program = check_meaning(fn, X)
+    assert ops(program, Opaque) == []
+
+
+def test_the_constants_of_inner_functions() -> None:
+    table = jnp.asarray(normal(5, 3, seed=3))
+    check_meaning(jax.jit(lambda x: jax.jit(lambda y: y + table)(x) * table), X)
+
+
+# Everything else is called as it is.
+
+
+def triangle(x: Any) -> Any:
+    return lax.fori_loop(0, 3, lambda i, c: c + i * x, x)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: lax.cumsum(x, 0),
+        lambda x: jnp.sort(x, 1),
+        lambda x: x[1:4, ::2],
+        lambda x: x[jnp.asarray([3, 0, 3])],
+        lambda x: jnp.pad(x, ((1, 2), (0, 0))),
+        lambda x: jnp.concatenate([x, x * 2], 1),
+        lambda x: x.at[2].add(1.0),
+        lambda x: jnp.flip(x, 0),
+        lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x),
+        lambda x: lax.scan(lambda c, row: (c + row, c * row), jnp.zeros(3), x),
+        triangle,
+        lambda x: jnp.linalg.cholesky(x.T @ x + jnp.eye(3)),
+        lambda x: jnp.repeat(x, 2, axis=0),
+        lambda x: jnp.diag(x[:3]),
+    ],
+)
+def test_other_primitives_are_called(fn: Callable[..., Any]) -> None:
+    program, _ = lowered(fn, X)
+    assert ops(program, Opaque)
+    check_meaning(fn, X, rtol=1e-4)
+
+
+def test_calls_with_integers_and_keys() -> None:
+    check_meaning(lambda x: x + jax.random.normal(jax.random.key(0), (5, 3)), X)
+    check_meaning(lambda key, x: x * jax.random.uniform(key, (5, 3)), jax.random.key(1), X)
+
+
+def test_complex_numbers() -> None:
+    z = (normal(4, 3) + 1j * normal(4, 3, seed=1)).astype(np.complex64)
+    check_meaning(lambda z: jnp.abs(jnp.sum(z * (2 + 1j), 0)), z)
+    check_meaning(lambda z: (z.real, z.imag, z.conj() * z), z)
+
+
+# Programs.
+
+
+def test_inputs_that_nothing_uses_are_still_there() -> None:
+    program = check_meaning(lambda x, y: x + 1, X, Y)
+    assert len(program.inputs) == 2
+
+
+def test_results_that_are_inputs_or_constants() -> None:
+    program = check_meaning(lambda x: (x, jnp.float32(1), x.T, jnp.ones((2, 1))), X)
+    assert [output.shape for output in program.outputs] == [(5, 3), (), (3, 5), (2, 1)]
+
+
+def test_origins_point_into_the_users_code() -> None:
+    program, _ = lowered(lambda x: jnp.exp(x), X)
+    assert any("test_lower.py" in origin for origin in program.origins.values())
+
+
+def test_equal_computations_are_one_term() -> None:
+    program, _ = lowered(lambda x: (jnp.exp(x) + jnp.exp(x), jnp.exp(x)), X)
+    assert sum(isinstance(term.op, Map) and term.op.name == "exp" for term in program.reachable()) == 1
+
+
+def test_a_sum_over_two_axes_at_once() -> None:
+    program, _ = lowered(lambda x: jnp.sum(x, (0, 2)), normal(4, 5, 3))
+    (reduction,) = ops(program, Reduce)
+    assert {axis.size for axis in reduction.axes} == {4, 3}

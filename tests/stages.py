@@ -1,0 +1,98 @@
+"""Functions brought to a stage of the pipeline, and terms as text, for the tests of the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import trace
+from eqsat.ir.axis import Axis
+from eqsat.ir.interpret import interpret
+from eqsat.ir.ops import Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Reduce, Rename, Select
+from eqsat.ir.program import Program
+from eqsat.ir.spec import check_program
+from eqsat.ir.term import Term
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
+    """An array of normally distributed numbers, the same every time."""
+    return np.asarray(np.random.default_rng((seed, *shape)).normal(size=shape)).astype(dtype)
+
+
+def lowered(fn: Callable[..., Any], *args: Any) -> tuple[Program, list[Any]]:
+    """The program of a function, found to be well-formed, and its hoisted constants."""
+    program, constants = lower(trace(fn, args, {}).closed)
+    check_program(program)
+    return program, constants
+
+
+def check_meaning(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Program:
+    """The program of a function, found to mean what the function means."""
+    program, constants = lowered(fn, *args)
+    leaves = jax.tree.leaves(args)
+    results = interpret(program, [*leaves, *constants])
+    wanted = jax.tree.leaves(fn(*jax.tree.map(jax.numpy.asarray, args)))
+    assert len(results) == len(wanted)
+    for result, value in zip(results, wanted, strict=True):
+        assert result.shape == value.shape
+        np.testing.assert_allclose(result, value, rtol=rtol, atol=rtol)
+    return program
+
+
+def text(term: Term) -> str:
+    """A term as text, with axes named by their lengths: `sum[3] square(sub(0{5 3}, 1{7 3}))`.
+
+    The order of a product's operands is not told, nor is how the inputs are laid out.
+    """
+    operands = [text(arg) for arg in term.args]
+    match term.op:
+        case Leaf(index=index):
+            return f"{index}{{{_lengths(term.axes)}}}"
+        case Const(text=value):
+            return value
+        case Iota(axis=axis):
+            return f"iota[{axis.size}]"
+        case Map(name="mul" | "add"):
+            operands = sorted(operands)
+        case Dot(axes=axes):
+            return f"dot[{_lengths(axes)}]({', '.join(sorted(operands))})"
+    return f"{_head(term.op)}({', '.join(operands)})"
+
+
+def _head(op: Op) -> str:
+    match op:
+        case Map(name=name):
+            return name
+        case Reduce(kind=kind, axes=axes):
+            return f"{kind}[{_lengths(axes)}]"
+        case Select(kind=kind, axis=axis, result=result):
+            return f"{kind}.{result}[{axis.size}]"
+        case Rename(old=old):
+            return f"rename[{old.size}]"
+        case Opaque(call=call):
+            return str(call.primitive.name)
+        case Fold(axis=axis, monoid=monoid):
+            return f"fold[{axis.size}, {monoid if isinstance(monoid, str) else monoid.kind}]"
+        case Concat(axis=axis):
+            return f"concat[{axis.size}]"
+        case _:
+            return f"{type(op).__name__.lower()}[{getattr(op, 'axis', '')}]"
+
+
+def _lengths(axes: frozenset[Axis]) -> str:
+    return " ".join(str(axis.size) for axis in sorted(axes, key=lambda axis: -axis.size))
+
+
+def result_text(fn: Callable[..., Any], *args: Any) -> str:
+    """The text of a function's only result, which is found to mean the same as the function."""
+    (output,) = check_meaning(fn, *args).outputs
+    return text(output.term)
+
+
+def ops(program: Program, *kinds: type[Op]) -> list[Any]:
+    """The program's ops of those kinds, operands first."""
+    return [term.op for term in program.reachable() if isinstance(term.op, kinds)]
