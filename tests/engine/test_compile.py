@@ -1,0 +1,156 @@
+"""What rules are compiled into."""
+
+from __future__ import annotations
+
+import pytest
+
+from eqsat.engine.compile import CompiledRule, compile_rule
+from eqsat.engine.egraph import EGraph
+from eqsat.errors import RuleError
+from eqsat.language.check import check_file
+from eqsat.language.parse import load_rules, parse_rules
+from eqsat.rules import shipped
+
+
+def compiled(text: str, number: int = 0) -> CompiledRule:
+    """A rule, accepted by the check and by the engine."""
+    file = parse_rules(f"rule r  {text}", "my.rules")
+    check_file(file)
+    (rule,) = file.rules
+    result = compile_rule(rule, number)
+    EGraph().run_text(result.text)
+    return result
+
+
+def variants(text: str) -> int:
+    return compiled(text).text.count("\n(rule ")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("exp(-a) => 1 / exp(a)", 1),
+        # both orders of what commutes, and of every one of them
+        ("exp(a) * exp(b) => exp(a + b)", 2),
+        ("a * a => a^2", 1),
+        ("(a + b) * c => a * c + b * c", 4),
+        ("max(a, b) - c => max(a - c, b - c)", 2),
+        ("a / b => a * b^-1", 1),
+        ("dot[K](-a, b) => -dot[K](a, b)", 2),
+        # one for each direction
+        ("-(a - b) == b - a", 2),
+        ("sum[K] (-a) == -sum[K] a", 2),
+        ("sum[K] (c{!K} * a{K}) == c * sum[K] a", 4),
+        ("sum[K] (a{K} + b{K}) == (sum[K] a) + (sum[K] b)", 4),
+        # a function of one operand, of two, of three; each operand has the axis or not, but not none
+        ("chunk[n] f(a..) => f(chunk[n] a..)  for f in elementwise", 1 + 3 + 7),
+        ("rename[j->k] f(a..) => f(rename[j->k] a..)  for f in elementwise", 1 + 3 + 7),
+        ("chunk[n] f(a..) => f(chunk[n] a..)  for f in calls where passes(f, n)", 1),
+        ("chunk[n] dot[K](a, b) => dot[K](chunk[n] a, chunk[n] b)", 2 * 3),
+        # an operand that is known to have it
+        ("chunk[n] s[k] a{n} => s[k] chunk[n] a  for s in selections", 1),
+        ("f[N] a => fold[n, f] f[N] chunk[n] a  for f in monoids where n in N, large(n)", 1),
+    ],
+)
+def test_the_number_of_variants(text: str, count: int) -> None:
+    assert variants(text) == count
+
+
+def test_every_shipped_rule_is_accepted_by_the_engine() -> None:
+    rules = [rule for path in shipped() for rule in load_rules(path).rules]
+    graph = EGraph()
+    for number, rule in enumerate(rules):
+        result = compile_rule(rule, number)
+        assert (result.rule, result.number, result.ruleset) == (rule, number, f"rule-{number}")
+        graph.run_text(result.text)
+        graph.run_ruleset(result.ruleset)
+
+
+def test_rules_about_loops_are_told_from_algebra() -> None:
+    splits = {
+        path.stem: {compile_rule(rule, 0).splits for rule in load_rules(path).rules} for path in shipped()
+    }
+    assert splits == {
+        "chunk": {True},
+        "contraction": {False},
+        "distance": {False},
+        "reductions": {False},
+        "rename": {False},
+        "split": {True},
+    }
+
+
+def test_what_a_rule_makes_carries_its_number() -> None:
+    text = compiled("exp(a) * exp(b) => exp(a + b)", 7).text
+    assert '(set (by-Map1 "exp" r3) 7)' in text
+    assert ":ruleset rule-7" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "fact"),
+    [
+        ("sum[K] (c{!K} * a{K}) => c * sum[K] a", "(= 0 (set-length (set-intersect A_c S_K)))"),
+        ("sum[K] (c{!K} * a{K}) => c * sum[K] a", "(= S_K (set-intersect A_a S_K))"),
+        ("chunk[n] s[k] a{n} => s[k] chunk[n] a  for s in selections", "(set-contains A_a x_n)"),
+        ("rename[j->k] f[K] a{!k} => f[K] rename[j->k] a  for f in reductions", "(set-not-contains A_a x_k)"),
+        ("a{n} => concat[n] chunk[n] a  where large(n), stored(a)", "(large x_n)"),
+        ("a{n} => concat[n] chunk[n] a  where large(n), stored(a)", "(stored t_a)"),
+        ("a{n} => concat[n] chunk[n] a  where large(n), stored(a)", "(set-not-contains O_e x_n)"),
+        ("exp(a) => exp(a + 0)", "(float D_e)"),
+        ("f[N] a => fold[n, f] f[N] chunk[n] a  for f in monoids where n in N, large(n)", '(!= f_f "mean")'),
+        # arithmetic is kept to contractions of one dtype
+        ("dot[K](-a, b) => -dot[K](a, b)", "(uniform precision)"),
+    ],
+)
+def test_conditions_become_facts(text: str, fact: str) -> None:
+    lines = compiled(text).text.splitlines()[1:]
+    assert lines
+    assert all(fact in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sin(a, b) => a", "there is no elementwise function sin of 2 operands"),
+        ("sum[J, K] a => sum[J] sum[K] a", "the left side reduces over one set of axes at a time"),
+        (
+            "dot[J, K](a, b) => sum[J] dot[K](a, b)",
+            "the left side contracts over one set of axes at a time",
+        ),
+        ("a{N} => concat[N] chunk[N] a  where large(N), stored(a)", "N is a set of axes; one axis is needed"),
+    ],
+)
+def test_what_can_not_be_compiled(text: str, message: str) -> None:
+    """A rule that slipped through the check is still refused, in a sentence."""
+    (rule,) = parse_rules(f"rule r  {text}", "my.rules").rules
+    with pytest.raises(RuleError, match=message):
+        compile_rule(rule, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(
+            "f[N] a => fold[n, f] f[N] chunk[n] a  for f in monoids where n in N",
+            id="`n in K` chooses n, each axis of K in turn",
+        ),
+        pytest.param("exp(a{k}) => exp(-(-a))", id="a pattern binds a single axis"),
+        pytest.param("sum[k] rename[j->k] a => sum[j] a", id="a reduction over an axis bound by a renaming"),
+    ],
+)
+@pytest.mark.xfail(strict=True, reason="the check accepts these rules, the engine does not")
+def test_rules_that_the_check_accepts_are_accepted_by_the_engine(text: str) -> None:
+    compiled(text)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="an assertion fails instead")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rename[j->k] f(a..) => f(rename[j->k] a..)  for f in calls where passes(f, j)",
+        "sum[K] f(a..) => f(a..)  for f in calls",
+    ],
+)
+def test_what_calls_can_not_do_is_said(text: str) -> None:
+    with pytest.raises(RuleError):
+        compiled(text)

@@ -1,0 +1,141 @@
+"""Predicted times and sizes: never less for more work."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from eqsat.engine.cost import CostModel, Value
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Chunk, Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename, Select
+from eqsat.machine import CPU
+
+F32 = "float32"
+NONE: frozenset[Axis] = frozenset()
+SIZES = (2, 16, 63, 64, 65, 1000, 4096, 100_000)
+
+
+def model(**chunks: int) -> CostModel:
+    """A model with chunks of n, m or k of the given lengths, whatever the axis' size."""
+    numbers = dict(zip("nmk", range(3), strict=True))
+    return CostModel(
+        CPU, {Axis(numbers[name], size): length for name, length in chunks.items() for size in SIZES}
+    )
+
+
+def value(*axes: Axis, opened: tuple[Axis, ...] = (), dtype: str = F32) -> Value:
+    return Value(frozenset(axes), frozenset(opened), dtype)
+
+
+def op_seconds(kind: str, n: Axis, m: Axis, k: Axis, opened: tuple[Axis, ...], model: CostModel) -> float:
+    """The time of an op between matrices {n k}, {m k} and {n m}."""
+    matrix = value(n, k, opened=tuple(axis for axis in opened if axis in (n, k)))
+    other = value(m, k, opened=tuple(axis for axis in opened if axis in (m, k)))
+    rest = tuple(axis for axis in opened if axis == n)
+    ops: dict[str, tuple[Op, Value, list[Value]]] = {
+        "add": (Map("add", F32), value(n, m, k, opened=opened), [matrix, other]),
+        "exp": (Map("exp", F32), matrix, [matrix]),
+        "iota": (Iota(n, F32), value(n), []),
+        "sum": (Reduce("sum", frozenset({k}), F32), value(n, opened=rest), [matrix]),
+        "dot": (
+            Dot(frozenset({k}), F32),
+            value(n, m, opened=tuple(axis for axis in opened if axis != k)),
+            [matrix, other],
+        ),
+        "argmax": (Select("argmax", k, 1, None, "indices", "int32"), value(n, opened=rest), [matrix]),
+    }
+    return model.seconds(*ops[kind])
+
+
+@pytest.mark.parametrize("kind", ["add", "exp", "iota", "sum", "dot", "argmax"])
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_larger_operands_never_take_less_time(kind: str, which: int) -> None:
+    times = []
+    for size in SIZES:
+        sizes = [64, 64, 64]
+        sizes[which] = size
+        axes = [Axis(number, length) for number, length in enumerate(sizes)]
+        times.append(op_seconds(kind, *axes, (), model()))
+    assert times == sorted(times)
+    assert all(time > 0 for time in times)
+
+
+@pytest.mark.parametrize("kind", ["add", "exp", "sum", "dot", "argmax"])
+def test_shorter_chunks_never_take_less_time_in_the_arithmetic(kind: str) -> None:
+    """Each turn has its cost of starting, and computes no less in all."""
+    n, m, k = Axis(0, 4096), Axis(1, 64), Axis(2, 64)
+    times = [op_seconds(kind, n, m, k, (n,), model(n=length)) for length in (64, 16, 4, 1)]
+    assert times == sorted(times)
+
+
+def test_trips() -> None:
+    n, m = Axis(0, 1000), Axis(1, 64)
+    assert model(n=64).trips(NONE) == 1
+    assert model(n=64).trips(frozenset({n})) == 16
+    assert model(n=1000).trips(frozenset({n})) == 1
+    assert model(n=64, m=16).trips(frozenset({n, m})) == 16 * 4
+    # A chunk is no longer than its axis; an axis that is given no length is one chunk.
+    assert model(n=4096).trips(frozenset({n})) == 1
+    assert model().trips(frozenset({n, m})) == 1
+
+
+def test_what_is_computed_in_a_loop_counts_once_per_chunk() -> None:
+    n, m = Axis(0, 4096), Axis(1, 64)
+    whole = model(n=64).seconds(Map("exp", F32), value(n, m), [value(n, m)])
+    chunks = model(n=64).seconds(Map("exp", F32), value(n, m, opened=(n,)), [value(n, m, opened=(n,))])
+    assert math.isclose(whole, chunks)
+    # A value that lacks the axis is computed anew for every chunk that it depends on.
+    again = model(n=64).seconds(Map("exp", F32), value(m, opened=(n,)), [value(m, opened=(n,))])
+    once = model(n=64).seconds(Map("exp", F32), value(m), [value(m)])
+    assert math.isclose(again, 64 * once)
+
+
+@pytest.mark.parametrize("closer", [Concat(Axis(0, 4096)), Fold(Axis(0, 4096), "sum")])
+def test_a_loop_costs_more_the_more_turns_it_has(closer: Concat | Fold) -> None:
+    n, m = Axis(0, 4096), Axis(1, 64)
+    body = value(*([n, m] if isinstance(closer, Concat) else [m]), opened=(n,))
+    result = value(*body.axes)
+    times = [model(n=length).seconds(closer, result, [body]) for length in (4096, 1000, 64, 2, 1)]
+    assert times == sorted(times)
+    assert times[0] < times[-1]
+
+
+def test_bytes() -> None:
+    n, m = Axis(0, 1000), Axis(1, 64)
+    assert model().bytes(value(n, m)) == 4 * 1000 * 64
+    assert model(n=16).bytes(value(n, m)) == 4 * 1000 * 64, "n is not open"
+    assert model(n=16).bytes(value(n, m, opened=(n,))) == 4 * 16 * 64
+    assert model(n=16).bytes(value(m, opened=(n,))) == 4 * 64
+    assert model().bytes(value()) == 4
+    assert [model().bytes(value(n, dtype=dtype)) for dtype in ("bool", "bfloat16", "float64")] == [
+        1000,
+        2000,
+        8000,
+    ]
+
+
+def test_names_and_inputs_are_free() -> None:
+    n, m = Axis(0, 1000), Axis(1, 1000)
+    for op, operands in (
+        (Leaf(0, (n,), F32), []),
+        (Const("1.0", F32), []),
+        (Rename(m, n), [value(m)]),
+    ):
+        assert model().seconds(op, value(n), operands) == 0.0
+
+
+def test_what_is_stored() -> None:
+    n, k = Axis(0, 1000), Axis(1, 4096)
+    short, long = value(n, Axis(2, 8)), value(n, k)
+    stores, total = model().stores_operands, model().stores_result
+    assert stores(Dot(frozenset({k}), F32), [long, long])
+    assert stores(Select("argmax", k, 1, None, "indices", "int32"), [long])
+    assert stores(Reduce("sum", frozenset({k}), F32), [long])
+    assert not stores(Reduce("sum", frozenset({Axis(2, 8)}), F32), [short])
+    assert not stores(Map("exp", F32), [long])
+    # What is long only outside of a loop is computed on the fly inside.
+    chunk = value(n, k, opened=(k,))
+    assert not model(m=8).stores_operands(Reduce("sum", frozenset({k}), F32), [chunk])
+    assert all(total(op) for op in (Dot(frozenset({k}), F32), Concat(n), Fold(n, "sum")))
+    assert not any(total(op) for op in (Map("exp", F32), Rename(n, k), Chunk(n)))

@@ -1,0 +1,164 @@
+"""Why a saturation stopped, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from eqsat.engine.compile import CompiledRule, compile_rule
+from eqsat.engine.encode import LOADED
+from eqsat.engine.saturate import Limits, Saturation, saturate
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import trace
+from eqsat.ir.ops import Map
+from eqsat.ir.program import Program
+from eqsat.language.parse import parse_rules
+from eqsat.machine import CPU
+from eqsat.planning.search import stored_results
+
+TERMS = 7
+
+
+def rules(text: str) -> list[CompiledRule]:
+    return [compile_rule(rule, number) for number, rule in enumerate(parse_rules(text, "my.rules").rules)]
+
+
+def long_sum() -> Program:
+    """t0 + (t1 + (t2 + ...)), of different terms."""
+    shapes = [jax.ShapeDtypeStruct((3,), jnp.float32)] * TERMS
+
+    def add(first: jax.Array, *rest: jax.Array) -> jax.Array:
+        return first + add(*rest) if rest else first
+
+    return lower(trace(add, tuple(shapes), {}).closed)[0]
+
+
+ASSOCIATIVE = rules("rule explode  a + (b + c) == (a + b) + c")
+HARMLESS = rules("rule harmless  exp(log(a)) => a")
+GROWING = rules("rule grow  exp(a) => exp(-(-a))")
+
+
+def run(program: Program, chosen: list[CompiledRule], limits: Limits | None = None) -> Saturation:
+    return saturate(program, chosen, (), (), limits)
+
+
+def test_nothing_left_to_do() -> None:
+    result = run(long_sum(), HARMLESS)
+    assert result.stop_reason == "saturated"
+    assert result.matches == {"harmless": 0}
+    assert result.banned == ()
+    assert result.graph.node_count == 2 * TERMS - 1
+    assert all(node.maker == LOADED for eclass in result.graph.classes for node in eclass.nodes)
+
+
+def test_no_rules() -> None:
+    result = run(long_sum(), [])
+    assert (result.stop_reason, result.matches) == ("saturated", {})
+
+
+def test_too_many_nodes() -> None:
+    result = run(long_sum(), ASSOCIATIVE, Limits(algebra_growth=0, seconds=60))
+    assert result.stop_reason == "limit of 500 new e-nodes"
+    # A round is finished before it is looked at: it may overshoot, but not without bound.
+    assert 500 < result.graph.node_count < 5000
+
+
+def test_too_long() -> None:
+    result = run(long_sum(), ASSOCIATIVE, Limits(seconds=0.0))
+    assert result.stop_reason == "time limit of 0.0 s"
+    assert result.seconds < 5
+
+
+def test_too_many_rounds() -> None:
+    result = run(long_sum(), ASSOCIATIVE, Limits(algebra_rounds=1, seconds=60))
+    assert result.stop_reason == "limit of 1 rounds"
+
+
+def test_a_rule_that_feeds_itself_stops() -> None:
+    """exp(-(-a)) matches the rule again, with -(-a) for a."""
+    (x,) = [jax.ShapeDtypeStruct((3,), jnp.float32)]
+    program, _ = lower(trace(jnp.exp, (x,), {}).closed)
+    result = run(program, GROWING, Limits(algebra_rounds=4, seconds=60))
+    assert result.stop_reason == "limit of 4 rounds"
+    assert result.matches["grow"] >= 4
+
+
+def test_a_rule_that_explodes_is_banned_and_the_others_go_on() -> None:
+    limits = Limits(rule_matches=20, algebra_growth=10_000, seconds=60)
+    result = run(long_sum(), [*ASSOCIATIVE, *_renumbered(HARMLESS)], limits)
+    assert result.banned == ("explode",)
+    assert result.stop_reason == "saturated"
+    assert result.matches["explode"] > 20
+
+
+def _renumbered(chosen: list[CompiledRule]) -> list[CompiledRule]:
+    return [compile_rule(one.rule, one.number + 100) for one in chosen]
+
+
+def test_algebra_is_over_before_loops_begin() -> None:
+    """Algebra that was cut short does not keep loops from being found."""
+    (x,) = [jax.ShapeDtypeStruct((50,), jnp.float32)]
+    program, _ = lower(trace(lambda x: jnp.sum(jnp.exp(x)), (x,), {}).closed)
+    text = """
+    rule grow       exp(a) => exp(-(-a))
+    rule split-sum  sum[N] a => fold[n, sum] sum[N] chunk[n] a  where n in N, large(n)
+    rule chunk-map  chunk[n] f(a..) => f(chunk[n] a..)  for f in elementwise
+    """
+    axes = sorted(program.axes())
+    result = saturate(
+        program, rules(text), axes, stored_results(program, axes, CPU), Limits(algebra_rounds=3, seconds=60)
+    )
+    assert result.stop_reason == "limit of 3 rounds"
+    assert result.matches["split-sum"] == 1
+    assert result.matches["chunk-map"] > 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_term_of_the_program_has_a_class(count: int) -> None:
+    program = long_sum()
+    result = run(program, ASSOCIATIVE, Limits(algebra_rounds=count, seconds=60))
+    for term in program.reachable():
+        eclass = result.graph.classes[result.graph.class_of[term.number]]
+        assert (eclass.axes, eclass.dtype, eclass.open) == (term.axes, term.dtype, frozenset())
+        assert any(node.op == term.op for node in eclass.nodes)
+
+
+DISTINCT = """
+rule split-rows  sum[k] a{n} => concat[n] sum[k] chunk[n] a  where large(n)
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="different letters may be bound to the same axis")
+def test_different_letters_are_different_axes() -> None:
+    """With n = k the rule would lay the chunks of a sum over k side by side along k."""
+    (x,) = [jax.ShapeDtypeStruct((5, 7), jnp.float32)]
+    program, _ = lower(trace(lambda x: jnp.sum(jnp.exp(x), 1), (x,), {}).closed)
+    result = saturate(program, rules(DISTINCT), sorted(program.axes()), (), None)
+    assert result.matches["split-rows"] == 1
+
+
+@pytest.mark.xfail(
+    strict=True, reason="what a rule makes gets the dtype of the whole, or of its first operand"
+)
+@pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("rule r  gt(a, b) => lt(-a, -b)", lambda x, y: x > y),
+        ("rule r  exp(max(a, b)) => exp(select_n(gt(a, b), b, a))", lambda x, y: jnp.exp(jnp.maximum(x, y))),
+    ],
+)
+def test_dtypes_of_what_a_comparison_compares(text: str, function: Callable[..., jax.Array]) -> None:
+    x = jax.ShapeDtypeStruct((5,), jnp.float32)
+    program, _ = lower(trace(function, (x, x), {}).closed)
+    result = run(program, rules(text))
+    assert result.matches["r"] > 0
+    dtypes = {
+        (node.op.name, eclass.dtype)
+        for eclass in result.graph.classes
+        for node in eclass.nodes
+        if isinstance(node.op, Map)
+    }
+    assert dtypes.isdisjoint({("neg", "bool"), ("select_n", "bool")})

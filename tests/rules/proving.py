@@ -1,0 +1,261 @@
+"""What rules can prove, and what they can't.
+
+Expressions are texts, evaluated with `jax.numpy`'s names and the declared arrays. Two expressions are
+traced into one program; a rule proves them equal if it brings both results into one e-class. Whatever a
+test asks, programs drawn at random from the e-graph are run and must mean what the original means: a
+rule that should not have fired is found out there too.
+
+>>> prove("(a @ b) @ v", "a @ (b @ v)", "a: i k   b: k j   v: j", "reassociate")
+>>> cannot_prove("sum(a, 0)", "sum(a, 1)", "a: i p", "reassociate")
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+import eqsat
+from eqsat.engine.compile import CompiledRule
+from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.encode import LOADED
+from eqsat.engine.extract import Extractor
+from eqsat.engine.saturate import Saturation, saturate
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import trace
+from eqsat.ir.axis import Axis
+from eqsat.ir.interpret import interpret
+from eqsat.ir.ops import Chunk, Const, Iota, Leaf, Op, Rename
+from eqsat.ir.program import Output, Program
+from eqsat.ir.spec import check_program
+from eqsat.ir.term import Term
+from eqsat.machine import CPU
+from eqsat.planning.plan import Plan
+from eqsat.planning.search import stored_results
+from eqsat.rulesets import rules_for
+
+LENGTHS = {"i": 5, "j": 7, "k": 3, "l": 2, "m": 4, "n": 11, "p": 5}
+"""How long each axis of a declaration is. All are prime or small; i and p may be transposed."""
+
+DRAWS = 6
+"""How many programs are drawn from an e-graph."""
+
+
+def _widened(a: Any, b: Any) -> Any:
+    """The matrix product of narrow integers, in wide ones."""
+    return jax.numpy.matmul(a, b, preferred_element_type=jax.numpy.int32)
+
+
+LOCALS: dict[str, Any] = {"lax": lax, "jax": jax, "softmax": jax.nn.softmax, "widened": _widened}
+
+
+def declared(arrays: str, *expressions: str) -> dict[str, np.ndarray]:
+    """The arrays that expressions use: `x: i k   n: int32 j   c:` are a matrix, a vector and a scalar."""
+    used = set(re.findall(r"\w+", " ".join(expressions)))
+    rng = np.random.default_rng(0)
+    found: dict[str, np.ndarray] = {}
+    for name, words in re.findall(r"(\w+):((?:\s+\w+\b(?!:))*)", arrays):
+        axes = [word for word in words.split() if word in LENGTHS or word.isdigit()]
+        dtype = next((word for word in words.split() if word not in axes), "float32")
+        shape = tuple(LENGTHS.get(word) or int(word) for word in axes)
+        if name in used:
+            found[name] = _drawn(rng, shape, jax.numpy.dtype(dtype))
+    return found
+
+
+def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    if dtype.kind in "iu":
+        return rng.integers(1, 9, shape).astype(dtype)
+    values = rng.normal(size=shape)
+    return np.asarray(values + 1j * rng.normal(size=shape) if dtype.kind == "c" else values).astype(dtype)
+
+
+def function(*expressions: str, names: tuple[str, ...]) -> Callable[..., tuple[Any, ...]]:
+    """The JAX function from the arrays to the expressions' values."""
+
+    def evaluate(*values: Any) -> tuple[Any, ...]:
+        scope = {**vars(jax.numpy), **LOCALS, **dict(zip(names, values, strict=True))}
+        return tuple(eval(expression, scope) for expression in expressions)
+
+    return evaluate
+
+
+@cache
+def shipped() -> Mapping[str, CompiledRule]:
+    """Every shipped rule by name, as compiled for a run of all of them."""
+    return {compiled.rule.name: compiled for compiled in rules_for((), "cancels")}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A saturated e-graph and the program that was loaded into it."""
+
+    program: Program
+    arrays: tuple[Any, ...]
+    saturation: Saturation
+
+    def classes(self) -> list[int]:
+        """The class of each output."""
+        class_of = self.saturation.graph.class_of
+        return [class_of[output.term.number] for output in self.program.outputs]
+
+    def cheapest(self, model: CostModel) -> tuple[Program, frozenset[str]]:
+        """The cheapest program, and the names of the rules that made its nodes."""
+        roots = self.classes()
+        selection = Extractor(self.saturation.graph, model, roots).extract(float("inf"))
+        assert selection is not None
+        terms: dict[int, Term] = {}
+        for number, node in selection.nodes.items():
+            terms[number] = self.program.terms.make(node.op, [terms[child] for child in node.children])
+        outputs = tuple(
+            Output(terms[root], output.layout)
+            for root, output in zip(roots, self.program.outputs, strict=True)
+        )
+        name_of = {compiled.number: name for name, compiled in shipped().items()}
+        makers = {name_of[node.maker] for node in selection.nodes.values() if node.maker != LOADED}
+        return replace(self.program, outputs=outputs), frozenset(makers)
+
+    def check(self, program: Program) -> None:
+        """A program is well-formed and means what the original does, whatever the chunks' lengths."""
+        check_program(program)
+        expected = interpret(self.program, self.arrays)
+        for length in (1, 2, 3, 100):
+            chunks = {axis: min(length, axis.size) for axis in program.axes()}
+            for value, reference in zip(interpret(program, self.arrays, chunks), expected, strict=True):
+                np.testing.assert_allclose(value, reference, rtol=1e-9, atol=1e-9)
+
+    def check_draws(self) -> None:
+        """Programs drawn at random mean what the original does."""
+        rng = random.Random(0)
+        for _ in range(DRAWS):
+            program, _ = self.cheapest(_AtRandom(CPU, {}, rng))
+            self.check(program)
+
+
+@dataclass(frozen=True)
+class _AtRandom(CostModel):
+    """Random costs: the cheapest program is a random one."""
+
+    rng: random.Random
+
+    def seconds(self, op: Op, result: Value, operands: Any) -> float:
+        return self.rng.random() ** 4
+
+
+@dataclass(frozen=True)
+class _Whole(CostModel):
+    """What costs is to compute a value on the whole of an axis."""
+
+    axis: Axis
+
+    def seconds(self, op: Op, result: Value, operands: Any) -> float:
+        whole = self.axis in result.axes - result.open and not isinstance(op, Leaf | Iota | Const)
+        return 1000.0 if whole else 1.0
+
+
+def saturated(expressions: tuple[str, ...], arrays: str, rules: str, over: str = "") -> Graph:
+    """The e-graph of a program of these results, after these rules; `over`: axes that may be split."""
+    values = declared(arrays, *expressions)
+    flat = tuple(values.values())
+    program, constants = lower(trace(function(*expressions, names=tuple(values)), flat, {}).closed)
+    large = [axis_called(name, program) for name in over.split()]
+    return saturated_program(program, (*flat, *constants), rules, large)
+
+
+def saturated_program(program: Program, arrays: tuple[Any, ...], rules: str, large: list[Axis]) -> Graph:
+    """The e-graph of a program, after these rules."""
+    chosen = [shipped()[name] for name in rules.split()]
+    graph = Graph(program, arrays, saturate(program, chosen, large, stored_results(program, large, CPU)))
+    graph.check_draws()
+    return graph
+
+
+def axis_called(name: str, program: Program) -> Axis:
+    """The axis of a declaration's letter in a program: the first of that length in the inputs."""
+    axes = (axis for term in program.inputs for axis in sorted(term.axes))
+    return next(axis for axis in axes if axis.size == LENGTHS[name])
+
+
+def proves(left: str, right: str, arrays: str, rules: str) -> bool:
+    graph = saturated((left, right), arrays, rules)
+    first, second = graph.classes()
+    layouts = [
+        tuple(axis for axis in output.layout if axis in output.term.axes) for output in graph.program.outputs
+    ]
+    return first == second and layouts[0] == layouts[1]
+
+
+def prove(left: str, right: str, arrays: str, rules: str) -> None:
+    """The rules bring both expressions into one class, and each rule is needed for it."""
+    assert proves(left, right, arrays, rules), f"{rules} cannot prove {left} = {right}"
+    for rule in rules.split():
+        fewer = " ".join(name for name in rules.split() if name != rule)
+        assert not proves(left, right, arrays, fewer), f"{rule} is not needed for {left} = {right}"
+
+
+def cannot_prove(left: str, right: str, arrays: str, rules: str) -> None:
+    assert not proves(left, right, arrays, rules), f"{rules} should not prove {left} = {right}"
+
+
+def fires(rule: str, expression: str, arrays: str) -> bool:
+    """Whether a rule matches something in a program."""
+    return saturated((expression,), arrays, rule).saturation.matches[rule] > 0
+
+
+def streams(expression: str, arrays: str, over: str, rules: str) -> bool:
+    """Whether a program was found that needs, of the axis `over`, only one chunk at a time.
+
+    What is as long as the axis may be inputs, names for them and the result.
+    """
+    graph = saturated((expression,), arrays, rules, over)
+    axis = axis_called(over, graph.program)
+    program, _ = graph.cheapest(_Whole(CPU, {}, axis))
+    graph.check(program)
+    results = [output.term for output in program.outputs]
+    terms = [term for term in program.reachable() if term not in results]
+    return any(axis in term.open for term in terms) and not any(
+        axis in term.axes - term.open and not _is_given(term) for term in terms
+    )
+
+
+def _is_given(term: Term) -> bool:
+    while isinstance(term.op, Rename | Chunk):
+        (term,) = term.args
+    return isinstance(term.op, Leaf | Iota | Const)
+
+
+def can_stream(expression: str, arrays: str, over: str, rules: str) -> None:
+    """The rules find a program that streams over an axis, and each of them is needed for it."""
+    assert streams(expression, arrays, over, rules), f"{rules} cannot stream {expression} over {over}"
+    for rule in rules.split():
+        fewer = " ".join(name for name in rules.split() if name != rule)
+        assert not streams(expression, arrays, over, fewer), f"{rule} is not needed to stream {expression}"
+
+
+def cannot_stream(expression: str, arrays: str, over: str, rules: str) -> None:
+    assert not streams(expression, arrays, over, rules), f"{rules} should not stream {expression}"
+
+
+def optimized(expression: str, arrays: str, budget: int, accuracy: str = "reassociates") -> Plan:
+    """The plan for an expression, whose results are those of plain JAX."""
+    values = declared(arrays, expression)
+    plain = function(expression, names=tuple(values))
+    small = eqsat.optimize(plain, budget=budget, accuracy=accuracy)
+    flat = tuple(values.values())
+    for result, reference in zip(small(*flat), jax.jit(plain)(*flat), strict=True):
+        assert (result.shape, result.dtype) == (reference.shape, reference.dtype)
+        if np.issubdtype(result.dtype, np.inexact):
+            largest = np.max(np.abs(reference), initial=0, where=np.isfinite(reference))
+            np.testing.assert_allclose(result, reference, rtol=2e-5, atol=1e-5 * largest)
+        else:
+            np.testing.assert_array_equal(result, reference)
+    plan = small.plan(*flat)
+    assert plan.peak_bytes <= budget
+    return plan

@@ -1,0 +1,132 @@
+"""The order of contractions, and what can be taken out of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rules.proving import cannot_prove, fires, prove
+
+MATRICES = "a: i k   b: k j   c: j m   v: j   w: i"
+SUMS = "x: i k   y: i k   c: i   d: k   s:   b: k j"
+INTEGERS = "x: int32 i k   y: int32 i k   c: int32 i   b: int32 k j"
+WIDENED = "x: int8 i k   b: int8 k j"
+
+
+@pytest.mark.parametrize(
+    ("rules", "left", "right"),
+    [
+        # (A B) C = A (B C), with matrices and vectors on either side, and along a batch
+        ("reassociate", "(a @ b) @ c", "a @ (b @ c)"),
+        ("reassociate", "(a @ b) @ v", "a @ (b @ v)"),
+        ("reassociate", "w @ (a @ b)", "(w @ a) @ b"),
+        ("reassociate", "a @ (b @ c)", "(a @ b) @ c"),
+    ],
+)
+def test_associativity(rules: str, left: str, right: str) -> None:
+    prove(left, right, MATRICES, rules)
+
+
+def test_contractions_of_the_same_axis_are_not_reassociated() -> None:
+    # b has the axis that the outer contraction is over: (sum_k a_ik b_ik) c_i summed over i.
+    arrays = "a: i k   b: i k   c: i"
+    cannot_prove("(a * b).sum(1) @ c", "((a.T @ c) * b).sum()", arrays, "reassociate sum-of-product")
+
+
+@pytest.mark.parametrize(
+    ("rule", "left", "right"),
+    [
+        ("sum-of-product", "sum(x * y, 1)", "einsum('ik,ik->i', x, y)"),
+        ("sum-of-product", "sum(x * d, 1)", "x @ d"),
+        ("sum-of-product", "sum(d * x, 1)", "x @ d"),
+        ("sum-of-product", "einsum('ik,kj->ij', x, b)", "sum(x[:, :, None] * b, 1)"),
+        ("pull-factor", "sum(c[:, None] * x, 1)", "c * sum(x, 1)"),
+        ("pull-factor", "sum(x * s, 1)", "sum(x, 1) * s"),
+        ("pull-factor", "s * sum(x, 0)", "sum(s * x, 0)"),
+        ("pull-factor", "sum(d * x, 0)", "d * sum(x, 0)"),
+        ("pull-divisor", "sum(x / c[:, None], 1)", "sum(x, 1) / c"),
+        ("pull-divisor", "sum(x, (0, 1)) / s", "sum(x / s, (0, 1))"),
+        ("pull-negation", "sum(-x, 1)", "-sum(x, 1)"),
+        ("pull-negation", "-sum(x)", "sum(-x)"),
+        ("pull-factor-from-dot", "(c[:, None] * x) @ b", "c[:, None] * (x @ b)"),
+        ("pull-factor-from-dot", "b.T @ (x * s).T", "s * (b.T @ x.T)"),
+        ("pull-factor-from-dot", "s * (x @ d)", "x @ (s * d)"),
+        ("pull-divisor-from-dot", "(x / c[:, None]) @ b", "(x @ b) / c[:, None]"),
+        ("pull-divisor-from-dot", "x @ (d / s)", "(x @ d) / s"),
+        ("pull-negation-from-dot", "(-x) @ b", "-(x @ b)"),
+        ("pull-negation-from-dot", "-(x @ b)", "x @ -b"),
+        ("sum-through-dot", "sum(x @ b, 0)", "sum(x, 0) @ b"),
+        ("sum-through-dot", "sum(x @ b, 1)", "sum(b, 1) @ x.T"),
+    ],
+)
+def test_what_is_taken_out(rule: str, left: str, right: str) -> None:
+    prove(left, right, SUMS, rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "left", "right"),
+    [
+        # the factor, the divisor, the other operand has the summed axis
+        ("pull-factor", "sum(d * x, 1)", "d * sum(x, 1)[:, None]"),
+        ("pull-factor", "sum(c[:, None] * x, (0, 1))", "sum(c * sum(x, (0, 1)))"),
+        ("pull-divisor", "sum(x / d, 1)", "sum(sum(x, 1)[:, None] / d, 1)"),
+        ("pull-divisor", "sum(d / x, 0)", "d / sum(x, 0)"),
+        ("pull-factor-from-dot", "(x * d) @ b", "(x @ b) * sum(d)"),
+        ("pull-divisor-from-dot", "(x / d) @ b", "(x @ b) / sum(d)"),
+        ("sum-of-product", "sum(x * y, 1)", "einsum('ik,ik->k', x, y)"),
+        ("sum-of-product", "sum(x * s, 1)", "einsum('ik,k->i', x, s * ones(3))"),
+        ("sum-through-dot", "sum(einsum('ik,ik->i', x, y))", "sum(x, 0) @ sum(y, 0)"),
+        # what is pulled out of a sum of absolute values is not the sign
+        ("pull-negation", "sum(abs(-x), 1)", "-sum(abs(x), 1)"),
+        ("pull-negation-from-dot", "(-x) @ -b", "-(x @ b)"),
+    ],
+)
+def test_what_stays(rule: str, left: str, right: str) -> None:
+    cannot_prove(left, right, SUMS, rule)
+
+
+def test_a_reduction_other_than_a_sum_keeps_its_factors() -> None:
+    for kind in ("max", "prod", "min"):
+        cannot_prove(f"{kind}(s * x, 1)", f"s * {kind}(x, 1)", SUMS, "pull-factor")
+
+
+@pytest.mark.parametrize(
+    ("rule", "left", "right"),
+    [
+        ("pull-factor", "sum(c[:, None] * x, 1)", "c * sum(x, 1)"),
+        ("pull-factor-from-dot", "(c[:, None] * x) @ b", "c[:, None] * (x @ b)"),
+        ("pull-negation", "sum(-x, 1)", "-sum(x, 1)"),
+        ("sum-through-dot", "sum(x @ b, 0)", "sum(x, 0) @ b"),
+    ],
+)
+def test_what_is_true_of_integers(rule: str, left: str, right: str) -> None:
+    prove(left, right, INTEGERS, rule)
+
+
+def test_a_product_of_integers_is_no_contraction() -> None:
+    assert fires("sum-of-product", "sum(x * y, 1)", SUMS)
+    assert not fires("sum-of-product", "sum(x * y, 1)", INTEGERS)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="pull-divisor has no guard float(a)")
+@pytest.mark.parametrize(
+    ("rule", "left", "right"),
+    [
+        ("pull-divisor", "sum(lax.div(x, 4 * ones_like(x)), 1)", "lax.div(sum(x, 1), 4 * ones_like(c))"),
+        ("pull-divisor-from-dot", "lax.div(x, 4 * ones_like(x)) @ b", "lax.div(x @ b, full((5, 7), 4))"),
+    ],
+)
+def test_an_integer_division_rounds_every_term(rule: str, left: str, right: str) -> None:
+    cannot_prove(left, right, INTEGERS, rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "left", "right"),
+    [
+        ("sum-through-dot", "widened(x, b).sum(0)", "widened(x.sum(0, dtype=int8)[None], b)[0]"),
+        ("pull-negation-from-dot", "widened(-x, b)", "-widened(x, b)"),
+        ("pull-factor-from-dot", "widened(x[0, 0] * x, b)", "x[0, 0].astype(int32) * widened(x, b)"),
+    ],
+)
+def test_a_widening_contraction_is_left_alone(rule: str, left: str, right: str) -> None:
+    """Its operands' dtype is too narrow for what would be computed before it."""
+    cannot_prove(left, right, WIDENED, rule)

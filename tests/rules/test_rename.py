@@ -1,0 +1,149 @@
+"""Renamings of axes move inwards, past anything that does not bind the new name.
+
+The programs are written in the IR: the frontend inserts a renaming only where it can't do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Dot, Iota, Leaf, Map, Op, Reduce, Rename
+from eqsat.ir.program import Output, Program
+from eqsat.ir.term import Term, Terms
+from tests.rules.proving import Graph, saturated_program
+
+AXES = {name: Axis(number, 3 if name == "k" else 5) for number, name in enumerate("ijkl")}
+INPUTS = {"a": "i k", "b": "i k", "c": "l k", "d": "k", "e": "i l", "f": "i j"}
+
+
+def axes(names: str) -> frozenset[Axis]:
+    return frozenset(AXES[name] for name in names.split())
+
+
+class Terse:
+    """Terms of the inputs, in few words."""
+
+    def __init__(self) -> None:
+        self.terms = Terms()
+        layouts = [tuple(AXES[name] for name in names.split()) for names in INPUTS.values()]
+        self.inputs = [self.make(Leaf(n, layout, "float32")) for n, layout in enumerate(layouts)]
+        for name, term in zip(INPUTS, self.inputs, strict=True):
+            setattr(self, name, term)
+
+    a: Term
+    b: Term
+    c: Term
+    d: Term
+    e: Term
+    f: Term
+
+    def make(self, op: Op, *args: Term) -> Term:
+        return self.terms.make(op, args)
+
+    def to_j(self, a: Term, old: str = "i") -> Term:
+        return self.make(Rename(AXES[old], AXES["j"]), a)
+
+    def exp(self, a: Term) -> Term:
+        return self.make(Map("exp", "float32"), a)
+
+    def mul(self, a: Term, b: Term) -> Term:
+        return self.make(Map("mul", "float32"), a, b)
+
+    def total(self, names: str, a: Term, kind: str = "sum") -> Term:
+        return self.make(Reduce(kind, axes(names), "float32"), a)
+
+    def dot(self, names: str, a: Term, b: Term) -> Term:
+        return self.make(Dot(axes(names), "float32"), a, b)
+
+    def iota(self, name: str) -> Term:
+        return self.make(Iota(AXES[name], "float32"))
+
+
+def saturated(written: Callable[[Terse], tuple[Term, ...]], rules: str) -> Graph:
+    terse = Terse()
+    outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in written(terse))
+    program = Program(tuple(terse.inputs), outputs, terse.terms, {})
+    rng = np.random.default_rng(0)
+    arrays = tuple(rng.normal(size=tuple(AXES[n].size for n in names.split())) for names in INPUTS.values())
+    return saturated_program(program, arrays, rules, [])
+
+
+def proves(written: Callable[[Terse], tuple[Term, Term]], rules: str) -> bool:
+    left, right = saturated(written, rules).classes()
+    return left == right
+
+
+EVERY = "rename-map rename-reduction rename-contraction rename-iota"
+
+
+@pytest.mark.parametrize(
+    ("rule", "written"),
+    [
+        ("rename-map", lambda t: (t.to_j(t.exp(t.a)), t.exp(t.to_j(t.a)))),
+        ("rename-map", lambda t: (t.to_j(t.mul(t.a, t.b)), t.mul(t.to_j(t.a), t.to_j(t.b)))),
+        # an operand without the axis is what it was
+        ("rename-map", lambda t: (t.to_j(t.mul(t.a, t.c)), t.mul(t.to_j(t.a), t.c))),
+        ("rename-map", lambda t: (t.to_j(t.mul(t.d, t.a)), t.mul(t.d, t.to_j(t.a)))),
+        ("rename-reduction", lambda t: (t.to_j(t.total("k", t.a)), t.total("k", t.to_j(t.a)))),
+        ("rename-reduction", lambda t: (t.to_j(t.total("k", t.a, "max")), t.total("k", t.to_j(t.a), "max"))),
+        ("rename-reduction", lambda t: (t.to_j(t.total("l", t.e)), t.total("l", t.to_j(t.e)))),
+        ("rename-contraction", lambda t: (t.to_j(t.dot("k", t.a, t.c)), t.dot("k", t.to_j(t.a), t.c))),
+        ("rename-contraction", lambda t: (t.to_j(t.dot("k", t.d, t.a)), t.dot("k", t.d, t.to_j(t.a)))),
+        (
+            "rename-contraction",
+            lambda t: (t.to_j(t.dot("k", t.a, t.b)), t.dot("k", t.to_j(t.a), t.to_j(t.b))),
+        ),
+        ("rename-iota", lambda t: (t.to_j(t.iota("i")), t.iota("j"))),
+        (
+            "rename-reduction rename-contraction rename-map",
+            lambda t: (
+                t.to_j(t.total("l", t.exp(t.dot("k", t.a, t.c)))),
+                t.total("l", t.exp(t.dot("k", t.to_j(t.a), t.c))),
+            ),
+        ),
+    ],
+)
+def test_a_renaming_moves_inwards(rule: str, written: Callable[[Terse], tuple[Term, Term]]) -> None:
+    assert proves(written, rule)
+    others = " ".join(name for name in EVERY.split() if name not in rule.split())
+    assert not proves(written, others)
+
+
+@pytest.mark.parametrize(
+    ("rule", "written"),
+    [
+        # the new name is summed over: inside, it would be taken for the other one
+        ("rename-reduction", lambda t: (t.to_j(t.total("j", t.f)), t.total("j", t.f))),
+        ("rename-reduction", lambda t: (t.to_j(t.total("j", t.f)), t.total("i", t.f))),
+        ("rename-contraction", lambda t: (t.to_j(t.dot("j", t.f, t.f)), t.dot("i", t.f, t.f))),
+        # another axis is renamed, or nothing is
+        ("rename-map", lambda t: (t.to_j(t.exp(t.e)), t.exp(t.to_j(t.e, "l")))),
+        ("rename-map", lambda t: (t.to_j(t.exp(t.a)), t.exp(t.a))),
+        ("rename-iota", lambda t: (t.to_j(t.iota("i")), t.iota("i"))),
+        # another kind of reduction
+        ("rename-reduction", lambda t: (t.to_j(t.total("k", t.a)), t.total("k", t.to_j(t.a), "max"))),
+    ],
+)
+def test_names_are_not_confused(rule: str, written: Callable[[Terse], tuple[Term, Term]]) -> None:
+    assert not proves(written, EVERY)
+    assert saturated(written, rule).saturation.stop_reason == "saturated"
+
+
+def test_a_name_is_not_captured() -> None:
+    """Whatever is renamed has the old name and lacks the new one."""
+
+    def written(t: Terse) -> tuple[Term, ...]:
+        summed, product = t.total("j", t.f), t.dot("j", t.f, t.f)
+        return t.to_j(summed), t.to_j(t.mul(summed, t.exp(product))), t.mul(t.f, t.to_j(summed))
+
+    graph = saturated(written, EVERY).saturation.graph
+    renamed = [node for eclass in graph.classes for node in eclass.nodes if isinstance(node.op, Rename)]
+    assert len(renamed) > 3
+    for node in renamed:
+        (child,) = node.children
+        assert node.op.old in graph.classes[child].axes
+        assert node.op.new not in graph.classes[child].axes
