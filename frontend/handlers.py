@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
@@ -33,6 +34,35 @@ def inline_call(lowering: Lowering, equation: Any, operands: Views) -> Views | N
             closed = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
             return lowering.inline(closed, operands)
     return None
+
+
+# What is known when a program is planned: the platform it is for.
+
+
+def platforms() -> frozenset[str]:
+    """The names that the default device's platform goes by."""
+    name = jax.default_backend()
+    vendor = getattr(jax.devices()[0].client, "platform_version", "").lower()
+    return frozenset({name, *(known for known in ("cuda", "rocm") if name == "gpu" and known in vendor)})
+
+
+@handles("platform_index")
+def platform_index(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    here = platforms()
+    for index, names in enumerate(equation.params["platforms"]):
+        if names is None or here & set(names):
+            return [lowering.constant(index, equation.outvars[0].aval.dtype)]
+    return None
+
+
+@handles("cond")
+def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """A conditional whose branch is known is that branch."""
+    index = lowering.constant_value(operands[0])
+    if index is None:
+        return None
+    branches = equation.params["branches"]
+    return lowering.inline(branches[min(max(int(index), 0), len(branches) - 1)], operands[1:])
 
 
 # Layout only: no node at all.
@@ -133,6 +163,16 @@ def convert(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
         constant = lowering.constant(np.asarray(value).astype(numpy_dtype(view.dtype)), dtype)
         return [lowering.view(constant.node, view.layout, dtype)]
     return [lowering.elementwise(map_maker("convert", dtype), operands, dtype)]
+
+
+@handles("empty", "empty2")
+def empty(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """A value that nothing may read: zeros do."""
+    aval = equation.outvars[0].aval
+    if is_extended(str(aval.dtype)):
+        return None
+    node = lowering.constant(0, aval.dtype).node
+    return [lowering.view(node, lowering.draft.fresh_layout(aval.shape), aval.dtype)]
 
 
 @handles("iota")
