@@ -64,14 +64,19 @@ class Scope:
     depth: int
     calls: dict[Any, str] = field(default_factory=dict)
 
-    def inner(self, axis: Axis, start: str, length: str) -> Scope:
-        """The scope of a loop's body."""
+    def inner(self, axis: Axis, start: str, length: str, open_in: Mapping[int, frozenset[Axis]]) -> Scope:
+        """The scope of a loop's body. `open_in`: by term number, the loops that it varies with."""
+        again = axis in self.starts
+        values = self.values
+        if again:
+            # Inside a loop over the same axis: what varies with the outer one is computed anew.
+            values = {number: value for number, value in values.items() if axis not in open_in[number]}
         return Scope(
-            dict(self.values),
+            dict(values),
             {**self.lengths, axis: length},
             {**self.starts, axis: start},
             self.depth + 1,
-            dict(self.calls),
+            {} if again else dict(self.calls),
         )
 
 
@@ -86,6 +91,8 @@ class Emitter:
         self._short: set[str] = set()
         self.inputs = [self.local(name) for name in names]
         self.wanted = wanted_orders(schedule.program)
+        self.open_in = {term.number: term.open for term in schedule.program.reachable()}
+        self.open_in |= {term.number: term.open for term in schedule.program.inputs}
         self._outputs: dict[int, Layout] = {}
         for output in schedule.program.outputs:
             self._outputs.setdefault(output.term.number, output.layout)

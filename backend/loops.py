@@ -89,7 +89,7 @@ class LoopEmitter:
     def _body(self) -> tuple[list[_State], list[str], list[str]]:
         """Emit the body; the carried variables, the lines that update them, and the body's lines."""
         emitter, loop = self.emitter, self.loop
-        inner = self.scope.inner(loop.axis, self.start, self.length)
+        inner = self.scope.inner(loop.axis, self.start, self.length, emitter.open_in)
         position = len(emitter.lines)
         emitter.block(loop.body, inner)
         body = emitter.lines[position:]

@@ -7,6 +7,8 @@ from functools import lru_cache
 from os import PathLike, fspath
 from pathlib import Path
 
+import jax
+
 from eqsat.engine.compile import CompiledRule, compile_rule
 from eqsat.errors import RuleError
 from eqsat.language.parse import load_rules
@@ -48,4 +50,6 @@ def rules_for(extra: Sequence[RulePath], accuracy: str) -> tuple[CompiledRule, .
 def _compiled(paths: tuple[tuple[str, int], ...], accuracy: Accuracy) -> tuple[CompiledRule, ...]:
     allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
     rules = [rule for path, _ in paths for rule in load_rules(path).rules if rule.accuracy in allowed]
-    return tuple(compile_rule(rule, number) for number, rule in enumerate(rules))
+    # Where the default precision of a product is below that of a sum, new products ask for all of it.
+    precision = "" if jax.default_backend() == "cpu" else "HIGHEST"
+    return tuple(compile_rule(rule, number, precision) for number, rule in enumerate(rules))

@@ -134,6 +134,8 @@ def elementwise(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     kept = tuple((key, _plain(params.pop(key))) for key in known.params)
     if params or len(operands) != known.arity or is_extended(str(equation.outvars[0].aval.dtype)):
         return None
+    if name == "add_any":
+        name = "add"
     if name == "integer_pow" and kept == (("y", 2),):
         name, kept = "square", ()
     dtype = str(equation.outvars[0].aval.dtype)

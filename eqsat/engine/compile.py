@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 from eqsat.engine.encode import quote
 from eqsat.errors import RuleError
@@ -65,6 +65,12 @@ class Built:
     axes: str
     open: str
     dtype: str
+
+
+def _changes_dtype(function: str) -> bool:
+    """Whether a function's operands and result may differ in dtype."""
+    known = ELEMENTWISE.get(function)
+    return function in ("select_n", "convert") or (known is not None and known.boolean)
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -155,9 +161,10 @@ class _Direction:
         # Arithmetic holds among values of one dtype, as elementwise operands always are and those of
         # a contraction with a `uniform` precision; moving a chunk or a name does not care.
         moves = (ChunkOf, ConcatOf, FoldOf, RenameOf)
-        self.uniform = not rule.classes and not any(
-            isinstance(e, moves) for side in (left, right) for e in walk(side)
-        )
+        expressions = [*walk(left), *walk(right)]
+        chooses = any(isinstance(e, Apply) and _changes_dtype(e.function) for e in expressions)
+        self.uniform = not (rule.classes or chooses or any(isinstance(e, moves) for e in expressions))
+        self.single_axes: dict[str, None] = {}
 
     def fail(self, message: str) -> RuleError:
         return RuleError(f"{self.rule.position}: rule {self.rule.name}: {message}")
@@ -171,6 +178,7 @@ class _Direction:
     def axis(self, name: str) -> str:
         if not name[0].islower():
             raise self.fail(f"{name} is a set of axes; one axis is needed here (lower case)")
+        self.single_axes[name] = None
         return f"x_{name}"
 
     def axes(self, names: Sequence[str]) -> str:
@@ -268,6 +276,7 @@ class _Direction:
                 value = f"(set-diff {value} {self.set_of(item)})"
             self.facts.append(f"(= S_{definition.name} {value})")
         for pattern in dict.fromkeys(patterns):
+            self.single_axes.update((name, None) for name in pattern.has + pattern.lacks if name[0].islower())
             for name in pattern.has:
                 self.facts.append(self.has(f"A_{pattern.name}", name))
             for name in pattern.lacks:
@@ -278,6 +287,10 @@ class _Direction:
                 )
         for guard in self.rule.guards:
             self.facts.append(self.guard(guard.name, guard.operands))
+            self.single_axes.update((name, None) for name in guard.operands if f"x_{name}" in self.facts[-1])
+        self.facts += [f"(axis x_{name})" for name in self.single_axes]
+        # Different letters are different axes.
+        self.facts += [f"(!= x_{one} x_{other})" for one, other in combinations(self.single_axes, 2)]
 
     def has(self, axes: str, name: str) -> str:
         if name[0].islower():
@@ -324,8 +337,20 @@ class _Direction:
             ]
         return Built(name, axes, opened, dtype)
 
-    def build(self, expression: Expression, absent: frozenset[Expression], root: bool = False) -> Built:
-        """Actions that build the expression. `absent`: chunks and renames whose operand lacks the axis."""
+    def build(
+        self,
+        expression: Expression,
+        absent: frozenset[Expression],
+        root: bool = False,
+        dtype: str = "D_e",
+    ) -> Built:
+        """Actions that build the expression.
+
+        **Arguments:**
+
+        - `absent`: chunks and renames whose operand lacks the axis.
+        - `dtype`: what a number is to be.
+        """
         match expression:
             case Variable(name=name):
                 if root:
@@ -333,7 +358,7 @@ class _Direction:
                 return Built(f"t_{name}", f"A_{name}", f"O_{name}", self.dtype(name))
             case Number():
                 text = quote(repr(expression.value))
-                return self.node("Const", f"{text} D_e", "(set-empty)", "(set-empty)", "D_e", root)
+                return self.node("Const", f"{text} {dtype}", "(set-empty)", "(set-empty)", dtype, root)
             case Apply():
                 return self.build_application(expression, absent, root)
             case Reduction(kind=kind, axes=names):
@@ -353,10 +378,10 @@ class _Direction:
                 axes = self.axes(names)
                 precision = "precision" if self.contractions else quote(self.new_precision)
                 rest = f"(set-diff (set-union {left.axes} {right.axes}) {axes})"
-                dtype = "D_dot" if self.contractions else "D_e"
+                product_dtype = "D_dot" if self.contractions else left.dtype
                 arguments = f"{precision} {axes} {left.node} {right.node}"
                 opened = f"(set-union {left.open} {right.open})"
-                return self.node("Dot", arguments, rest, opened, dtype, root)
+                return self.node("Dot", arguments, rest, opened, product_dtype, root)
             case IotaOf(axis=axis):
                 name = self.axis(axis)
                 return self.node("Iota", name, f"(set-of {name})", "(set-empty)", "D_e", root)
@@ -397,7 +422,17 @@ class _Direction:
                 raise self.fail("a call's operands can only be taken by chunks")
             arguments = f"f_{expression.function} result (ChunkAll {self.axis(operands.axis)} t_args)"
             return self.node("Opaque", arguments, "", "", "", root)
-        operands_built = [self.build(operand, absent) for operand in expression.operands]
+        # A number takes the dtype of what stands beside it.
+        beside = {
+            index: self.build(operand, absent)
+            for index, operand in enumerate(expression.operands)
+            if not isinstance(operand, Number)
+        }
+        typed = list(beside.values())[-1].dtype if beside else "D_e"
+        operands_built = [
+            beside[index] if index in beside else self.build(operand, absent, dtype=typed)
+            for index, operand in enumerate(expression.operands)
+        ]
         axes, opened = operands_built[0].axes, operands_built[0].open
         for operand in operands_built[1:]:
             axes = f"(set-union {axes} {operand.axes})"
@@ -405,7 +440,7 @@ class _Direction:
         text = self.application(expression, " ".join(operand.node for operand in operands_built))
         constructor, arguments = text[1:-1].split(" ", 1)
         known = ELEMENTWISE.get(expression.function)
-        dtype = '"bool"' if known and known.boolean else operands_built[0].dtype
+        dtype = '"bool"' if known and known.boolean else operands_built[-1].dtype
         return self.node(constructor, arguments, axes, opened, dtype, root)
 
     def compile(self, absent: frozenset[Expression], present: frozenset[Expression]) -> str:
@@ -414,7 +449,8 @@ class _Direction:
         if calls:
             (function,) = calls
             chunk = self.left
-            assert isinstance(chunk, ChunkOf)
+            if not isinstance(chunk, ChunkOf):
+                raise self.fail("of a call, only chunks can be taken: `chunk[n] f(a..)` on the left")
             self.facts += [
                 f"(= e (Chunk {self.axis(chunk.axis)} whole))",
                 f"(= whole (Opaque f_{function} result t_args))",
@@ -436,7 +472,8 @@ class _Direction:
             test = "set-contains" if wanted else "set-not-contains"
             self.facts.append(f"({test} A_{expression.operand.name} {self.axis(axis)})")
         if any(isinstance(e, Number) for e in walk(self.right)):
-            self.facts.append("(float D_e)")
+            # Numbers are written as floats are.
+            self.facts.append(f"(float {next((self.dtype(name) for name in self.terms), 'D_e')})")
         for loop in walk(self.right):
             if isinstance(loop, (FoldOf, ConcatOf)):
                 self.facts.append(f"(set-not-contains O_e {self.axis(loop.axis)})")

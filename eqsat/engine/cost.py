@@ -102,7 +102,8 @@ class CostModel:
             case Leaf() | Const() | Rename():
                 return 0.0
             case Chunk():
-                return 1e-9
+                # A slice of an array comes from main memory, however small it is.
+                return self.bytes(result) / self.machine.bytes
             case Map(name=name):
                 known = ELEMENTWISE.get(name)
                 work = self.elements(result.axes, result.open) * (known.cost if known else 1.0)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.dtypes import is_inexact
+from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import (
     Call,
     Const,
@@ -199,7 +199,7 @@ def encode_program(
         if len(lines) >= 25:
             blocks.append("\n".join(lines))
             lines = []
-    lines += [f"(float {quote(dtype)})" for dtype in sorted(dtypes) if is_inexact(dtype)]
+    lines += [f"(float {quote(dtype)})" for dtype in sorted(dtypes) if is_real_float(dtype)]
     lines += [f"(uniform {quote(key)})" for key in sorted(symbols.precisions) if "|" not in key]
     lines += [f"(axis {number})" for number in sorted(symbols.axes)]
     large_ids = {axis.id for axis in large}

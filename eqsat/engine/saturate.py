@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.compile import CompiledRule
-from eqsat.engine.egraph import EGraph
+from eqsat.engine.egraph import EGraph, EGraphError
 from eqsat.engine.encode import encode_program
 from eqsat.engine.snapshot import Snapshot, snapshot
+from eqsat.errors import RuleError
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
@@ -73,7 +74,13 @@ def saturate(
     began = time.perf_counter()
     graph = EGraph()
     for rule in rules:
-        graph.run_text(rule.text)
+        try:
+            graph.run_text(rule.text)
+        except EGraphError as error:
+            where = f"{rule.rule.position}: rule {rule.rule.name}"
+            raise RuleError(
+                f"{where}: the left side does not say what some name stands for ({error})"
+            ) from error
     blocks, symbols = encode_program(program, large, stored)
     for block in blocks:
         graph.run_text(block)

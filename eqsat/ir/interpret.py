@@ -135,6 +135,16 @@ class _Interpreter:
         pieces = []
         for chunk in self.chunks(op.axis):
             inner = values.new_child()
+            if op.axis in ranges:
+                # A loop inside a loop over the same axis: what varies with the outer one is hidden.
+                known = {t.number: values[t.number] for t in schedule if t.number in values}
+                inner = Values(
+                    {
+                        t.number: known[t.number]
+                        for t in schedule
+                        if t.number in known and op.axis not in t.open
+                    }
+                )
             self.evaluate(schedule, {**ranges, op.axis: chunk}, inner)
             pieces.append(inner[body.number])
         match op:

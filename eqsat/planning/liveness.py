@@ -200,28 +200,25 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
     return arguments + outputs + everything(schedule.block, {})
 
 
-def predicted_seconds(
-    block: Block, model: CostModel, chunks: Mapping[int, int], around: frozenset[Axis] = frozenset()
-) -> float:
+def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int], times: int = 1) -> float:
     """Predicted time of a block, everything in its loops included.
 
     **Arguments:**
 
-    - `around`: the axes of the loops that the block is inside of; everything in it runs once per turn,
-      whether it varies with them or not.
+    - `times`: how often the block runs. Everything in it runs as often, whether it varies or not.
     """
 
-    def run(model: CostModel, loops: frozenset[Axis], term: Term) -> float:
-        once = model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
-        return model.trips(loops) * once
+    def run(model: CostModel, term: Term) -> float:
+        return model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
 
     seconds = 0.0
     for step in block.steps:
         if isinstance(step, Compute):
-            seconds += run(model, around, step.term)
+            seconds += times * run(model, step.term)
             continue
-        inner = CostModel(model.machine, {**model.chunks, step.axis: chunks[step.id]})
-        loops = around | {step.axis}
-        seconds += predicted_seconds(step.body, inner, chunks, loops)
-        seconds += sum(run(inner, loops, result) for result in step.results)
+        chunk = chunks[step.id]
+        inner = CostModel(model.machine, {**model.chunks, step.axis: chunk})
+        turns = times * -(-step.axis.size // chunk)
+        seconds += predicted_seconds(step.body, inner, chunks, turns)
+        seconds += turns * sum(run(inner, result) for result in step.results)
     return seconds

@@ -21,11 +21,16 @@ Context = tuple[Axis, ...]
 
 
 def placed_in(term: Term, context: Context) -> int:
-    """How many of the context's loops the term must be inside of."""
-    for depth in range(len(context) + 1):
-        if term.open <= frozenset(context[:depth]):
-            return depth
-    return len(context) + 1
+    """How many of the context's loops the term must be inside of; one more than there are if another.
+
+    Of two loops over one axis, the inner one's chunk is meant.
+    """
+    needed = 0
+    for axis in term.open:
+        if axis not in context:
+            return len(context) + 1
+        needed = max(needed, len(context) - context[::-1].index(axis))
+    return needed
 
 
 def is_free(term: Term) -> bool:
@@ -141,12 +146,18 @@ def _inside(closer: Term, context: Context) -> list[Term]:
     stack = [body_of(closer)]
     while stack:
         term = stack.pop()
-        if term.number in seen or placed_in(term, context) <= len(context):
+        if term.number in seen or not _is_inside(term, closer, context):
             continue
         seen.add(term.number)
         inside.append(term)
         stack.extend(term.args)
     return inside
+
+
+def _is_inside(term: Term, closer: Term, context: Context) -> bool:
+    """Whether a term is computed anew on every chunk of a closer's loop."""
+    assert isinstance(closer.op, (Fold, Concat))
+    return placed_in(term, (*context, closer.op.axis)) > len(context)
 
 
 def _imports(closers: Iterable[Term], context: Context) -> tuple[Term, ...]:
@@ -155,10 +166,10 @@ def _imports(closers: Iterable[Term], context: Context) -> tuple[Term, ...]:
     for closer in closers:
         for term in _inside(closer, context):
             for arg in term.args:
-                if placed_in(arg, context) <= len(context):
+                if not _is_inside(arg, closer, context):
                     found[arg.number] = arg
         body = body_of(closer)
-        if placed_in(body, context) <= len(context):
+        if not _is_inside(body, closer, context):
             found[body.number] = body
     return tuple(found[number] for number in sorted(found))
 
