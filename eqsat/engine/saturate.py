@@ -78,9 +78,7 @@ def saturate(
             graph.run_text(rule.text)
         except EGraphError as error:
             where = f"{rule.rule.position}: rule {rule.rule.name}"
-            raise RuleError(
-                f"{where}: the left side does not say what some name stands for ({error})"
-            ) from error
+            raise RuleError(f"{where}: its left side leaves a name open ({error})") from error
     blocks, symbols = encode_program(program, large, stored)
     for block in blocks:
         graph.run_text(block)

@@ -137,14 +137,8 @@ class _Interpreter:
             inner = values.new_child()
             if op.axis in ranges:
                 # A loop inside a loop over the same axis: what varies with the outer one is hidden.
-                known = {t.number: values[t.number] for t in schedule if t.number in values}
-                inner = Values(
-                    {
-                        t.number: known[t.number]
-                        for t in schedule
-                        if t.number in known and op.axis not in t.open
-                    }
-                )
+                outside = [t.number for t in schedule if op.axis not in t.open and t.number in values]
+                inner = ChainMap({number: values[number] for number in outside})
             self.evaluate(schedule, {**ranges, op.axis: chunk}, inner)
             pieces.append(inner[body.number])
         match op:
