@@ -55,7 +55,12 @@ def compiler_options() -> dict[str, str | bool]:
     return dict(HONEST_OPTIONS.get(jax.default_backend(), {}))
 
 
-def certify(function: Callable[..., Sequence[Any]], avals: Sequence[Any], fused_bound: int = 0) -> Certified:
+def certify(
+    function: Callable[..., Sequence[Any]],
+    avals: Sequence[Any],
+    fused_bound: int = 0,
+    captured: int = 0,
+) -> Certified:
     """Compile a function of flat arguments and read off what it needs.
 
     **Arguments:**
@@ -63,6 +68,7 @@ def certify(function: Callable[..., Sequence[Any]], avals: Sequence[Any], fused_
     - `avals`: the arguments' shapes and dtypes.
     - `fused_bound`: if not 0, compile with XLA's own options, whose fusions may hide scratch; the
       program is known to need no more than this, in bytes, all the same.
+    - `captured`: bytes of the arrays that the function closes over, which XLA does not count.
     """
     lowered = jax.jit(function, keep_unused=True).lower(*avals)
     executable = lowered.compile(compiler_options={} if fused_bound else compiler_options())
@@ -71,7 +77,7 @@ def certify(function: Callable[..., Sequence[Any]], avals: Sequence[Any], fused_
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
     return Certified(
         executable,
-        int(memory.argument_size_in_bytes),
+        int(memory.argument_size_in_bytes) + captured,
         int(memory.output_size_in_bytes),
         int(memory.temp_size_in_bytes),
         int(memory.alias_size_in_bytes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from eqsat.budget import format_bytes
 from eqsat.ir.ops import Concat, Fold, Select
@@ -42,7 +43,9 @@ class Plan:
     - `peak_bytes`: arguments + outputs + temporaries - aliased of the compiled program.
     - `original_peak_bytes`: the same figure for the function as written, under the same options.
     - `changed`: whether the function was rewritten at all.
-    - `source`: the program as JAX source text; its function is `optimized(*leaves)`.
+    - `source`: the program as JAX source text; its function is `optimized(*leaves, *constants)`, on
+      flat arguments, and returns a tuple of flat results.
+    - `constants`: the arrays that the function closed over, in the order in which the source takes them.
     - `rules_fired`: by name, how many ops of the program a rule made.
     - `loops`: the loops over chunks, outer before inner.
     - `stop_reason`: why the search for rewrites ended.
@@ -62,6 +65,7 @@ class Plan:
     predicted_seconds: float
     original_seconds: float
     planning_seconds: dict[str, float] = field(default_factory=dict)
+    constants: tuple[Any, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         lines = [

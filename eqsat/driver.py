@@ -1,0 +1,293 @@
+"""The driver: a traced function through all stages, and back to smaller chunks until one fits."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from eqsat.backend.certificate import Certified, certify
+from eqsat.backend.emit import Module, emit
+from eqsat.budget import format_bytes
+from eqsat.engine.compile import CompiledRule
+from eqsat.errors import BudgetError, EqsatError
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import Traced
+from eqsat.ir.program import Program
+from eqsat.machine import Machine
+from eqsat.planning.liveness import simulate
+from eqsat.planning.plan import Plan, loop_reports, rules_fired
+from eqsat.planning.search import (
+    SPLIT_AXES,
+    Candidate,
+    Search,
+    as_written,
+    attempts,
+    cheapest,
+    prepare,
+    rechunk,
+)
+
+R = TypeVar("R")
+
+CLEARLY_FASTER = 0.7
+"""A program that fits is rewritten only if that is predicted to take less than this part of its time."""
+
+RECHUNKS = 4
+"""How often a program that compiles to more than predicted gets smaller chunks."""
+
+HOPELESS = 1.5
+"""A program predicted to need so many times the budget is not compiled while there are others."""
+
+MOST_COMPILED = 3
+"""How many programs of one cap are compiled before the cap is lowered."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and the callables that carry it out.
+
+    **Attributes:**
+
+    - `run`: on flat arrays: the certified executable.
+    - `inline`: on flat tracers: the same program, to be staged into somebody else's.
+    """
+
+    plan: Plan
+    run: Callable[..., Sequence[Any]]
+    inline: Callable[..., Sequence[Any]]
+    traced: Traced
+
+
+class Planner:
+    """Plans one traced function."""
+
+    def __init__(
+        self,
+        traced: Traced,
+        names: Sequence[str],
+        budget: int,
+        rules: Sequence[CompiledRule],
+        machine: Machine,
+    ) -> None:
+        self.traced = traced
+        self.names = names
+        self.budget = budget
+        self.rules = rules
+        self.machine = machine
+        self.seconds: dict[str, float] = {}
+        self.smallest: tuple[int, Candidate] | None = None
+        self.latest_peak = 0
+
+    def timed(self, stage: str, action: Callable[[], R]) -> R:
+        began = time.perf_counter()
+        try:
+            return action()
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+    def planned(self) -> Planned:
+        """The first program found that is certified to fit.
+
+        **Raises:** `BudgetError` if there is none.
+        """
+        closed = self.traced.closed
+        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in closed.in_avals]
+        captured = sum(constant.nbytes for constant in closed.consts if hasattr(constant, "nbytes"))
+        original = self.timed("compile", lambda: certify(self.traced.call_flat, avals, captured=captured))
+        fixed = original.arguments + original.outputs - original.aliased
+        if fixed > self.budget:
+            raise BudgetError(
+                f"the arguments ({format_bytes(original.arguments)}) and results"
+                f" ({format_bytes(original.outputs)}) alone exceed the budget of"
+                f" {format_bytes(self.budget)}: no rewriting can help; raise the budget above"
+                f" {format_bytes(fixed)}",
+                fixed,
+            )
+        fits = original.peak <= self.budget
+        if closed.effects:
+            if not fits:
+                raise BudgetError(
+                    f"the function has side effects ({', '.join(map(str, closed.effects))}), so it is left"
+                    f" as it is, and needs {format_bytes(original.peak)}, more than the budget of"
+                    f" {format_bytes(self.budget)}",
+                    original.peak,
+                )
+            return self._unchanged(original, None, (), "left as it is: it has side effects")
+        try:
+            return self._rewritten(original, avals, fits)
+        except EqsatError:
+            raise
+        except Exception as error:
+            # Any function survives: a defect of the planner must not take a working program away.
+            if not fits:
+                raise EqsatError(
+                    f"planning failed, and the function as it is needs {format_bytes(original.peak)}, more"
+                    f" than the budget of {format_bytes(self.budget)}; this is a defect of eqsat, please"
+                    f" report it: {error!r}"
+                ) from error
+            warnings.warn(
+                f"eqsat left a function as it was because planning failed; please report it: {error!r}",
+                stacklevel=2,
+            )
+            return self._unchanged(original, None, (), f"planning failed: {error!r}")
+
+    def _rewritten(self, original: Certified, avals: Sequence[Any], fits: bool) -> Planned:
+        """The first rewritten program that fits, or the function as it is if it fits and none is better."""
+        closed = self.traced.closed
+        program, hoisted = self.timed("lower", lambda: lower(closed))
+        constants = [jnp.asarray(constant) for constant in hoisted]
+        written = self.timed("search", lambda: as_written(program, self.machine))
+        for most_axes in SPLIT_AXES:
+            search = self._saturate(program, fits, most_axes)
+            for candidate in self._candidates(search, written, fits):
+                module, certified = self._compile(candidate, [*avals, *constants])
+                if self.smallest is None or certified.peak < self.smallest[0]:
+                    self.smallest = (certified.peak, candidate)
+                self.latest_peak = certified.peak
+                if certified.peak <= self.budget:
+                    return self._changed(candidate, module, certified, original, written, search, constants)
+            if fits:
+                return self._unchanged(original, written, constants, search.saturation.stop_reason)
+            if len(search.large) < most_axes:
+                break
+        raise self._too_big(original, written, search)
+
+    def _saturate(self, program: Program, fits: bool, most_axes: int) -> Search:
+        """The program's e-graph; a program that fits needs no loops."""
+        budget = None if fits else self.budget
+        return self.timed("saturate", lambda: prepare(program, self.rules, budget, self.machine, most_axes))
+
+    def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
+        """Emit and compile a candidate. `inputs`: arrays, or their shapes and dtypes."""
+        names = self._names(candidate.schedule.program)
+        module = self.timed("emit", lambda: emit(candidate.schedule, names, candidate.makers))
+        bound = candidate.predicted_peak if candidate.fused else 0
+        avals = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs]
+        return module, self.timed("compile", lambda: certify(module.function(), avals, bound))
+
+    def _names(self, program: Program) -> list[str]:
+        extra = len(program.inputs) - len(self.names)
+        return [*self.names, *(f"constant_{number}" for number in range(extra))]
+
+    def _candidates(self, search: Search, written: Candidate, fits: bool) -> Iterator[Candidate]:
+        """Programs worth compiling, best first; one that came out too big is tried with smaller chunks."""
+        if fits:
+            best = self.timed("search", lambda: cheapest(search, self.budget))
+            if best and best.makers and best.predicted_seconds < CLEARLY_FASTER * written.predicted_seconds:
+                yield best
+            return
+        groups = attempts(search, self.budget)
+        leanest: Candidate | None = None
+        while True:
+            group = self.timed("search", lambda: next(groups, None))
+            if group is None:
+                break
+            leanest = min([*group, *([leanest] if leanest else [])], key=lambda c: c.predicted_peak)
+            for candidate in group[:MOST_COMPILED]:
+                if candidate.predicted_peak > HOPELESS * self.budget:
+                    break
+                yield candidate
+                target = float(self.budget)
+                for _ in range(RECHUNKS):
+                    target *= min(0.9, self.budget / self.latest_peak)
+                    smaller = rechunk(candidate, target, self.machine)
+                    if smaller.schedule.chunks == candidate.schedule.chunks:
+                        break
+                    candidate = smaller
+                    yield candidate
+        if leanest is not None and self.smallest is None:
+            yield leanest
+
+    def _unchanged(
+        self, original: Certified, written: Candidate | None, constants: Sequence[jax.Array], reason: str
+    ) -> Planned:
+        """The function as it is. It runs under XLA's defaults where even storing everything would fit."""
+        seconds = written.predicted_seconds if written else 0.0
+        source = ""
+        run: Callable[..., Sequence[Any]] = original
+        if written is not None:
+            program = written.schedule.program
+            source = emit(written.schedule, self._names(program)).source
+            everything = sum(term.bytes for term in program.reachable())
+            if everything + original.arguments + original.outputs <= self.budget:
+                run = jax.jit(self.traced.call_flat)
+        plan = Plan(
+            self.budget,
+            original.peak,
+            original.peak,
+            False,
+            source,
+            {},
+            (),
+            reason,
+            written.predicted_peak if written else original.peak,
+            seconds,
+            seconds,
+            self.seconds,
+            tuple(constants),
+        )
+        return Planned(plan, run, self.traced.call_flat, self.traced)
+
+    def _changed(
+        self,
+        candidate: Candidate,
+        module: Module,
+        certified: Certified,
+        original: Certified,
+        written: Candidate,
+        search: Search,
+        constants: Sequence[jax.Array],
+    ) -> Planned:
+        plan = Plan(
+            self.budget,
+            certified.peak,
+            original.peak,
+            True,
+            module.source,
+            rules_fired(candidate),
+            loop_reports(candidate),
+            search.saturation.stop_reason,
+            candidate.predicted_peak,
+            candidate.predicted_seconds,
+            written.predicted_seconds,
+            self.seconds,
+            tuple(constants),
+        )
+        arrays = plan.constants
+        function = module.function()
+
+        @jax.custom_jvp
+        def inline(*leaves: Any) -> tuple[Any, ...]:
+            return tuple(function(*leaves, *arrays))
+
+        # Derivatives are the original's: its custom rules hold, whatever was rewritten.
+        inline.defjvp(
+            lambda primals, tangents: jax.jvp(lambda *x: tuple(self.traced.call_flat(*x)), primals, tangents)
+        )
+        return Planned(plan, lambda *leaves: certified(*leaves, *arrays), inline, self.traced)
+
+    def _too_big(self, original: Certified, written: Candidate, search: Search) -> BudgetError:
+        """What to tell a user whose program can't be made to fit."""
+        reached = min([original.peak] + ([self.smallest[0]] if self.smallest else []))
+        candidate = self.smallest[1] if self.smallest and self.smallest[0] <= original.peak else written
+        _, usage = simulate(candidate.schedule, self.machine)
+        origins = search.program.origins
+        lines = [
+            f"no program within the budget of {format_bytes(self.budget)} was found;"
+            f" the smallest peak reached is {format_bytes(reached)}"
+            f" (as written: {format_bytes(original.peak)}). The largest values alive at that peak:"
+        ]
+        for term, size in usage.live[:3]:
+            axes = ", ".join(map(repr, sorted(term.axes)))
+            origin = origins.get(term.number, "")
+            lines.append(
+                f"  {format_bytes(size):>9}  {term.dtype}[{axes}] {type(term.op).__name__} {origin}".rstrip()
+            )
+        lines.append(f"Raise the budget to {format_bytes(reached)} or more, or allow more with accuracy=.")
+        return BudgetError("\n".join(lines), reached)
