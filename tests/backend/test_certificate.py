@@ -1,0 +1,89 @@
+"""What the certificate says a program needs is what XLA gave it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eqsat.backend.certificate import Certified, certify, compiler_options
+from tests.stages import normal
+
+N = 500
+VECTOR = jax.ShapeDtypeStruct((N,), np.float32)
+MATRIX = jax.ShapeDtypeStruct((N, N), np.float32)
+
+
+def test_arguments_outputs_and_temporaries_are_counted() -> None:
+    certified = certify(lambda x: [jnp.exp(x[:, None] - x) @ x], [VECTOR])
+    assert certified.arguments == certified.outputs == 4 * N
+    assert certified.temporaries >= 4 * N * N, "the matrix is an operand of a product"
+    assert certified.peak == certified.arguments + certified.outputs + certified.temporaries
+
+
+def test_fused_values_are_not() -> None:
+    certified = certify(lambda x: [jnp.exp(x) * 2 + jnp.sin(x)], [MATRIX])
+    assert certified.peak < 2.1 * 4 * N * N
+
+
+def test_arguments_that_nothing_uses_are_counted() -> None:
+    certified = certify(lambda x, y: [y + 1], [MATRIX, VECTOR])
+    assert certified.arguments == 4 * N * N + 4 * N
+
+
+def test_big_values_one_after_the_other_share_memory() -> None:
+    """By default XLA keeps both at once."""
+    certified = certify(lambda x: [jnp.exp(x[:, None] - x) @ x + jnp.cos(x[:, None] * x) @ x], [VECTOR])
+    assert certified.temporaries < 1.5 * 4 * N * N
+
+
+def test_honest_options_count_what_fusions_hide() -> None:
+    """Attention by default: XLA's own fusions keep the scores in scratch that its analysis does not see."""
+
+    def attention(q: Any, k: Any, v: Any) -> list[Any]:
+        return [jax.nn.softmax(q @ k.T) @ v]
+
+    shapes = [jax.ShapeDtypeStruct((N, 16), np.float32)] * 3
+    assert certify(attention, shapes).temporaries >= 4 * N * N
+
+
+def test_a_bound_stands_in_for_what_is_hidden() -> None:
+    def function(x: Any) -> list[Any]:
+        return [jnp.exp(x[:, None] - x) @ x]
+
+    certified = certify(function, [VECTOR], fused_bound=10**9)
+    assert certified.peak == 10**9
+    assert certify(function, [VECTOR], fused_bound=1).peak > 1, "never less than what XLA admits to"
+    x = normal(N)
+    np.testing.assert_allclose(certified(x)[0], function(x)[0], rtol=2e-5)
+
+
+def test_aliased_bytes_count_once() -> None:
+    assert Certified(None, 100, 100, 10, 100).peak == 110
+
+
+def test_the_certified_program_is_what_runs() -> None:
+    certified = certify(lambda x: (x + 1, x.sum()), [VECTOR])
+    x = normal(N)
+    total = certified(x)
+    assert isinstance(total, list)
+    np.testing.assert_array_equal(total[0], x + 1)
+    with pytest.raises(TypeError, match="called with"):
+        certified(x[:3])
+
+
+def test_options_are_for_this_platform_and_a_copy() -> None:
+    options = compiler_options()
+    assert options, "tests run on CPU"
+    options.clear()
+    assert compiler_options()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (0, 5), (1,)])
+def test_small_and_empty_programs(shape: tuple[int, ...]) -> None:
+    certified = certify(lambda x: [x * 2], [jax.ShapeDtypeStruct(shape, np.float32)])
+    assert certified(np.ones(shape, np.float32))[0].shape == shape
+    assert certify(lambda: [], []).peak >= 0

@@ -1,0 +1,208 @@
+"""The search: which axes are looped over, what may be stored, and which programs are tried first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from eqsat.ir.interpret import interpret
+from eqsat.ir.ops import Dot
+from eqsat.ir.program import Program
+from eqsat.ir.spec import check_program
+from eqsat.machine import CPU
+from eqsat.planning.liveness import simulate, upper_bound
+from eqsat.planning.plan import loop_reports, rules_fired
+from eqsat.planning.search import (
+    Candidate,
+    Search,
+    as_written,
+    attempts,
+    cheapest,
+    free_bytes,
+    large_axes,
+    prepare,
+    rechunk,
+    stored_results,
+    useful_axes,
+)
+from eqsat.rulesets import rules_for
+from tests.stages import lowered, normal
+
+X, Y, V = normal(211, 3), normal(307, 3), normal(307)
+BUDGET = 60_000
+
+
+def kernel(x: Any, y: Any, v: Any) -> Any:
+    return jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1) / 2) @ v
+
+
+def attention(x: Any, y: Any, v: Any) -> Any:
+    return jax.nn.softmax(x @ y.T, axis=-1) @ v
+
+
+def neighbours(x: Any, y: Any, v: Any) -> Any:
+    return jax.lax.top_k(-jnp.sum((x[:, None] - y) ** 2, -1), 4)
+
+
+def moments(x: Any, y: Any, v: Any) -> Any:
+    pairs = jnp.sin(x @ y.T)
+    return pairs.sum(0), pairs.max(1), jnp.argmax(pairs, 0)
+
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    function.__name__: function for function in (kernel, attention, neighbours, moments)
+}
+
+
+@cache
+def searched(name: str, budget: int | None = BUDGET) -> Search:
+    program, _ = lowered(PROGRAMS[name], X, Y, V)
+    return prepare(program, rules_for((), "cancels"), budget, CPU)
+
+
+@cache
+def groups(name: str) -> list[list[Candidate]]:
+    return list(islice(attempts(searched(name), BUDGET), 3))
+
+
+def check_candidate(candidate: Candidate, name: str) -> None:
+    program = candidate.schedule.program
+    check_program(program)
+    lengths = {loop.axis: candidate.schedule.chunks[loop.id] for loop in candidate.schedule.block.loops()}
+    results = interpret(program, [X, Y, V], lengths)
+    for result, value in zip(results, jax.tree.leaves(PROGRAMS[name](X, Y, V)), strict=True):
+        np.testing.assert_allclose(result, value, rtol=1e-3, atol=1e-4)
+
+
+# What the search starts from.
+
+
+def test_free_bytes_are_what_arguments_and_results_leave() -> None:
+    program, _ = lowered(kernel, X, Y, V)
+    assert free_bytes(program, BUDGET) == BUDGET - 4 * (211 * 3 + 307 * 3 + 307) - 4 * 211
+
+
+def test_large_axes_are_those_of_big_terms_biggest_first() -> None:
+    program, _ = lowered(kernel, X, Y, V)
+    assert [axis.size for axis in large_axes(program, 200_000)] == [307, 211, 3]
+    assert large_axes(program, 1e9) == ()
+
+
+def test_inputs_do_not_make_an_axis_large() -> None:
+    program, _ = lowered(lambda x: jnp.sum(x), normal(1000))
+    assert large_axes(program, 1000) == ()
+
+
+def test_stored_results_are_outputs_and_what_is_kept_in_memory() -> None:
+    program, _ = lowered(kernel, X, Y, V)
+    large = large_axes(program, 200_000)
+    names = {getattr(term.op, "name", type(term.op).__name__) for term in stored_results(program, large, CPU)}
+    assert names == {"Dot", "exp", "Reduce"}
+    assert stored_results(program, (), CPU) == []
+
+
+# Candidates.
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_candidates_are_well_formed_and_mean_the_same(name: str) -> None:
+    found = [candidate for group in groups(name) for candidate in group]
+    assert found
+    for candidate in found:
+        check_candidate(candidate, name)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_first_candidate_should_fit(name: str) -> None:
+    first = groups(name)[0][0]
+    assert first.predicted_peak <= BUDGET
+    measure = upper_bound(first.schedule, CPU) if first.fused else simulate(first.schedule, CPU)[0]
+    assert measure == first.predicted_peak
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_candidates_come_fastest_first_among_those_that_fit(name: str) -> None:
+    for group in groups(name):
+        ranks = [(c.predicted_peak > BUDGET, c.predicted_seconds) for c in group]
+        assert ranks == sorted(ranks)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_loop_turns_only_once_unless_there_is_no_other_way(name: str) -> None:
+    first = groups(name)[0][0]
+    assert useful_axes(first.schedule) == {loop.axis for loop in first.schedule.block.loops()}
+
+
+def test_every_new_term_names_the_rule_that_made_it() -> None:
+    first = groups("kernel")[0][0]
+    original, _ = lowered(kernel, X, Y, V)
+    made = {t.number for t in first.schedule.program.reachable()} - {t.number for t in original.reachable()}
+    assert made == set(first.makers)
+    shipped = {compiled.rule.name for compiled in rules_for((), "cancels")}
+    assert set(rules_fired(first)) <= shipped
+
+
+def test_loops_are_reported() -> None:
+    first = groups("kernel")[0][0]
+    (report,) = loop_reports(first)
+    assert report.count * report.chunk >= report.size > (report.count - 1) * report.chunk
+    assert f"{report.size} in {report.count} chunks of {report.chunk}" in str(report)
+
+
+def test_rechunking_keeps_the_program() -> None:
+    first = groups("kernel")[0][0]
+    smaller = rechunk(first, first.predicted_peak * 0.7, CPU)
+    assert smaller.schedule.program is first.schedule.program
+    assert smaller.predicted_peak < first.predicted_peak
+    assert smaller.makers == first.makers
+    check_candidate(smaller, "kernel")
+
+
+def test_without_a_budget_there_are_no_loops() -> None:
+    search = searched("kernel", None)
+    assert search.large == ()
+    best = cheapest(search, 10**12)
+    assert best is not None
+    assert list(best.schedule.block.loops()) == []
+    check_candidate(best, "kernel")
+
+
+def chain_program() -> Program:
+    return lowered(lambda a, b, v: a @ b @ v, normal(200, 210), normal(210, 220), normal(220))[0]
+
+
+def test_the_cheapest_order_of_a_chain_is_from_the_vector() -> None:
+    program = chain_program()
+    search = prepare(program, rules_for((), "reassociates"), None, CPU)
+    best = cheapest(search, 10**12)
+    assert best is not None
+    assert all(len(t.axes) == 1 for t in best.schedule.program.reachable() if isinstance(t.op, Dot))
+    assert best.predicted_seconds < as_written(program, CPU).predicted_seconds
+
+
+def test_an_accuracy_of_exact_leaves_the_chain_alone() -> None:
+    search = prepare(chain_program(), rules_for((), "exact"), None, CPU)
+    best = cheapest(search, 10**12)
+    assert best is not None
+    assert best.makers == {}
+
+
+def test_as_written_is_as_written() -> None:
+    program, _ = lowered(kernel, X, Y, V)
+    written = as_written(program, CPU)
+    assert written.schedule.program is program
+    assert written.makers == {}
+    assert written.predicted_peak == simulate(written.schedule, CPU)[0]
+
+
+def test_lower_caps_give_smaller_peaks() -> None:
+    search = searched("kernel")
+    peaks = [min(c.predicted_peak for c in group) for group in attempts(search, 12_000)]
+    assert min(peaks) < 12_000
