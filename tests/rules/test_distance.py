@@ -60,7 +60,6 @@ def test_the_distance_is_a_product_and_not_negative() -> None:
     assert any(isinstance(n.op, Dot) for c in graph.saturation.graph.classes for n in c.nodes)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the guard float(a) lets complex numbers pass")
 def test_complex_numbers_are_not_clamped() -> None:
     assert not fires("squared-distance", "sum((z[:, None] - y) ** 2, -1)", ARRAYS)
 

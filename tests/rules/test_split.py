@@ -167,13 +167,11 @@ def test_a_selection_by_chunks_finds_nan_and_the_first_of_equals(where: int) -> 
 CAPTURED = "(lambda e: (e / e.sum(0)).sum(1))(exp(-((x[:, None] - y) ** 2)))"
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a loop over a inside a loop over a captures")
 def test_a_plan_for_a_loop_within_a_loop_over_the_same_axis() -> None:
     """Columns are normalised, rows summed, in tiles: sum_b e_ab / sum_a e_ab."""
     optimized(CAPTURED, "x: 601   y: 503", 10_832)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a loop over a inside a loop over a captures")
 def test_the_meaning_of_a_loop_within_a_loop_over_the_same_axis() -> None:
     """concat[a] fold[b, sum] sum[b] (e / fold[a, sum] sum[a] e) with e = chunk[a] chunk[b] x."""
     a, b = Axis(0, 5), Axis(1, 3)
