@@ -84,9 +84,9 @@ class Lowering:
         op = node.make(_no_axes)
         return _parse_constant(op) if isinstance(op, Const) else None
 
-    def has_axis(self, view: View, axis: int) -> bool:
+    def has_axis(self, view: View, axis: int | None) -> bool:
         """Whether the view's node really varies along that axis of its layout."""
-        return self.draft.axes.find(axis) in self.draft.node_axes(view.node)
+        return axis is not None and self.draft.axes.find(axis) in self.draft.node_axes(view.node)
 
     def elementwise(self, make: MakeOp, operands: Sequence[View], dtype: Any) -> View:
         """An elementwise op of operands of one shape, or scalars."""
@@ -162,7 +162,15 @@ class Lowering:
 
     def _opaque(self, equation: Any, operands: Sequence[View]) -> list[View]:
         """Any other primitive: called as it is, chunkable along the dimensions that pass through."""
-        passing = passing_dimensions(equation)
+        # What is only broadcast along a dimension gives no chunk of it: the call would be the same.
+        passing = [
+            group
+            for group in passing_dimensions(equation)
+            if any(
+                dimension is not None and self.has_axis(view, view.layout[dimension])
+                for view, dimension in zip(operands, group.args, strict=True)
+            )
+        ]
         labels: list[dict[Hashable, int]] = [{} for _ in operands]
         passes: list[dict[int, int]] = [{} for _ in operands]
         for number, group in enumerate(passing):

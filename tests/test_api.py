@@ -555,6 +555,20 @@ def test_functions_may_close_over_tracers(transform: Callable[..., Any]) -> None
     close(got, transform(lambda v: outer(v, lambda f: f))(v), rtol=1e-3)
 
 
+def test_calls_on_what_is_only_broadcast_are_not_split() -> None:
+    """Once a chunk of the call was taken for the call itself, and counted once per chunk."""
+
+    def fn(x: Any, w: Any, u: Any) -> Any:
+        return jnp.exp(jnp.sin(w[:, None] * x)).T @ jnp.sort(jnp.broadcast_to(u, (1009, 4)), axis=1)
+
+    args = normal(301), normal(1009), normal(4)
+    for budget in (31_000, 100_000):
+        try:
+            close(eqsat.optimize(fn, budget=budget)(*args), fn(*args), rtol=1e-3)
+        except eqsat.BudgetError:
+            continue
+
+
 # Constants.
 
 

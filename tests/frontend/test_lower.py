@@ -327,6 +327,24 @@ def test_other_primitives_are_called(fn: Callable[..., Any]) -> None:
     check_meaning(fn, X, rtol=1e-4)
 
 
+def test_an_operand_that_is_only_broadcast_lets_no_axis_pass() -> None:
+    """A chunk of it would be the whole, and the chunk of the call the call itself."""
+
+    def fn(u: Any, w: Any) -> Any:
+        return w @ jnp.sort(jnp.broadcast_to(u, (7, 4)), axis=1)
+
+    (call,) = ops(check_meaning(fn, normal(4), normal(7)), Opaque)
+    assert call.call.passing == frozenset()
+    (call,) = ops(check_meaning(lambda x: jnp.sort(x, 1), normal(7, 4)), Opaque)
+    assert {axis.size for axis in call.call.passing} == {7}
+
+
+@pytest.mark.xfail(strict=True, reason="a call's number is its identity, so equal calls are two terms")
+def test_equal_calls_are_one_term() -> None:
+    program, _ = lowered(lambda x: (jnp.sort(x, 1).sum(0), jnp.sort(x, 1).max(0)), X)
+    assert len(ops(program, Opaque)) == 1
+
+
 def test_calls_with_integers_and_keys() -> None:
     check_meaning(lambda x: x + jax.random.normal(jax.random.key(0), (5, 3)), X)
     check_meaning(lambda key, x: x * jax.random.uniform(key, (5, 3)), jax.random.key(1), X)
