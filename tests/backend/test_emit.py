@@ -75,7 +75,7 @@ def looped(
     fn: Callable[..., Any],
     *args: Any,
     budget: int = 20_000,
-    lengths: Sequence[int] = (1, 10, 66),
+    lengths: Sequence[int] = (1, 33),
     rtol: float = 2e-5,
     accuracy: str = "reassociates",
     names: Sequence[str] = (),
