@@ -24,6 +24,9 @@ INFIX = {
     "ge": ">=",
 }
 BROADCASTING = {"max": "jnp.maximum", "min": "jnp.minimum"}
+PROMOTING = {*INFIX, *BROADCASTING, "div", "select_n"}
+"""Functions whose text takes bare numbers in the dtype of the array beside them."""
+
 PREFIX = {"neg": "-", "not": "~"}
 INT32_MAX = 2**31 - 1
 

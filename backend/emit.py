@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.backend.calls import call_source
-from eqsat.backend.elementwise import constant_text, dtype_text, map_text, operand_text
+from eqsat.backend.elementwise import PROMOTING, constant_text, dtype_text, map_text, operand_text
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
@@ -63,6 +63,10 @@ class Scope:
     starts: dict[Axis, str]
     depth: int
     calls: dict[Any, str] = field(default_factory=dict)
+
+    def lengths_of(self, term: Term) -> Lengths:
+        """The lengths of the axes along which a term is a chunk: others are whole, even inside a loop."""
+        return {axis: text for axis, text in self.lengths.items() if axis in term.open}
 
     def inner(self, axis: Axis, start: str, length: str, open_in: Mapping[int, frozenset[Axis]]) -> Scope:
         """The scope of a loop's body. `open_in`: by term number, the loops that it varies with."""
@@ -207,11 +211,11 @@ class Emitter:
         varying = [arg.dtype for arg in term.args if not isinstance(arg.op, Const)]
         operands = []
         for arg in term.args:
-            if isinstance(arg.op, Const) and arg.dtype in varying and op.name != "convert":
+            if isinstance(arg.op, Const) and arg.dtype in varying and op.name in PROMOTING:
                 operands.append(Emitted(operand_text(arg.op, arg.dtype), ()))
             else:
                 operands.append(self.value(arg, scope))
-        value = map_text(op, operands, [arg.dtype for arg in term.args], scope.lengths)
+        value = map_text(op, operands, [arg.dtype for arg in term.args], scope.lengths_of(term))
         return self.assign(scope, term, op.name, value)
 
     def reduce(self, term: Term, op: Reduce, scope: Scope) -> Emitted:
@@ -280,15 +284,15 @@ class Emitter:
         call = op.call
         key = (call.id, tuple(arg.number for arg in term.args))
         if key not in scope.calls:
+            lengths = scope.lengths_of(term)
             operands = []
             for arg, layout in zip(term.args, call.arg_layouts, strict=True):
-                text = realised(self.value(arg, scope), layout, scope.lengths)
+                text = realised(self.value(arg, scope), layout, lengths)
                 if not text.isidentifier():
                     name = self.local("operand")
                     self.line(scope, f"{name} = {text}")
                     text = name
                 operands.append(text)
-            lengths = {axis: text for axis, text in scope.lengths.items() if axis in term.open}
             source = call_source(
                 call.primitive,
                 call.params,

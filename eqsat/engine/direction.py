@@ -71,6 +71,7 @@ class Direction:
         chooses = any(isinstance(e, Apply) and _changes_dtype(e.function) for e in expressions)
         self.uniform = not (rule.classes or chooses or any(isinstance(e, moves) for e in expressions))
         self.single_axes: dict[str, None] = {}
+        self.bound_sets: set[str] = set()
 
     def fail(self, message: str) -> RuleError:
         return RuleError(f"{self.rule.position}: rule {self.rule.name}: {message}")
@@ -88,6 +89,10 @@ class Direction:
         return f"x_{name}"
 
     def axes(self, names: Sequence[str]) -> str:
+        for name in names:
+            if name[0].islower() and name not in self.bound_sets:
+                self.bound_sets.add(name)
+                self.facts.append(f"(= S_{name} (set-of {self.axis(name)}))")
         sets = [f"S_{name}" for name in names]
         joined = sets[0]
         for other in sets[1:]:
@@ -100,12 +105,9 @@ class Direction:
     # The left side.
 
     def bind_set(self, name: str) -> str:
+        self.bound_sets.add(name)
         if name[0].islower():
-            self.facts += [
-                f"(axis x_{name})",
-                f"(set-contains S_{name} x_{name})",
-                f"(= 1 (set-length S_{name}))",
-            ]
+            self.facts += [f"(set-contains S_{name} {self.axis(name)})", f"(= 1 (set-length S_{name}))"]
         return f"S_{name}"
 
     def match(self, expression: Expression, root: bool = False) -> str:
