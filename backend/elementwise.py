@@ -24,9 +24,6 @@ INFIX = {
     "ge": ">=",
 }
 BROADCASTING = {"max": "jnp.maximum", "min": "jnp.minimum"}
-PROMOTING = {*INFIX, *BROADCASTING, "div", "select_n"}
-"""Functions whose text takes bare numbers in the dtype of the array beside them."""
-
 PREFIX = {"neg": "-", "not": "~"}
 INT32_MAX = 2**31 - 1
 
@@ -63,6 +60,17 @@ def operand_text(op: Const, dtype: str) -> str:
     if not is_inexact(op.dtype) and abs(int(op.text)) > INT32_MAX:
         return constant_text(op)
     return scalar_text(op)
+
+
+def takes_bare_numbers(op: Map, dtypes: Sequence[str]) -> bool:
+    """Whether a bare number in the function's text takes the dtype of the array beside it."""
+    match op.name:
+        case "div":
+            return is_inexact(op.dtype)
+        case "select_n":
+            return dtypes[0] == "bool"
+        case name:
+            return name in INFIX or name in BROADCASTING
 
 
 def map_text(op: Map, operands: Sequence[Emitted], dtypes: Sequence[str], lengths: Lengths) -> Emitted:

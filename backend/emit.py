@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.backend.calls import call_source
-from eqsat.backend.elementwise import PROMOTING, constant_text, dtype_text, map_text, operand_text
+from eqsat.backend.elementwise import (
+    constant_text,
+    dtype_text,
+    map_text,
+    operand_text,
+    takes_bare_numbers,
+)
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
@@ -209,13 +215,15 @@ class Emitter:
 
     def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
         varying = [arg.dtype for arg in term.args if not isinstance(arg.op, Const)]
+        dtypes = [arg.dtype for arg in term.args]
+        bare = takes_bare_numbers(op, dtypes)
         operands = []
         for arg in term.args:
-            if isinstance(arg.op, Const) and arg.dtype in varying and op.name in PROMOTING:
+            if bare and isinstance(arg.op, Const) and arg.dtype in varying:
                 operands.append(Emitted(operand_text(arg.op, arg.dtype), ()))
             else:
                 operands.append(self.value(arg, scope))
-        value = map_text(op, operands, [arg.dtype for arg in term.args], scope.lengths_of(term))
+        value = map_text(op, operands, dtypes, scope.lengths_of(term))
         return self.assign(scope, term, op.name, value)
 
     def reduce(self, term: Term, op: Reduce, scope: Scope) -> Emitted:

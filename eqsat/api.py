@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
@@ -40,6 +41,8 @@ class Optimized(Generic[P, R]):
         leaves = jax.tree.leaves((args, kwargs))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             flat = planned.inline(*leaves)
+        elif planned.jitted:
+            flat = planned.run(*leaves)
         else:
             avals = planned.traced.closed.in_avals
             arrays = [
@@ -49,6 +52,10 @@ class Optimized(Generic[P, R]):
             flat = planned.run(*arrays)
         result: R = jax.tree.unflatten(planned.traced.out_tree, flat)
         return result
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A method, where it decorates one."""
+        return self if instance is None else MethodType(self, instance)
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s."""

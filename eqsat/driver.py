@@ -55,6 +55,7 @@ class Planned:
     **Attributes:**
 
     - `run`: on flat arrays: the certified executable.
+    - `jitted`: whether `run` takes what `jax.jit` takes, not only arrays of the traced dtypes.
     - `inline`: on flat tracers: the same program, to be staged into somebody else's.
     """
 
@@ -62,6 +63,7 @@ class Planned:
     run: Callable[..., Sequence[Any]]
     inline: Callable[..., Sequence[Any]]
     traced: Traced
+    jitted: bool = False
 
 
 class Planner:
@@ -211,12 +213,14 @@ class Planner:
         seconds = written.predicted_seconds if written else 0.0
         source = ""
         run: Callable[..., Sequence[Any]] = original
+        jitted = False
         if written is not None:
             program = written.schedule.program
             source = emit(written.schedule, self._names(program)).source
             everything = sum(term.bytes for term in program.reachable())
             if everything + original.arguments + original.outputs <= self.budget:
                 run = jax.jit(self.traced.call_flat)
+                jitted = True
         plan = Plan(
             self.budget,
             original.peak,
@@ -232,7 +236,7 @@ class Planner:
             self.seconds,
             tuple(constants),
         )
-        return Planned(plan, run, self.traced.call_flat, self.traced)
+        return Planned(plan, run, self.traced.call_flat, self.traced, jitted)
 
     def _changed(
         self,

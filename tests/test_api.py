@@ -156,8 +156,8 @@ def test_variadic_functions_methods_and_partials() -> None:
     close(eqsat.optimize(jax.jit(kernel), budget=BUDGET)(X, Y, V), wanted)
 
 
-@pytest.mark.xfail(strict=True, reason="Optimized has no __get__, as a function and jax.jit have")
 def test_it_decorates_methods() -> None:
+    @jax.tree_util.register_static
     class Model:
         @functools.partial(eqsat.optimize, budget=BUDGET)
         def predict(self, x: Any, y: Any, v: Any) -> Any:
@@ -177,7 +177,6 @@ def test_numbers_and_numpy_become_what_jit_makes_of_them(value: Any) -> None:
     close(eqsat.optimize(fn, budget="1MB")(value), jax.jit(fn)(value))
 
 
-@pytest.mark.xfail(strict=True, reason="arguments are made arrays, which have no weak type")
 @pytest.mark.parametrize("value", [2, 2.5])
 def test_weak_types_are_kept(value: Any) -> None:
     fn = eqsat.optimize(lambda value: value + 1, budget="1MB")

@@ -53,8 +53,16 @@ class Simulator:
         self.machine = machine
         self.chunks = chunks
 
-    def block(self, block: Block, lengths: Mapping[Axis, int]) -> Usage:
-        """Usage of one run of a block. `lengths`: the chunk lengths of the loops around it."""
+    def block(
+        self, block: Block, lengths: Mapping[Axis, int], from_start: frozenset[int] = frozenset()
+    ) -> Usage:
+        """Usage of one run of a block.
+
+        **Arguments:**
+
+        - `lengths`: the chunk lengths of the loops around it.
+        - `from_start`: terms whose buffers are there all the time, as a program's results' are.
+        """
         model = CostModel(self.machine, lengths)
         stored = stored_terms(block, model)
         made = {result.number: index for index, step in enumerate(block.steps) for result in step.results}
@@ -64,7 +72,12 @@ class Simulator:
             for result in step.results:
                 if result.number in stored:
                     births.setdefault(index, []).append((result, self.size(result, model)))
-        alive: dict[int, tuple[Term, int]] = {}
+        alive: dict[int, tuple[Term, int]] = {
+            term.number: (term, size)
+            for made_here in births.values()
+            for term, size in made_here
+            if term.number in from_start
+        }
         peak, peak_step, snapshot = 0, 0, dict(alive)
         timeline: list[int] = []
         for index, step in enumerate(block.steps):
@@ -80,7 +93,8 @@ class Simulator:
                 peak, peak_step, snapshot = during, index, dict(alive)
                 if inner is not None:
                     snapshot.update({term.number: (term, size) for term, size in inner.live})
-            for number in [n for n in alive if last.get(n, index) <= index]:
+            gone = [n for n in alive if n not in from_start and last.get(n, index) <= index]
+            for number in gone:
                 del alive[number]
         live = tuple(sorted(snapshot.values(), key=lambda item: -item[1]))
         return Usage(peak, peak_step, tuple(timeline), live)
@@ -164,17 +178,13 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
 
     The peak counts arguments, outputs and temporaries, as the certificate does.
     """
-    outputs = [output.term for output in schedule.program.outputs]
-    usage = Simulator(machine, schedule.chunks).block(schedule.block, {})
-    model = CostModel(machine, {})
-    arguments = sum(model.bytes(value_of(term)) for term in schedule.program.inputs)
-    broadcast = sum(output.bytes - output.term.bytes for output in schedule.program.outputs)
-    given = sum(output.bytes for output in schedule.program.outputs if _is_given(output.term))
-    # Outputs have their buffers from the start; results alive at the peak are among them.
-    results = {term.number for term in outputs}
-    total = sum({t.number: t.bytes for t in outputs if not _is_given(t)}.values())
-    alive_results = sum(size for term, size in usage.live if term.number in results)
-    peak = arguments + usage.peak - alive_results + total + broadcast + given
+    outputs = schedule.program.outputs
+    results = frozenset(output.term.number for output in outputs)
+    usage = Simulator(machine, schedule.chunks).block(schedule.block, {}, results)
+    arguments = sum(term.bytes for term in schedule.program.inputs)
+    # An output is a buffer of its own even if it repeats, broadcasts or hands on what is there already.
+    counted = sum({out.term.number: out.term.bytes for out in outputs if not _is_given(out.term)}.values())
+    peak = arguments + usage.peak + sum(output.bytes for output in outputs) - counted
     return peak, usage
 
 

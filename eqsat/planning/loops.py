@@ -211,7 +211,8 @@ def _in_order(units: Sequence[_Unit], needs: Sequence[Term]) -> list[_Unit]:
         wanted = [unit_of[number] for number in unit.needs]
         # What has the largest result is computed last, when the others are small already.
         wanted.sort(
-            key=lambda other: (sum(result.bytes for result in other.results), other.results[0].number)
+            key=lambda other: (sum(result.bytes for result in other.results), other.results[0].number),
+            reverse=True,
         )
         stack.extend((other, False) for other in wanted)
     return order

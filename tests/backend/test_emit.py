@@ -317,7 +317,6 @@ def test_constants_of_narrow_types_beside_arrays(name: str) -> None:
     plain(fn, x, rtol=1e-3)
 
 
-@pytest.mark.xfail(strict=True, reason="map_text gives lax.div of integers a bare number")
 def test_division_of_narrow_integers() -> None:
     plain(lambda n: lax.div(n, jnp.int16(3)), np.arange(9, dtype=np.int16))
 

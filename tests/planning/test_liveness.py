@@ -133,9 +133,6 @@ def test_the_simulated_peak_is_that_of_a_replay(made: Program) -> None:
     assert replayed <= upper_bound(plan, CPU)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="simulate looks at the step where temporaries and results peak together"
-)
 @settings(deadline=None, max_examples=400, derandomize=True, phases=[Phase.generate])
 @given(straight_lines())
 def test_no_peak_is_missed_for_the_results_that_come_later(made: Program) -> None:

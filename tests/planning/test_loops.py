@@ -224,7 +224,6 @@ def test_a_result_wanted_twice_is_computed_once() -> None:
     assert len(block.needs) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="_in_order visits the operand with the largest result first")
 def test_what_has_a_large_result_comes_last() -> None:
     b = Builder()
     small = b.reduce("sum", N, b.map("exp", b.x))
