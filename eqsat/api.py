@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from os import PathLike
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -20,6 +21,9 @@ from eqsat.rulesets import RulePath, check_accuracy, rules_for
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+TRACED_UNDER = ("enable_x64", "default_matmul_precision", "numpy_dtype_promotion")
+"""The settings of JAX that a function's jaxpr depends on."""
 
 
 class Optimized(Generic[P, R]):
@@ -38,7 +42,7 @@ class Optimized(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         planned = self._planned(args, kwargs)
-        leaves = jax.tree.leaves((args, kwargs))
+        leaves = [*jax.tree.leaves((args, kwargs)), *planned.traced.captured]
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             flat = planned.inline(*leaves)
         elif planned.jitted:
@@ -64,10 +68,14 @@ class Optimized(Generic[P, R]):
     def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Planned:
         leaves, tree = jax.tree.flatten((args, kwargs))
         shapes = tuple(_signature(leaf) for leaf in leaves)
-        key = (tree, shapes, jax.config.read("jax_enable_x64"), jax.default_backend())
+        settings = [getattr(jax.config, f"jax_{name}") for name in TRACED_UNDER]
+        key = (tree, shapes, *settings, jax.default_backend())
         found = self._plans.get(key)
         if found is None:
-            found = self._plans[key] = self._make(args, kwargs)
+            found = self._make(args, kwargs)
+            if not found.traced.captured:
+                # What a function closes over inside a transformation is another value next time.
+                self._plans[key] = found
         return found
 
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Planned:
@@ -81,7 +89,7 @@ def optimize(
     fn: Callable[P, R],
     *,
     budget: int | str,
-    rules: Sequence[RulePath] = (),
+    rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
     machine: Machine = CPU,
 ) -> Optimized[P, R]:
@@ -92,7 +100,7 @@ def optimize(
     - `fn`: any function that `jax.jit` takes.
     - `budget`: the bytes that the compiled program may need at once (arguments + outputs +
       temporaries): an int, or text such as "2GB" or "512MiB".
-    - `rules`: paths of `.rules` files to use besides the shipped ones.
+    - `rules`: the path, or the paths, of `.rules` files to use besides the shipped ones.
     - `accuracy`: what rewriting may do to floating-point results: "exact" (nothing beyond computing
       by pieces), "reassociates" (sums in another order), "cancels" (also identities that subtract
       nearly equal numbers, guarded).
@@ -114,7 +122,8 @@ def optimize(
     if not callable(fn):
         raise TypeError(f"optimize takes a function, not {fn!r}")
     check_accuracy(accuracy)
-    return Optimized(fn, parse_budget(budget), rules, accuracy, machine)
+    paths = (rules,) if isinstance(rules, (str, PathLike)) else tuple(rules)
+    return Optimized(fn, parse_budget(budget), paths, accuracy, machine)
 
 
 def _signature(leaf: Any) -> tuple[Any, ...]:

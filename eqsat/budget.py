@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from numbers import Integral
 
@@ -50,13 +51,21 @@ def parse_budget(budget: object) -> int:
     return amount
 
 
-def format_bytes(count: float) -> str:
+def format_bytes(count: float, enough: bool = False) -> str:
     """Bytes for people, in decimal units.
 
-    >>> format_bytes(1234), format_bytes(2.5e9)
-    ('1.23 kB', '2.5 GB')
+    **Arguments:**
+
+    - `enough`: round up, for an amount that is advised.
+
+    >>> format_bytes(1234), format_bytes(2.5e9), format_bytes(1234, enough=True)
+    ('1.23 kB', '2.5 GB', '1.24 kB')
     """
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if abs(count) >= factor:
-            return f"{count / factor:.3g} {unit}"
+            amount = count / factor
+            if enough:
+                digits = 2 - math.floor(math.log10(amount))
+                amount = math.ceil(amount * 10**digits) / 10**digits
+            return f"{amount:.3g} {unit}"
     return f"{int(count)} B"

@@ -108,7 +108,7 @@ class Planner:
                 f"the arguments ({format_bytes(original.arguments)}) and results"
                 f" ({format_bytes(original.outputs)}) alone exceed the budget of"
                 f" {format_bytes(self.budget)}: no rewriting can help; raise the budget above"
-                f" {format_bytes(fixed)}",
+                f" {format_bytes(fixed, enough=True)}",
                 fixed,
             )
         fits = original.peak <= self.budget
@@ -293,5 +293,7 @@ class Planner:
             lines.append(
                 f"  {format_bytes(size):>9}  {term.dtype}[{axes}] {type(term.op).__name__} {origin}".rstrip()
             )
-        lines.append(f"Raise the budget to {format_bytes(reached)} or more, or allow more with accuracy=.")
+        lines.append(
+            f"Raise the budget to {format_bytes(reached, enough=True)} or more, or allow more with accuracy=."
+        )
         return BudgetError("\n".join(lines), reached)

@@ -20,11 +20,14 @@ class Traced:
 
     - `closed`: its jaxpr; the inputs are the leaves of `(args, kwargs)` in order.
     - `in_tree`, `out_tree`: the structures of `(args, kwargs)` and of the result.
+    - `captured`: values of an outer transformation that the function closes over; they are the last
+      inputs of the jaxpr.
     """
 
     closed: ClosedJaxpr
     in_tree: Any
     out_tree: Any
+    captured: tuple[Any, ...] = ()
 
     def call_flat(self, *leaves: Any) -> list[Any]:
         """The function on flat arguments, exactly as traced."""
@@ -37,4 +40,14 @@ def trace(fn: Callable[..., PyTree], args: tuple[Any, ...], kwargs: Mapping[str,
     leaves, in_tree = jax.tree.flatten((args, dict(kwargs)))
     closed, out_shape = jax.make_jaxpr(fn, return_shape=True)(*args, **kwargs)
     assert len(closed.jaxpr.invars) == len(leaves)
-    return Traced(closed, in_tree, jax.tree.structure(out_shape))
+    out_tree = jax.tree.structure(out_shape)
+    if not any(isinstance(constant, jax.core.Tracer) for constant in closed.consts):
+        return Traced(closed, in_tree, out_tree)
+    captured, jaxpr, count = tuple(closed.consts), closed.jaxpr, len(leaves)
+
+    def lifted(*values: Any) -> list[Any]:
+        result: list[Any] = jax.core.eval_jaxpr(jaxpr, values[count:], *values[:count])
+        return result
+
+    inputs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in closed.in_avals]
+    return Traced(jax.make_jaxpr(lifted)(*inputs, *captured), in_tree, out_tree, captured)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from eqsat.rules import shipped
 
 from eqsat.language.parse import load_rules, parse_rules
 from eqsat.language.syntax import (
@@ -26,6 +25,7 @@ from eqsat.language.syntax import (
     Rule,
     Variable,
 )
+from eqsat.rules import shipped
 
 
 def rule_of(text: str) -> Rule:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Leaf, Map, Reduce, Rename, Select
 from eqsat.ir.program import Output, Program
