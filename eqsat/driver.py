@@ -41,6 +41,12 @@ CLEARLY_FASTER = 0.7
 RECHUNKS = 4
 """How often a program that compiles to more than predicted gets smaller chunks."""
 
+UNMOVED = 0.97
+"""A peak of more than this part of another is as good as the same."""
+
+MOST_UNMOVED = 6
+"""After so many programs in a row whose peaks were no better, no more are compiled."""
+
 HOPELESS = 1.5
 """A program predicted to need so many times the budget is not compiled while there are others."""
 
@@ -85,6 +91,8 @@ class Planner:
         self.seconds: dict[str, float] = {}
         self.smallest: tuple[int, Candidate] | None = None
         self.latest_peak = 0
+        self.unmoved = 0
+        self.fixed = 0
 
     def timed(self, stage: str, action: Callable[[], R]) -> R:
         began = time.perf_counter()
@@ -102,7 +110,7 @@ class Planner:
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in closed.in_avals]
         captured = sum(constant.nbytes for constant in closed.consts if hasattr(constant, "nbytes"))
         original = self.timed("compile", lambda: certify(self.traced.call_flat, avals, captured=captured))
-        fixed = original.arguments + original.outputs - original.aliased
+        fixed = self.fixed = original.arguments + original.outputs - original.aliased
         if fixed > self.budget:
             raise BudgetError(
                 f"the arguments ({format_bytes(original.arguments)}) and results"
@@ -149,6 +157,8 @@ class Planner:
             search = self._saturate(program, fits, most_axes)
             for candidate in self._candidates(search, written, fits):
                 module, certified = self._compile(candidate, [*avals, *constants])
+                moved = self.smallest is None or certified.peak < UNMOVED * self.smallest[0]
+                self.unmoved = 0 if moved else self.unmoved + 1
                 if self.smallest is None or certified.peak < self.smallest[0]:
                     self.smallest = (certified.peak, candidate)
                 self.latest_peak = certified.peak
@@ -195,16 +205,29 @@ class Planner:
                 if candidate.predicted_peak > HOPELESS * self.budget:
                     break
                 yield candidate
-                target = float(self.budget)
                 for _ in range(RECHUNKS):
-                    target *= min(0.9, self.budget / self.latest_peak)
-                    smaller = rechunk(candidate, target, self.machine)
+                    before = self.latest_peak
+                    smaller = rechunk(candidate, self._smaller_target(candidate), self.machine)
                     if smaller.schedule.chunks == candidate.schedule.chunks:
                         break
                     candidate = smaller
                     yield candidate
+                    if self.latest_peak > UNMOVED * before:
+                        # What makes the peak is not in the loops.
+                        break
+                if self.unmoved >= MOST_UNMOVED:
+                    return
         if leanest is not None and self.smallest is None:
             yield leanest
+
+    def _smaller_target(self, candidate: Candidate) -> float:
+        """The predicted peak at which a candidate that came out too big should fit.
+
+        What was predicted above the arguments and results shrinks by as much as the real excess over them.
+        """
+        room = max(self.budget - self.fixed, 1)
+        excess = max((self.latest_peak - self.fixed) / room, 1.0)
+        return self.fixed + (candidate.predicted_peak - self.fixed) / (1.1 * excess)
 
     def _unchanged(
         self, original: Certified, written: Candidate | None, constants: Sequence[jax.Array], reason: str
