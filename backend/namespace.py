@@ -14,9 +14,6 @@ LOCAL = re.compile(r"[a-z][0-9]*")
 LOCALS = ("body", "carry", "condition", "slices")
 """More names that helper functions use inside."""
 
-MODULES = ("jax", "jnp", "lax", "primitives")
-"""The modules that emitted text may speak of."""
-
 
 class Namespace:
     """Collects what an emitted module needs besides its own text.

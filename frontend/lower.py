@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Literal
 
+from eqsat.frontend import handlers as handlers  # fills the registry
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.registry import HANDLERS
@@ -252,11 +253,4 @@ def _parse_constant(op: Const) -> Any:
 
 def lower(closed: ClosedJaxpr) -> tuple[Program, list[Any]]:
     """The program of a closed jaxpr, and the constant arrays that are its last inputs."""
-    import eqsat.frontend.handlers  # noqa: F401  (fills the registry)
-
     return Lowering().program(closed)
-
-
-def equations(closed: ClosedJaxpr) -> Iterator[Any]:
-    """Every equation of a jaxpr, those of inner jaxprs not included."""
-    yield from closed.jaxpr.eqns

@@ -18,7 +18,7 @@ from eqsat.ir.dtypes import is_extended, is_inexact, numpy_dtype
 Array = np.ndarray[Any, np.dtype[Any]]
 Function = Callable[..., Any]
 
-ROUND_HALF_AWAY, ROUND_HALF_EVEN = 0, 1
+ROUND_HALF_EVEN = 1
 
 
 def reference_dtype(name: str) -> np.dtype[Any]:

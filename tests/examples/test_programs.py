@@ -49,6 +49,17 @@ def optimized_within_budget(name: str) -> tuple[eqsat.Optimized[..., Any], int]:
     return eqsat.optimize(function, budget=budget), budget
 
 
+def check_as_right_as_plain(name: str, results: list[Any]) -> None:
+    """Results are as close to the reference as plain JAX's; the sparse GP's gradient is ill-conditioned."""
+    function, arguments, _ = PROGRAMS[name]
+    plain = jax.tree.leaves(jax.jit(function)(*arguments))
+    reference = jax.tree.leaves(in_double_precision(function)(*arguments))
+    assert len(results) == len(plain)
+    if name == "nearest neighbours":  # positions may differ where distances tie
+        results, plain, reference = results[:1], plain[:1], reference[:1]
+    assert difference(results, reference) <= max(2 * difference(plain, reference), 1e-5)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_an_example_fits_its_budget_and_is_as_right_as_plain_jax(name: str) -> None:
     function, arguments, _ = PROGRAMS[name]
@@ -57,10 +68,7 @@ def test_an_example_fits_its_budget_and_is_as_right_as_plain_jax(name: str) -> N
     assert plan.peak_bytes <= budget < plan.original_peak_bytes
     result, plain = optimized(*arguments), jax.jit(function)(*arguments)
     assert jax.tree.structure(result) == jax.tree.structure(plain)
-    reference = in_double_precision(function)(*arguments)
-    if name == "nearest neighbours":  # positions may differ where distances tie
-        result, plain, reference = result[0], plain[0], reference[0]
-    assert difference(result, reference) <= max(2 * difference(plain, reference), 1e-5)
+    check_as_right_as_plain(name, jax.tree.leaves(result))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -77,8 +85,7 @@ def test_the_source_of_a_plan_runs_with_jax_alone(name: str, tmp_path: Path) -> 
     )
     (tmp_path / "program.py").write_text(script)
     subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True)
-    results = list(np.load(tmp_path / "results.npz").values())
-    assert difference(results, jax.tree.leaves(optimized(*arguments))) < 1e-4
+    check_as_right_as_plain(name, list(np.load(tmp_path / "results.npz").values()))
 
 
 def test_mnist_is_read_from_idx_files(tmp_path: Path) -> None:
