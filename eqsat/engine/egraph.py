@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -9,6 +10,9 @@ from egglog import bindings
 
 from eqsat.engine.encode import CONSTRUCTORS, SCHEMA
 from eqsat.errors import EqsatError
+
+# egglog tells at INFO of every command that it runs: thousands of lines for every plan.
+logging.getLogger("egglog").setLevel(logging.WARNING)
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
