@@ -47,7 +47,7 @@ class Value:
 VIEW_PRIMITIVES = frozenset({"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze"})
 """Primitives that read their operand where they are fused; they need no buffer of their own."""
 
-SHORT_ROW = 64
+SHORT_ROW = 256
 """What starting on a row costs a selection, in elements."""
 
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
