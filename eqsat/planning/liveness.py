@@ -189,9 +189,10 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
 
 
 def upper_bound(schedule: Schedule, machine: Machine) -> int:
-    """A peak that no fusion can exceed: every value of the program in a buffer of its own, at once.
+    """Bytes with every value of the program in a buffer of its own, at once: however ops are fused, it fits.
 
-    Bytes of arguments, outputs and temporaries. It holds whatever the compiler hides from its analysis.
+    Arguments, outputs and temporaries. Hidden intermediates are counted; workspaces of libraries, such
+    as the packed panels of a matrix product, are no values of the program and are not.
     """
 
     def everything(block: Block, lengths: Mapping[Axis, int]) -> int:

@@ -47,7 +47,7 @@ class Candidate:
     - `makers`: for terms that a rule made, by number, the rule's name.
     - `predicted_peak`, `predicted_seconds`: by simulation and by the cost model.
     - `fused`: whether it may be compiled with fusions whose scratch the compiler's analysis does not
-      see. Then the peak is an upper bound that holds whatever they do.
+      see. Then the peak is an upper bound that counts every value they may hide.
     """
 
     schedule: Schedule
