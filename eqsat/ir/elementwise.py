@@ -62,6 +62,15 @@ ELEMENTWISE: dict[str, Elementwise] = _table()
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne", "add_any"})
 """Functions of two operands whose order does not matter."""
 
+INCREASING = frozenset(
+    {"exp", "exp2", "expm1", "log", "log1p", "sqrt", "cbrt", "logistic", "tanh", "sinh", "atan"}
+    | {"asin", "asinh", "acosh", "atanh", "erf", "erf_inv", "copy"}
+)
+"""Functions of one real operand that are strictly increasing wherever they are defined."""
+
+LINEAR = frozenset({"neg", "real", "imag", "conj", "copy", "stop_gradient"})
+"""Functions of one operand with f(a + b) = f(a) + f(b), f(0) = 0 and f(c a) = c f(a) for real c."""
+
 IDENTITIES: dict[str, str] = {
     "sum": "zero",
     "prod": "one",

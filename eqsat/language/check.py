@@ -6,6 +6,8 @@ sides are the same number) or their types is not decided here but by `eqsat chec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eqsat.errors import RuleError
 from eqsat.language.check_functions import check_functions
 from eqsat.language.check_names import check_names
@@ -16,7 +18,7 @@ from eqsat.language.syntax import Contraction, Example, Guard, Reduction, Rule, 
 from eqsat.language.traverse import canonical, is_set, variables, walk
 
 
-def check_file(rule_file: RuleFile) -> None:
+def check_file(rule_file: RuleFile, known: Sequence[RuleFile] = ()) -> None:
     """Raises `RuleError` at the first rule of the file that is not a well-formed rewrite.
 
     >>> from eqsat.language.parse import parse_rules

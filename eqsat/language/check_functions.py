@@ -37,7 +37,7 @@ def check_functions(rule: Rule, text: str) -> None:
     classes = dict(rule.classes)
     for side in (rule.left, rule.right):
         for node in walk(side):
-            check_function(node, classes)
+            check_function(node, classes, [name for name, _ in rule.monoids])
             check_single_axes(node, classes)
     check_calls(rule, classes)
 
@@ -74,7 +74,7 @@ def _position_of_class(rule: Rule, text: str, function: str, family: str) -> Pos
     return rule.position
 
 
-def check_function(node: Expression, classes: dict[str, str]) -> None:
+def check_function(node: Expression, classes: dict[str, str], declared: Collection[str]) -> None:
     """The function that a node names exists, and is used as the functions of its class are."""
     name = function_name(node)
     if name is None:
@@ -82,7 +82,7 @@ def check_function(node: Expression, classes: dict[str, str]) -> None:
     family = classes.get(name)
     match node:
         case Apply() if family is None:
-            _check_elementwise(node)
+            check_elementwise(node)
         case Apply() if family not in APPLIED:
             hint = f"reductions and selections are written `{name}[k] a`"
             raise Refusal(node.position, f"`{name}` ranges over {family}: it is no function", hint)
@@ -91,14 +91,14 @@ def check_function(node: Expression, classes: dict[str, str]) -> None:
         case Reduction() if family is not None and family not in REDUCING:
             hint = f"functions are written `{name}(a)`"
             raise Refusal(node.position, f"`{name}` ranges over {family}: it reduces nothing", hint)
-        case FoldOf() if family is None and name not in MONOIDS:
+        case FoldOf() if family is None and name not in (*MONOIDS, *declared):
             raise _unknown(node.position, "monoid", name, MONOIDS, "monoids")
         case FoldOf() if family is not None and family not in FOLDING:
             hint = f"let `{name}` range over {alternatives(sorted(FOLDING))}"
             raise Refusal(node.position, f"a fold can't combine with any of the {family}", hint)
 
 
-def _check_elementwise(node: Apply) -> None:
+def check_elementwise(node: Apply) -> None:
     name = node.function
     if name not in ELEMENTWISE:
         raise _unknown(node.position, "elementwise function", name, ELEMENTWISE, "elementwise")

@@ -153,6 +153,9 @@ def _bound_by(rule: Rule, side: Expression) -> _Bound:
         for guard in rule.guards:
             if guard.name == "in" and not is_set(guard.operands[0]) and guard.operands[1] in axes | terms:
                 axes.add(guard.operands[0])
+        for copy in rule.copies:
+            if copy.original in axes:
+                axes.add(copy.name)
         for definition in rule.definitions:
             if _is_known(definition, terms, axes):
                 axes.add(definition.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from eqsat.ir.elementwise import IDENTITIES
 
 REDUCTIONS = (*IDENTITIES, "mean")
@@ -10,14 +12,22 @@ REDUCTIONS = (*IDENTITIES, "mean")
 MONOIDS = tuple(IDENTITIES)
 """The reductions whose partial results can be combined by the same function, as a fold does."""
 
-CLASSES = ("elementwise", "reductions", "monoids", "selections", "calls")
+CLASSES = ("elementwise", "commutative", "increasing", "linear") + (
+    "reductions",
+    "monoids",
+    "selections",
+    "calls",
+)
 """What a function variable may range over; calls are all
 primitives that the language has no notation for (a Cholesky factorisation, a sort)."""
+
+ENTRIES: dict[str, Literal["values", "indices"]] = {"top_k": "values", "top_k_indices": "indices"}
+"""The selections that rules write by name, with the axis of their entries: `top_k[n, m] a`."""
 
 SELECTIONS = ("argmax", "argmin", "top_k")
 """What the class of selections holds. Rules name them by a variable only: they have parameters."""
 
-APPLIED = frozenset({"elementwise", "calls"})
+APPLIED = frozenset({"elementwise", "commutative", "increasing", "linear", "calls"})
 """The classes whose functions are written `f(a)`."""
 
 REDUCING = frozenset({"reductions", "monoids", "selections"})
@@ -32,6 +42,11 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "stored": ("term",),
     "passes": ("call", "axis"),
     "float": ("term",),
+    "integer": ("term",),
+    "boolean": ("term",),
+    "complex": ("term",),
+    "real": ("term",),
+    "constant": ("term",),
     "nonempty": ("set",),
 }
 """The kinds of each guard's operands."""

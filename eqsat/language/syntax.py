@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from eqsat.ir.formula import Monoid
+from eqsat.ir.operations import Signature
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -95,6 +98,45 @@ class IotaOf:
 
 
 @dataclass(frozen=True, slots=True)
+class DeltaOf:
+    """`delta[i, j]`: the truth value of i = j, two axes of one length.
+
+    `diag[i, j] a` is short for `select_n(delta[i, j], 0, a)`, and is parsed to that.
+    """
+
+    first: str
+    second: str
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOf:
+    """`solve[i, j](A, b)`: a named operation; `axes` in the order of its declaration.
+
+    With one operand also `inv[i, j] A`, which takes the whole product that follows, as `sum[k]` does.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    operands: tuple[Expression, ...]
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionOf:
+    """`top_k[n, m] a`: the entries, along m, that are largest along n; `result` is "values".
+
+    `top_k_indices[n, m] a` are the indices where they were. (Any selection: `s[n] a`, a `Reduction`.)
+    """
+
+    axis: str
+    out_axis: str
+    result: Literal["values", "indices"]
+    operand: Expression
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class RenameOf:
     """`rename[m->n] a`."""
 
@@ -124,16 +166,31 @@ class ConcatOf:
 
 @dataclass(frozen=True, slots=True)
 class FoldOf:
-    """`fold[n, monoid] e`; the monoid's name may be a function variable."""
+    """`fold[n, monoid] e`; the monoid's name may be a function variable.
+
+    A monoid with a state of several parts has an operand for each: `fold[n, rescaled](m, s)`.
+    """
 
     axis: str
     monoid: str
-    operand: Expression
+    operands: tuple[Expression, ...]
     position: Position = field(compare=False)
 
 
 Expression = (
-    Number | Variable | Apply | Reduction | Contraction | IotaOf | RenameOf | ChunkOf | ConcatOf | FoldOf
+    Number
+    | Variable
+    | Apply
+    | Reduction
+    | Contraction
+    | IotaOf
+    | DeltaOf
+    | OperationOf
+    | SelectionOf
+    | RenameOf
+    | ChunkOf
+    | ConcatOf
+    | FoldOf
 )
 
 
@@ -143,6 +200,67 @@ class Guard:
 
     name: str
     operands: tuple[str, ...]
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PropertyGuard:
+    """`spd[i, j](a)`, `nonnegative(a)`: the term is known to have a property.
+
+    `name` is one of `eqsat.ir.properties.PROPERTIES`, which says how many axes it takes.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    term: str
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeOf:
+    """`size(n)`, `size(K)`: the length of an axis, or the product of the lengths of a set."""
+
+    name: str
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantValue:
+    """`c` in a comparison: the value of a term variable, which must be a real constant."""
+
+    name: str
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`left + right` and so on, of numbers known when a rule is matched; `operator` is + - * or /."""
+
+    operator: str
+    left: Quantity
+    right: Quantity
+    position: Position = field(compare=False)
+
+
+Quantity = Number | SizeOf | ConstantValue | Arithmetic
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`size(k) < 2 * size(n)`, `c = size(N)`; `relation` is one of < <= > >= = !=."""
+
+    relation: str
+    left: Quantity
+    right: Quantity
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyDefinition:
+    """`l = copy(k)` in a `where` clause: l is an axis of the length of k that is nowhere else."""
+
+    name: str
+    original: str
     position: Position = field(compare=False)
 
 
@@ -168,8 +286,8 @@ class Example:
     position: Position = field(compare=False)
 
 
-Accuracy = Literal["exact", "reassociates", "cancels"]
-ACCURACIES: tuple[Accuracy, ...] = ("exact", "reassociates", "cancels")
+Accuracy = Literal["exact", "reassociates", "cancels", "amplifies"]
+ACCURACIES: tuple[Accuracy, ...] = ("exact", "reassociates", "cancels", "amplifies")
 """From harmless to harmful: what a rule may do to floating-point results."""
 
 
@@ -177,8 +295,11 @@ ACCURACIES: tuple[Accuracy, ...] = ("exact", "reassociates", "cancels")
 class Rule:
     """A rewrite `left => right`, or `left == right` when `both_ways`.
 
-    `classes` maps each function variable to the class it ranges over: elementwise, reductions,
-    monoids, selections, calls.
+    `classes` maps each function variable to the class it ranges over: elementwise, commutative,
+    increasing, linear, reductions, monoids, selections, calls.
+
+    `space` is the name of the rule's file without its ending; `source` says where the identity is from.
+    `monoids` are the declarations of those that the rule folds with, by the names it gives them.
     """
 
     name: str
@@ -188,15 +309,71 @@ class Rule:
     accuracy: Accuracy
     classes: tuple[tuple[str, str], ...]
     guards: tuple[Guard, ...]
+    properties: tuple[PropertyGuard, ...]
+    comparisons: tuple[Comparison, ...]
+    definitions: tuple[AxisDefinition, ...]
+    copies: tuple[CopyDefinition, ...]
+    examples: tuple[Example, ...]
+    source: str
+    space: str
+    monoids: tuple[tuple[str, Monoid], ...]
+    position: Position = field(compare=False)
+
+    @property
+    def qualified(self) -> str:
+        """The rule's name among all files: `contraction.pull-factor`."""
+        return f"{self.space}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """`fact gram  symmetric[i, j](dot[k](a, rename[i->j] a))`: every match of `term` has the property.
+
+    Clauses as of a rule, but for accuracy and classes.
+    """
+
+    name: str
+    property: str
+    axes: tuple[str, ...]
+    term: Expression
+    guards: tuple[Guard, ...]
+    properties: tuple[PropertyGuard, ...]
+    comparisons: tuple[Comparison, ...]
     definitions: tuple[AxisDefinition, ...]
     examples: tuple[Example, ...]
+    source: str
+    space: str
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MonoidDeclaration:
+    """A `monoid` declaration; what it means is `monoid`."""
+
+    monoid: Monoid
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationDeclaration:
+    """An `operation` declaration: the user's function under a name that rules can use.
+
+    `function` is "module:name", or empty if Python registers it by `eqsat.operation`.
+    """
+
+    signature: Signature
+    function: str
     position: Position = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """The rules of one file, in order, with its text (for error messages)."""
+    """What one file says, in order, with its text (for error messages); `includes` are files as parsed."""
 
     file: str
     text: str
     rules: tuple[Rule, ...]
+    facts: tuple[Fact, ...] = ()
+    monoids: tuple[MonoidDeclaration, ...] = ()
+    operations: tuple[OperationDeclaration, ...] = ()
+    includes: tuple[RuleFile, ...] = ()

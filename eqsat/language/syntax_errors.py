@@ -19,7 +19,7 @@ KEYWORDS = frozenset(
 
 _LEXEME = re.compile(r"[A-Za-z_]\w*|[0-9]+(\.[0-9]+)?|=>|==|->|<=|>=|\*\*|\.\.|.", re.DOTALL)
 
-_CLAUSES = {"_FOR", "_WHERE", "EXAMPLE", "REJECT"}
+_CLAUSES = {"_FOR", "_WHERE", "EXAMPLE", "_SOURCE"}
 
 _IN_WORDS = {
     "RULE_NAME": "the rule's name",

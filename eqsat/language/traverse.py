@@ -10,12 +10,15 @@ from eqsat.language.syntax import (
     ChunkOf,
     ConcatOf,
     Contraction,
+    DeltaOf,
     Expression,
     FoldOf,
     IotaOf,
     Number,
+    OperationOf,
     Reduction,
     RenameOf,
+    SelectionOf,
     Variable,
 )
 
@@ -28,9 +31,9 @@ def is_set(name: str) -> bool:
 def operands(expression: Expression) -> tuple[Expression, ...]:
     """The expressions directly below `expression`."""
     match expression:
-        case Number() | Variable() | IotaOf():
+        case Number() | Variable() | IotaOf() | DeltaOf():
             return ()
-        case Apply():
+        case Apply() | OperationOf() | FoldOf():
             return expression.operands
         case Contraction():
             return (expression.left, expression.right)
@@ -53,10 +56,14 @@ def variables(expression: Expression) -> Iterator[Variable]:
 def operator_axes(node: Expression) -> tuple[str, ...]:
     """The axis names that stand in the operator itself: J and K in `sum[J, K] a`, none in `a + b`."""
     match node:
-        case Reduction() | Contraction():
+        case Reduction() | Contraction() | OperationOf():
             return node.axes
         case IotaOf() | ChunkOf() | ConcatOf() | FoldOf():
             return (node.axis,)
+        case DeltaOf():
+            return (node.first, node.second)
+        case SelectionOf():
+            return (node.axis, node.out_axis)
         case RenameOf():
             return (node.old, node.new)
         case _:
@@ -64,8 +71,12 @@ def operator_axes(node: Expression) -> tuple[str, ...]:
 
 
 def function_name(node: Expression) -> str | None:
-    """The function, reduction or monoid that a node names, if it names one."""
+    """The function, reduction, operation or monoid that a node names, if it names one."""
     match node:
+        case OperationOf():
+            return node.name
+        case SelectionOf():
+            return f"top_k_{node.result}"
         case Apply():
             return node.function
         case Reduction():
@@ -74,6 +85,19 @@ def function_name(node: Expression) -> str | None:
             return node.monoid
         case _:
             return None
+
+
+def named(node: Expression) -> tuple[str, tuple[str, ...], tuple[Expression, ...]]:
+    """What reads as `name[axes](operands)`: its name, or nothing, its axes and its operands."""
+    match node:
+        case Apply(function=name, operands=below):
+            return name, (), below
+        case Reduction(kind=name, axes=axes, operand=operand):
+            return name, axes, (operand,)
+        case OperationOf(name=name, axes=axes, operands=below):
+            return name, axes, below
+        case _:
+            return "", (), ()
 
 
 def canonical(expression: Expression) -> object:
@@ -100,5 +124,7 @@ def canonical(expression: Expression) -> object:
             return ("dot", tuple(sorted(expression.axes)), *sorted(below, key=repr))
         case Reduction():
             return ("reduction", expression.kind, tuple(sorted(expression.axes)), *below)
+        case DeltaOf():
+            return ("delta", *sorted((expression.first, expression.second)))
         case _:
             return (type(expression).__name__, function_name(expression), operator_axes(expression), *below)

@@ -97,7 +97,10 @@ class World:
             case ConcatOf():
                 return self.concatenation(node, self.shape(node.operand, matching))
             case FoldOf():
-                return self.fold(node, self.shape(node.operand, matching))
+                bodies = [self.shape(operand, matching) for operand in node.operands]
+                return self.fold(node, _together(node, bodies))
+            case _:
+                raise Unknown
 
     def application(self, node: Apply, operands: list[Shape]) -> Shape:
         if dict(self.rule.classes).get(node.function) == "calls":

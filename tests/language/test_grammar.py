@@ -58,7 +58,7 @@ def spelled(node: Expression) -> str:
         case ConcatOf():
             return f"concat[{node.axis}]({spelled(node.operand)})"
         case FoldOf():
-            return f"fold[{node.axis} {node.monoid}]({spelled(node.operand)})"
+            return f"fold[{node.axis} {node.monoid}]({', '.join(map(spelled, node.operands))})"
 
 
 PRECEDENCE = {
@@ -151,7 +151,9 @@ def test_precedence_round_trip(text: str) -> None:
             case ConcatOf():
                 return f"(concat[{node.axis}] {in_full(node.operand)})"
             case FoldOf():
-                return f"(fold[{node.axis}, {node.monoid}] {in_full(node.operand)})"
+                if len(node.operands) > 1:
+                    return f"fold[{node.axis}, {node.monoid}]({', '.join(map(in_full, node.operands))})"
+                return f"(fold[{node.axis}, {node.monoid}] {in_full(node.operands[0])})"
             case Variable() if node.has or node.lacks:
                 return f"{node.name}{{{', '.join([*node.has, *('!' + axis for axis in node.lacks)])}}}"
             case _:

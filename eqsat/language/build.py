@@ -1,0 +1,356 @@
+"""From the trees that lark makes of a file to its abstract syntax."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lark import Token, Transformer, Tree, v_args
+from lark.exceptions import VisitError
+from lark.tree import Meta
+
+from eqsat.ir.operations import Signature
+from eqsat.ir.properties import PROPERTIES
+from eqsat.language.conditions import Condition, condition_of
+from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.language.functions import ENTRIES
+from eqsat.language.monoids import Part, monoid_of
+from eqsat.language.syntax import (
+    ACCURACIES,
+    Apply,
+    AxisDefinition,
+    ChunkOf,
+    Comparison,
+    ConcatOf,
+    Contraction,
+    CopyDefinition,
+    DeltaOf,
+    Example,
+    Expression,
+    Fact,
+    FoldOf,
+    Guard,
+    IotaOf,
+    MonoidDeclaration,
+    Number,
+    OperationDeclaration,
+    OperationOf,
+    Position,
+    PropertyGuard,
+    Reduction,
+    RenameOf,
+    Rule,
+    SelectionOf,
+    Variable,
+)
+from eqsat.language.traverse import named, walk
+from eqsat.language.vocabulary import Vocabulary
+
+_BINARY = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+
+_Item = TypeVar("_Item")
+
+
+def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = None) -> Any:
+    """The abstract syntax of a statement, by what can be named in it.
+
+    **Raises:** `Refusal`.
+    """
+    # What `for` declares is a function variable in this rule, whatever else it may mean elsewhere.
+    bound = frozenset(
+        str(membership.children[0])
+        for clause in statement.find_data("classes")
+        for membership in clause.find_data("membership")
+    )
+    try:
+        return _Builder(file, vocabulary or Vocabulary({}, {}), bound).transform(statement)
+    except VisitError as error:
+        raise error.orig_exc from None
+
+
+def position_of(file: str, where: Token | Meta) -> Position:
+    """Where a token stands, or a tree begins."""
+    assert where.line is not None
+    assert where.column is not None
+    return Position(file, where.line, where.column)
+
+
+@v_args(inline=True)
+class _Builder(Transformer[Token, Any]):
+    """Makes abstract syntax from the leaves up; a method for each kind of tree in the grammar."""
+
+    def __init__(self, file: str, vocabulary: Vocabulary, bound: Collection[str]) -> None:
+        super().__init__()
+        self.file = file
+        self.vocabulary = vocabulary
+        self.bound = bound
+        self.groups: dict[int, Expression] = {}
+        """By identity, the expressions that stand in parentheses of their own."""
+
+    def _at(self, where: Token | Meta) -> Position:
+        return position_of(self.file, where)
+
+    # --------------------------------------------------------------------------------- statements
+
+    def rule(self, name: Token, *rest: Any) -> Rule:
+        accuracy = str(rest[0]) if isinstance(rest[0], Token) else "reassociates"
+        left, sign, right, *clauses = rest[isinstance(rest[0], Token) :]
+        items = [item for clause in clauses for item in clause]
+        folds = {node.monoid for side in (left, right) for node in walk(side) if isinstance(node, FoldOf)}
+        return Rule(
+            name=str(name),
+            left=left,
+            right=right,
+            both_ways=sign == "==",
+            accuracy=next(known for known in ACCURACIES if known == accuracy),
+            classes=_those(items, tuple),
+            guards=_those(items, Guard),
+            properties=_those(items, PropertyGuard),
+            comparisons=_those(items, Comparison),
+            definitions=_those(items, AxisDefinition),
+            copies=_those(items, CopyDefinition),
+            examples=_those(items, Example),
+            source=self._source(items),
+            space=Path(self.file).stem,
+            monoids=tuple(
+                (monoid, declared)
+                for monoid, declared in self.vocabulary.monoids.items()
+                if monoid in folds and monoid not in self.bound
+            ),
+            position=self._at(name),
+        )
+
+    def fact(self, name: Token, statement: Expression, *clauses: Any) -> Fact:
+        items = [item for clause in clauses for item in clause]
+        for item in items:
+            if isinstance(item, tuple):
+                raise Refusal(
+                    self._at(name), "a fact has no function variables", "write one for each function"
+                )
+            if isinstance(item, CopyDefinition):
+                raise Refusal(
+                    item.position, "a fact makes no axes", "copies are for the right sides of rules"
+                )
+        property_name, axes, operands = named(statement)
+        if property_name not in PROPERTIES:
+            what = f"there is no property `{property_name}`" if property_name else "this is no property"
+            hint = nearest(property_name, PROPERTIES)
+            hint = (
+                hint or f"a fact is a property of a term: {alternatives(PROPERTIES)}, as `symmetric[i, j](a)`"
+            )
+            raise Refusal(statement.position, what, hint)
+        if len(operands) != 1:
+            raise Refusal(statement.position, f"`{property_name}` is a property of one term")
+        if axes:
+            self._refuse_swallowing(property_name, axes, operands[0], statement.position)
+        return Fact(
+            name=str(name),
+            property=property_name,
+            axes=axes,
+            term=operands[0],
+            guards=_those(items, Guard),
+            properties=_those(items, PropertyGuard),
+            comparisons=_those(items, Comparison),
+            definitions=_those(items, AxisDefinition),
+            examples=_those(items, Example),
+            source=self._source(items),
+            space=Path(self.file).stem,
+            position=self._at(name),
+        )
+
+    def _source(self, items: list[Any]) -> str:
+        sources = [item for item in items if isinstance(item, Token)]
+        if len(sources) > 1:
+            raise Refusal(self._at(sources[1]), "there is a source already", "say it all in one `source`")
+        return str(sources[0])[1:-1] if sources else ""
+
+    def operation(self, name: Token, axes: tuple[str, ...], *rest: Any) -> OperationDeclaration:
+        function = rest[-1] if isinstance(rest[-1], Token) else None
+        *parameters, result = rest[:-1] if function else rest
+        text = function[1:-1] if function else ""
+        if function and (text.count(":") != 1 or not all(text.split(":"))):
+            message = f"`{text}` does not say where a function is"
+            raise Refusal(self._at(function), message, 'it is `from "module:function"`')
+        signature = Signature(str(name), axes, tuple(parameters), result)
+        return OperationDeclaration(signature, text, self._at(name))
+
+    def parameter(self, name: Token, axes: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
+        return (name.removesuffix(":").rstrip(), axes)
+
+    def axes(self, *names: Token) -> tuple[str, ...]:
+        return tuple(map(str, names))
+
+    def monoid(
+        self, name: Token, state: list[Part], merge: list[Part], finish: Expression | None = None
+    ) -> MonoidDeclaration:
+        position = self._at(name)
+        return MonoidDeclaration(monoid_of(str(name), position, state, merge, finish), position)
+
+    def parts(self, *parts: Part) -> list[Part]:
+        return list(parts)
+
+    def part(self, name: Token, value: Expression) -> Part:
+        return Part(str(name), value, self._at(name))
+
+    def accuracy(self, name: Token) -> Token:
+        if name not in ACCURACIES:
+            hint = nearest(name, ACCURACIES) or f"a rule is {alternatives(ACCURACIES)}"
+            raise Refusal(self._at(name), f"there is no accuracy class `{name}`", hint)
+        return name
+
+    # ------------------------------------------------------------------------------------ clauses
+
+    def classes(self, *members: Guard) -> list[tuple[str, ...]]:
+        return [member.operands for member in members]
+
+    def conditions(self, *items: Condition) -> list[Condition]:
+        return list(items)
+
+    def membership(self, member: Token, whole: Token) -> Guard:
+        return Guard("in", (str(member), str(whole)), self._at(member))
+
+    def condition(
+        self, left: Expression, relation: Token | None = None, right: Expression | None = None
+    ) -> Condition:
+        return condition_of(left, str(relation or ""), right)
+
+    def example(self, word: Token, *schemas: tuple[str, tuple[str, ...]]) -> list[Example]:
+        return [Example(word == "example", schemas, self._at(word))]
+
+    def schema(self, name: Token, axes: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        return (name.removesuffix(":").rstrip(), axes)
+
+    def source(self, text: Token) -> list[Token]:
+        if not text[1:-1].strip():
+            raise Refusal(
+                self._at(text), "the source is empty", "say where the identity is from, or leave it out"
+            )
+        return [text]
+
+    # -------------------------------------------------------------------------------- expressions
+
+    def binary(self, left: Expression, sign: Token, right: Expression) -> Apply:
+        return Apply(_BINARY[sign], (left, right), self._at(sign))
+
+    def negation(self, sign: Token, operand: Expression) -> Expression:
+        if isinstance(operand, Number) and not operand.text.startswith("-"):
+            return Number(f"-{operand.text}", self._at(sign))  # programs have constants, not their negations
+        return Apply("neg", (operand,), self._at(sign))
+
+    def power(self, base: Expression, sign: Token, exponent: int) -> Apply:
+        if exponent == 2:
+            return Apply("square", (base,), self._at(sign))
+        return Apply("integer_pow", (base,), self._at(sign), exponent=exponent)
+
+    def exponent(self, *tokens: Token) -> int:
+        text = "".join(tokens)
+        if not text.removeprefix("-").isdigit():
+            message = f"the exponent `{text}` is not an integer"
+            raise Refusal(self._at(tokens[-1]), message, "write `pow(a, b)`")
+        return int(text)
+
+    def number(self, text: Token) -> Number:
+        return Number(str(text), self._at(text))
+
+    def variable(self, name: Token, pattern: list[tuple[bool, str]] | None = None) -> Variable:
+        has = tuple(axis for present, axis in pattern or [] if present)
+        lacks = tuple(axis for present, axis in pattern or [] if not present)
+        return Variable(str(name), has, lacks, self._at(name))
+
+    def pattern(self, *items: tuple[bool, str]) -> list[tuple[bool, str]]:
+        return list(items)
+
+    def has(self, name: Token) -> tuple[bool, str]:
+        return (True, str(name))
+
+    def lacks(self, name: Token) -> tuple[bool, str]:
+        return (False, str(name))
+
+    def names(self, *names: Token) -> tuple[str, ...]:
+        return tuple(map(str, names))
+
+    def group(self, expression: Expression) -> Expression:
+        self.groups[id(expression)] = expression
+        return expression
+
+    def application(self, function: Token, *operands: Expression) -> Apply:
+        return Apply(str(function), operands, self._at(function))
+
+    def variadic_application(self, function: Token, operand: Expression) -> Apply:
+        return Apply(str(function), (operand,), self._at(function), variadic=True)
+
+    def bracketed(self, name: Token, axes: tuple[str, ...], operand: Expression) -> Expression:
+        at = self._at(name)
+        if name in self.bound:
+            return Reduction(str(name), axes, operand, at)
+        if name == "diag" or name in ENTRIES:
+            if len(axes) != 2:
+                form, what = (
+                    ("diag[i, j] a", "its two axes")
+                    if name == "diag"
+                    else (f"{name}[n, m] a", "the axis that it is along, and that of its entries")
+                )
+                raise Refusal(at, f"`{name}` names {what}", f"it is written `{form}`")
+            self._refuse_swallowing(name, axes, operand, at)
+            if name == "diag":
+                return Apply("select_n", (DeltaOf(*axes, at), Number("0", at), operand), at)
+            return SelectionOf(axes[0], axes[1], ENTRIES[name], operand, at)
+        if name in self.vocabulary.operations:
+            self._refuse_swallowing(name, axes, operand, at)
+            return OperationOf(str(name), axes, (operand,), at)
+        return Reduction(str(name), axes, operand, at)
+
+    def operation_of_several(self, name: Token, axes: tuple[str, ...], *operands: Expression) -> OperationOf:
+        return OperationOf(str(name), axes, operands, self._at(name))
+
+    def _refuse_swallowing(
+        self, name: str, axes: tuple[str, ...], operand: Expression, position: Position
+    ) -> None:
+        """`logdet[i, j](A) * 2` looks as if it doubled the logarithm, and would be that of a product."""
+        first = operand
+        while id(first) not in self.groups:
+            if not isinstance(first, Apply) or first.function not in ("mul", "div", "square", "integer_pow"):
+                return
+            first = first.operands[0]
+        if first is not operand:
+            written = f"{name}[{', '.join(axes)}]"
+            raise Refusal(
+                position,
+                f"`{written}` takes the whole product that follows it, not only what is in the parentheses",
+                f"write `({written} (...)) * ...` if not, or `{written} ((...) * ...)` if so",
+            )
+
+    @v_args(meta=True, inline=True)
+    def contraction(
+        self, meta: Meta, axes: tuple[str, ...], left: Expression, right: Expression
+    ) -> Contraction:
+        return Contraction(axes, left, right, self._at(meta))
+
+    @v_args(meta=True, inline=True)
+    def iota(self, meta: Meta, axis: Token) -> IotaOf:
+        return IotaOf(str(axis), self._at(meta))
+
+    @v_args(meta=True, inline=True)
+    def delta(self, meta: Meta, first: Token, second: Token) -> DeltaOf:
+        return DeltaOf(str(first), str(second), self._at(meta))
+
+    @v_args(meta=True, inline=True)
+    def rename(self, meta: Meta, old: Token, new: Token, operand: Expression) -> RenameOf:
+        return RenameOf(str(old), str(new), operand, self._at(meta))
+
+    @v_args(meta=True, inline=True)
+    def chunk(self, meta: Meta, axis: Token, operand: Expression) -> ChunkOf:
+        return ChunkOf(str(axis), operand, self._at(meta))
+
+    @v_args(meta=True, inline=True)
+    def concat(self, meta: Meta, axis: Token, operand: Expression) -> ConcatOf:
+        return ConcatOf(str(axis), operand, self._at(meta))
+
+    @v_args(meta=True, inline=True)
+    def fold(self, meta: Meta, axis: Token, monoid: Token, *operands: Expression) -> FoldOf:
+        return FoldOf(str(axis), str(monoid), operands, self._at(meta))
+
+
+def _those(items: list[Any], kind: type[_Item]) -> tuple[_Item, ...]:
+    return tuple(item for item in items if isinstance(item, kind))

@@ -1,0 +1,111 @@
+"""From what stands in a `where` clause, read as expressions, to the conditions that it says."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from eqsat.ir.properties import PROPERTIES
+from eqsat.language.diagnostics import Refusal
+from eqsat.language.syntax import (
+    Apply,
+    Arithmetic,
+    AxisDefinition,
+    Comparison,
+    ConstantValue,
+    CopyDefinition,
+    Expression,
+    Guard,
+    Number,
+    Position,
+    PropertyGuard,
+    Quantity,
+    SizeOf,
+    Variable,
+)
+from eqsat.language.traverse import is_set, named
+
+Condition = Guard | PropertyGuard | Comparison | AxisDefinition | CopyDefinition
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+
+
+def condition_of(left: Expression, relation: str, right: Expression | None) -> Condition:
+    """What `left`, or `left relation right`, says as a condition.
+
+    **Raises:** `Refusal` if that is none.
+    """
+    if right is None:
+        return _guard(left)
+    if relation == "=" and isinstance(left, Variable):
+        if isinstance(right, Apply) and right.function == "copy":
+            return CopyDefinition(_plain(left), _operand_of(right), left.position)
+        items = _axes_difference(right)
+        if items and (is_set(left.name) or "term" in (kind for kind, _ in items)):
+            return AxisDefinition(_plain(left), items[0], tuple(items[1:]), left.position)
+    return Comparison(relation, _quantity(left), _quantity(right), left.position)
+
+
+def _guard(node: Expression) -> Guard | PropertyGuard:
+    name, axes, operands = named(node)
+    if not name or name in _SIGNS.values() or (isinstance(node, Apply) and node.function in _SIGNS):
+        hint = "such as `large(n)`, `n in K`, `spd[i, j](a)`, `size(k) < size(n)` or `J = axes(a) - axes(b)`"
+        raise Refusal(node.position, "this is no condition", hint)
+    names = [_plain(operand) for operand in operands]
+    if axes or name in PROPERTIES:
+        if len(names) != 1:
+            raise Refusal(node.position, f"`{name}` is a property of one term", f"write `{name}(a)`")
+        return PropertyGuard(name, axes, names[0], node.position)
+    return Guard(name, tuple(names), node.position)
+
+
+def _plain(node: Expression) -> str:
+    """The name that a condition is about."""
+    if not isinstance(node, Variable):
+        hint = "match it by a variable on the left, and name that"
+        raise Refusal(node.position, "a condition is about names, not about terms", hint)
+    if node.has or node.lacks:
+        raise Refusal(node.position, "patterns stand on the sides of a rule", f"write `{node.name}` here")
+    return node.name
+
+
+def _operand_of(node: Apply) -> str:
+    if len(node.operands) != 1:
+        raise Refusal(node.position, f"`{node.function}` is of one name", f"write `{node.function}(k)`")
+    return _plain(node.operands[0])
+
+
+def _axes_difference(node: Expression) -> list[tuple[Literal["term", "axes"], str]]:
+    """`axes(a) - axes(b) - K` as a list, empty if it is something else."""
+    match node:
+        case Variable():
+            return [("axes", node.name)] if not node.has and not node.lacks else []
+        case Apply(function="axes"):
+            return [("term", _operand_of(node))]
+        case Apply(function="sub", operands=(first, last)):
+            before, less = _axes_difference(first), _axes_difference(last)
+            return [*before, *less] if before and len(less) == 1 else []
+    return []
+
+
+def _quantity(node: Expression) -> Quantity:
+    match node:
+        case Number():
+            return node
+        case Variable():
+            return ConstantValue(_plain(node), node.position)
+        case Apply(function="size"):
+            return SizeOf(_operand_of(node), node.position)
+        case Apply(function="add" | "sub" | "mul" | "div", operands=(left, right)):
+            return Arithmetic(_SIGNS[node.function], _quantity(left), _quantity(right), node.position)
+        case Apply(function="neg", operands=(operand,)):
+            return Arithmetic("-", Number("0", node.position), _quantity(operand), node.position)
+        case Apply(function="square", operands=(operand,)):
+            value = _quantity(operand)
+            return Arithmetic("*", value, value, node.position)
+        case Apply(function="axes"):
+            message = "axes are defined by `=`, as axes of one term without those of others"
+            raise Refusal(node.position, message, "write `J = axes(a) - axes(b)`")
+        case Apply(function="copy"):
+            raise Refusal(node.position, "a copy of an axis gets a name by `=`", "write `l = copy(k)`")
+    hint = "sizes `size(k)`, constants `c`, and + - * / of these and of numbers"
+    raise Refusal(node.position, "a comparison is of numbers that are known when a rule is matched", hint)

@@ -1,0 +1,45 @@
+"""The operations and monoids that a file may name: its own, those of its includes, those known before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from eqsat.ir.formula import Monoid
+from eqsat.ir.operations import OPERATIONS, REGISTERED, Signature
+from eqsat.language.syntax import RuleFile
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """By name: signatures of operations, and declared monoids."""
+
+    operations: Mapping[str, Signature]
+    monoids: Mapping[str, Monoid]
+
+
+def all_files(files: Iterable[RuleFile]) -> Iterator[RuleFile]:
+    """The files and whatever they include: each once, and after those that it includes."""
+    seen: set[str] = set()
+
+    def visit(file: RuleFile) -> Iterator[RuleFile]:
+        if file.file not in seen:
+            seen.add(file.file)
+            for included in file.includes:
+                yield from visit(included)
+            yield file
+
+    for file in files:
+        yield from visit(file)
+
+
+def vocabulary_of(files: Iterable[RuleFile]) -> Vocabulary:
+    """What can be named where these files are known; of two things of one name, the later counts."""
+    specs = {**OPERATIONS, **REGISTERED}
+    operations = {name: spec.signature for name, spec in specs.items()}
+    monoids: dict[str, Monoid] = {}
+    for file in all_files(files):
+        for operation in file.operations:
+            operations.setdefault(operation.signature.name, operation.signature)
+        monoids.update((declared.monoid.name, declared.monoid) for declared in file.monoids)
+    return Vocabulary(operations, monoids)
