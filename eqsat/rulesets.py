@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -11,8 +13,18 @@ import jax
 
 from eqsat.engine.compile import CompiledRule, compile_rule
 from eqsat.errors import RuleError
+from eqsat.ir.operations import REGISTERED, known_operation
 from eqsat.language.parse import load_rules
-from eqsat.language.syntax import ACCURACIES, Accuracy
+from eqsat.language.syntax import (
+    ACCURACIES,
+    Accuracy,
+    Fact,
+    OperationDeclaration,
+    OperationOf,
+    Rule,
+    RuleFile,
+)
+from eqsat.language.traverse import walk
 from eqsat.rules import shipped
 
 RulePath = str | PathLike[str]
@@ -30,26 +42,95 @@ def check_accuracy(accuracy: str) -> Accuracy:
 
 
 def rules_for(extra: Sequence[RulePath], accuracy: str) -> tuple[CompiledRule, ...]:
-    """The compiled rules of a run.
+    """The compiled rules and facts of a run.
 
     **Arguments:**
 
     - `extra`: paths of the user's `.rules` files.
     - `accuracy`: the most that a rule may do to floating-point results.
     """
-    paths = [(str(path), path.stat().st_mtime_ns) for path in shipped()]
-    for path in extra:
-        file = Path(fspath(path))
-        if not file.is_file():
-            raise RuleError(f"there is no rules file {str(file)!r}")
-        paths.append((str(file), file.stat().st_mtime_ns))
-    return _compiled(tuple(paths), check_accuracy(accuracy))
+    allowed = check_accuracy(accuracy)
+    files = tuple(every_file([load_file(path) for path in extra]))
+    check_operations(files)
+    return _compiled(files, allowed)
+
+
+def load_file(path: RulePath) -> RuleFile:
+    """A user's `.rules` file, which may use what the shipped ones declare.
+
+    **Raises:** `RuleError` if there is no such file, or if something in it is wrong.
+    """
+    file = Path(fspath(path))
+    if not file.is_file():
+        raise RuleError(f"there is no rules file {str(file)!r}")
+    loaded = load_rules(file, shipped_files())
+    for part in every_file([loaded]):
+        for declaration in part.operations:
+            _bind(declaration)
+    return loaded
+
+
+@cache
+def shipped_files() -> tuple[RuleFile, ...]:
+    """The shipped `.rules` files."""
+    return tuple(every_file([load_rules(path) for path in shipped()]))
+
+
+def every_file(files: Iterable[RuleFile]) -> Iterator[RuleFile]:
+    """The files and what they include, each of them once, included ones first."""
+    seen: set[Path] = set()
+
+    def visit(file: RuleFile) -> Iterator[RuleFile]:
+        path = Path(file.file).resolve()
+        if path not in seen:
+            seen.add(path)
+            for included in file.includes:
+                yield from visit(included)
+            yield file
+
+    for file in files:
+        yield from visit(file)
+
+
+def _bind(declaration: OperationDeclaration) -> None:
+    """Give a declared operation the function that its declaration names, "module:name"."""
+    spec = REGISTERED[declaration.signature.name]
+    if spec.function is not None or not declaration.function:
+        return
+    where = f"{declaration.position}: operation {spec.name}"
+    module, _, name = declaration.function.partition(":")
+    try:
+        function = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise RuleError(f"{where}: cannot import {declaration.function!r}: {error}") from error
+    if not callable(function):
+        raise RuleError(f"{where}: {declaration.function!r} is no function")
+    REGISTERED[spec.name] = replace(spec, function=function)
+
+
+def check_operations(files: Iterable[RuleFile]) -> None:
+    """Refuse rules that make use of an operation that nobody has given a function."""
+    for file in files:
+        for rule in file.rules:
+            for side in (rule.left, rule.right) if rule.both_ways else (rule.right,):
+                for node in walk(side):
+                    spec = known_operation(node.name) if isinstance(node, OperationOf) else None
+                    if spec and not spec.text and spec.function is None:
+                        raise RuleError(
+                            f"{node.position}: the operation {spec.name} has no function to call; say which"
+                            f' in its declaration, `operation {spec.signature} from "module:name"`, or'
+                            " register one with eqsat.operation before this"
+                        )
 
 
 @lru_cache(maxsize=32)
-def _compiled(paths: tuple[tuple[str, int], ...], accuracy: Accuracy) -> tuple[CompiledRule, ...]:
+def _compiled(extra: tuple[RuleFile, ...], accuracy: Accuracy) -> tuple[CompiledRule, ...]:
     allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
-    rules = [rule for path, _ in paths for rule in load_rules(path).rules if rule.accuracy in allowed]
+    files = every_file([*shipped_files(), *extra])
+    chosen: list[Rule | Fact] = []
+    for file in files:
+        chosen += [rule for rule in file.rules if rule.accuracy in allowed]
+        chosen += file.facts
     # Where the default precision of a product is below that of a sum, new products ask for all of it.
     precision = "" if jax.default_backend() == "cpu" else "HIGHEST"
-    return tuple(compile_rule(rule, number, precision) for number, rule in enumerate(rules))
+    return tuple(compile_rule(rule, number, precision) for number, rule in enumerate(chosen))

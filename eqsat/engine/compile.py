@@ -8,21 +8,26 @@ chunk). `direction` writes each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
 from eqsat.engine.direction import Direction
+from eqsat.engine.relevance import made, symbols
 from eqsat.ir.elementwise import COMMUTATIVE
+from eqsat.ir.formula import Monoid
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
     ConcatOf,
     Contraction,
+    DeltaOf,
     Expression,
+    Fact,
     FoldOf,
     IotaOf,
     Number,
+    OperationOf,
     RenameOf,
     Rule,
     Variable,
@@ -36,35 +41,57 @@ class CompiledRule:
 
     **Attributes:**
 
-    - `rule`: the rule it came from.
+    - `rule`: the rule, or the fact, that it came from.
     - `number`: its number, by which e-nodes name their maker.
     - `ruleset`: the ruleset's name.
     - `text`: the egglog commands that declare it.
     - `splits`: whether it is about loops (run once the algebra is done).
+    - `needs`: for each direction what a program must contain for the rule to match, and what the rule
+      makes of it; see `symbols`.
     """
 
-    rule: Rule
+    rule: Rule | Fact
     number: int
     ruleset: str
     text: str
     splits: bool
+    needs: tuple[tuple[frozenset[str], frozenset[str]], ...]
+
+    @property
+    def numbers(self) -> frozenset[float]:
+        """The numbers that the rule may make constants of."""
+        sides = (self.rule.left, self.rule.right) if isinstance(self.rule, Rule) else ()
+        return frozenset(e.value for side in sides for e in walk(side) if isinstance(e, Number))
+
+    @property
+    def monoids(self) -> dict[str, Monoid]:
+        """The declared monoids that the rule folds with, by their own names."""
+        return {monoid.name: monoid for _, monoid in self.rule.monoids} if isinstance(self.rule, Rule) else {}
+
+    @property
+    def copies(self) -> bool:
+        """Whether the rule needs copies of axes."""
+        return isinstance(self.rule, Rule) and bool(self.rule.copies)
 
 
 def orders(expression: Expression) -> Iterator[Expression]:
     """The expression with the operands of commutative functions in every order."""
     match expression:
+        case Number() | Variable() | IotaOf() | DeltaOf():
+            yield expression
         case Apply(operands=operands):
             for chosen in product(*(list(orders(operand)) for operand in operands)):
                 yield replace(expression, operands=chosen)
                 if expression.function in COMMUTATIVE and len(chosen) == 2 and chosen[0] != chosen[1]:
                     yield replace(expression, operands=chosen[::-1])
+        case OperationOf(operands=operands) | FoldOf(operands=operands):
+            for chosen in product(*(list(orders(operand)) for operand in operands)):
+                yield replace(expression, operands=chosen)
         case Contraction(left=left, right=right):
             for first, second in product(list(orders(left)), list(orders(right))):
                 yield replace(expression, left=first, right=second)
                 if first != second:
                     yield replace(expression, left=second, right=first)
-        case Number() | Variable() | IotaOf():
-            yield expression
         case _:
             for operand in orders(expression.operand):
                 yield replace(expression, operand=operand)
@@ -72,22 +99,19 @@ def orders(expression: Expression) -> Iterator[Expression]:
 
 def expand(expression: Expression, variable: str, count: int) -> Expression:
     """`f(a..)` with `count` operands, and `a` standing for each in turn."""
-    if isinstance(expression, Apply) and expression.variadic:
-        template = expression.operands[0]
-        return replace(
-            expression,
-            operands=tuple(_numbered(template, variable, index) for index in range(count)),
-            variadic=False,
-        )
     match expression:
-        case Apply(operands=operands):
+        case Apply(variadic=True):
+            template = expression.operands[0]
+            numbered = tuple(_numbered(template, variable, index) for index in range(count))
+            return replace(expression, operands=numbered, variadic=False)
+        case Number() | Variable() | IotaOf() | DeltaOf():
+            return expression
+        case Apply(operands=operands) | OperationOf(operands=operands) | FoldOf(operands=operands):
             return replace(expression, operands=tuple(expand(o, variable, count) for o in operands))
         case Contraction(left=left, right=right):
             return replace(
                 expression, left=expand(left, variable, count), right=expand(right, variable, count)
             )
-        case Number() | Variable() | IotaOf():
-            return expression
         case _:
             return replace(expression, operand=expand(expression.operand, variable, count))
 
@@ -104,7 +128,7 @@ def _numbered(expression: Expression, variable: str, index: int) -> Expression:
 
 def _variants(rule: Rule, left: Expression, right: Expression, number: int, precision: str) -> Iterator[str]:
     variadic = [e for e in walk(left) if isinstance(e, Apply) and e.variadic]
-    is_call = "calls" in dict(rule.classes).values()
+    is_call = any(family in ("calls", "operations") for _, family in rule.classes)
     if variadic and not is_call:
         (variable,) = (e.name for e in walk(variadic[0]) if isinstance(e, Variable))
         pairs = [(expand(left, variable, count), expand(right, variable, count)) for count in (1, 2, 3)]
@@ -118,16 +142,23 @@ def _variants(rule: Rule, left: Expression, right: Expression, number: int, prec
                 if isinstance(e, (ChunkOf, RenameOf)) and isinstance(e.operand, Variable) and not is_call
             ]
             uncertain = list(dict.fromkeys(uncertain))
-            for answers in product((True, False), repeat=len(uncertain)):
+            for answers in product(*((True,) if _surely_has(e) else (True, False) for e in uncertain)):
                 present = frozenset(e for e, answer in zip(uncertain, answers, strict=True) if answer)
                 absent = frozenset(uncertain) - present
-                if uncertain and not present:
-                    continue
-                yield Direction(rule, ordered, one_right, number, precision).compile(absent, present)
+                has_axis = isinstance(left, RenameOf) or any(isinstance(e, ChunkOf) for e in uncertain)
+                if uncertain and has_axis and not present:
+                    continue  # what has the axis has it from an operand
+                yield from Direction(rule, ordered, one_right, number, precision).compile(absent, present)
 
 
-def compile_rule(rule: Rule, number: int, precision: str = "") -> CompiledRule:
-    """The egglog text of one rule.
+def _surely_has(expression: ChunkOf | RenameOf) -> bool:
+    """Whether the pattern of the operand, a variable, says that it has the axis."""
+    axis = expression.axis if isinstance(expression, ChunkOf) else expression.old
+    return isinstance(expression.operand, Variable) and axis in expression.operand.has
+
+
+def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> CompiledRule:
+    """The egglog text of one rule, or of one fact.
 
     **Arguments:**
 
@@ -135,16 +166,20 @@ def compile_rule(rule: Rule, number: int, precision: str = "") -> CompiledRule:
     - `precision`: of the contractions that a rule makes out of sums.
     """
     ruleset = f"rule-{number}"
-    lines = [f"(ruleset {ruleset})"]
-    directions = [(rule.left, rule.right)]
-    if rule.both_ways:
+    directions = [(rule.term, rule.term)] if isinstance(rule, Fact) else [(rule.left, rule.right)]
+    if isinstance(rule, Rule) and rule.both_ways:
         directions.append((rule.right, rule.left))
-    bodies: Iterable[str] = dict.fromkeys(
-        body for left, right in directions for body in _variants(rule, left, right, number, precision)
-    )
-    for variant, body in enumerate(bodies):
+    bodies: list[str] = []
+    for left, right in directions:
+        if isinstance(rule, Fact):
+            for ordered in dict.fromkeys(orders(left)):
+                bodies += Direction(rule, ordered, right, number, precision).compile_fact()
+        else:
+            bodies += _variants(rule, left, right, number, precision)
+    lines = [f"(ruleset {ruleset})"]
+    for variant, body in enumerate(dict.fromkeys(bodies)):
         lines.append(f'(rule {body} :ruleset {ruleset} :name "{rule.name}.{number}.{variant}")')
-    splits = any(isinstance(e, (ChunkOf, ConcatOf, FoldOf)) for e in walk(rule.left)) or any(
-        isinstance(e, (ChunkOf, ConcatOf, FoldOf)) for e in walk(rule.right)
-    )
-    return CompiledRule(rule, number, ruleset, "\n".join(lines), splits)
+    loops = (ChunkOf, ConcatOf, FoldOf)
+    splits = any(isinstance(e, loops) for sides in directions for side in sides for e in walk(side))
+    needs = tuple((symbols(rule, left), made(rule, right)) for left, right in directions)
+    return CompiledRule(rule, number, ruleset, "\n".join(lines), splits, needs)

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import (
     Chunk,
     Concat,
     Const,
+    Delta,
     Dot,
     Fold,
     Iota,
@@ -26,6 +28,7 @@ from eqsat.ir.ops import (
     Map,
     Op,
     Opaque,
+    Operation,
     Reduce,
     Rename,
     Select,
@@ -47,8 +50,14 @@ class Value:
 VIEW_PRIMITIVES = frozenset({"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze"})
 """Primitives that read their operand where they are fused; they need no buffer of their own."""
 
+VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "take"})
+"""Operations of which the same is true."""
+
 SHORT_ROW = 256
 """What starting on a row costs a selection, in elements."""
+
+MERGE_WORK = 10.0
+"""What merging an element of a declared monoid's state costs, in additions."""
 
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
@@ -108,8 +117,13 @@ class CostModel:
                 known = ELEMENTWISE.get(name)
                 work = self.elements(result.axes, result.open) * (known.cost if known else 1.0)
                 return work / self.machine.elements
-            case Iota():
+            case Iota() | Delta():
                 return self.elements(result.axes, result.open) / self.machine.elements
+            case Fold(monoid=Monoid()):
+                # Each part of the state is read, merged by a few functions, and written.
+                merged = sum(self.elements(operand.axes, operand.open) for operand in operands)
+                traffic = 2 * sum(self.traffic(operand) for operand in operands)
+                return traffic + MERGE_WORK * merged / self.machine.elements + 4 * self.machine.call
             case Fold(axis=axis, monoid=Select() as select):
                 # Every chunk's best entries, then the best of those and of the ones so far.
                 body = operands[0]
@@ -135,6 +149,9 @@ class CostModel:
             case Select():
                 seconds += self.selection(op, operands[0]) / self.machine.elements
                 seconds += 2 * self.traffic(operands[0])
+            case Operation():
+                seconds += self.operation(op, result, operands) / self.machine.flops
+                seconds += sum(self.traffic(operand) for operand in operands)
             case Opaque(call=call):
                 opened = result.open.union(*(operand.open for operand in operands))
                 work = self.elements(result.axes, opened)
@@ -148,6 +165,25 @@ class CostModel:
                     seconds += weight * work / self.machine.elements
                 seconds += sum(self.traffic(operand) for operand in operands)
         return seconds
+
+    def operation(self, op: Operation, result: Value, operands: Sequence[Value]) -> float:
+        """Floating-point operations of a named operation, all slices together."""
+        sizes = {
+            letter: float(axis.size) for letter, axis in zip(op.spec.signature.axes, op.axes, strict=True)
+        }
+        core = frozenset(op.axes)
+        opened = result.open.union(*(operand.open for operand in operands))
+        slices = self.elements(result.axes - core, opened)
+        flops = 0.0
+        if op.spec.once:
+            flops += op.spec.once(sizes) * self.elements(operands[0].axes - core, opened)
+        if op.spec.each:
+            # Rates are those of matrix products; anything else does so much less in the same time.
+            slower = 1.0 if op.spec.once else self.machine.flops / self.machine.elements
+            flops += op.spec.each(sizes) * slices * slower
+        if not (op.spec.once or op.spec.each):
+            flops += math.prod(sizes.values()) * slices
+        return flops
 
     def filling(self, contracted: Axes, operands: Sequence[Value]) -> float:
         """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle."""
@@ -177,6 +213,8 @@ class CostModel:
                 return True
             case Fold(monoid=Select()):
                 return True
+            case Operation(spec=spec):
+                return spec.name not in VIEW_OPERATIONS
             case Reduce(axes=axes):
                 return self.elements(axes, operands[0].open) > self.machine.fused_reduction
             case Opaque(call=call):
@@ -191,6 +229,8 @@ class CostModel:
         match op:
             case Dot() | Select() | Reduce() | Concat() | Fold():
                 return True
+            case Operation(spec=spec):
+                return spec.name not in VIEW_OPERATIONS
             case Opaque(call=call):
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from egglog import bindings
 
-from eqsat.engine.encode import CONSTRUCTORS, SCHEMA
+from eqsat.engine.schema import CONSTRUCTORS, SCHEMA
 from eqsat.errors import EqsatError
 
 # egglog tells at INFO of every command that it runs: thousands of lines for every plan.

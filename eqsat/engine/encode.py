@@ -1,4 +1,4 @@
-"""A program as egglog text: the e-graph's schema, and one node per term.
+"""A program as egglog text: one node per term, and what is known of terms, axes and dtypes.
 
 Axes are their ids, sets of axes are egglog sets. What egglog need not look into is interned in
 `Symbols` and stands in the e-graph as a string or a number.
@@ -6,20 +6,26 @@ Axes are their ids, sets of axes are egglog sets. What egglog need not look into
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.engine.schema import DTYPE_CLASSES
 from eqsat.ir.axis import Axis
-from eqsat.ir.dtypes import is_real_float
+from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
+from eqsat.ir.formula import Monoid
+from eqsat.ir.operations import OperationSpec
 from eqsat.ir.ops import (
     Call,
     Const,
+    Delta,
     Dot,
     Iota,
     Leaf,
     Map,
     Op,
     Opaque,
+    Operation,
     Reduce,
     Rename,
     Select,
@@ -27,61 +33,32 @@ from eqsat.ir.ops import (
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
-CONSTRUCTORS: dict[str, tuple[str, ...]] = {
-    "Leaf": ("i64",),
-    "Const": ("String", "String"),
-    "Iota": ("i64",),
-    "Map1": ("String", "T"),
-    "Map2": ("String", "T", "T"),
-    "Map3": ("String", "T", "T", "T"),
-    "Reduce": ("String", "Axes", "T"),
-    "Dot": ("String", "Axes", "T", "T"),
-    "Select": ("String", "i64", "T"),
-    "Rename": ("i64", "i64", "T"),
-    "Opaque": ("i64", "i64", "Args"),
-    "Chunk": ("i64", "T"),
-    "Concat": ("i64", "T"),
-    "Fold": ("i64", "String", "T"),
-}
-"""The ops in the e-graph. `by-X` beside each constructor X records which rule made a node."""
-
 LOADED = -1
 """The maker of nodes that were in the program from the start."""
 
-
-def _schema() -> str:
-    lines = [
-        "(sort T) (sort Axes (Set i64)) (sort Args)",
-        "(constructor Node (i64) T)",
-        "(constructor Nil () Args) (constructor Cons (T Args) Args) (constructor ChunkAll (i64 Args) Args)",
-        "(function axes (T) Axes :merge (set-intersect old new))",
-        "(function open (T) Axes :merge (set-intersect old new))",
-        "(function dtype (T) String :merge old)",
-        "(relation axis (i64)) (relation large (i64)) (relation stored (T)) (relation passes (i64 i64))",
-        "(relation float (String)) (relation uniform (String))",
-    ]
-    for name, sorts in CONSTRUCTORS.items():
-        lines.append(f"(constructor {name} ({' '.join(sorts)}) T)")
-        lines.append(f"(function by-{name} ({' '.join(sorts)}) i64 :merge old)")
-    # A chunk of a list of operands: operands without the axis are the same in every chunk.
-    lines += [
-        "(ruleset chunk-operands)",
-        "(rule ((= e (ChunkAll n (Nil)))) ((union e (Nil))) :ruleset chunk-operands)",
-        "(rule ((= e (ChunkAll n (Cons a rest))) (= A (axes a)) (= O (open a)) (= d (dtype a))"
-        " (set-contains A n)) ((let c (Chunk n a)) (set (axes c) A) (set (open c) (set-insert O n))"
-        " (set (dtype c) d) (union e (Cons c (ChunkAll n rest)))) :ruleset chunk-operands)",
-        "(rule ((= e (ChunkAll n (Cons a rest))) (= A (axes a)) (set-not-contains A n))"
-        " ((union e (Cons a (ChunkAll n rest)))) :ruleset chunk-operands)",
-    ]
-    return "\n".join(lines)
-
-
-SCHEMA = _schema()
+EQUATED = -2
+"""The maker of nodes that were loaded as equal to something in the program (`Program.equalities`)."""
 
 
 def quote(text: str) -> str:
     """An egglog string literal."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def operand_list(operands: Iterable[str]) -> str:
+    """The list of operands of a call, as text."""
+    text = "(Nil)"
+    for operand in reversed(list(operands)):
+        text = f"(Cons {operand} {text})"
+    return text
+
+
+def core_list(axes: Iterable[str]) -> str:
+    """The core axes of an operation, as text."""
+    text = "(Axes0)"
+    for axis in reversed(list(axes)):
+        text = f"(AxesCons {axis} {text})"
+    return text
 
 
 def axis_set(axes: Iterable[Axis]) -> str:
@@ -94,10 +71,10 @@ class Symbols:
     """What the e-graph's strings and numbers stand for."""
 
     axes: dict[int, Axis] = field(default_factory=dict)
-    leaves: dict[int, Leaf] = field(default_factory=dict)
     maps: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = field(default_factory=dict)
-    selects: dict[str, Select] = field(default_factory=dict)
+    monoids: dict[str, Monoid] = field(default_factory=dict)
     calls: dict[int, Call] = field(default_factory=dict)
+    operations: dict[str, OperationSpec] = field(default_factory=dict)
     precisions: set[str] = field(default_factory=lambda: {"", "HIGHEST"})
 
     def map_key(self, op: Map) -> str:
@@ -110,12 +87,12 @@ class Symbols:
         self.maps[key] = (op.name, op.params)
         return key
 
-    def select_key(self, op: Select) -> str:
-        """A selection's name; the axis it runs along is not part of it."""
-        out = "" if op.out_axis is None else op.out_axis.id
-        key = f"{op.kind}[{op.k},{out},{op.result},{op.dtype}]"
-        self.selects.setdefault(key, op)
-        return key
+
+def select_key(op: Select) -> str:
+    """A selection's name; the axis it runs along is not part of it, and the number of entries is the
+    length of the axis that they are along."""
+    out = -1 if op.out_axis is None else op.out_axis.id
+    return f"{op.kind}:{out}:{op.result}:{op.dtype}"
 
 
 def precision_key(op: Dot, operands: Iterable[str]) -> str:
@@ -133,12 +110,13 @@ def encode_op(op: Op, args: list[str], dtypes: list[str], symbols: Symbols) -> t
     """The constructor and its arguments, as text, for `op(*args)`."""
     match op:
         case Leaf(index=index):
-            symbols.leaves[index] = op
             return "Leaf", [str(index)]
         case Const(text=text, dtype=dtype):
             return "Const", [quote(text), quote(dtype)]
-        case Iota(axis=axis):
-            return "Iota", [str(axis.id)]
+        case Iota(axis=axis, dtype=dtype):
+            return "Iota", [str(axis.id), quote(dtype)]
+        case Delta(first=first, second=second):
+            return "Delta", [str(first.id), str(second.id)]
         case Map():
             return f"Map{len(args)}", [quote(symbols.map_key(op)), *args]
         case Reduce(kind=kind, axes=axes):
@@ -148,19 +126,23 @@ def encode_op(op: Op, args: list[str], dtypes: list[str], symbols: Symbols) -> t
             symbols.precisions.add(key)
             return "Dot", [quote(key), axis_set(axes), *args]
         case Select(axis=axis):
-            return "Select", [quote(symbols.select_key(op)), str(axis.id), *args]
+            return "Select", [quote(select_key(op)), str(axis.id), *args]
         case Rename(old=old, new=new):
             return "Rename", [str(old.id), str(new.id), *args]
         case Opaque(call=call, result=result):
             symbols.calls[call.id] = call
-            operands = "(Nil)"
-            for arg in reversed(args):
-                operands = f"(Cons {arg} {operands})"
-            return "Opaque", [str(call.id), str(result), operands]
+            return "Opaque", [str(call.id), str(result), operand_list(args)]
+        case Operation(spec=spec, axes=core):
+            symbols.operations[spec.name] = spec
+            return "Operation", [
+                quote(spec.name),
+                core_list([str(axis.id) for axis in core]),
+                operand_list(args),
+            ]
     raise AssertionError(f"a loaded program has no {type(op).__name__}")
 
 
-def encode_term(term: Term, symbols: Symbols) -> str:
+def encode_term(term: Term, symbols: Symbols, maker: int = LOADED) -> str:
     """Actions that add a term whose operands have been added."""
     operands = [f"(Node {arg.number})" for arg in term.args]
     constructor, args = encode_op(term.op, operands, [arg.dtype for arg in term.args], symbols)
@@ -168,16 +150,44 @@ def encode_term(term: Term, symbols: Symbols) -> str:
     spelled = " ".join(args)
     lines = [
         f"(union {node} ({constructor} {spelled}))",
-        f"(set (by-{constructor} {spelled}) {LOADED})",
+        f"(set (by-{constructor} {spelled}) {maker})",
         f"(set (axes {node}) {axis_set(term.axes)})",
         f"(set (open {node}) (set-empty))",
         f"(set (dtype {node}) {quote(term.dtype)})",
     ]
+    match term.op:
+        case Const(text=text, dtype=dtype):
+            value = real_value(text, dtype)
+            if value is not None:
+                lines.append(f"(set (value {node}) {value!r})")
+        case Operation(axes=core):
+            lines.append(f"(set (core-axes {args[1]}) {axis_set(core)})")
     return "\n".join(lines)
 
 
+def real_value(text: str, dtype: str) -> float | None:
+    """The value of a real constant that is not NaN, as a float."""
+    if text in ("True", "False") or "j" in text:
+        return None
+    value = float(text)
+    return None if math.isnan(value) else value
+
+
+def number_text(value: float, dtype: str) -> str | None:
+    """A rule's number as a constant of a dtype; None if that has no such number."""
+    if is_extended(dtype) or dtype == "bool":
+        return None
+    if is_inexact(dtype):
+        return repr(value if is_real_float(dtype) else complex(value))
+    return str(int(value)) if math.isfinite(value) and value == int(value) else None
+
+
 def encode_program(
-    program: Program, large: Iterable[Axis], stored: Iterable[Term]
+    program: Program,
+    large: Iterable[Axis],
+    stored: Iterable[Term],
+    numbers: Iterable[float] = (),
+    copies: bool = False,
 ) -> tuple[list[str], Symbols]:
     """Blocks of actions that load a program, small enough to parse quickly, and their symbols.
 
@@ -185,27 +195,55 @@ def encode_program(
 
     - `large`: the axes that may be split into chunks.
     - `stored`: the terms that may be computed piece by piece and laid side by side.
+    - `numbers`: those that rules may make constants of.
+    - `copies`: whether rules may ask for a copy of an axis.
     """
     symbols = Symbols()
-    symbols.axes = {axis.id: axis for axis in program.axes()}
-    blocks: list[str] = []
+    written = {term.number for term in program.reachable()}
     lines: list[str] = []
-    dtypes = set()
-    for term in program.reachable():
-        lines.append(encode_term(term, symbols))
+    dtypes = {"bool"}
+    for term in program.known():
+        lines.append(encode_term(term, symbols, LOADED if term.number in written else EQUATED))
         dtypes.add(term.dtype)
-        if isinstance(term.op, (Reduce, Dot)):
-            symbols.axes.update((axis.id, axis) for axis in term.op.axes)
-        if len(lines) >= 25:
-            blocks.append("\n".join(lines))
-            lines = []
-    lines += [f"(float {quote(dtype)})" for dtype in sorted(dtypes) if is_real_float(dtype)]
+        for axes in (term.axes, *(arg.axes for arg in term.args)):
+            symbols.axes.update((axis.id, axis) for axis in axes)
+    lines += [f"(union (Node {one.number}) (Node {other.number}))" for one, other in program.equalities]
+    for fact in program.facts:
+        along = " ".join(str(axis.id) for axis in fact.axes)
+        lines.append(f"(is-{fact.property} (Node {fact.term.number}) {along})")
+    lines += _dtype_facts(sorted(dtypes), numbers)
+    lines += [
+        f"(conversion {quote(key)} {quote(key[8:])})" for key in symbols.maps if key.startswith("convert:")
+    ]
     lines += [f"(uniform {quote(key)})" for key in sorted(symbols.precisions) if "|" not in key]
-    lines += [f"(axis {number})" for number in sorted(symbols.axes)]
+    if copies:
+        lines += _copies(symbols)
+    for number, axis in sorted(symbols.axes.items()):
+        lines.append(f"(axis {number}) (set (size {number}) {float(axis.size)!r})")
     large_ids = {axis.id for axis in large}
     lines += [f"(large {number})" for number in sorted(large_ids)]
     lines += [f"(stored (Node {term.number}))" for term in stored]
     for call in symbols.calls.values():
         lines += [f"(passes {call.id} {axis.id})" for axis in call.passing if axis.id in large_ids]
-    blocks.append("\n".join(lines))
-    return blocks, symbols
+    return ["\n".join(lines[start : start + 25]) for start in range(0, len(lines), 25)], symbols
+
+
+def _dtype_facts(dtypes: Sequence[str], numbers: Iterable[float]) -> Iterator[str]:
+    for dtype in dtypes:
+        kinds = [kind for kind, holds in DTYPE_CLASSES.items() if holds(dtype)]
+        yield " ".join(f"({kind} {quote(dtype)})" for kind in kinds)
+        for number in numbers:
+            text = number_text(number, dtype)
+            if text is not None:
+                yield f"(set (number {quote(repr(number))} {quote(dtype)}) {quote(text)})"
+
+
+def _copies(symbols: Symbols) -> list[str]:
+    """A second axis of the same length for every axis, for rules that need one: `l = copy(k)`."""
+    first = max(symbols.axes, default=0) + 1
+    lines = []
+    for number, axis in list(symbols.axes.items()):
+        copy = Axis(first + number, axis.size)
+        symbols.axes[copy.id] = copy
+        lines.append(f"(copy {number} {copy.id})")
+    return lines

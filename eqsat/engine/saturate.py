@@ -8,13 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.compile import CompiledRule
+
 from eqsat.engine.egraph import EGraph, EGraphError
 from eqsat.engine.encode import encode_program
+from eqsat.engine.relevance import relevant
+from eqsat.engine.schema import BOOKKEEPING
 from eqsat.engine.snapshot import Snapshot, snapshot
 from eqsat.errors import RuleError
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
+from eqsat.language.syntax import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +77,24 @@ def saturate(
     limits = limits or Limits()
     began = time.perf_counter()
     graph = EGraph()
+    if any(isinstance(rule.rule, Rule) and rule.rule.accuracy != "exact" for rule in rules):
+        pass
+    rules = relevant(rules, program)
     for rule in rules:
         try:
             graph.run_text(rule.text)
         except EGraphError as error:
             where = f"{rule.rule.position}: rule {rule.rule.name}"
             raise RuleError(f"{where}: its left side leaves a name open ({error})") from error
-    blocks, symbols = encode_program(program, large, stored)
+    numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in rules)))
+    copies = any(rule.copies for rule in rules)
+    blocks, symbols = encode_program(program, large, stored, numbers, copies)
+    for rule in rules:
+        symbols.monoids.update(rule.monoids)
     for block in blocks:
         graph.run_text(block)
+    while graph.run_ruleset(BOOKKEEPING)[0]:
+        pass
     matches: Counter[str] = Counter()
     banned: list[CompiledRule] = []
     algebra = [rule for rule in rules if not rule.splits]
@@ -122,7 +135,7 @@ def _run_phase(
                 return f"time limit of {limits.seconds} s"
             if updated and graph.size() > most:
                 return f"limit of {growth} new e-nodes"
-        while graph.run_ruleset("chunk-operands")[0]:
+        while graph.run_ruleset(BOOKKEEPING)[0]:
             changed = True
         if not changed:
             return "saturated"

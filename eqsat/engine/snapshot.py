@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eqsat.engine.encode import CONSTRUCTORS, LOADED, Symbols, precision_of
+from eqsat.engine.encode import LOADED, Symbols, precision_of
+from eqsat.engine.schema import CONSTRUCTORS
 from eqsat.ir.axis import Axis
+from eqsat.ir.operations import known_operation
 from eqsat.ir.ops import (
     Chunk,
     Concat,
     Const,
+    Delta,
     Dot,
     Fold,
     Iota,
     Map,
     Op,
     Opaque,
+    Operation,
     Reduce,
     Rename,
     Select,
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ENode:
-    """`op` applied to classes. `maker` is the number of the rule that made it, or `LOADED`."""
+    """`op` applied to classes. `maker` is the number of the rule that made it, or of `encode`'s makers."""
 
     op: Op
     children: tuple[int, ...]
@@ -85,17 +89,19 @@ def snapshot(dump: Dump, symbols: Symbols, program: Program) -> Snapshot:
 
 
 def _operand_lists(dump: Dump) -> dict[Any, tuple[Any, ...]]:
-    """What each list of operands holds."""
-    cells = {handle: inputs for inputs, handle in dump.rows("Cons")}
-    lists: dict[Any, tuple[Any, ...]] = {handle: () for _, handle in dump.rows("Nil")}
-    for start in cells:
-        held: list[Any] = []
-        cell: Any = start
-        while cell not in lists and cell in cells:
-            head, cell = cells[cell]
-            held.append(head)
-        if cell in lists:
-            lists[start] = (*held, *lists[cell])
+    """What each list of operands, and each list of core axes, holds."""
+    lists: dict[Any, tuple[Any, ...]] = {}
+    for cons, nil in (("Cons", "Nil"), ("AxesCons", "Axes0")):
+        cells = {handle: inputs for inputs, handle in dump.rows(cons)}
+        lists.update((handle, ()) for _, handle in dump.rows(nil))
+        for start in cells:
+            held: list[Any] = []
+            cell: Any = start
+            while cell not in lists and cell in cells:
+                head, cell = cells[cell]
+                held.append(head)
+            if cell in lists:
+                lists[start] = (*held, *lists[cell])
     return lists
 
 
@@ -114,35 +120,56 @@ def _decode(
         case "Const":
             return Const(inputs[0], inputs[1]), ()
         case "Iota":
-            return Iota(axes[inputs[0]], dtype), ()
+            return Iota(axes[inputs[0]], inputs[1]), ()
+        case "Delta":
+            return Delta(axes[inputs[0]], axes[inputs[1]]), ()
         case "Map1" | "Map2" | "Map3":
-            name, params = symbols.maps.get(inputs[0], (inputs[0], ()))
-            if inputs[0] not in symbols.maps and "[" in name:
-                name, params = "integer_pow", (("y", int(name.split("[")[1][:-1])),)
-            return Map(name, dtype, params), inputs[1:]
+            return _map(inputs[0], dtype, symbols), inputs[1:]
         case "Reduce":
             return Reduce(inputs[0], frozenset(axes[n] for n in inputs[1]), dtype), inputs[2:]
         case "Dot":
             return Dot(frozenset(axes[n] for n in inputs[1]), dtype, precision_of(inputs[0])), inputs[2:]
         case "Select":
-            return _selection(symbols.selects[inputs[0]], axes[inputs[1]]), inputs[2:]
+            return _selection(inputs[0], axes[inputs[1]], symbols), inputs[2:]
         case "Rename":
             return Rename(axes[inputs[0]], axes[inputs[1]]), inputs[2:]
-        case "Opaque":
+        case "Opaque" | "Operation" | "FoldMany":
             operands = lists.get(inputs[2])
             if operands is None:
                 return None, ()
-            return Opaque(symbols.calls[inputs[0]], inputs[1]), operands
+            if constructor == "Opaque":
+                return Opaque(symbols.calls[inputs[0]], inputs[1]), operands
+            if constructor == "FoldMany":
+                return Fold(axes[inputs[0]], symbols.monoids[inputs[1]]), operands
+            core = lists.get(inputs[1])
+            spec = symbols.operations.get(inputs[0]) or known_operation(inputs[0])
+            if core is None or spec is None or len(set(core)) < len(core):
+                return None, ()
+            return Operation(spec, tuple(axes[number] for number in core), dtype), operands
         case "Chunk":
             return Chunk(axes[inputs[0]]), inputs[1:]
         case "Concat":
             return Concat(axes[inputs[0]]), inputs[1:]
         case "Fold":
             axis = axes[inputs[0]]
-            select = symbols.selects.get(inputs[1])
-            return Fold(axis, inputs[1] if select is None else _selection(select, axis)), inputs[2:]
+            monoid = inputs[1] if ":" not in inputs[1] else _selection(inputs[1], axis, symbols)
+            return Fold(axis, monoid), inputs[2:]
     raise AssertionError(constructor)
 
 
-def _selection(known: Select, axis: Axis) -> Select:
-    return Select(known.kind, axis, known.k, known.out_axis, known.result, known.dtype)
+def _map(key: str, dtype: str, symbols: Symbols) -> Map:
+    """The map that a key stands for: one of the program's, or one that a rule made."""
+    if key in symbols.maps:
+        name, params = symbols.maps[key]
+        return Map(name, dtype, params)
+    if key.startswith("convert:"):
+        return Map("convert", dtype)
+    if key.endswith("]"):
+        return Map("integer_pow", dtype, (("y", int(key.split("[")[1][:-1])),))
+    return Map(key, dtype)
+
+
+def _selection(key: str, axis: Axis, symbols: Symbols) -> Select:
+    kind, out, result, dtype = key.split(":")
+    out_axis = symbols.axes[int(out)] if int(out) >= 0 else None
+    return Select(kind, axis, 1 if out_axis is None else out_axis.size, out_axis, result, dtype)

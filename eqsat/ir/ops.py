@@ -9,6 +9,8 @@
 | Reduce    | a reduction of `a` over K                                                   |
 | Dot       | sum over K of a * b; K is in both operands, all other axes stay             |
 | Select    | argmax, argmin or top-k along one axis: values or indices                   |
+| Delta     | whether the indices along two axes are equal                                |
+| Operation | a named operation along core axes, for each slice along all other axes      |
 | Rename    | the same array, one axis under another name; costs nothing at run time          |
 | Opaque    | any other JAX primitive, called on arrays of given layouts                  |
 | Chunk     | `a` on the current chunk of n; the axis keeps its name, its length shrinks  |
@@ -22,6 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.formula import Monoid
+from eqsat.ir.operations import OperationSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,14 @@ class Iota:
 
     axis: Axis
     dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Whether the index along `first` is that along `second`, two axes of one length. Its dtype is bool."""
+
+    first: Axis
+    second: Axis
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,24 @@ class Opaque:
 
 
 @dataclass(frozen=True, slots=True)
+class Operation:
+    """A named operation along its core `axes`, which are in the order of its signature.
+
+    Every operand has the core axes that the signature gives it and no other ones of them. Along all
+    other axes, the operation is done for each slice by itself.
+    """
+
+    spec: OperationSpec
+    axes: tuple[Axis, ...]
+    dtype: str
+
+    def core(self, letters: tuple[str, ...]) -> tuple[Axis, ...]:
+        """The axes that letters of the signature stand for."""
+        found = dict(zip(self.spec.signature.axes, self.axes, strict=True))
+        return tuple(found[letter] for letter in letters)
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """The operand on the current chunk of `axis`."""
 
@@ -160,11 +190,27 @@ class Fold:
     """The body's values for all chunks of `axis`, combined by `monoid`.
 
     A reduction's kind combines values of the body's own shape. A `Select` finds the best entries
-    along `axis` of all chunks: its body still has the axis.
+    along `axis` of all chunks: its body still has the axis. A declared `Monoid` has an operand for
+    each part of its state, which broadcast over each other.
     """
 
     axis: Axis
-    monoid: str | Select
+    monoid: str | Select | Monoid
 
 
-Op = Leaf | Const | Iota | Map | Reduce | Dot | Select | Rename | Opaque | Chunk | Concat | Fold
+Op = (
+    Leaf
+    | Const
+    | Iota
+    | Delta
+    | Map
+    | Reduce
+    | Dot
+    | Select
+    | Operation
+    | Rename
+    | Opaque
+    | Chunk
+    | Concat
+    | Fold
+)

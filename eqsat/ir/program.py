@@ -33,6 +33,15 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownFact:
+    """A term has a property of `eqsat.ir.properties` along some of its axes, as the user assures."""
+
+    property: str
+    term: Term
+    axes: tuple[Axis, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A function as terms.
 
@@ -42,6 +51,9 @@ class Program:
       an input that nothing uses is still there.
     - `outputs`: in the function's flat order.
     - `terms`: the table that interns all of them.
+    - `equalities`: pairs of a term that the outputs need and another one that is always equal to it:
+      the body of a named operation and its name, a contraction in the order written and in a better one.
+    - `facts`: what is known of terms.
     - `origins`: for some terms, by number, where in the user's source they were made.
     """
 
@@ -49,6 +61,8 @@ class Program:
     outputs: tuple[Output, ...]
     terms: Terms
     origins: dict[int, str]
+    equalities: tuple[tuple[Term, Term], ...] = ()
+    facts: tuple[KnownFact, ...] = ()
 
     def reachable(self) -> Iterator[Term]:
         """Every term that the outputs need, operands first."""
@@ -57,3 +71,9 @@ class Program:
     def axes(self) -> frozenset[Axis]:
         """Every axis that occurs in a reachable term's schema."""
         return frozenset().union(*(term.axes for term in self.reachable()))
+
+    def known(self) -> Iterator[Term]:
+        """Every term that the outputs need, or that is known to be equal to one of those; operands first."""
+        roots = [output.term for output in self.outputs]
+        roots += [term for pair in self.equalities for term in pair]
+        return reachable([*roots, *(fact.term for fact in self.facts)])

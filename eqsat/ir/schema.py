@@ -9,6 +9,7 @@ from eqsat.ir.ops import (
     Chunk,
     Concat,
     Const,
+    Delta,
     Dot,
     Fold,
     Iota,
@@ -16,6 +17,7 @@ from eqsat.ir.ops import (
     Map,
     Op,
     Opaque,
+    Operation,
     Reduce,
     Rename,
     Select,
@@ -43,6 +45,8 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
             return frozenset()
         case Iota(axis=axis):
             return frozenset({axis})
+        case Delta(first=first, second=second):
+            return frozenset({first, second})
         case Map():
             return frozenset().union(*args)
         case Reduce(axes=axes):
@@ -51,6 +55,9 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
             return (args[0] | args[1]) - axes
         case Select(axis=axis, out_axis=out_axis):
             return without(args[0], axis, out_axis)
+        case Operation(spec=spec, axes=axes):
+            rest = frozenset[Axis]().union(*args) - set(axes)
+            return rest.union(op.core(spec.signature.result))
         case Rename(old=old, new=new):
             return without(args[0], old, new)
         case Opaque(call=call, result=result):
@@ -60,20 +67,24 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
         case Fold(axis=axis, monoid=Select(out_axis=out_axis)):
             return without(args[0], axis, out_axis)
         case Fold():
-            return args[0]
+            return frozenset[Axis]().union(*args)
 
 
 def result_dtype(op: Op, args: Sequence[str]) -> str:
     """The dtype of op's result, given those of its operands."""
     match op:
-        case Leaf() | Const() | Iota() | Map() | Reduce() | Dot() | Select():
+        case Leaf() | Const() | Iota() | Map() | Reduce() | Dot() | Select() | Operation():
             return op.dtype
+        case Delta():
+            return "bool"
         case Opaque(call=call, result=result):
             return call.out_dtypes[result]
         case Fold(monoid=Select(dtype=dtype)):
             return dtype
-        case Rename() | Chunk() | Concat() | Fold():
+        case Rename() | Chunk() | Concat():
             return args[0]
+        case Fold():
+            return args[-1]
 
 
 def result_open(op: Op, args: Sequence[Axes], operand_axes: Sequence[Axes]) -> Axes:

@@ -96,7 +96,7 @@ def test_what_a_rule_makes_carries_its_number() -> None:
         ("a{n} => concat[n] chunk[n] a  where large(n), stored(a)", "(large x_n)"),
         ("a{n} => concat[n] chunk[n] a  where large(n), stored(a)", "(stored t_a)"),
         ("a{n} => concat[n] chunk[n] a  where large(n), stored(a)", "(set-not-contains O_e x_n)"),
-        ("exp(a) => exp(a + 0)", "(float D_e)"),
+        ("exp(a) => exp(a + 0)", '(number "0.0" D_e)'),
         ("f[N] a => fold[n, f] f[N] chunk[n] a  for f in monoids where n in N, large(n)", '(!= f_f "mean")'),
         # arithmetic is kept to contractions of one dtype
         ("dot[K](-a, b) => -dot[K](a, b)", "(uniform precision)"),

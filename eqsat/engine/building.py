@@ -1,0 +1,247 @@
+"""The right side of one direction of a rule, as actions of an egglog rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eqsat.engine.encode import core_list, operand_list, quote
+from eqsat.engine.matching import Matching
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.operations import Signature, known_operation
+from eqsat.language.syntax import (
+    Apply,
+    ChunkOf,
+    ConcatOf,
+    Contraction,
+    DeltaOf,
+    Expression,
+    FoldOf,
+    IotaOf,
+    Number,
+    OperationOf,
+    Reduction,
+    RenameOf,
+    SelectionOf,
+    Variable,
+)
+from eqsat.language.traverse import walk
+
+MAX_NESTING = 2
+"""Most loops that one value may be computed inside of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A node of the right side: egglog expressions for it and its analyses."""
+
+    node: str
+    axes: str
+    open: str
+    dtype: str
+
+
+class Building(Matching):
+    """What a rule makes of what it matched."""
+
+    def node(self, constructor: str, arguments: str, axes: str, opened: str, dtype: str, root: bool) -> Built:
+        name = self.fresh("r")
+        self.actions.append(f"(let {name} ({constructor} {arguments}))")
+        self.actions.append(f"(set (by-{constructor} {arguments}) {self.number})")
+        if root:
+            # The class that the left side matched has these already.
+            self.actions.append(f"(union e {name})")
+        else:
+            self.actions += [
+                f"(set (axes {name}) {axes})",
+                f"(set (open {name}) {opened})",
+                f"(set (dtype {name}) {dtype})",
+            ]
+        return Built(name, axes, opened, dtype)
+
+    def build(
+        self,
+        expression: Expression,
+        absent: frozenset[Expression],
+        root: bool = False,
+        dtype: str = "D_e",
+    ) -> Built:
+        """Actions that build the expression.
+
+        **Arguments:**
+
+        - `absent`: chunks and renames whose operand lacks the axis.
+        - `dtype`: what a number is to be.
+        """
+        match expression:
+            case Variable(name=name):
+                if root:
+                    self.actions.append(f"(union e t_{name})")
+                return Built(f"t_{name}", f"A_{name}", f"O_{name}", self.dtype(name))
+            case Number(value=value):
+                # The number may have no such constant, as 0.5 has none among integers: then no match.
+                text = self.fresh("n")
+                self.facts.append(f"(= {text} (number {quote(repr(value))} {dtype}))")
+                built = self.node("Const", f"{text} {dtype}", "(set-empty)", "(set-empty)", dtype, root)
+                self.actions.append(f"(set (value {built.node}) {value!r})")
+                return built
+            case Apply():
+                return self.build_application(expression, absent, root, dtype)
+            case DeltaOf(first=first, second=second):
+                arguments = f"{self.axis(first)} {self.axis(second)}"
+                return self.node("Delta", arguments, f"(set-of {arguments})", "(set-empty)", '"bool"', root)
+            case OperationOf():
+                return self.build_operation(expression, absent, root)
+            case SelectionOf(axis=axis, out_axis=out_axis, result=result):
+                operand = self.build(expression.operand, absent, dtype=dtype)
+                best, along = self.axis(out_axis), self.axis(axis)
+                self.keep_whole(expression, (axis,))
+                key = f'(+ "top_k:" (to-string {best}) ":{result}:" {operand.dtype})'
+                kept = operand.dtype
+                if result == "indices":
+                    key, kept = f'(+ "top_k:" (to-string {best}) ":indices:int32")', '"int32"'
+                axes = f"(set-insert (set-remove {operand.axes} {along}) {best})"
+                return self.node("Select", f"{key} {along} {operand.node}", axes, operand.open, kept, root)
+            case Reduction(kind=kind, axes=names):
+                operand = self.build(expression.operand, absent, dtype=dtype)
+                if self.classes.get(kind) == "selections":
+                    if not root:
+                        raise self.fail("a selection can only be the whole right side")
+                    arguments = f"f_{kind} {self.axis(names[0])} {operand.node}"
+                    return self.node("Select", arguments, "", "", "", root)
+                axes = self.axes(names)
+                spelled = f"f_{kind}" if kind in self.classes else quote(kind)
+                arguments = f"{spelled} {axes} {operand.node}"
+                rest = f"(set-diff {operand.axes} {axes})"
+                return self.node("Reduce", arguments, rest, operand.open, operand.dtype, root)
+            case Contraction(axes=names):
+                left = self.build(expression.left, absent, dtype=dtype)
+                right = self.build(expression.right, absent, dtype=dtype)
+                axes = self.axes(names)
+                precision = "precision" if self.contractions else quote(self.new_precision)
+                rest = f"(set-diff (set-union {left.axes} {right.axes}) {axes})"
+                product_dtype = "D_dot" if self.contractions else left.dtype
+                arguments = f"{precision} {axes} {left.node} {right.node}"
+                opened = f"(set-union {left.open} {right.open})"
+                return self.node("Dot", arguments, rest, opened, product_dtype, root)
+            case IotaOf(axis=axis):
+                name = self.axis(axis)
+                return self.node("Iota", f"{name} {dtype}", f"(set-of {name})", "(set-empty)", dtype, root)
+            case ChunkOf(axis=axis):
+                operand = self.build(expression.operand, absent, dtype=dtype)
+                if expression in absent:
+                    return operand
+                name = self.axis(axis)
+                opened = f"(set-insert {operand.open} {name})"
+                return self.node("Chunk", f"{name} {operand.node}", operand.axes, opened, operand.dtype, root)
+            case RenameOf(old=old, new=new):
+                operand = self.build(expression.operand, absent, dtype=dtype)
+                if expression in absent:
+                    return operand
+                before, after = self.axis(old), self.axis(new)
+                axes = f"(set-insert (set-remove {operand.axes} {before}) {after})"
+                arguments = f"{before} {after} {operand.node}"
+                return self.node("Rename", arguments, axes, operand.open, operand.dtype, root)
+            case ConcatOf(axis=axis):
+                operand = self.build(expression.operand, absent, dtype=dtype)
+                name = self.axis(axis)
+                opened = f"(set-remove {operand.open} {name})"
+                return self.node(
+                    "Concat", f"{name} {operand.node}", operand.axes, opened, operand.dtype, root
+                )
+            case FoldOf(axis=axis, monoid=monoid):
+                operands = [self.build(operand, absent, dtype=dtype) for operand in expression.operands]
+                name = self.axis(axis)
+                axes, opened = _together(operands)
+                opened = f"(set-remove {opened} {name})"
+                arguments = f"{name} {self.monoid(monoid)} "
+                if not self.declares(monoid):
+                    arguments += operands[0].node
+                    return self.node("Fold", arguments, axes, opened, operands[0].dtype, root)
+                arguments += operand_list([operand.node for operand in operands])
+                return self.node("FoldMany", arguments, axes, opened, operands[-1].dtype, root)
+
+    def build_operation(self, expression: OperationOf, absent: frozenset[Expression], root: bool) -> Built:
+        signature = self.signature(expression.name)
+        operands = [self.build(operand, absent) for operand in expression.operands]
+        names = dict(zip(signature.axes, expression.axes, strict=True))
+        core = core_list([self.axis(axis) for axis in expression.axes])
+        whole = f"(set-of {' '.join(self.axis(axis) for axis in expression.axes)})"
+        axes, opened = _together(operands)
+        axes = f"(set-diff {axes} {whole})"
+        for letter in signature.result:
+            axes = f"(set-insert {axes} {self.axis(names[letter])})"
+        spec = known_operation(expression.name)
+        dtype = quote(spec.dtype) if spec and spec.dtype else operands[0].dtype
+        self.keep_whole(expression, expression.axes)
+        self.actions.append(f"(set (core-axes {core}) {whole})")
+        arguments = f"{quote(expression.name)} {core} {operand_list([o.node for o in operands])}"
+        return self.node("Operation", arguments, axes, opened, dtype, root)
+
+    def signature(self, name: str) -> Signature:
+        spec = known_operation(name)
+        if spec is None:
+            raise self.fail(f"there is no operation {name}")
+        return spec.signature
+
+    def keep_whole(self, expression: Expression, axes: Sequence[str]) -> None:
+        """What an operation needs whole is no chunk."""
+        for variable in dict.fromkeys(e.name for e in walk(expression) if isinstance(e, Variable)):
+            self.facts += [f"(set-not-contains O_{variable} {self.axis(axis)})" for axis in axes]
+
+    def build_application(
+        self, expression: Apply, absent: frozenset[Expression], root: bool, dtype: str
+    ) -> Built:
+        if self.classes.get(expression.function) in ("calls", "operations"):
+            return self.build_call(expression, root)
+        # A number takes the dtype of what stands beside it.
+        function = expression.function
+        known = ELEMENTWISE.get(function)
+        undecided = (Number, IotaOf)
+        beside = {
+            index: self.build(operand, absent, dtype=dtype)
+            for index, operand in enumerate(expression.operands)
+            if not isinstance(operand, undecided)
+        }
+        like = [built.dtype for index, built in beside.items() if function != "select_n" or index > 0]
+        typed = like[-1] if like else quote("int32") if known and known.boolean else dtype
+        operands = [
+            beside[index] if index in beside else self.build(operand, absent, dtype=typed)
+            for index, operand in enumerate(expression.operands)
+        ]
+        axes, opened = _together(operands)
+        if function == "convert":
+            name = f'(+ "convert:" {dtype})'
+            self.actions.append(f"(conversion {name} {dtype})")
+            return self.node("Map1", f"{name} {operands[0].node}", axes, opened, dtype, root)
+        text = self.application(expression, " ".join(operand.node for operand in operands))
+        constructor, arguments = text[1:-1].split(" ", 1)
+        result = '"bool"' if known and known.boolean else operands[-1].dtype
+        return self.node(constructor, arguments, axes, opened, result, root)
+
+    def build_call(self, expression: Apply, root: bool) -> Built:
+        """A call, or a named operation, of the operands of the one that was matched, by chunks or renamed."""
+        (operands,) = expression.operands
+        if not (root and isinstance(operands, (ChunkOf, RenameOf))):
+            raise self.fail("a call's operands can only be taken by chunks, or renamed")
+        if isinstance(operands, ChunkOf):
+            listed = f"(ChunkAll {self.axis(operands.axis)} t_args)"
+        else:
+            listed = f"(RenameAll {self.axis(operands.old)} {self.axis(operands.new)} t_args)"
+        if self.classes[expression.function] == "calls":
+            return self.node("Opaque", f"f_{expression.function} result {listed}", "", "", "", root)
+        core = "core"
+        if isinstance(operands, RenameOf):
+            old, new = self.axis(operands.old), self.axis(operands.new)
+            core = f"(RenameCore {old} {new} core)"
+            self.facts.append(f"(set-not-contains core-set {new})")
+        return self.node("Operation", f"f_{expression.function} {core} {listed}", "", "", "", root)
+
+
+def _together(operands: Sequence[Built]) -> tuple[str, str]:
+    """The axes and the open loops of operands that broadcast over each other."""
+    axes, opened = operands[0].axes, operands[0].open
+    for operand in operands[1:]:
+        axes = f"(set-union {axes} {operand.axes})"
+        opened = f"(set-union {opened} {operand.open})"
+    return axes, opened

@@ -1,0 +1,118 @@
+"""The e-graph's schema: its constructors, the analyses of its classes, and their bookkeeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, numpy_dtype
+from eqsat.ir.elementwise import COMMUTATIVE, INCREASING, LINEAR
+from eqsat.ir.properties import PROPERTIES
+
+CONSTRUCTORS: dict[str, tuple[str, ...]] = {
+    "Leaf": ("i64",),
+    "Const": ("String", "String"),
+    "Iota": ("i64", "String"),
+    "Delta": ("i64", "i64"),
+    "Map1": ("String", "T"),
+    "Map2": ("String", "T", "T"),
+    "Map3": ("String", "T", "T", "T"),
+    "Reduce": ("String", "Axes", "T"),
+    "Dot": ("String", "Axes", "T", "T"),
+    "Select": ("String", "i64", "T"),
+    "Operation": ("String", "Core", "Args"),
+    "Rename": ("i64", "i64", "T"),
+    "Opaque": ("i64", "i64", "Args"),
+    "Chunk": ("i64", "T"),
+    "Concat": ("i64", "T"),
+    "Fold": ("i64", "String", "T"),
+    "FoldMany": ("i64", "String", "Args"),
+}
+"""The ops in the e-graph. `by-X` beside each constructor X records which rule made a node."""
+
+DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
+    "float": is_real_float,
+    "real": lambda dtype: not is_extended(dtype) and numpy_dtype(dtype).kind != "c",
+    "integer": lambda dtype: not is_extended(dtype) and numpy_dtype(dtype).kind in "iu",
+    "complex": lambda dtype: is_inexact(dtype) and not is_real_float(dtype),
+    "boolean": lambda dtype: dtype == "bool",
+}
+"""What rules may ask of a dtype."""
+
+FAMILIES = {"commutative": COMMUTATIVE, "increasing": INCREASING, "linear": LINEAR}
+"""The classes of elementwise functions that rules may range over, but for the class of all."""
+
+BOOKKEEPING = "bookkeeping"
+"""The ruleset of what follows from the nodes that there are; run after every round of rules."""
+
+_ANALYSES = """
+(sort T) (sort Axes (Set i64)) (sort Args) (sort Core)
+(constructor Node (i64) T)
+(constructor Nil () Args) (constructor Cons (T Args) Args)
+(constructor ChunkAll (i64 Args) Args) (constructor RenameAll (i64 i64 Args) Args)
+(constructor Axes0 () Core) (constructor AxesCons (i64 Core) Core)
+(constructor RenameCore (i64 i64 Core) Core)
+(function axes (T) Axes :merge (set-intersect old new))
+(function open (T) Axes :merge (set-intersect old new))
+(function dtype (T) String :merge old)
+(function value (T) f64 :merge old)
+(function core-axes (Core) Axes :merge old)
+(function size (i64) f64 :merge old) (function size-of (Axes) f64 :merge old) (relation need-size (Axes))
+(function number (String String) String :merge old)
+(relation axis (i64)) (relation copy (i64 i64)) (relation large (i64)) (relation stored (T))
+(relation member (String String)) (relation passes (i64 i64)) (relation uniform (String))
+(relation conversion (String String))
+"""
+
+_BOOKKEEPING = """
+; A chunk of a list of operands: operands without the axis are the same in every chunk.
+(rule ((= e (ChunkAll n (Nil)))) ((union e (Nil))))
+(rule ((= e (ChunkAll n (Cons a rest))) (= A (axes a)) (= O (open a)) (= d (dtype a)) (set-contains A n))
+      ((let c (Chunk n a)) (set (axes c) A) (set (open c) (set-insert O n)) (set (dtype c) d)
+       (union e (Cons c (ChunkAll n rest)))))
+(rule ((= e (ChunkAll n (Cons a rest))) (= A (axes a)) (set-not-contains A n))
+      ((union e (Cons a (ChunkAll n rest)))))
+; Likewise for another name of an axis.
+(rule ((= e (RenameAll j k (Nil)))) ((union e (Nil))))
+(rule ((= e (RenameAll j k (Cons a rest))) (= A (axes a)) (= O (open a)) (= d (dtype a)) (set-contains A j))
+      ((let c (Rename j k a)) (set (axes c) (set-insert (set-remove A j) k)) (set (open c) O)
+       (set (dtype c) d) (union e (Cons c (RenameAll j k rest)))))
+(rule ((= e (RenameAll j k (Cons a rest))) (= A (axes a)) (set-not-contains A j))
+      ((union e (Cons a (RenameAll j k rest)))))
+(rule ((= e (RenameCore j k (Axes0)))) ((union e (Axes0)) (set (core-axes e) (set-empty))))
+(rule ((= e (RenameCore j k (AxesCons j rest)))) ((union e (AxesCons k (RenameCore j k rest)))))
+(rule ((= e (RenameCore j k (AxesCons i rest))) (!= i j)) ((union e (AxesCons i (RenameCore j k rest)))))
+; Which of two axes comes first in a delta does not matter.
+(rule ((= e (Delta i j))) ((union e (Delta j i))))
+; The number of elements along a set of axes.
+(rule ((need-size S) (= 0 (set-length S))) ((set (size-of S) 1.0)))
+(rule ((need-size S) (< 0 (set-length S)) (= n (set-get S 0))) ((need-size (set-remove S n))))
+(rule ((need-size S) (< 0 (set-length S)) (= n (set-get S 0)) (= r (size-of (set-remove S n))) (= s (size n)))
+      ((set (size-of S) (* s r))))
+; The values of constants computed from constants.
+(rule ((= e (Map1 "neg" a)) (= x (value a))) ((set (value e) (neg x))))
+(rule ((= e (Map2 "add" a b)) (= x (value a)) (= y (value b))) ((set (value e) (+ x y))))
+(rule ((= e (Map2 "sub" a b)) (= x (value a)) (= y (value b))) ((set (value e) (- x y))))
+(rule ((= e (Map2 "mul" a b)) (= x (value a)) (= y (value b))) ((set (value e) (* x y))))
+(rule ((= e (Map2 "div" a b)) (= x (value a)) (= y (value b)) (!= y 0.0) (= d (dtype e)) (float d))
+      ((set (value e) (/ x y))))
+"""
+
+
+def _schema() -> str:
+    lines = [_ANALYSES]
+    lines += [f"(relation {kind} (String))" for kind in DTYPE_CLASSES]
+    lines += [f"(relation is-{name} (T{' i64' * axes}))" for name, axes in PROPERTIES.items()]
+    for name, sorts in CONSTRUCTORS.items():
+        lines.append(f"(constructor {name} ({' '.join(sorts)}) T)")
+        lines.append(f"(function by-{name} ({' '.join(sorts)}) i64 :merge old)")
+    for family, functions in FAMILIES.items():
+        lines += [f'(member "{family}" "{function}")' for function in sorted(functions)]
+    lines.append(f"(ruleset {BOOKKEEPING})")
+    for rule in _BOOKKEEPING.split("\n(rule ")[1:]:
+        body = rule.split("\n;")[0].rstrip()
+        assert body.endswith(")")
+        lines.append(f"(rule {body[:-1]} :ruleset {BOOKKEEPING})")
+    return "\n".join(lines)
+
+
+SCHEMA = _schema()

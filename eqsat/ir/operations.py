@@ -1,0 +1,133 @@
+"""Named operations: what a program calls by name and rules can match and build.
+
+An operation is a function of small arrays, whose dimensions its signature names; along all other axes
+that its operands have, it is applied to each slice by itself, as `jax.vmap` would. So a signature
+lists an operation's *core* axes only: `solve[i, j](A: i j, b: i) -> j` solves for every column of b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Sizes = Mapping[str, float]
+"""By name of a core axis, its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How an operation is written, and which core axes its operands and its result have.
+
+    >>> str(Signature("solve", ("i", "j"), (("A", ("i", "j")), ("b", ("i",))), ("j",)))
+    'solve[i, j](A: i j, b: i) -> j'
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    operands: tuple[tuple[str, tuple[str, ...]], ...]
+    result: tuple[str, ...]
+
+    def __str__(self) -> str:
+        operands = ", ".join(f"{name}: {' '.join(axes)}".rstrip(": ") for name, axes in self.operands)
+        return f"{self.name}[{', '.join(self.axes)}]({operands}) -> {' '.join(self.result)}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class OperationSpec:
+    """An operation.
+
+    **Attributes:**
+
+    - `text`: the JAX expression of it, on arrays of core axes only: `{A}` is an operand, `{size_i}`
+      the length of a core axis. Empty for a user's operation, which is called by name.
+    - `function`: a user's function of such arrays.
+    - `dtype`: the result's, or "" for that of the first operand.
+    - `once`: floating-point operations for each slice of the first operand (a factorisation).
+    - `each`: those for each slice of the whole (a solve with its factors). If neither is given, one for
+      each element of the largest array that the core axes span.
+    """
+
+    signature: Signature
+    text: str = field(default="", compare=False)
+    function: Callable[..., Any] | None = field(default=None, compare=False)
+    dtype: str = field(default="", compare=False)
+    once: Callable[[Sizes], float] | None = field(default=None, compare=False)
+    each: Callable[[Sizes], float] | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.signature.name
+
+
+def parse_signature(text: str) -> Signature:
+    """The signature that a text like `solve[i, j](A: i j, b: i) -> j` says; the text is ours, and right."""
+    head, result = text.split("->")
+    name, rest = head.strip().split("[", 1)
+    axes, operands = rest.split("](", 1)
+    pairs = (part.split(":") for part in operands.strip().removesuffix(")").split(","))
+    return Signature(
+        name,
+        tuple(axis.strip() for axis in axes.split(",")),
+        tuple((pair[0].strip(), tuple(pair[1].split()) if len(pair) > 1 else ()) for pair in pairs),
+        tuple(result.split()),
+    )
+
+
+def _table() -> dict[str, OperationSpec]:
+    table: dict[str, OperationSpec] = {}
+
+    def enter(
+        signature: str,
+        text: str,
+        once: Callable[[Sizes], float] | None = None,
+        each: Callable[[Sizes], float] | None = None,
+        dtype: str = "",
+    ) -> None:
+        parsed = parse_signature(signature)
+        table[parsed.name] = OperationSpec(parsed, text, None, dtype, once, each)
+
+    # Linear algebra. A matrix takes the axis j to the axis i; its inverse takes i to j.
+    cubic: Callable[[Sizes], float] = lambda s: s["i"] ** 3
+    square: Callable[[Sizes], float] = lambda s: 2 * s["i"] * s["j"]
+    enter("inv[i, j](A: i j) -> j i", "jnp.linalg.inv({A})", lambda s: 2 * s["i"] ** 3)
+    enter("solve[i, j](A: i j, b: i) -> j", "jnp.linalg.solve({A}, {b})", lambda s: s["i"] ** 3 * 2 / 3, square)
+    enter("det[i, j](A: i j) -> ", "jnp.linalg.det({A})", lambda s: s["i"] ** 3 * 2 / 3)
+    enter("logdet[i, j](A: i j) -> ", "jnp.linalg.slogdet({A})[1]", lambda s: s["i"] ** 3 * 2 / 3)
+    enter("cholesky[i, j](A: i j) -> i j", "jnp.linalg.cholesky({A})", lambda s: s["i"] ** 3 / 3)
+    solve = 'jax.scipy.linalg.solve_triangular({A}, {b}, lower=%s)'
+    enter("solve_lower[i, j](A: i j, b: i) -> j", solve % "True", None, lambda s: s["i"] ** 2)
+    enter("solve_upper[i, j](A: i j, b: i) -> j", solve % "False", None, lambda s: s["i"] ** 2)
+    enter("qr_q[i, j](A: i j) -> i j", "jnp.linalg.qr({A})[0]", lambda s: 4 * s["i"] * s["j"] ** 2)
+    enter("eigenvalues[i, j](A: i j) -> i", "jnp.linalg.eigvalsh({A})", lambda s: 9 * s["i"] ** 3)
+    enter("diagonal[i, j](A: i j) -> i", "jnp.diagonal({A})", None, lambda s: s["i"])
+    enter("tril[i, j](A: i j) -> i j", "jnp.tril({A})", None, lambda s: s["i"] * s["j"])
+    enter("triu[i, j](A: i j) -> i j", "jnp.triu({A})", None, lambda s: s["i"] * s["j"])
+    # Reductions with a name.
+    enter("softmax[k](a: k) -> k", "jax.nn.softmax({a})", None, lambda s: 10 * s["k"])
+    enter("logsumexp[k](a: k) -> ", "jax.nn.logsumexp({a})", None, lambda s: 8 * s["k"])
+    # The same numbers, otherwise arranged. The axis p holds the pairs of i and j, j running fastest.
+    enter("merge[i, j, p](a: i j) -> p", "lax.reshape({a}, ({size_p},))", None, lambda s: s["p"])
+    enter("split[p, i, j](a: p) -> i j", "lax.reshape({a}, ({size_i}, {size_j}))", None, lambda s: s["p"])
+    kron = "jnp.kron({A}, {B})"
+    enter("kron[i, j, k, l, p, q](A: i j, B: k l) -> p q", kron, None, lambda s: s["p"] * s["q"])
+    enter("reverse[n](a: n) -> n", "lax.rev({a}, (0,))", None, lambda s: s["n"])
+    enter("head[n, m](a: n) -> m", "lax.slice({a}, (0,), ({size_m},))", None, lambda s: s["m"])
+    enter("sort[n](a: n) -> n", "jnp.sort({a})", None, lambda s: 30 * s["n"])
+    enter("argsort[n](a: n) -> n", "jnp.argsort({a})", None, lambda s: 30 * s["n"], "int32")
+    # The entry at an index that is counted from 0; 0 where there is none.
+    take = '{a}.at[{index}].get(mode="fill", fill_value=0, wrap_negative_indices=False)'
+    enter("take[n](a: n, index) -> ", take, None, lambda s: 1)
+    return table
+
+
+OPERATIONS: dict[str, OperationSpec] = _table()
+"""The operations that JAX has, by the name that rules use."""
+
+REGISTERED: dict[str, OperationSpec] = {}
+"""Those that users have registered, by `eqsat.operation` or by a declaration in a `.rules` file."""
+
+
+def known_operation(name: str) -> OperationSpec | None:
+    """The operation of that name, if there is one."""
+    return OPERATIONS.get(name) or REGISTERED.get(name)
