@@ -1,6 +1,6 @@
 """What each elementwise function means: a NumPy function per name, for the reference interpreter.
 
-Inexact operands come in double precision, so nothing here rounds to a program's own dtypes. The
+Inexact operands come in the precision of the run, so nothing here rounds to a program's own dtypes. The
 functions that NumPy lacks (`erf`, `lgamma`, bit counts...) are JAX's, evaluated with x64 enabled.
 """
 
@@ -20,8 +20,14 @@ Function = Callable[..., Any]
 
 ROUND_HALF_EVEN = 1
 
+PRECISIONS: dict[str, tuple[type[np.floating[Any]], type[np.complexfloating[Any, Any]]]] = {
+    "double": (np.float64, np.complex128),
+    "single": (np.float32, np.complex64),
+}
+"""In which dtypes floats and complex numbers are computed, whatever their width in the program."""
 
-def reference_dtype(name: str) -> np.dtype[Any]:
+
+def reference_dtype(name: str, precision: str = "double") -> np.dtype[Any]:
     """The dtype in which the reference holds values of dtype `name`.
 
     >>> reference_dtype("bfloat16"), reference_dtype("complex64"), reference_dtype("int8")
@@ -32,8 +38,8 @@ def reference_dtype(name: str) -> np.dtype[Any]:
     dtype = numpy_dtype(name)
     if not is_inexact(name):
         return dtype
-    complex_ = jax.numpy.issubdtype(dtype, np.complexfloating)
-    return np.dtype(np.complex128 if complex_ else np.float64)
+    real, complex_ = PRECISIONS[precision]
+    return np.dtype(complex_ if jax.numpy.issubdtype(dtype, np.complexfloating) else real)
 
 
 def _div(x: Array, y: Array) -> Array:
@@ -63,7 +69,7 @@ def _select_n(which: Array, *cases: Array) -> Array:
 
 
 def _from_jax(name: str) -> Function:
-    """The JAX primitive `name` on double-precision arrays."""
+    """The JAX primitive `name` on NumPy arrays."""
     primitive = getattr(jax.lax, f"{name}_p", None)
 
     def call(*operands: Array, **params: Any) -> Array:
@@ -154,9 +160,11 @@ def _convert(x: Array, dtype: np.dtype[Any]) -> Array:
     return x.astype(dtype)
 
 
-def apply(name: str, dtype: str, operands: list[Array], params: dict[str, Any]) -> Array:
+def apply(
+    name: str, dtype: str, operands: list[Array], params: dict[str, Any], precision: str = "double"
+) -> Array:
     """The elementwise function `name` of operands that broadcast, as an array of reference dtype."""
-    target = reference_dtype(dtype)
+    target = reference_dtype(dtype, precision)
     with np.errstate(all="ignore"):
         if name == "convert":
             return _convert(operands[0], target)

@@ -107,8 +107,8 @@ def _table() -> dict[str, OperationSpec]:
     enter("softmax[k](a: k) -> k", "jax.nn.softmax({a})", None, lambda s: 10 * s["k"])
     enter("logsumexp[k](a: k) -> ", "jax.nn.logsumexp({a})", None, lambda s: 8 * s["k"])
     # The same numbers, otherwise arranged. The axis p holds the pairs of i and j, j running fastest.
-    enter("merge[i, j, p](a: i j) -> p", "lax.reshape({a}, ({size_p},))", None, lambda s: s["p"])
-    enter("split[p, i, j](a: p) -> i j", "lax.reshape({a}, ({size_i}, {size_j}))", None, lambda s: s["p"])
+    enter("merge[i, j, p](a: i j) -> p", "jnp.reshape({a}, ({size_p},))", None, lambda s: s["p"])
+    enter("split[p, i, j](a: p) -> i j", "jnp.reshape({a}, ({size_i}, {size_j}))", None, lambda s: s["p"])
     kron = "jnp.kron({A}, {B})"
     enter("kron[i, j, k, l, p, q](A: i j, B: k l) -> p q", kron, None, lambda s: s["p"] * s["q"])
     enter("reverse[n](a: n) -> n", "lax.rev({a}, (0,))", None, lambda s: s["n"])

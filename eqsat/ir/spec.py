@@ -13,10 +13,14 @@ from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, numpy_dtype
 from eqsat.ir.elementwise import ELEMENTWISE, IDENTITIES
+from eqsat.ir.formula import Monoid
+from eqsat.ir.merging import Merging
+from eqsat.ir.operation_function import check_shapes
 from eqsat.ir.ops import (
     Chunk,
     Concat,
     Const,
+    Delta,
     Dot,
     Fold,
     Iota,
@@ -24,6 +28,7 @@ from eqsat.ir.ops import (
     Map,
     Op,
     Opaque,
+    Operation,
     Reduce,
     Rename,
     Select,
@@ -71,6 +76,11 @@ def check_term(term: Term) -> None:
                 parse_const(text, dtype)
             except ValueError:
                 _fail(term, f"{text!r} is not a constant of dtype {dtype}")
+        case Delta(first=first, second=second):
+            if first == second:
+                _fail(term, f"compares axis {first} with itself")
+            if first.size != second.size:
+                _fail(term, f"axes {first} and {second} differ in length")
         case Map(name=name):
             if name not in ELEMENTWISE:
                 _fail(term, f"{name!r} is not a known elementwise function")
@@ -90,7 +100,11 @@ def check_term(term: Term) -> None:
             _check_rename(term, old, new, args[0])
         case Opaque():
             _check_opaque(term, op)
-        case Fold(monoid=monoid):
+        case Operation():
+            _check_operation(term, op)
+        case Fold(monoid=Monoid() as monoid):
+            _check_declared_fold(term, op, monoid)
+        case Fold(monoid=str() | Select() as monoid):
             _check_fold(term, op, monoid, args[0])
         case Concat(axis=axis) if axis not in args[0].axes:
             _fail(term, f"the body has no axis {axis} to concatenate along")
@@ -118,7 +132,14 @@ def parse_const(text: str, dtype: str) -> bool | int | float | complex:
 def describe(term: Term) -> str:
     """One line about a term, for errors: its number, op and axes."""
     axes = " ".join(map(repr, sorted(term.axes)))
-    return f"term {term.number} ({term.op!r}; axes {{{axes}}}, {term.dtype})"
+    match term.op:
+        case Operation(spec=spec, axes=core):
+            op = f"{spec.name}[{', '.join(map(repr, core))}]"
+        case Fold(axis=axis, monoid=Monoid(name=name)):
+            op = f"Fold(axis={axis!r}, monoid={name!r})"
+        case other:
+            op = repr(other)
+    return f"term {term.number} ({op}; axes {{{axes}}}, {term.dtype})"
 
 
 def _fail(term: Term, problem: str) -> None:
@@ -136,6 +157,8 @@ def _axes_mentioned(term: Term) -> Iterable[Axis]:
             yield axis
         case Rename(old=old):
             yield old
+        case Operation(axes=core):
+            yield from core
         case Opaque(call=call):
             for layout in (*call.arg_layouts, *call.out_layouts):
                 yield from (axis for axis in layout if axis is not None)
@@ -145,7 +168,7 @@ def _axes_mentioned(term: Term) -> Iterable[Axis]:
 
 def _expected_arity(op: Op) -> int | None:
     match op:
-        case Leaf() | Const() | Iota():
+        case Leaf() | Const() | Iota() | Delta():
             return 0
         case Map(name=name):
             return ELEMENTWISE[name].arity if name in ELEMENTWISE else None
@@ -153,6 +176,10 @@ def _expected_arity(op: Op) -> int | None:
             return 2
         case Opaque(call=call):
             return len(call.arg_layouts)
+        case Operation(spec=spec):
+            return len(spec.signature.operands)
+        case Fold(monoid=Monoid(state=state)):
+            return len(state)
         case Reduce() | Select() | Rename() | Chunk() | Concat() | Fold():
             return 1
 
@@ -195,7 +222,7 @@ def _check_loops(term: Term) -> None:
     match op:
         case Chunk(axis=axis) if axis in args[0].open:
             _fail(term, f"takes a chunk of axis {axis}, of which its operand already is one")
-        case Concat(axis=axis) | Fold(axis=axis) if axis not in args[0].open:
+        case Concat(axis=axis) | Fold(axis=axis) if not any(axis in arg.open for arg in args):
             _fail(term, f"loops over axis {axis}, but the body takes no chunk of it")
         case _:
             pass
@@ -250,6 +277,35 @@ def _check_opaque(term: Term, op: Opaque) -> None:
     for axis in sorted(frozenset[Axis]().union(*(arg.open for arg in term.args))):
         if axis in mentioned and axis not in call.passing:
             _fail(term, f"{call.primitive} is given a chunk of axis {axis}, which it needs whole")
+
+
+def _check_operation(term: Term, op: Operation) -> None:
+    signature = op.spec.signature
+    if len(set(op.axes)) != len(op.axes):
+        _fail(term, f"an axis stands for two of the core axes of {signature}")
+    for arg, (name, letters) in zip(term.args, signature.operands, strict=True):
+        core = op.core(letters)
+        for axis in core:
+            if axis not in arg.axes:
+                _fail(term, f"operand {name} of {signature} lacks axis {axis}")
+        if extra := sorted(arg.axes & set(op.axes) - set(core)):
+            _fail(term, f"operand {name} of {signature} has axis {extra[0]}, a core axis that is not its own")
+        if cut := sorted(arg.open & set(op.axes)):
+            _fail(term, f"operand {name} varies with chunks of axis {cut[0]}; {op.spec.name} needs it whole")
+    try:
+        check_shapes(op, [arg.dtype for arg in term.args])
+    except EqsatError as error:
+        _fail(term, str(error))
+
+
+def _check_declared_fold(term: Term, op: Fold, monoid: Monoid) -> None:
+    for name, arg in zip(monoid.state, term.args, strict=True):
+        if op.axis in arg.axes:
+            _fail(term, f"the part {name} still has axis {op.axis}; only a selection may leave it there")
+    try:
+        Merging().state(monoid, term.args)
+    except EqsatError as error:
+        _fail(term, str(error))
 
 
 def _check_fold(term: Term, op: Fold, monoid: str | Select, body: Term) -> None:

@@ -10,11 +10,13 @@ from jax import lax
 
 from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import (
     Call,
     Chunk,
     Concat,
     Const,
+    Delta,
     Dot,
     Fold,
     Iota,
@@ -22,6 +24,7 @@ from eqsat.ir.ops import (
     Map,
     Op,
     Opaque,
+    Operation,
     Reduce,
     Rename,
     Select,
@@ -29,8 +32,10 @@ from eqsat.ir.ops import (
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program, check_term
 from eqsat.ir.term import Term, Terms
+from tests.ir.monoids import LOGSUMEXP, monoid
 
 I, J, K, TWO = Axis(0, 5), Axis(1, 7), Axis(2, 3), Axis(3, 2)  # noqa: E741
+FIVE, SEVEN, PAIRS = Axis(4, 5), Axis(5, 7), Axis(6, 15)
 F32 = "float32"
 TOP_TWO = Select("top_k", J, 2, TWO, "values", F32)
 
@@ -54,6 +59,16 @@ class Builder:
 
     def program(self, term: Term, layout: Layout) -> Program:
         return Program((self.a, self.b), (Output(term, layout),), self.terms, {})
+
+    def operation(self, name: str, axes: Sequence[Axis], *args: Term) -> Term:
+        return self(Operation(OPERATIONS[name], tuple(axes), F32), *args)
+
+    def gram(self) -> Term:
+        """A matrix {i i'} for each k."""
+        return self(Map("mul", F32), self.a, self(Rename(I, FIVE), self.a))
+
+    def logsumexp(self, largest: Term, total: Term) -> Term:
+        return self(Fold(I, LOGSUMEXP), largest, total)
 
 
 @pytest.fixture
@@ -88,10 +103,25 @@ def test_nested_loops_over_one_axis_are_well_formed_when_the_inner_is_closed(mak
     check_program(make.program(make(Concat(I), centred), (I, K)))
 
 
+def test_operations_with_batch_axes_by_chunks_are_well_formed(make: Builder) -> None:
+    gram = make(Chunk(K), make.gram())
+    solved = make.operation("solve", (I, FIVE), gram, make(Chunk(K), make.a))
+    check_program(make.program(make(Concat(K), solved), (K, FIVE)))
+    pairs = make.operation("merge", (I, K, PAIRS), make.a)
+    check_program(make.program(make.operation("split", (PAIRS, I, K), pairs), (I, K)))
+
+
+def test_a_fold_with_a_state_of_several_parts_is_well_formed(make: Builder) -> None:
+    chunk = make(Chunk(I), make.a)
+    largest = make(Reduce("max", frozenset({I}), F32), chunk)
+    check_program(make.program(make.logsumexp(largest, make.sum(chunk, I)), (K,)))
+    check_program(make.program(make.logsumexp(make(Const("0.0", F32)), make.sum(chunk, I)), (K,)))
+
+
 ILL_FORMED = {
     "contracted, but operand 1 does not have it": lambda m: m(Dot(frozenset({I}), F32), m.a, m.b),
     "no axes are contracted": lambda m: m(Dot(frozenset(), F32), m.a, m.b),
-    "takes 2 operands, but has 1": lambda m: m(Map("add", F32), m.a),
+    "takes 2 operands, but has 1\n": lambda m: m(Map("add", F32), m.a),
     "no axes are reduced": lambda m: m.sum(m.a),
     "reduced, but operand 0 does not have it": lambda m: m.sum(m.a, J),
     "unknown reduction 'median'": lambda m: m(Reduce("median", frozenset({I}), F32), m.a),
@@ -122,6 +152,35 @@ ILL_FORMED = {
     "'mean' is not a monoid": lambda m: m(Fold(I, "mean"), m.sum(m(Chunk(I), m.a), I)),
     "a loop over c:3 cannot select along b:7": lambda m: m(Fold(K, TOP_TWO), m(Chunk(K), m.b)),
     "at full length, another one a chunk of it": lambda m: m.add(m.a, m(Chunk(I), m.a)),
+    "compares axis a:5 with itself": lambda m: m(Delta(I, I)),
+    "axes a:5 and b:7 differ in length": lambda m: m(Delta(I, J)),
+    "takes 1 operands, but has 2": lambda m: m.operation("inv", (I, FIVE), m.gram(), m.gram()),
+    "stands for two of the core axes": lambda m: m.operation("inv", (I, I), m.a),
+    "operand A of inv[i, j](A: i j) -> j i lacks axis e:5": lambda m: m.operation("inv", (I, FIVE), m.a),
+    "has axis e:5, a core axis that is not its own": lambda m: m.operation(
+        "solve", (I, FIVE), m.gram(), m.gram()
+    ),
+    "varies with chunks of axis a:5; inv needs it whole": lambda m: m.operation(
+        "inv", (I, FIVE), m(Chunk(I), m.gram())
+    ),
+    "operand a varies with chunks of axis b:7; split": lambda m: m.operation(
+        "split", (PAIRS, I, J), m.add(m(Iota(PAIRS, F32)), m.sum(m(Chunk(J), m.b), J, K))
+    ),
+    "inv cannot be applied": lambda m: m.operation("inv", (I, K), m.a),
+    "cholesky cannot be applied": lambda m: m.operation("cholesky", (I, K), m.a),
+    "merge cannot be applied": lambda m: m.operation("merge", (I, K, Axis(9, 14)), m.a),
+    "split cannot be applied": lambda m: m.operation("split", (PAIRS, I, J), m(Iota(PAIRS, F32))),
+    "kron gives an array of shape (35, 9), not (35, 15)": lambda m: m.operation(
+        "kron", (I, K, J, Axis(9, 3), Axis(8, 35), PAIRS), m.a, m(Rename(K, Axis(9, 3)), m.b)
+    ),
+    "the part m still has axis a:5": lambda m: m.logsumexp(m(Chunk(I), m.a), m.sum(m(Chunk(I), m.a), I)),
+    "takes 2 operands, but has 1": lambda m: m(Fold(I, LOGSUMEXP), m.sum(m(Chunk(I), m.a), I)),
+    "loops over axis a:5, but the body takes": lambda m: m.logsumexp(m.sum(m.a, I), m.sum(m.a, I)),
+    "add of int32, float32": lambda m: m(
+        Fold(I, monoid("odd", {"n": ("0", "n1"), "s": ("0", "n1 + s1")})),
+        m(Const("1", "int32")),
+        m.sum(m(Chunk(I), m.a), I),
+    ),
 }
 
 

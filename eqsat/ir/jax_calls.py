@@ -1,0 +1,82 @@
+"""What calls mean: JAX's own functions on arrays of the reference's precision, for its interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import jax
+import numpy as np
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import is_extended, numpy_dtype
+from eqsat.ir.numpy_arrays import Array, as_value, laid_out, position
+from eqsat.ir.numpy_functions import reference_dtype
+from eqsat.ir.operation_function import applied
+from eqsat.ir.ops import Call, Operation
+from eqsat.ir.term import Term
+
+Ranges = Mapping[Axis, slice]
+"""The current chunk of every open loop."""
+
+
+def called(call: Call, args: list[Any], term: Term, ranges: Ranges, precision: str) -> list[Any]:
+    """The primitive's results, each in the order of its axes' ids.
+
+    The primitive is called at full length always. A chunk is surrounded by copies of itself, for that
+    is what a passing axis promises: a slice of the results depends on that slice of the operands.
+    """
+    opened = frozenset[Axis]().union(*(arg.open for arg in term.args))
+    any_dtype = _takes_any_dtype(call.params)
+    arrays = []
+    for value, arg, layout in zip(args, term.args, call.arg_layouts, strict=True):
+        for axis in arg.open & arg.axes:
+            value = _surrounded(value, position(arg, axis), ranges[axis], axis.size)
+        shape = tuple(1 if axis is None else axis.size for axis in layout)
+        array = laid_out(value, sorted(arg.axes), layout, shape)
+        if not any_dtype and not is_extended(arg.dtype):
+            array = array.astype(numpy_dtype(arg.dtype))
+        arrays.append(array)
+    with jax.enable_x64(True):
+        out = call.primitive.bind(*map(jax.numpy.asarray, arrays), **dict(call.params))
+    results = out if call.primitive.multiple_results else [out]
+    values = []
+    for result, layout, dtype in zip(results, call.out_layouts, call.out_dtypes, strict=True):
+        target = None if is_extended(dtype) else reference_dtype(dtype, precision)
+        value = as_value(result, layout, target)
+        for place, axis in enumerate(sorted(axis for axis in layout if axis is not None)):
+            if axis in opened:
+                value = value[(slice(None),) * place + (ranges[axis],)]
+        values.append(value)
+    return values
+
+
+def _surrounded(chunk: Array, place: int, where: slice, length: int) -> Array:
+    """An array of full `length` with the chunk at its place and copies of it everywhere else."""
+    size = where.stop - where.start
+    return np.asarray(np.take(chunk, (np.arange(length) - where.start) % max(size, 1), axis=place))
+
+
+def _takes_any_dtype(params: Any) -> bool:
+    """Whether nothing in a primitive's parameters fixes its operands' dtypes (a jaxpr, a dtype...)."""
+    if isinstance(params, Mapping):
+        params = tuple(params.values())
+    if isinstance(params, tuple | list):
+        return all(_takes_any_dtype(param) for param in params)
+    return params is None or isinstance(params, bool | int | float | str | np.integer | Enum)
+
+
+def operated(op: Operation, args: list[Array], term: Term, precision: str) -> Array:
+    """The value of an `Operation` term, given those of its operands: one call for each slice."""
+    batch = sorted(frozenset[Axis]().union(*(arg.axes for arg in term.args)) - set(op.axes))
+    arrays, orders = [], []
+    for value, arg, (_, letters) in zip(args, term.args, op.spec.signature.operands, strict=True):
+        order = [*(axis for axis in batch if axis in arg.axes), *op.core(letters)]
+        arrays.append(np.transpose(value, [position(arg, axis) for axis in order]))
+        orders.append(order)
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        result = np.asarray(applied(op, list(map(jax.numpy.asarray, arrays)), orders, batch))
+        result = result.astype(reference_dtype(op.dtype, precision))
+    order = [*batch, *op.core(op.spec.signature.result)]
+    return np.transpose(result, [order.index(axis) for axis in sorted(term.axes)])

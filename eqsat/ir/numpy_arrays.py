@@ -1,0 +1,119 @@
+"""What the ops on whole axes mean, and how values line up: NumPy functions, for the reference interpreter.
+
+A value is an array with one dimension per axis of its term, in the order of the axes' ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from eqsat.errors import EqsatError
+from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.ops import Select
+from eqsat.ir.term import Term
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def position(term: Term, axis: Axis) -> int:
+    """Which dimension of the term's value an axis is."""
+    return sorted(term.axes).index(axis)
+
+
+def as_value(array: Any, layout: Layout, dtype: np.dtype[Any] | None) -> Any:
+    """An array of a layout as a value: unit dimensions dropped. With no dtype it keeps its own."""
+    with np.errstate(all="ignore"):
+        value = array if dtype is None else np.asarray(array).astype(dtype)
+    axes = [axis for axis in layout if axis is not None]
+    if value.shape != tuple(1 if axis is None else axis.size for axis in layout):
+        raise EqsatError(f"an array of shape {value.shape} does not fit the layout {layout}")
+    squeezed = value.reshape(tuple(axis.size for axis in axes))
+    return squeezed.transpose([axes.index(axis) for axis in sorted(axes)])
+
+
+def aligned(value: Any, axes: Sequence[Axis], target: Sequence[Axis]) -> Any:
+    """A value ready to broadcast over `target`, which is sorted and contains its axes."""
+    lengths = dict(zip(axes, value.shape, strict=True))
+    return value.reshape(tuple(lengths.get(axis, 1) for axis in target))
+
+
+def laid_out(value: Any, axes: list[Axis], layout: Layout, shape: tuple[int, ...]) -> Any:
+    """A value as an array of that layout and shape; axes that it lacks are broadcast."""
+    order = [axis for axis in layout if axis in axes]
+    lengths = dict(zip(axes, value.shape, strict=True))
+    moved = value.transpose([axes.index(axis) for axis in order if axis is not None])
+    padded = moved.reshape(tuple(1 if axis is None else lengths.get(axis, 1) for axis in layout))
+    return (jax.numpy if isinstance(value, jax.Array) else np).broadcast_to(padded, shape)
+
+
+_UFUNCS: dict[str, np.ufunc] = {
+    "sum": np.add,
+    "mean": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
+def reduced(kind: str, value: Array, positions: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A reduction along dimensions, accumulated in `dtype`."""
+    ufunc = _UFUNCS[kind]
+    keywords: dict[str, Any] = {}
+    if value.size == 0 and kind in ("max", "min"):
+        keywords["initial"] = _extreme(value.dtype, highest=kind == "min")
+    with np.errstate(all="ignore"):
+        total = ufunc.reduce(value.astype(dtype), axis=positions, dtype=dtype, **keywords)
+        if kind == "mean":
+            count = np.prod([value.shape[position] for position in positions])
+            total = total / count.astype(dtype)
+    return np.asarray(total)
+
+
+def _extreme(dtype: np.dtype[Any], highest: bool) -> Any:
+    if dtype.kind in "fc":
+        return np.inf if highest else -np.inf
+    if dtype == np.bool_:
+        return highest
+    limits = np.iinfo(dtype)
+    return limits.max if highest else limits.min
+
+
+def contracted(a: Array, b: Array, term: Term, dtype: np.dtype[Any]) -> Array:
+    """The value of a `Dot` term, given those of its operands."""
+    axes = sorted(term.args[0].axes | term.args[1].axes)
+    a_axes, b_axes, out_axes = (
+        [axes.index(axis) for axis in sorted(t.axes)] for t in (term.args[0], term.args[1], term)
+    )
+    with np.errstate(all="ignore"):
+        result = np.einsum(a.astype(dtype), a_axes, b.astype(dtype), b_axes, out_axes, optimize=True)
+    return np.asarray(result, dtype)
+
+
+def selected(op: Select, value: Array, operand: Term, axes: list[Axis], dtype: np.dtype[Any]) -> Array:
+    """The best entries of `value`, a value of `operand`, in the order of the result's `axes`."""
+    along = np.moveaxis(value, position(operand, op.axis), -1)
+    rest = [axis for axis in sorted(operand.axes) if axis != op.axis]
+    if op.kind == "top_k":
+        best = _descending(along)[..., : op.k]
+    else:
+        best = (np.argmax if op.kind == "argmax" else np.argmin)(along, axis=-1)[..., None]
+    result = np.take_along_axis(along, best, -1) if op.result == "values" else best
+    result = result.astype(dtype)
+    if op.out_axis is None:
+        return np.asarray(result[..., 0])
+    return np.transpose(result, [[*rest, op.out_axis].index(axis) for axis in axes])
+
+
+def _descending(values: Array) -> Array:
+    """Indices that sort the last dimension in descending order: NaN first, 0 before -0, ties stable."""
+    flipped = values[..., ::-1]
+    keys = (~np.signbit(flipped), flipped) if values.dtype.kind == "f" else (flipped,)
+    ascending = np.lexsort(keys, axis=-1)
+    return np.asarray(values.shape[-1] - 1 - ascending[..., ::-1])
