@@ -32,12 +32,14 @@ from eqsat.ir.ops import (
     Chunk,
     Concat,
     Const,
+    Delta,
     Dot,
     Fold,
     Iota,
     Leaf,
     Map,
     Opaque,
+    Operation,
     Reduce,
     Rename,
     Select,
@@ -198,7 +200,7 @@ class Emitter:
                 return self.select(term, term.op, scope)
             case Opaque():
                 return self.call(term, term.op, scope)
-            case Leaf() | Fold() | Concat():
+            case Delta() | Operation() | Leaf() | Fold() | Concat():
                 raise AssertionError(f"{term.op} is not a step of its own")
 
     def chunk(self, term: Term, axis: Axis, scope: Scope) -> Emitted:

@@ -16,7 +16,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator
 from eqsat.ir.ops import Concat, Fold, Select
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Loop, body_of
+from eqsat.planning.blocks import Loop, bodies_of
 
 if TYPE_CHECKING:
     from eqsat.backend.emit import Emitter, Scope
@@ -98,10 +98,10 @@ class LoopEmitter:
         shared: dict[tuple[object, ...], _State] = {}
         position = len(emitter.lines)
         for result in loop.results:
-            value = emitter.value(body_of(result), inner)
+            value = emitter.value(bodies_of(result)[0], inner)
             op = result.op
             if isinstance(op, Fold) and isinstance(op.monoid, Select):
-                key = (op.monoid.kind, op.monoid.k, op.monoid.axis, body_of(result).number)
+                key = (op.monoid.kind, op.monoid.k, op.monoid.axis, bodies_of(result)[0].number)
                 if key in shared:
                     shared[key].results.append(result)
                     continue

@@ -68,7 +68,7 @@ def dependencies(step: Compute | Loop) -> tuple[Term, ...]:
     return step.imports if isinstance(step, Loop) else step.term.args
 
 
-def body_of(result: Term) -> Term:
-    """The term that a loop's result collects."""
+def bodies_of(result: Term) -> tuple[Term, ...]:
+    """The terms that a loop's result collects: one, or one for each part of a declared monoid's state."""
     assert isinstance(result.op, (Fold, Concat))
-    return result.args[0]
+    return result.args

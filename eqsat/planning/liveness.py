@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel, Value
 from eqsat.ir.axis import Axis
-from eqsat.ir.dtypes import accumulator, itemsize
+from eqsat.ir.dtypes import accumulator
 from eqsat.ir.elementwise import ELEMENTWISE
-from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Rename, Select
-from eqsat.ir.term import Term
+from eqsat.ir.formula import Monoid
+from eqsat.ir.merging import Merging
+from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Rename
+from eqsat.ir.term import Term, reachable
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, dependencies
 
@@ -69,9 +71,10 @@ class Simulator:
         last = _last_uses(block, stored, made)
         births: dict[int, list[tuple[Term, int]]] = {}
         for index, step in enumerate(block.steps):
+            sizes = result_bytes(step, model)
             for result in step.results:
                 if result.number in stored:
-                    births.setdefault(index, []).append((result, self.size(result, model)))
+                    births.setdefault(index, []).append((result, sizes[result.number]))
         alive: dict[int, tuple[Term, int]] = {
             term.number: (term, size)
             for made_here in births.values()
@@ -99,12 +102,30 @@ class Simulator:
         live = tuple(sorted(snapshot.values(), key=lambda item: -item[1]))
         return Usage(peak, peak_step, tuple(timeline), live)
 
-    def size(self, term: Term, model: CostModel) -> int:
-        """Bytes of a term's buffer, given the chunk lengths around it."""
-        size = model.bytes(value_of(term))
-        if isinstance(term.op, Fold) and not isinstance(term.op.monoid, Select):
-            size = size // itemsize(term.dtype) * itemsize(accumulator(term.dtype))
-        return size
+
+def result_bytes(step: Compute | Loop, model: CostModel) -> dict[int, int]:
+    """Bytes of the buffers of a step's results, by number, given the chunk lengths around it.
+
+    A fold takes what it carries. A part of a state that several folds share counts with the first.
+    """
+    merging = Merging()
+    counted: set[int] = set()
+    sizes: dict[int, int] = {}
+    for result in step.results:
+        match result.op:
+            case Fold(monoid=Monoid() as monoid):
+                state = merging.state(monoid, result.args)
+                carried = {part.number: part for part in state.earlier if part.number not in counted}
+                counted.update(carried)
+                sizes[result.number] = sum(
+                    model.bytes(Value(part.axes, result.open, part.dtype)) for part in carried.values()
+                )
+            case Fold(monoid=str()):
+                carried_dtype = accumulator(result.dtype)
+                sizes[result.number] = model.bytes(Value(result.axes, result.open, carried_dtype))
+            case _:
+                sizes[result.number] = model.bytes(value_of(result))
+    return sizes
 
 
 def stored_terms(block: Block, model: CostModel) -> set[int]:
@@ -202,6 +223,7 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
             for result in step.results:
                 total += 0 if _is_given(result) else model.bytes(value_of(result))
             if isinstance(step, Loop):
+                total += merging_bytes(step, model)
                 total += everything(step.body, {**lengths, step.axis: schedule.chunks[step.id]})
         return total
 
@@ -209,6 +231,18 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
     arguments = sum(term.bytes for term in program.inputs)
     outputs = sum(output.bytes for output in program.outputs)
     return arguments + outputs + everything(schedule.block, {})
+
+
+def merging_bytes(loop: Loop, model: CostModel) -> int:
+    """Bytes of every value that merging and finishing the states of a loop's folds makes."""
+    merging = Merging()
+    found: dict[int, int] = {}
+    for result in loop.results:
+        if isinstance(result.op, Fold) and isinstance(result.op.monoid, Monoid):
+            state = merging.state(result.op.monoid, result.args)
+            for term in reachable((*state.merged, state.finished)):
+                found[term.number] = model.bytes(Value(term.axes, result.open, term.dtype))
+    return sum(found.values())
 
 
 def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int], times: int = 1) -> float:

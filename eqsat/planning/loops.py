@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Rename
+from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Loop, body_of
+from eqsat.planning.blocks import Block, Compute, Loop, bodies_of
 
 Context = tuple[Axis, ...]
 """The axes of the loops around a block, outermost first."""
@@ -37,7 +37,7 @@ def is_free(term: Term) -> bool:
     """Whether computing the term twice costs nothing: an input, a slice or a name of one."""
     while isinstance(term.op, (Rename, Chunk)):
         term = term.args[0]
-    return isinstance(term.op, (Leaf, Const, Iota))
+    return isinstance(term.op, (Leaf, Const, Iota, Delta))
 
 
 @dataclass
@@ -67,7 +67,7 @@ class LoopBuilder:
             self._loops += 1
             identity = self._loops
             inner = (*context, unit.axis)
-            bodies = list(dict.fromkeys(body_of(result) for result in unit.results))
+            bodies = list(dict.fromkeys(body for result in unit.results for body in bodies_of(result)))
             body = self.block(bodies, inner)
             imports = _imports(unit.results, context)
             steps.append(Loop(identity, unit.axis, tuple(unit.results), body, imports))
@@ -143,7 +143,7 @@ def _inside(closer: Term, context: Context) -> list[Term]:
     """The terms that a closer's loop computes on every chunk, inner loops' included."""
     inside: list[Term] = []
     seen: set[int] = set()
-    stack = [body_of(closer)]
+    stack = list(bodies_of(closer))
     while stack:
         term = stack.pop()
         if term.number in seen or not _is_inside(term, closer, context):
@@ -168,9 +168,9 @@ def _imports(closers: Iterable[Term], context: Context) -> tuple[Term, ...]:
             for arg in term.args:
                 if not _is_inside(arg, closer, context):
                     found[arg.number] = arg
-        body = body_of(closer)
-        if not _is_inside(body, closer, context):
-            found[body.number] = body
+        for body in bodies_of(closer):
+            if not _is_inside(body, closer, context):
+                found[body.number] = body
     return tuple(found[number] for number in sorted(found))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.budget import format_bytes
+from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import Concat, Fold, Select
 from eqsat.planning.blocks import Loop
 from eqsat.planning.search import Candidate
@@ -105,10 +106,10 @@ def _report(loop: Loop, chunk: int) -> LoopReport:
         match result.op:
             case Concat():
                 kinds.append("concatenation")
-            case Fold(monoid=Select(kind=kind)):
+            case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
                 kinds.append(kind)
-            case Fold(monoid=kind):
-                kinds.append(str(kind))
+            case Fold(monoid=str(kind)):
+                kinds.append(kind)
     count = -(-loop.axis.size // chunk)
     return LoopReport(loop.axis.name, loop.axis.size, chunk, count, tuple(dict.fromkeys(kinds)))
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
+from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Iota, Leaf, Map, Reduce, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
@@ -17,6 +18,7 @@ from eqsat.machine import CPU
 from eqsat.planning.blocks import Compute, Schedule
 from eqsat.planning.liveness import predicted_seconds, simulate, stored_terms, upper_bound
 from eqsat.planning.loops import build
+from tests.ir.monoids import ATTENTION, RESCALED
 
 AXES = [Axis(0, 40), Axis(1, 64), Axis(2, 7), Axis(3, 90)]
 A, B, C, D = AXES
@@ -228,6 +230,47 @@ def test_half_precision_sums_are_carried_in_single_precision() -> None:
     final = terms.make(Map("exp", "bfloat16"), (total,))
     _, usage = simulate(schedule(program(terms, [x], final), {1: 8}), CPU)
     assert dict(usage.live)[total] == 4 * 40
+
+
+def attention(dtype: str, *monoids: Monoid) -> tuple[Program, list[Term]]:
+    """A weighted sum{a c} over d of values{d c}, in one pass along d, for each of the monoids."""
+    terms = Terms()
+    scores, values = terms.make(Leaf(0, (A, D), dtype)), terms.make(Leaf(1, (D, C), dtype))
+    chunk = terms.make(Chunk(D), (scores,))
+    largest = terms.make(Reduce("max", frozenset({D}), dtype), (chunk,))
+    weights = terms.make(Map("exp", dtype), (terms.make(Map("sub", dtype), (chunk, largest)),))
+    normaliser = terms.make(Reduce("sum", frozenset({D}), dtype), (weights,))
+    total = terms.make(Dot(frozenset({D}), dtype), (weights, terms.make(Chunk(D), (values,))))
+    parts = {2: (largest, total), 3: (largest, normaliser, total)}
+    folds = [terms.make(Fold(D, monoid), parts[len(monoid.state)]) for monoid in monoids]
+    results = [terms.make(Map("neg", dtype), (fold,)) for fold in folds]
+    return program(terms, [scores, values], *results), folds
+
+
+def test_a_fold_keeps_all_parts_of_its_state_in_single_precision() -> None:
+    for dtype in (F32, "bfloat16"):
+        made, folds = attention(dtype, ATTENTION)
+        _, usage = simulate(schedule(made, {1: 8}), CPU)
+        assert dict(usage.live)[folds[0]] == 4 * (40 + 40 + 40 * 7)
+
+
+def test_parts_of_a_state_that_folds_share_count_once() -> None:
+    made, folds = attention(F32, ATTENTION, RESCALED)
+    _, usage = simulate(schedule(made, {1: 8}), CPU)
+    sizes = dict(usage.live)
+    assert sum(sizes[fold] for fold in folds) == 4 * (40 + 40 + 40 * 7)
+
+
+def test_the_upper_bound_counts_what_merging_makes() -> None:
+    made, _ = attention(F32, RESCALED)
+    plan = schedule(made, {1: 8})
+    body = 4 * (40 * 8 + 40 + 2 * 40 * 8 + 8 * 7 + 40 * 7)
+    fixed = 4 * (40 * 90 + 90 * 7) + 4 * 40 * 7 + 2 * (4 * 40 * 7)
+    rows, features = 4 * 40, 4 * 40 * 7
+    # m1, m2, m, and for either of them a comparison, a difference, its exponential and a choice with 1.
+    scales = 3 * rows + 2 * (40 + 3 * rows) + 4
+    sums = 5 * features  # s1, s2, either scaled, their sum
+    assert upper_bound(plan, CPU) == fixed + body + scales + sums
 
 
 def test_an_output_that_is_an_input_is_a_copy() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Leaf, Map, Reduce, Rename, Select
+from eqsat.ir.formula import Monoid
+from eqsat.ir.ops import Chunk, Concat, Const, Delta, Dot, Fold, Leaf, Map, Reduce, Rename, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term, Terms
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies
 from eqsat.planning.loops import build
+from tests.ir.monoids import LOGSUMEXP, MEAN, RESCALED
 
 N, M, K = Axis(0, 100), Axis(1, 60), Axis(2, 3)
 F32 = "float32"
@@ -38,6 +40,9 @@ class Builder:
     def fold(self, kind: str | Select, term: Term, axis: Axis = N) -> Term:
         return self.terms.make(Fold(axis, kind), (term,))
 
+    def declared(self, monoid: Monoid, *parts: Term) -> Term:
+        return self.terms.make(Fold(N, monoid), parts)
+
     def concat(self, term: Term, axis: Axis = N) -> Term:
         return self.terms.make(Concat(axis), (term,))
 
@@ -55,7 +60,7 @@ def check_block(block: Block, needs: list[Term], made: frozenset[int] = frozense
     for step in block.steps:
         assert {term.number for term in dependencies(step)} <= made
         if isinstance(step, Loop):
-            check_block(step.body, [result.args[0] for result in step.results], made)
+            check_block(step.body, [body for result in step.results for body in result.args], made)
         assert not any(result.number in made for result in step.results), "computed twice"
         made |= {result.number for result in step.results}
     assert {term.number for term in needs} <= made
@@ -229,3 +234,39 @@ def test_what_has_a_large_result_comes_last() -> None:
     result = b.reduce("sum", M, b.reduce("sum", N, b.map("mul", large, b.reduce("sum", K, small))))
     order = [term.number for term in computed(b.build(result))]
     assert order.index(small.number) < order.index(large.number)
+
+
+def test_a_state_of_several_parts_is_computed_in_one_body() -> None:
+    b = Builder()
+    scores = b.map("sin", b.chunk(b.x))
+    largest = b.reduce("max", N, scores)
+    weights = b.map("exp", b.map("sub", scores, largest))
+    total = b.declared(LOGSUMEXP, largest, b.reduce("sum", N, weights))
+    weighted = b.declared(RESCALED, largest, b.dot(N, weights, b.chunk(b.v)))
+    block = b.build(b.map("div", weighted, total))
+    assert [(axis, set(results)) for axis, results in loops(block)] == [(N, {total, weighted})]
+    (loop,) = block.loops()
+    assert set(loop.body.needs) == {*total.args, *weighted.args}
+    assert computed(loop.body).count(weights) == 1
+
+
+def test_a_part_that_does_not_vary_is_imported() -> None:
+    b = Builder()
+    count = b.reduce("sum", K, b.map("exp", b.x))
+    total = b.map("mul", b.reduce("sum", N, b.chunk(b.v)), b.reduce("sum", K, b.map("exp", b.y)))
+    for part in (b.terms.make(Const("1.0", F32)), b.reduce("sum", N, count)):
+        block = b.build(b.declared(MEAN, part, total))
+        (loop,) = block.loops()
+        assert part in loop.imports
+        assert part in computed(block)
+        assert part not in computed(loop.body)
+
+
+def test_sharing_a_delta_is_no_reason_to_share_a_loop() -> None:
+    b = Builder()
+    delta = b.chunk(b.terms.make(Delta(N, Axis(7, N.size))))
+    one, other = (
+        b.fold("sum", b.reduce("sum", N, b.map("select_n", delta, b.chunk(b.v), b.map(name, b.chunk(b.v)))))
+        for name in ("exp", "sin")
+    )
+    assert len(loops(b.build(one, other))) == 2
