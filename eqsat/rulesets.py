@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -25,6 +25,7 @@ from eqsat.language.syntax import (
     RuleFile,
 )
 from eqsat.language.traverse import walk
+from eqsat.language.vocabulary import all_files
 from eqsat.rules import shipped
 
 RulePath = str | PathLike[str]
@@ -50,7 +51,7 @@ def rules_for(extra: Sequence[RulePath], accuracy: str) -> tuple[CompiledRule, .
     - `accuracy`: the most that a rule may do to floating-point results.
     """
     allowed = check_accuracy(accuracy)
-    files = tuple(every_file([load_file(path) for path in extra]))
+    files = tuple(all_files([load_file(path) for path in extra]))
     check_operations(files)
     return _compiled(files, allowed)
 
@@ -64,7 +65,7 @@ def load_file(path: RulePath) -> RuleFile:
     if not file.is_file():
         raise RuleError(f"there is no rules file {str(file)!r}")
     loaded = load_rules(file, shipped_files())
-    for part in every_file([loaded]):
+    for part in all_files([loaded]):
         for declaration in part.operations:
             _bind(declaration)
     return loaded
@@ -73,23 +74,7 @@ def load_file(path: RulePath) -> RuleFile:
 @cache
 def shipped_files() -> tuple[RuleFile, ...]:
     """The shipped `.rules` files."""
-    return tuple(every_file([load_rules(path) for path in shipped()]))
-
-
-def every_file(files: Iterable[RuleFile]) -> Iterator[RuleFile]:
-    """The files and what they include, each of them once, included ones first."""
-    seen: set[Path] = set()
-
-    def visit(file: RuleFile) -> Iterator[RuleFile]:
-        path = Path(file.file).resolve()
-        if path not in seen:
-            seen.add(path)
-            for included in file.includes:
-                yield from visit(included)
-            yield file
-
-    for file in files:
-        yield from visit(file)
+    return tuple(all_files([load_rules(path) for path in shipped()]))
 
 
 def _bind(declaration: OperationDeclaration) -> None:
@@ -126,7 +111,7 @@ def check_operations(files: Iterable[RuleFile]) -> None:
 @lru_cache(maxsize=32)
 def _compiled(extra: tuple[RuleFile, ...], accuracy: Accuracy) -> tuple[CompiledRule, ...]:
     allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
-    files = every_file([*shipped_files(), *extra])
+    files = all_files([*shipped_files(), *extra])
     chosen: list[Rule | Fact] = []
     for file in files:
         chosen += [rule for rule in file.rules if rule.accuracy in allowed]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from eqsat.engine.direction import Direction
+from eqsat.engine.encode import monoid_key
 from eqsat.engine.relevance import made, symbols
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.ir.formula import Monoid
@@ -65,8 +66,9 @@ class CompiledRule:
 
     @property
     def monoids(self) -> dict[str, Monoid]:
-        """The declared monoids that the rule folds with, by their own names."""
-        return {monoid.name: monoid for _, monoid in self.rule.monoids} if isinstance(self.rule, Rule) else {}
+        """The declared monoids that the rule folds with, by the e-graph's names for them."""
+        declared = self.rule.monoids if isinstance(self.rule, Rule) else ()
+        return {monoid_key(monoid): monoid for _, monoid in declared}
 
     @property
     def copies(self) -> bool:

@@ -7,6 +7,7 @@ Axes are their ids, sets of axes are egglog sets. What egglog need not look into
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -93,6 +94,11 @@ def select_key(op: Select) -> str:
     length of the axis that they are along."""
     out = -1 if op.out_axis is None else op.out_axis.id
     return f"{op.kind}:{out}:{op.result}:{op.dtype}"
+
+
+def monoid_key(monoid: Monoid) -> str:
+    """A declared monoid's name in the e-graph: two files may declare different ones of one name."""
+    return f"{monoid.name}#{zlib.crc32(repr(monoid).encode())}"
 
 
 def precision_key(op: Dot, operands: Iterable[str]) -> str:

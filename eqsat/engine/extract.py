@@ -49,6 +49,7 @@ class Extractor:
         self.values = [Value(c.axes, c.open, c.dtype) for c in graph.classes]
         self.bytes = [model.bytes(value) for value in self.values]
         self.given = self._given()
+        self.one_pass = False
         self._weighed: dict[int, list[tuple[ENode, float, int]]] = {}
 
     def _given(self) -> list[bool]:
@@ -77,16 +78,24 @@ class Extractor:
             largest = max([largest, *(self.bytes[c] for c in node.children if not self.given[c])])
         return largest
 
-    def extract(self, cap: float, split: frozenset[Axis] | None = None) -> Selection | None:
+    def extract(
+        self, cap: float, split: frozenset[Axis] | None = None, one_pass: bool = False
+    ) -> Selection | None:
         """The cheapest program that stores nothing over `cap` bytes, the roots excepted.
+
+        Time is that of each value computed once. But what two loops over one axis need, of which one
+        waits for the other, is computed in both, which only a schedule can tell.
 
         **Arguments:**
 
         - `split`: the axes that may be looped over; all if None.
+        - `one_pass`: whether to leave out programs in which a loop needs the result of another one over
+          the same axis.
 
         **Returns:** None if every program stores something larger.
         """
         nodes = self._reachable(cap, split)
+        self.one_pass = one_pass
         order, chosen = self._cheapest_trees(nodes)
         if any(root not in chosen for root in self.roots):
             return None
@@ -150,12 +159,18 @@ class Extractor:
             if not node.children:
                 heapq.heappush(heap, (cost, index))
         order: list[int] = []
+        closed: dict[int, frozenset[Axis]] = {}
         chosen: dict[int, tuple[ENode, float]] = {}
         while heap:
             total, index = heapq.heappop(heap)
             number, node, cost = nodes[index]
             if number in chosen:
                 continue
+            if self.one_pass:
+                loops = self._loops_within(number, node, closed)
+                if loops is None:
+                    continue
+                closed[number] = loops
             chosen[number] = (node, cost)
             order.append(number)
             for user in users.get(number, ()):
@@ -182,6 +197,7 @@ class Extractor:
         known = np.zeros(len(order), dtype=bool)
         weights = np.zeros(len(order))
         best = dict(chosen)
+        closed: dict[int, frozenset[Axis]] = {}
         for _ in range(ROUNDS):
             changed = False
             for index, number in enumerate(order):
@@ -200,6 +216,8 @@ class Extractor:
                         mask = np.zeros(len(order), dtype=bool)
                     if mask[index]:
                         continue
+                    if self.one_pass and self._loops_within(number, node, closed) is None:
+                        continue
                     total = float(weights @ mask) + cost
                     if found is None or total < found[0]:
                         found = (total, node, cost, mask)
@@ -209,6 +227,8 @@ class Extractor:
                 if best[number][0] is not node or not known[index]:
                     changed = True
                 best[number] = (node, cost)
+                if self.one_pass:
+                    closed[number] = self._loops_within(number, node, closed) or frozenset()
                 masks[index] = mask
                 masks[index, index] = True
                 weights[index] = cost
@@ -216,6 +236,15 @@ class Extractor:
             if not changed:
                 break
         return best
+
+    def _loops_within(
+        self, number: int, node: ENode, closed: dict[int, frozenset[Axis]]
+    ) -> frozenset[Axis] | None:
+        """The axes of the loops in the tree of a node; None if one of them is open in it as well."""
+        loops = frozenset[Axis]().union(*(closed[child] for child in node.children))
+        if loops & self.graph.classes[number].open:
+            return None
+        return loops | {node.op.axis} if isinstance(node.op, (Fold, Concat)) else loops
 
     def _reach(self, chosen: dict[int, tuple[ENode, float]]) -> dict[int, tuple[ENode, float]] | None:
         """The part of a choice that the roots need, operands first; None if it has a cycle."""

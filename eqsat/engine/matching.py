@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from eqsat.engine.encode import core_list, operand_list, quote
+from eqsat.engine.encode import core_list, monoid_key, operand_list, quote
 from eqsat.engine.schema import FAMILIES
 from eqsat.errors import RuleError
 from eqsat.ir.elementwise import ELEMENTWISE
@@ -181,12 +181,12 @@ class Matching:
                 operand = self.match(expression.operand)
                 self.facts.append(f"(= {this} (Concat {self.axis(axis)} {operand}))")
             case FoldOf(axis=axis, monoid=monoid):
-                operands = [self.match(operand) for operand in expression.operands]
+                bodies = [self.match(operand) for operand in expression.operands]
                 arguments = f"{self.axis(axis)} {self.monoid(monoid)} "
                 if self.declares(monoid):
-                    self.facts.append(f"(= {this} (FoldMany {arguments}{operand_list(operands)}))")
+                    self.facts.append(f"(= {this} (FoldMany {arguments}{operand_list(bodies)}))")
                 else:
-                    self.facts.append(f"(= {this} (Fold {arguments}{operands[0]}))")
+                    self.facts.append(f"(= {this} (Fold {arguments}{bodies[0]}))")
         return this
 
     def monoid(self, name: str) -> str:
@@ -199,7 +199,7 @@ class Matching:
         """The declared monoids that the rule folds with: what the e-graph calls them."""
         if isinstance(self.rule, Fact):
             return {}
-        return {name: monoid.name for name, monoid in self.rule.monoids}
+        return {name: monoid_key(monoid) for name, monoid in self.rule.monoids}
 
     def application(self, expression: Apply, operands: str) -> str:
         """The egglog term of a function applied to operands."""
@@ -292,6 +292,8 @@ class Matching:
                 return f"(large {self.axis(operands[0])})"
             case "stored":
                 return f"(stored t_{operands[0]})"
+            case "passes" if self.classes[operands[0]] == "operations":
+                return f"(set-not-contains core-set {self.axis(operands[1])})"
             case "passes":
                 return f"(passes f_{operands[0]} {self.axis(operands[1])})"
             case "float" | "real" | "integer" | "complex" | "boolean":
@@ -321,8 +323,6 @@ class Matching:
                 f"(= whole (Operation f_{function} core t_args))",
                 "(= core-set (core-axes core))",
             ]
-            if isinstance(outer, ChunkOf):
-                self.facts.append(f"(set-not-contains core-set {self.axis(outer.axis)})")
 
     def collect(self, absent: frozenset[Expression], present: frozenset[Expression]) -> None:
         """Facts for everything that has to hold but for the comparisons."""
