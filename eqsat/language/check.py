@@ -9,17 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.errors import RuleError
+from eqsat.language.check_clauses import (
+    check_comparisons,
+    check_conditions,
+    check_examples,
+    check_operands,
+    check_property,
+)
+from eqsat.language.check_declarations import check_declarations
+from eqsat.language.check_examples import check_examples_possible
 from eqsat.language.check_functions import check_functions
 from eqsat.language.check_names import check_names
-from eqsat.language.diagnostics import Refusal, alternatives, diagnostic, nearest
-from eqsat.language.functions import GUARDS
-from eqsat.language.scopes import check_scopes
-from eqsat.language.syntax import Contraction, Example, Guard, Reduction, Rule, RuleFile, Variable
-from eqsat.language.traverse import canonical, is_set, variables, walk
+from eqsat.language.diagnostics import Refusal, diagnostic
+from eqsat.language.duplicates import identities
+from eqsat.language.scopes import check_property_axes, check_scopes
+from eqsat.language.syntax import Contraction, Fact, Number, Reduction, Rule, RuleFile, Variable
+from eqsat.language.traverse import canonical, is_set, operator_axes, walk
+from eqsat.language.vocabulary import Vocabulary, all_files, vocabulary_of
 
 
 def check_file(rule_file: RuleFile, known: Sequence[RuleFile] = ()) -> None:
-    """Raises `RuleError` at the first rule of the file that is not a well-formed rewrite.
+    """Raises `RuleError` at the first thing in the file, or in what it includes, that can't be right.
 
     >>> from eqsat.language.parse import parse_rules
     >>> check_file(parse_rules("rule pull-factor  sum[K] (c{!K} * a) => c * sum[K] a", "my.rules"))
@@ -29,91 +39,112 @@ def check_file(rule_file: RuleFile, known: Sequence[RuleFile] = ()) -> None:
       1 | rule pull-factor  sum[K] (c * a) => c * sum[K] a
         |                                     ^
       hint: if `c` has no axis of `K`, say so on the left: `c{!K}`
+
+    **Arguments:**
+
+    - `known`: files whose operations and monoids can be named here as well.
     """
-    lines: dict[str, int] = {}
-    for rule in rule_file.rules:
+    for file in all_files([rule_file]):
         try:
-            if rule.name in lines:
-                message = f"there is already a rule `{rule.name}`, in line {lines[rule.name]}"
-                raise Refusal(rule.position, message, "the rules of one file have different names")
-            lines[rule.name] = rule.position.line
-            _check_rule(rule, rule_file.text)
+            _check_one(file, known)
         except Refusal as refusal:
-            shown = diagnostic(rule_file.text, refusal.position, refusal.message, refusal.hint)
+            shown = diagnostic(file.text, refusal.position, refusal.message, refusal.hint)
             raise RuleError(shown) from None
 
 
-def _check_rule(rule: Rule, text: str) -> None:
+def _check_one(file: RuleFile, known: Sequence[RuleFile]) -> None:
+    check_declarations(file, known)
+    vocabulary = vocabulary_of([*known, file])
+    statements: list[Rule | Fact] = [*file.rules, *file.facts]
+    statements.sort(key=lambda statement: (statement.position.line, statement.position.column))
+    named: dict[str, Rule | Fact] = {}
+    said: dict[object, Rule] = {}
+    for statement in statements:
+        if statement.name in named:
+            what = "rule" if isinstance(named[statement.name], Rule) else "fact"
+            line = named[statement.name].position.line
+            message = f"there is already a {what} `{statement.name}`, in line {line}"
+            raise Refusal(statement.position, message, "the rules of one file have different names")
+        named[statement.name] = statement
+        if isinstance(statement, Fact):
+            _check_fact(statement, file.text, vocabulary)
+            continue
+        _check_rule(statement, file.text, vocabulary)
+        for identity in identities(statement):
+            if identity in said:
+                other = said[identity]
+                message = f"`{statement.name}` says what `{other.name}` says, in line {other.position.line}"
+                raise Refusal(statement.position, message, "leave one of them out")
+        said.update((identity, statement) for identity in identities(statement))
+
+
+def _check_rule(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
     # Each check may rely on what those before it have made sure of.
-    for guard in rule.guards:
-        _check_guard(guard)
-    check_functions(rule, text)
+    check_conditions(rule)
+    check_functions(rule, text, vocabulary)
     check_names(rule)
-    for guard in rule.guards:
-        _check_guard_operands(guard, rule)
-    for example in rule.examples:
-        _check_example(example, rule)
+    check_operands(rule)
+    check_comparisons(rule)
+    check_examples(rule)
     _check_progress(rule)
     _check_nonempty(rule)
-    check_scopes(rule)
+    check_scopes(rule, vocabulary.operations)
+    check_examples_possible(rule, vocabulary.operations)
 
 
-def _check_guard(guard: Guard) -> None:
-    if guard.name not in GUARDS:
-        hint = nearest(guard.name, GUARDS) or f"the guards are {alternatives(GUARDS, 'and')}"
-        raise Refusal(guard.position, f"there is no guard `{guard.name}`", hint)
-    kinds = GUARDS[guard.name]
-    if len(kinds) != len(guard.operands):
-        operands = "1 operand" if len(kinds) == 1 else f"{len(kinds)} operands"
-        hint = f"it is `{guard.name}({', '.join(kinds)})`"
-        raise Refusal(guard.position, f"`{guard.name}` takes {operands}, not {len(guard.operands)}", hint)
+def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
+    rule = _as_rule(fact)
+    check_property(fact.property, fact.axes, "...", fact.term.position)
+    check_conditions(rule)
+    check_functions(rule, text, vocabulary)
+    check_names(rule, matched="in the term")
+    check_operands(rule)
+    check_comparisons(rule)
+    check_examples(rule)
+    bound = {axis for node in walk(fact.term) for axis in operator_axes(node)}
+    bound |= {axis for node in walk(fact.term) if isinstance(node, Variable) for axis in node.has}
+    bound |= {axis for known in fact.properties for axis in known.axes}
+    for axis in fact.axes:
+        if axis not in bound:
+            message = f"nothing says that the term has the axis `{axis}`"
+            raise Refusal(fact.term.position, message, f"a pattern does: `a{{{axis}}}`")
+    if isinstance(fact.term, Variable):
+        _check_variable_fact(fact, fact.term)
+    check_property_axes(rule, fact.axes, vocabulary.operations)
+    check_examples_possible(rule, vocabulary.operations)
 
 
-_ALLOWED = {"axes": ("axis", "set"), "axes or term": ("set", "term")}
-"""The kinds of name that an operand may be, where they are several."""
+def _check_variable_fact(fact: Fact, term: Variable) -> None:
+    if not (fact.properties or fact.guards or fact.comparisons):
+        message = f"every term matches `{term.name}`"
+        raise Refusal(
+            term.position, message, "a fact is of a term of some form, or follows from other properties"
+        )
+    for known in fact.properties:
+        if (known.name, known.axes, known.term) == (fact.property, fact.axes, term.name):
+            raise Refusal(known.position, "this is what the fact would say", "leave the fact out")
 
 
-def _check_guard_operands(guard: Guard, rule: Rule) -> None:
-    for kind, name in zip(GUARDS[guard.name], guard.operands, strict=True):
-        actual = _kind(name, rule)
-        allowed = _ALLOWED.get(kind, (kind,))
-        if actual not in allowed:
-            wanted = alternatives(_with_article(word) for word in allowed)
-            message = f"`{guard.name}` takes {wanted}, and `{name}` is {_with_article(actual)}"
-            hint = f"declare it `for {name} in calls`" if kind == "call" and actual == "function" else ""
-            raise Refusal(guard.position, message, hint)
-
-
-def _kind(name: str, rule: Rule) -> str:
-    classes = dict(rule.classes)
-    if name in {variable.name for variable in variables(rule.left)}:
-        return "term"
-    if name in classes:
-        return "call" if classes[name] == "calls" else "function"
-    return "set" if is_set(name) else "axis"
-
-
-def _with_article(word: str) -> str:
-    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
-
-
-def _check_example(example: Example, rule: Rule) -> None:
-    # Whether the axes fit the patterns is for the tests of the rule to see: they match it with them.
-    needed = {variable.name for variable in variables(rule.left)}
-    given = [term for term, _ in example.schemas]
-    for term, axes in example.schemas:
-        if term not in needed:
-            raise Refusal(example.position, f"the left side has no variable `{term}`", nearest(term, needed))
-        if given.count(term) > 1:
-            raise Refusal(example.position, f"the axes of `{term}` are given twice")
-        if len(set(axes)) < len(axes):
-            raise Refusal(example.position, f"`{term}` has an axis twice")
-        if any(is_set(axis) for axis in axes):
-            raise Refusal(example.position, "an example has single axes, in lower case")
-    missing = sorted(needed.difference(given))
-    if missing:
-        message = f"the example does not say which axes `{missing[0]}` has"
-        raise Refusal(example.position, message, f"a scalar has none: `{missing[0]}:`")
+def _as_rule(fact: Fact) -> Rule:
+    """A rule that matches what a fact matches, and changes nothing."""
+    return Rule(
+        name=fact.name,
+        left=fact.term,
+        right=fact.term,
+        both_ways=False,
+        accuracy="exact",
+        classes=(),
+        guards=fact.guards,
+        properties=fact.properties,
+        comparisons=fact.comparisons,
+        definitions=fact.definitions,
+        copies=(),
+        examples=fact.examples,
+        source=fact.source,
+        space=fact.space,
+        monoids=(),
+        position=fact.position,
+    )
 
 
 def _check_progress(rule: Rule) -> None:
@@ -124,7 +155,11 @@ def _check_progress(rule: Rule) -> None:
         hint = "matching tries both orders of what commutes (`+`, `*`, `max`, `min`, `dot`...) without a rule"
         raise Refusal(rule.position, f"the sides of `{rule.name}` are the same", hint)
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
-        if isinstance(side, Variable) and not rule.guards:
+        if isinstance(side, Number):
+            message = f"every {side.text} in a program matches this side"
+            raise Refusal(side.position, message, "match the term that it is in, or write `=>`")
+        conditions = (*rule.guards, *rule.properties, *rule.comparisons)
+        if isinstance(side, Variable) and not conditions:
             hint = "guard it: `where stored(a)`"
             if side is rule.right:
                 hint = "write `=>` instead of `==`, or guard it: `where stored(a)`"

@@ -6,10 +6,14 @@ import re
 from collections.abc import Collection
 
 from eqsat.ir.elementwise import ELEMENTWISE
-from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.properties import PROPERTIES
+from eqsat.language.diagnostics import Refusal, alternatives, counted, nearest
 from eqsat.language.functions import (
-    APPLIED,
+    ARITIES,
+    CALLED,
     CLASSES,
+    ENTRIES,
     FOLDING,
     MONOIDS,
     REDUCING,
@@ -20,24 +24,28 @@ from eqsat.language.syntax import (
     Apply,
     ChunkOf,
     ConcatOf,
+    DeltaOf,
     Expression,
     FoldOf,
     IotaOf,
+    OperationOf,
     Position,
     Reduction,
     RenameOf,
     Rule,
+    SelectionOf,
 )
 from eqsat.language.traverse import function_name, is_set, operator_axes, walk
+from eqsat.language.vocabulary import Vocabulary
 
 
-def check_functions(rule: Rule, text: str) -> None:
+def check_functions(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
     """Refuses unknown functions and classes, wrong numbers of operands, and sets for single axes."""
     check_classes(rule, text)
     classes = dict(rule.classes)
     for side in (rule.left, rule.right):
         for node in walk(side):
-            check_function(node, classes, [name for name, _ in rule.monoids])
+            check_function(node, classes, vocabulary)
             check_single_axes(node, classes)
     check_calls(rule, classes)
 
@@ -49,11 +57,11 @@ def check_classes(rule: Rule, text: str) -> None:
     for function, family in rule.classes:
         position = _position_of_class(rule, text, function, family)
         if family not in CLASSES:
-            hint = f"the classes are {alternatives(CLASSES, 'and')}"
+            hint = nearest(family, CLASSES) or f"the classes are {alternatives(CLASSES, 'and')}"
             raise Refusal(position, f"there is no class `{family}`", hint)
         if function in seen:
             raise Refusal(position, f"`{function}` already ranges over a class")
-        if function in ELEMENTWISE or function in REDUCTIONS:
+        if function in ELEMENTWISE or function in REDUCTIONS or function in OPERATIONS:
             hint = "call the function variable `f`, `g`..."
             raise Refusal(position, f"`{function}` is the name of a function", hint)
         for side in matched:
@@ -74,62 +82,128 @@ def _position_of_class(rule: Rule, text: str, function: str, family: str) -> Pos
     return rule.position
 
 
-def check_function(node: Expression, classes: dict[str, str], declared: Collection[str]) -> None:
+def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabulary) -> None:
     """The function that a node names exists, and is used as the functions of its class are."""
     name = function_name(node)
     if name is None:
         return
-    family = classes.get(name)
+    family = classes.get(name, "")
     match node:
-        case Apply() if family is None:
-            check_elementwise(node)
-        case Apply() if family not in APPLIED:
+        case Apply() if not family:
+            check_elementwise(node, vocabulary)
+        case Apply() if family not in ARITIES:
             hint = f"reductions and selections are written `{name}[k] a`"
             raise Refusal(node.position, f"`{name}` ranges over {family}: it is no function", hint)
-        case Reduction() if family is None and name not in REDUCTIONS:
-            raise _unknown(node.position, "reduction", name, REDUCTIONS, "reductions")
-        case Reduction() if family is not None and family not in REDUCING:
+        case Apply():
+            arity = ARITIES[family]
+            if arity is not None and not node.variadic and len(node.operands) != arity:
+                message = f"functions in {family} take {counted(arity, 'operand')}, not {len(node.operands)}"
+                raise Refusal(node.position, message)
+        case Reduction() if not family and name not in REDUCTIONS:
+            raise _unknown_brackets(node, vocabulary)
+        case Reduction() if family and family not in REDUCING:
             hint = f"functions are written `{name}(a)`"
             raise Refusal(node.position, f"`{name}` ranges over {family}: it reduces nothing", hint)
-        case FoldOf() if family is None and name not in (*MONOIDS, *declared):
-            raise _unknown(node.position, "monoid", name, MONOIDS, "monoids")
-        case FoldOf() if family is not None and family not in FOLDING:
-            hint = f"let `{name}` range over {alternatives(sorted(FOLDING))}"
-            raise Refusal(node.position, f"a fold can't combine with any of the {family}", hint)
+        case FoldOf():
+            _check_fold(node, family, vocabulary)
+        case OperationOf():
+            _check_operation(node, vocabulary)
 
 
-def check_elementwise(node: Apply) -> None:
+def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None:
+    """An elementwise function of that name exists, and takes as many operands."""
     name = node.function
+    operations = vocabulary.operations if vocabulary else {}
     if name not in ELEMENTWISE:
-        raise _unknown(node.position, "elementwise function", name, ELEMENTWISE, "elementwise")
+        hint = nearest(name, ELEMENTWISE)
+        if name in operations:
+            hint = f"it is an operation, and names its axes: `{operations[name]}`"
+        elif name in REDUCTIONS:
+            hint = f"a reduction names its axes: `{name}[k] a`"
+        elif name in ("diag", *ENTRIES):
+            hint = f"it names its axes: `{name}[i, j] a`"
+        elif name in PROPERTIES:
+            hint = "it is a property, which conditions speak of: `where` follows the equation"
+        message = f"there is no elementwise function `{name}`"
+        raise Refusal(node.position, message, hint or _declare(name, "elementwise"))
     arity = ELEMENTWISE[name].arity
     if not node.variadic and len(node.operands) != arity:
-        wanted = "1 operand" if arity == 1 else f"{arity} operands"
-        raise Refusal(node.position, f"`{name}` takes {wanted}, not {len(node.operands)}")
+        message = f"`{name}` takes {counted(arity, 'operand')}, not {len(node.operands)}"
+        raise Refusal(node.position, message)
     if name == "integer_pow" and node.exponent is None:
         raise Refusal(node.position, "`integer_pow` needs its exponent", "write `a^3`")
 
 
-def _unknown(position: Position, what: str, name: str, known: Collection[str], family: str) -> Refusal:
+def _unknown_brackets(node: Reduction, vocabulary: Vocabulary) -> Refusal:
+    """What is written `name[k] a`, and is neither a reduction nor an operation."""
+    name = node.kind
+    known = (*REDUCTIONS, *vocabulary.operations, *ENTRIES, "diag", "delta", "dot")
+    hint = nearest(name, known) or _declare(name, "reductions")
     if name in SELECTIONS:
         hint = f"a selection is named by its class: `s[k] a  for s in selections`, not `{name}[k] a`"
-    elif name in REDUCTIONS:
-        hint = f"partial results of {alternatives(known)} can be combined, those of {name} can't"
-    else:
-        hint = nearest(name, known) or f"if it is a variable, declare it: `for {name} in {family}`"
-    return Refusal(position, f"there is no {what} `{name}`", hint)
+    elif name in PROPERTIES:
+        hint = "it is a property, which conditions speak of: `where` follows the equation"
+    elif name in ELEMENTWISE:
+        hint = f"it is an elementwise function: `{name}(a)`"
+    elif name in vocabulary.monoids:
+        hint = f"it is a monoid: `fold[n, {name}](...)` combines by it"
+    return Refusal(node.position, f"there is no reduction or operation `{name}`", hint)
+
+
+def _declare(name: str, family: str) -> str:
+    return f"if it is a variable, declare it: `for {name} in {family}`"
+
+
+def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
+    name = node.monoid
+    declared = None if family else vocabulary.monoids.get(name)
+    if not family and name not in MONOIDS and declared is None:
+        hint = nearest(name, (*MONOIDS, *vocabulary.monoids)) or _declare(name, "monoids")
+        if name in REDUCTIONS:
+            hint = f"partial results of {alternatives(MONOIDS)} can be combined, those of {name} can't"
+        raise Refusal(node.position, f"there is no monoid `{name}`", hint)
+    if family and family not in FOLDING:
+        hint = f"let `{name}` range over {alternatives(sorted(FOLDING))}"
+        raise Refusal(node.position, f"a fold can't combine with any of the {family}", hint)
+    state = declared.state if declared else (name,)
+    if len(node.operands) != len(state):
+        message = f"`{name}` combines {counted(len(state), 'operand')}, not {len(node.operands)}"
+        hint = f"one for each part of its state: {alternatives(state, 'and')}" if declared else ""
+        raise Refusal(node.position, message, hint)
+
+
+def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
+    signature = vocabulary.operations.get(node.name)
+    if signature is None:
+        hint = nearest(node.name, vocabulary.operations)
+        if node.name in REDUCTIONS or node.name in ("diag", *ENTRIES):
+            hint = f"`{node.name}` is of one term"
+        elif not hint:
+            hint = f"if it is yours, declare it: `operation {node.name}[i, j](A: i j, b: i) -> j`"
+        raise Refusal(node.position, f"there is no operation `{node.name}`", hint)
+    for what, given, wanted in (
+        ("axis", node.axes, signature.axes),
+        ("operand", node.operands, signature.operands),
+    ):
+        if len(given) != len(wanted):
+            message = f"`{node.name}` has {counted(len(wanted), what)}, not {len(given)}"
+            raise Refusal(node.position, message, f"it is `{signature}`")
 
 
 def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
-    """Loops, renamings and selections are over one axis, not over a set."""
+    """All operators but reductions and contractions are over single axes, each another one."""
     selects = isinstance(node, Reduction) and classes.get(node.kind) == "selections"
-    if not selects and not isinstance(node, IotaOf | ChunkOf | ConcatOf | FoldOf | RenameOf):
+    of_one = IotaOf | DeltaOf | ChunkOf | ConcatOf | FoldOf | RenameOf | OperationOf | SelectionOf
+    if not selects and not isinstance(node, of_one):
         return
     axes = operator_axes(node)
     for axis in axes:
         if is_set(axis):
             hint = f"an axis is in lower case: `{axis.lower()}`"
             raise Refusal(node.position, f"`{axis}` is a set, and this is over one axis", hint)
+        if axes.count(axis) > 1:
+            hint = "different axes have different names; `rename[i->j] a` is a with another one"
+            raise Refusal(node.position, f"`{axis}` stands for two axes here", hint)
     if selects and len(axes) > 1:
         raise Refusal(node.position, "a selection is along one axis")
 
@@ -148,7 +222,17 @@ def _chunked_calls(side: Expression, classes: dict[str, str]) -> list[tuple[Appl
     return [
         (node, operand)
         for node in walk(side)
-        if isinstance(node, Apply) and classes.get(node.function) == "calls"
+        if isinstance(node, Apply) and classes.get(node.function) in CALLED
         for operand in node.operands
         if isinstance(operand, ChunkOf)
     ]
+
+
+def reserved(name: str) -> str:
+    """What else a name means everywhere, so that no variable can have it."""
+    kinds: list[tuple[str, Collection[str]]] = [
+        ("a reduction", REDUCTIONS),
+        ("an elementwise function", ELEMENTWISE),
+        ("an operation", OPERATIONS),
+    ]
+    return next((kind for kind, names in kinds if name in names), "")

@@ -5,30 +5,35 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
+from eqsat.language.check_functions import reserved
 from eqsat.language.diagnostics import Refusal, nearest
 from eqsat.language.syntax import (
     Apply,
     AxisDefinition,
+    ConstantValue,
     Contraction,
     Expression,
     Position,
+    Quantity,
     Reduction,
     Rule,
+    SizeOf,
     Variable,
 )
-from eqsat.language.traverse import function_name, is_set, operator_axes, variables, walk
+from eqsat.language.traverse import function_name, is_set, operator_axes, parts, variables, walk
 
 
-def check_names(rule: Rule) -> None:
-    """Refuses names without a meaning, or with two."""
+def check_names(rule: Rule, matched: str = "on the left") -> None:
+    """Refuses names without a meaning, or with two; `matched` is where the left side stands."""
     _check_patterns(rule)
     _check_kinds(rule)
     _check_definitions(rule)
+    _check_copies(rule)
     _check_matched_sets(rule)
-    _check_bound(rule, rule.left, rule.right)
+    _check_bound(rule, rule.left, rule.right, matched)
     _check_variadics(rule.left, rule.right)
     if rule.both_ways:
-        _check_bound(rule, rule.right, rule.left)
+        _check_bound(rule, rule.right, rule.left, "on the right")
         _check_variadics(rule.right, rule.left)
 
 
@@ -50,6 +55,10 @@ def _check_kinds(rule: Rule) -> None:
     for node in (*walk(rule.left), *walk(rule.right)):
         named = [(axis, "an axis") for axis in _axes_at(node)]
         if isinstance(node, Variable):
+            meaning = reserved(node.name)
+            if meaning:
+                message = f"`{node.name}` is {meaning}, and can't be a variable"
+                raise Refusal(node.position, message, "call the variable something else")
             named.append((node.name, "a term"))
         for name, kind in named:
             if kinds.setdefault(name, kind) != kind:
@@ -75,6 +84,26 @@ def _check_definitions(rule: Rule) -> None:
         taken.add(definition.name)
 
 
+def _check_copies(rule: Rule) -> None:
+    used = {axis for node in (*walk(rule.left), *walk(rule.right)) for axis in _axes_at(node)}
+    defined = {definition.name for definition in rule.definitions}
+    matched = {axis for node in walk(rule.left) for axis in _axes_at(node)}
+    for copy in rule.copies:
+        for name in (copy.name, copy.original):
+            if is_set(name):
+                message = f"`{name}` is a set, and a copy is of one axis"
+                raise Refusal(copy.position, message, f"an axis is in lower case: `{name.lower()}`")
+        if copy.name in matched or copy.name in defined:
+            message = f"`{copy.name}` has a meaning already"
+            raise Refusal(copy.position, message, "a copy is an axis that is not on the left")
+        if copy.name not in used:
+            raise Refusal(copy.position, f"`{copy.name}` is not used", "leave it out")
+        if rule.both_ways:
+            message = "a rule that makes an axis goes one way"
+            raise Refusal(copy.position, message, "write `=>` to rewrite from left to right only")
+        defined.add(copy.name)
+
+
 def _check_matched_sets(rule: Rule) -> None:
     """What a rule is matched with reduces over one name at a time: which axes would be J's, which K's?"""
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
@@ -95,13 +124,13 @@ class _Bound:
     terms: Set[str]
     axes: Set[str]
     functions: Set[str]
-    side: str
+    where: str
 
     def demand_term(self, name: str, position: Position) -> None:
         if name not in self.terms:
-            message = f"the variable `{name}` is not bound on the {self.side}"
+            message = f"the variable `{name}` is not bound {self.where}"
             hint = nearest(name, self.terms)
-            if self.side == "right":
+            if self.where == "on the right":
                 hint = "`==` rewrites both ways; write `=>` to rewrite from left to right only"
             raise Refusal(position, message, hint)
 
@@ -109,17 +138,17 @@ class _Bound:
         if name in self.axes:
             return
         if is_set(name):
-            message = f"the set of axes `{name}` is not bound on the {self.side}"
+            message = f"the set of axes `{name}` is not bound {self.where}"
             hint = f"define it: `where {name} = axes(a) - axes(b)`"
         else:
-            message = f"the axis `{name}` is not bound on the {self.side}"
-            hint = f"choose one: `where {name} in K`, or by a pattern on the {self.side}: `a{{{name}}}`"
+            message = f"the axis `{name}` is not bound {self.where}"
+            hint = f"choose one: `where {name} in K`, or by a pattern {self.where}: `a{{{name}}}`"
         raise Refusal(position, message, nearest(name, self.axes) or hint)
 
 
-def _check_bound(rule: Rule, left: Expression, right: Expression) -> None:
+def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) -> None:
     """Whatever `right` and the `where` clauses speak of is bound by `left`."""
-    bound = _bound_by(rule, left)
+    bound = _bound_by(rule, left, where)
     for node in (*walk(left), *walk(right)):
         if isinstance(node, Variable):
             bound.demand_term(node.name, node.position)
@@ -129,15 +158,37 @@ def _check_bound(rule: Rule, left: Expression, right: Expression) -> None:
         for kind, name in (definition.first, *definition.less):
             demand = bound.demand_term if kind == "term" else bound.demand_axis
             demand(name, definition.position)
+    for copy in rule.copies:
+        bound.demand_axis(copy.original, copy.position)
+    for known in rule.properties:
+        bound.demand_term(known.term, known.position)
+        for axis in known.axes:
+            bound.demand_axis(axis, known.position)
+    for comparison in rule.comparisons:
+        for part in (*parts(comparison.left), *parts(comparison.right)):
+            _check_quantity(part, bound)
     for guard in rule.guards:
         for name in guard.operands:
-            known = bound.terms | bound.axes | bound.functions
-            if name not in known:
-                message = f"`{name}` is not bound on the {bound.side}"
-                raise Refusal(guard.position, message, nearest(name, known))
+            names = bound.terms | bound.axes | bound.functions
+            if name not in names:
+                message = f"`{name}` is not bound {bound.where}"
+                raise Refusal(guard.position, message, nearest(name, names))
 
 
-def _bound_by(rule: Rule, side: Expression) -> _Bound:
+def _check_quantity(quantity: Quantity, bound: _Bound) -> None:
+    match quantity:
+        case SizeOf(name=name, position=position):
+            if name in bound.terms:
+                hint = "a term has axes: `size(k)` is the length of one, `K = axes(a)` are all"
+                raise Refusal(position, f"`{name}` is a term, and a size is one of axes", hint)
+            bound.demand_axis(name, position)
+        case ConstantValue(name=name, position=position):
+            if name in bound.axes:
+                raise Refusal(position, f"`{name}` is no number", f"its length is `size({name})`")
+            bound.demand_term(name, position)
+
+
+def _bound_by(rule: Rule, side: Expression, where: str) -> _Bound:
     terms: set[str] = set()
     axes: set[str] = set()
     for node in walk(side):
@@ -146,6 +197,8 @@ def _bound_by(rule: Rule, side: Expression) -> _Bound:
             terms.add(node.name)
             # `a{n}` picks an axis of a; `a{K}` doesn't say which of its sets of axes K would be.
             axes.update(axis for axis in node.has if not is_set(axis))
+    # What is known of a term names its axes.
+    axes.update(axis for known in rule.properties if known.term in terms for axis in known.axes)
     # A membership or a definition may use what another one binds, in whatever order they stand.
     count = -1
     while len(axes) > count:
@@ -160,7 +213,7 @@ def _bound_by(rule: Rule, side: Expression) -> _Bound:
             if _is_known(definition, terms, axes):
                 axes.add(definition.name)
     functions = {function for function, _ in rule.classes}
-    return _Bound(terms, axes, functions, "left" if side is rule.left else "right")
+    return _Bound(terms, axes, functions, where)
 
 
 def _is_known(definition: AxisDefinition, terms: Set[str], axes: Set[str]) -> bool:

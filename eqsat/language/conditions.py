@@ -16,7 +16,6 @@ from eqsat.language.syntax import (
     Expression,
     Guard,
     Number,
-    Position,
     PropertyGuard,
     Quantity,
     SizeOf,

@@ -44,13 +44,23 @@ def alternatives(items: Iterable[str], last: str = "or") -> str:
     return f"{', '.join(listed[:-1])} {last} {listed[-1]}"
 
 
+def counted(number: int, what: str) -> str:
+    """
+    >>> counted(1, "operand"), counted(2, "axis")
+    ('1 operand', '2 axes')
+    """
+    return (
+        f"{number} {what}" if number == 1 else f"{number} {what.removesuffix('is')}{'e' * (what == 'axis')}s"
+    )
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """`did you mean ...?` for the known name most like `name`, or nothing.
 
     >>> nearest("exq", ["exp", "log"])
     'did you mean `exp`?'
     """
-    close = get_close_matches(name, list(known), n=1)
+    close = get_close_matches(name, sorted(known), n=1)
     return f"did you mean `{close[0]}`?" if close else ""
 
 

@@ -12,23 +12,28 @@ REDUCTIONS = (*IDENTITIES, "mean")
 MONOIDS = tuple(IDENTITIES)
 """The reductions whose partial results can be combined by the same function, as a fold does."""
 
-CLASSES = ("elementwise", "commutative", "increasing", "linear") + (
-    "reductions",
-    "monoids",
-    "selections",
-    "calls",
-)
-"""What a function variable may range over; calls are all
-primitives that the language has no notation for (a Cholesky factorisation, a sort)."""
+ARITIES: dict[str, int | None] = {
+    "elementwise": None,
+    "commutative": 2,
+    "increasing": 1,
+    "linear": 1,
+    "operations": None,
+    "calls": None,
+}
+"""The classes whose functions are written `f(a)`, and of how many operands they are, if all of as many."""
+
+CLASSES = (*ARITIES, "reductions", "monoids", "selections")
+"""What a function variable may range over; calls are all primitives that the language has no notation for
+(a cumulative sum, a scatter), operations are the named ones."""
+
+CALLED = frozenset({"calls", "operations"})
+"""The classes whose functions may need some axes of their operands whole."""
 
 ENTRIES: dict[str, Literal["values", "indices"]] = {"top_k": "values", "top_k_indices": "indices"}
 """The selections that rules write by name, with the axis of their entries: `top_k[n, m] a`."""
 
-SELECTIONS = ("argmax", "argmin", "top_k")
-"""What the class of selections holds. Rules name them by a variable only: they have parameters."""
-
-APPLIED = frozenset({"elementwise", "commutative", "increasing", "linear", "calls"})
-"""The classes whose functions are written `f(a)`."""
+SELECTIONS = ("argmax", "argmin", *ENTRIES)
+"""What the class of selections holds."""
 
 REDUCING = frozenset({"reductions", "monoids", "selections"})
 """The classes whose functions are written `f[K] a`."""
@@ -41,12 +46,12 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "large": ("axis",),
     "stored": ("term",),
     "passes": ("call", "axis"),
+    "nonempty": ("set",),
+    "constant": ("term",),
     "float": ("term",),
     "integer": ("term",),
     "boolean": ("term",),
     "complex": ("term",),
     "real": ("term",),
-    "constant": ("term",),
-    "nonempty": ("set",),
 }
 """The kinds of each guard's operands."""

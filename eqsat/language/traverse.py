@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.language.syntax import (
     Apply,
+    Arithmetic,
     ChunkOf,
     ConcatOf,
     Contraction,
@@ -16,6 +17,7 @@ from eqsat.language.syntax import (
     IotaOf,
     Number,
     OperationOf,
+    Quantity,
     Reduction,
     RenameOf,
     SelectionOf,
@@ -51,6 +53,14 @@ def walk(expression: Expression) -> Iterator[Expression]:
 def variables(expression: Expression) -> Iterator[Variable]:
     """The term variables of `expression`, one by one as they occur."""
     return (node for node in walk(expression) if isinstance(node, Variable))
+
+
+def parts(quantity: Quantity) -> Iterator[Quantity]:
+    """`quantity` and all quantities in it."""
+    yield quantity
+    if isinstance(quantity, Arithmetic):
+        yield from parts(quantity.left)
+        yield from parts(quantity.right)
 
 
 def operator_axes(node: Expression) -> tuple[str, ...]:

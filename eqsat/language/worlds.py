@@ -1,8 +1,9 @@
 """The worlds in which a rule is tried: which axes each of its names may have.
 
 Whether an axis is in a term depends on that axis alone, but for renamings, which tie two together. So a
-world has one axis, or two, and says which variables and sets of axes have them. In a world, the shape
-of each expression is known. There are a few dozen worlds to a rule, and they stand for all its matches.
+world has one axis, or those that renamings tie, and says which variables and sets of axes have them.
+There may be thousands of worlds, and they are tried all at once: whether something holds is an integer
+that has a bit for each world, so that `and` and `or` of integers decide all worlds together.
 """
 
 from __future__ import annotations
@@ -11,246 +12,225 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from eqsat.language.syntax import (
-    Apply,
-    ChunkOf,
-    ConcatOf,
-    Contraction,
-    Expression,
-    FoldOf,
-    IotaOf,
-    Number,
-    Reduction,
-    RenameOf,
-    Rule,
-    Variable,
-)
-from eqsat.language.traverse import is_set, operator_axes, variables, walk
+from eqsat.language.diagnostics import Refusal
+from eqsat.language.syntax import ConstantValue, Expression, RenameOf, Rule, Variable
+from eqsat.language.traverse import is_set, operator_axes, parts, walk
 
 ANY = "*"
 """The axis, in a world, that has no name in the rule; sets may contain it."""
 
-MOST_CHOICES = 14
-"""Worlds double with every choice. A rule with more choices than this is not checked here."""
+MOST_AT_ONCE = 18
+"""Choices of which all combinations are tried at once; those of further ones, one after another."""
+
+MOST = 26
+"""A rule with more choices than this would take minutes to check."""
+
+Members = tuple[int, ...]
+"""For each axis of the universe: the worlds, as bits, in which it is a member."""
 
 
-class IllFormed(Exception):
-    """An expression that makes no sense in a world."""
+def union(*members: Members) -> Members:
+    """What is in any of them; at least one is given."""
+    first, *others = members
+    for other in others:
+        first = tuple(a | b for a, b in zip(first, other, strict=True))
+    return first
 
-    def __init__(self, node: Expression, message: str) -> None:
-        super().__init__(message)
-        self.position = node.position
-        self.message = message
+
+def common(left: Members, right: Members) -> Members:
+    """What is in both."""
+    return tuple(a & b for a, b in zip(left, right, strict=True))
 
 
-class Unknown(Exception):
-    """An expression whose axes can't be told in a world."""
+def without(left: Members, right: Members) -> Members:
+    """What is in the first only."""
+    return tuple(a & ~b for a, b in zip(left, right, strict=True))
+
+
+def different(left: Members, right: Members) -> Members:
+    """What is in one of the two only."""
+    return tuple(a ^ b for a, b in zip(left, right, strict=True))
+
+
+def somewhere(members: Members) -> int:
+    """The worlds in which anything is a member."""
+    found = 0
+    for worlds in members:
+        found |= worlds
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The axes of a term; those of them cut into chunks; the axes whose current chunk it depends on."""
+class Worlds:
+    """Worlds over the axes of a `universe`.
 
-    axes: frozenset[str]
-    cut: frozenset[str] = frozenset()
-    open: frozenset[str] = frozenset()
+    **Attributes:**
 
-
-_Axes = Mapping[str, frozenset[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """One or two axes, and for each name of the rule which of them it has.
-
-    `axes` is by axis name, single or set; `terms` by variable; `entries` by selection: the axis of the
-    k entries of a top_k.
+    - `everywhere`: all worlds, as bits.
+    - `axes`: the members of each axis name, single or set.
+    - `terms`: the axes of each variable.
+    - `entries`: by function variable of selections, the axis of the k entries of a top_k.
+    - `certain`: how many memberships hold in all of these worlds.
     """
 
-    axes: _Axes
-    terms: _Axes
-    entries: _Axes
-    rule: Rule
+    universe: tuple[str, ...]
+    everywhere: int
+    axes: Mapping[str, Members]
+    terms: Mapping[str, Members]
+    entries: Mapping[str, Members]
+    certain: int
 
-    def shape(self, node: Expression, matching: bool) -> Shape:
-        """The shape of an expression, which is one that a left side has matched, or a new one."""
-        match node:
-            case Number():
-                return Shape(frozenset())
-            case Variable():
-                return Shape(self.terms[node.name])
-            case IotaOf():
-                return Shape(self.axes[node.axis])
-            case Apply():
-                return self.application(node, [self.shape(operand, matching) for operand in node.operands])
-            case Contraction():
-                left, right = self.shape(node.left, matching), self.shape(node.right, matching)
-                return self.reduce(node, _together(node, [left, right]), left.axes & right.axes)
-            case Reduction():
-                operand = self.shape(node.operand, matching)
-                reduced = self.reduce(node, operand, operand.axes)
-                return self.with_entries(node, node.kind, reduced, operand)
-            case RenameOf():
-                return self.renaming(node, self.shape(node.operand, matching), matching)
-            case ChunkOf():
-                return self.chunk(node, self.shape(node.operand, matching), matching)
-            case ConcatOf():
-                return self.concatenation(node, self.shape(node.operand, matching))
-            case FoldOf():
-                bodies = [self.shape(operand, matching) for operand in node.operands]
-                return self.fold(node, _together(node, bodies))
-            case _:
-                raise Unknown
+    @property
+    def nothing(self) -> Members:
+        return (0,) * len(self.universe)
 
-    def application(self, node: Apply, operands: list[Shape]) -> Shape:
-        if dict(self.rule.classes).get(node.function) == "calls":
-            # Along an axis that it passes, a primitive is like an elementwise function. What it does
-            # with its other axes is not written in the rule.
-            passed = [guard.operands[1] for guard in self.rule.guards if guard.name == "passes"]
-            if not any(self.axes[axis] for axis in passed):
-                raise Unknown
-        return _together(node, operands)
-
-    def reduce(self, node: Reduction | Contraction, operand: Shape, present: frozenset[str]) -> Shape:
-        kind = "dot" if isinstance(node, Contraction) else node.kind
-        operator = f"{kind}[{', '.join(node.axes)}]"
-        for name in node.axes:
-            if not self.axes[name] <= present:
-                which = "one of its operands" if isinstance(node, Contraction) else "its operand"
-                raise IllFormed(node, f"`{operator}` is over {_axes_of(name)}, which {which} may lack")
-        over = frozenset[str]().union(*(self.axes[name] for name in node.axes))
-        return Shape(operand.axes - over, operand.cut - over, operand.open)
-
-    def with_entries(self, node: Expression, function: str, result: Shape, operand: Shape) -> Shape:
-        entries = self.entries.get(function, frozenset())
-        if entries & operand.axes:
-            raise IllFormed(node, f"the entries of `{function}` are along an axis that is there already")
-        return Shape(result.axes | entries, result.cut, result.open)
-
-    def renaming(self, node: RenameOf, operand: Shape, matching: bool) -> Shape:
-        old, new = self.axes[node.old], self.axes[node.new]
-        if not old <= operand.axes:
-            if matching:
-                raise IllFormed(node, f"the operand has no axis `{node.old}`")
-            return operand  # as with a chunk: without the axis, it is the operand itself
-        if new & operand.axes:
-            raise IllFormed(node, f"the operand may have an axis `{node.new}` already")
-        if not old:
-            return operand
-        moved = [axes - old | new if old <= axes else axes for axes in (operand.axes, operand.cut)]
-        return Shape(moved[0], moved[1], operand.open)
-
-    def chunk(self, node: ChunkOf, operand: Shape, matching: bool) -> Shape:
-        axis = self.axes[node.axis]
-        if not axis <= operand.axes:
-            if matching:  # the engine drops such a chunk at once
-                raise IllFormed(
-                    node, f"`chunk[{node.axis}]` of a term without `{node.axis}` is the term itself"
-                )
-            return operand
-        if axis & operand.cut:
-            raise IllFormed(node, f"this is a chunk along `{node.axis}` already")
-        return Shape(operand.axes, operand.cut | axis, operand.open | axis)
-
-    def concatenation(self, node: ConcatOf, body: Shape) -> Shape:
-        axis = self.axes[node.axis]
-        if not axis <= body.cut:
-            raise IllFormed(node, f"the body of this loop is not cut along `{node.axis}`")
-        return Shape(body.axes, body.cut - axis, body.open - axis)
-
-    def fold(self, node: FoldOf, body: Shape) -> Shape:
-        axis = self.axes[node.axis]
-        if not axis <= body.open:
-            raise IllFormed(node, f"each turn of this loop is the same: it has no `chunk[{node.axis}]`")
-        if dict(self.rule.classes).get(node.monoid) == "selections":
-            if not axis <= body.axes:
-                raise IllFormed(node, f"a selection is along `{node.axis}`, which its body must keep")
-            rest = Shape(body.axes - axis, body.cut - axis, body.open - axis)
-            return self.with_entries(node, node.monoid, rest, body)
-        if axis & body.axes:
-            message = f"the body of this loop still has the axis `{node.axis}`, whose chunks it combines"
-            raise IllFormed(node, message)
-        return Shape(body.axes, body.cut, body.open - axis)
-
-    # ----------------------------------------------------------------------- what a rule says of names
-
-    def agrees(self) -> bool:
-        """Whether patterns, memberships and definitions hold."""
-        for node in (*variables(self.rule.left), *variables(self.rule.right)):
-            have = self.terms[node.name]
-            if not all(self.axes[axis] <= have for axis in node.has):
-                return False
-            if any(self.axes[axis] & have for axis in node.lacks):
-                return False
-        for guard in self.rule.guards:
-            if guard.name == "in" and not self.axes[guard.operands[0]] <= self.either(guard.operands[1]):
-                return False
-        for definition in self.rule.definitions:
-            rest = self.either(definition.first[1])
-            for _, name in definition.less:
-                rest -= self.either(name)
-            if rest != self.axes[definition.name]:
-                return False
-        return True
-
-    def either(self, name: str) -> frozenset[str]:
+    def either(self, name: str) -> Members:
+        """The axes of a term, or the members of an axis name."""
         return self.terms[name] if name in self.terms else self.axes[name]
 
-    def size(self) -> int:
-        """How much there is in this world; errors are shown in the smallest."""
-        return sum(len(have) for names in (self.axes, self.terms, self.entries) for have in names.values())
+    def place(self, axis: str) -> int | None:
+        """Where a single axis is in the universe, if it is."""
+        return self.universe.index(axis) if axis in self.universe else None
+
+    def smallest(self, among: int) -> tuple[int, int]:
+        """Of the worlds `among`, one with the fewest memberships: how many, and its number."""
+        numbers = (number for number, bit in enumerate(reversed(f"{among:b}")) if bit == "1")
+        return min((number.bit_count() + self.certain, number) for number in numbers)
+
+    def only(self, number: int) -> Worlds:
+        """One of the worlds by itself."""
+
+        def chosen(names: Mapping[str, Members]) -> dict[str, Members]:
+            return {name: tuple(w >> number & 1 for w in members) for name, members in names.items()}
+
+        return Worlds(
+            self.universe, 1, chosen(self.axes), chosen(self.terms), chosen(self.entries), self.certain
+        )
+
+    def named(self, members: Members) -> frozenset[str]:
+        """The axes that are members anywhere."""
+        return frozenset(axis for axis, worlds in zip(self.universe, members, strict=True) if worlds)
+
+    def agreeing(self, rule: Rule) -> int:
+        """The worlds in which patterns, memberships and definitions of the rule hold."""
+        wrong = 0
+        for node in (*walk(rule.left), *walk(rule.right)):
+            if isinstance(node, Variable):
+                have = self.terms[node.name]
+                for axis in node.has:
+                    wrong |= somewhere(without(self.axes[axis], have))
+                for axis in node.lacks:
+                    wrong |= somewhere(common(self.axes[axis], have))
+        for guard in rule.guards:
+            if guard.name == "in":
+                part, whole = guard.operands
+                wrong |= somewhere(without(self.axes[part], self.either(whole)))
+        for known in rule.properties:
+            for axis in known.axes:
+                wrong |= somewhere(without(self.axes[axis], self.terms[known.term]))
+        for copy in rule.copies:
+            place = self.place(copy.name)
+            if place is not None:
+                others = [members for name, members in self.axes.items() if name != copy.name]
+                wrong |= union(self.nothing, *others, *self.terms.values(), *self.entries.values())[place]
+        for definition in rule.definitions:
+            rest = self.either(definition.first[1])
+            for _, name in definition.less:
+                rest = without(rest, self.either(name))
+            wrong |= somewhere(different(rest, self.axes[definition.name]))
+        return self.everywhere & ~wrong
 
 
-def _together(node: Expression, operands: list[Shape]) -> Shape:
-    """The shape of operands that broadcast over each other."""
-    axes, cut, open_ = (
-        frozenset[str]().union(*sets)
-        for sets in zip(*((shape.axes, shape.cut, shape.open) for shape in operands), strict=True)
-    )
-    if any(cut & shape.axes != shape.cut for shape in operands):
-        axis = next(iter(axis for shape in operands for axis in cut & shape.axes - shape.cut))
-        raise IllFormed(node, f"a chunk along `{axis}` meets an operand that is not cut along `{axis}`")
-    return Shape(axes, cut, open_)
+def worlds_of(rule: Rule) -> Iterator[Worlds]:
+    """All worlds there are, by universe: those in which the rule's patterns don't hold as well.
 
-
-def _axes_of(name: str) -> str:
-    return f"axes of `{name}`" if is_set(name) else f"the axis `{name}`"
-
-
-def worlds_of(rule: Rule) -> Iterator[World]:
-    """All worlds in which patterns and `where` clauses hold, those of few axes first."""
+    **Raises:** `Refusal` if there are too many.
+    """
     nodes = [*walk(rule.left), *walk(rule.right)]
-    names = {axis for node in nodes for axis in operator_axes(node)}
-    terms: set[str] = set()
-    for variable in (node for node in nodes if isinstance(node, Variable)):
-        terms.add(variable.name)
-        names.update(variable.has + variable.lacks)
-    names.update(definition.name for definition in rule.definitions)
-    names.update(name for guard in rule.guards if guard.name == "in" for name in guard.operands)
-    names.update(guard.operands[1] for guard in rule.guards if guard.name == "passes")
-    names -= terms
+    terms = sorted({node.name for node in nodes if isinstance(node, Variable)})
+    names = _axis_names(rule, nodes).difference(terms)
     singles = sorted(name for name in names if not is_set(name))
     # What stands for any subset of the axes of a world: sets of axes, variables, selections.
     free = [("axes", name) for name in sorted(names.difference(singles))]
-    free += [("terms", name) for name in sorted(terms)]
+    free += [("terms", name) for name in terms]
     free += [("entries", function) for function, family in rule.classes if family == "selections"]
-    found: list[World] = []
-    universes = [(ANY,), *_renamed_together(nodes, singles)]
-    if max(map(len, universes)) * len(free) > MOST_CHOICES:
-        return iter(())
-    for universe in universes:
-        subsets = [
-            frozenset(axis for axis, chosen in zip(universe, choice, strict=True) if chosen)
-            for choice in product((False, True), repeat=len(universe))
-        ]
-        # Different letters are different axes: in a world of one axis, at most one of them is that axis.
-        letters = {name: frozenset({name} & set(universe)) for name in singles}
-        for chosen in product(subsets, repeat=len(free)):
-            have: dict[str, dict[str, frozenset[str]]] = {"axes": dict(letters), "terms": {}, "entries": {}}
-            for (kind, name), subset in zip(free, chosen, strict=True):
-                have[kind][name] = subset
-            found.append(World(**have, rule=rule))
-    return (world for world in sorted(found, key=World.size) if world.agrees())
+    said = _said_by_patterns(rule, nodes)
+    constants = {("terms", name) for name in _constants(rule)}
+    for universe in [(ANY,), *_renamed_together(nodes, singles)]:
+        choices = [(kind, name, axis) for kind, name in free for axis in universe]
+        fixed = {choice: said[choice[1:]] for choice in choices if choice[1:] in said}
+        fixed.update((choice, False) for choice in choices if choice[:2] in constants)
+        choices = [choice for choice in choices if choice not in fixed]
+        if len(choices) > MOST:
+            message = f"`{rule.name}` has too many names to be checked"
+            raise Refusal(
+                rule.position, message, "fewer variables, or patterns which say what axes they have"
+            )
+        first, last = choices[: max(0, len(choices) - MOST_AT_ONCE)], choices[-MOST_AT_ONCE:]
+        for values in product((False, True), repeat=len(first)):
+            decided = {**fixed, **dict(zip(first, values, strict=True))}
+            yield _worlds(universe, singles, free, decided, last if choices else [])
+
+
+def _worlds(
+    universe: tuple[str, ...],
+    singles: list[str],
+    free: list[tuple[str, str]],
+    decided: dict[tuple[str, str, str], bool],
+    choices: list[tuple[str, str, str]],
+) -> Worlds:
+    count = 1 << len(choices)
+    everywhere = (1 << count) - 1
+    tables = {choice: everywhere if value else 0 for choice, value in decided.items()}
+    for power, choice in enumerate(reversed(choices)):
+        # The choice is that bit of a world's number: 2^power worlds without it, as many with it, and so on.
+        table, width = ((1 << (1 << power)) - 1) << (1 << power), 2 << power
+        while width < count:
+            table |= table << width
+            width *= 2
+        tables[choice] = table
+    have: dict[str, dict[str, Members]] = {"axes": {}, "terms": {}, "entries": {}}
+    for name in singles:  # different letters are different axes
+        have["axes"][name] = tuple(everywhere if axis == name else 0 for axis in universe)
+    for kind, name in free:
+        have[kind][name] = tuple(tables[kind, name, axis] for axis in universe)
+    certain = sum(decided.values()) + sum(axis != ANY for axis in universe)
+    return Worlds(universe, everywhere, **have, certain=certain)
+
+
+def _axis_names(rule: Rule, nodes: list[Expression]) -> set[str]:
+    """The names of axes in a rule; where a term could stand as well, names of terms are among them."""
+    names = {axis for node in nodes for axis in operator_axes(node)}
+    names.update(axis for node in nodes if isinstance(node, Variable) for axis in node.has + node.lacks)
+    names.update(name for guard in rule.guards if guard.name == "in" for name in guard.operands)
+    names.update(guard.operands[1] for guard in rule.guards if guard.name == "passes")
+    names.update(axis for known in rule.properties for axis in known.axes)
+    names.update(name for copy in rule.copies for name in (copy.name, copy.original))
+    for definition in rule.definitions:
+        names.add(definition.name)
+        names.update(name for kind, name in (definition.first, *definition.less) if kind == "axes")
+    return names
+
+
+def _said_by_patterns(rule: Rule, nodes: list[Expression]) -> dict[tuple[str, str], bool]:
+    """By variable and single axis, whether a pattern says that it is there: no choice is left."""
+    said: dict[tuple[str, str], bool] = {}
+    for node in nodes:
+        if isinstance(node, Variable):
+            said.update(((node.name, axis), True) for axis in node.has)
+            said.update(((node.name, axis), False) for axis in node.lacks)
+    said.update(((known.term, axis), True) for known in rule.properties for axis in known.axes)
+    return said
+
+
+def _constants(rule: Rule) -> set[str]:
+    """The variables that stand for constants, which have no axes."""
+    found = {guard.operands[0] for guard in rule.guards if guard.name == "constant"}
+    for comparison in rule.comparisons:
+        for quantity in (*parts(comparison.left), *parts(comparison.right)):
+            if isinstance(quantity, ConstantValue):
+                found.add(quantity.name)
+    return found
 
 
 def _renamed_together(nodes: list[Expression], singles: list[str]) -> list[tuple[str, ...]]:

@@ -1,0 +1,171 @@
+"""Whether the guards, properties and comparisons of a rule are what they look like."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fractions import Fraction
+
+from eqsat.ir.properties import PROPERTIES
+from eqsat.language.diagnostics import Refusal, alternatives, counted, nearest
+from eqsat.language.functions import CALLED, GUARDS
+from eqsat.language.syntax import (
+    Arithmetic,
+    Comparison,
+    ConstantValue,
+    Example,
+    Number,
+    Position,
+    Quantity,
+    Rule,
+    SizeOf,
+)
+from eqsat.language.traverse import is_set, parts, variables
+
+
+def check_conditions(rule: Rule) -> None:
+    """Guards and properties exist, and take as many operands."""
+    for guard in rule.guards:
+        if guard.name not in GUARDS:
+            known = (*GUARDS, *PROPERTIES)
+            hint = nearest(guard.name, known) or f"the guards are {alternatives(GUARDS, 'and')}"
+            raise Refusal(guard.position, f"there is no guard `{guard.name}`", hint)
+        kinds = GUARDS[guard.name]
+        if len(kinds) != len(guard.operands):
+            message = f"`{guard.name}` takes {counted(len(kinds), 'operand')}, not {len(guard.operands)}"
+            raise Refusal(guard.position, message, f"it is `{guard.name}({', '.join(kinds)})`")
+    for claim in rule.properties:
+        check_property(claim.name, claim.axes, claim.term, claim.position)
+
+
+def check_property(name: str, axes: tuple[str, ...], term: str, position: Position) -> None:
+    """A property of that name exists, along as many axes; `term` is what it is one of."""
+    if name not in PROPERTIES:
+        hint = nearest(name, PROPERTIES) or f"the properties are {alternatives(PROPERTIES, 'and')}"
+        if name in GUARDS:
+            hint = f"it is a guard: `{name}({', '.join(GUARDS[name])})`"
+        raise Refusal(position, f"there is no property `{name}`", hint)
+    if len(axes) != PROPERTIES[name]:
+        form = f"{name}[i, j]" if PROPERTIES[name] else name
+        message = f"`{name}` is a property along {counted(PROPERTIES[name], 'axis')}, not {len(axes)}"
+        raise Refusal(position, message, f"write `{form}({term})`")
+    for axis in axes:
+        if is_set(axis):
+            hint = f"an axis is in lower case: `{axis.lower()}`"
+            raise Refusal(position, f"`{axis}` is a set, and a property is along single axes", hint)
+        if axes.count(axis) > 1:
+            raise Refusal(position, f"`{axis}` stands for two axes here", "they have different names")
+
+
+_ALLOWED = {"axes": ("axis", "set"), "axes or term": ("set", "term")}
+"""The kinds of name that an operand may be, where they are several."""
+
+
+def check_operands(rule: Rule) -> None:
+    """Guards and properties are of the kinds of names that they take. The names must be known."""
+    for guard in rule.guards:
+        for kind, name in zip(GUARDS[guard.name], guard.operands, strict=True):
+            actual = _kind(name, rule)
+            allowed = _ALLOWED.get(kind, (kind,))
+            if actual not in allowed:
+                wanted = alternatives(_with_article(word) for word in allowed)
+                message = f"`{guard.name}` takes {wanted}, and `{name}` is {_with_article(actual)}"
+                hint = f"declare it `for {name} in calls`" if kind == "call" and actual == "function" else ""
+                raise Refusal(guard.position, message, hint)
+
+
+def _kind(name: str, rule: Rule) -> str:
+    classes = dict(rule.classes)
+    if name in {variable.name for variable in variables(rule.left)}:
+        return "term"
+    if name in classes:
+        return "call" if classes[name] in CALLED else "function"
+    return "set" if is_set(name) else "axis"
+
+
+def _with_article(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def check_comparisons(rule: Rule) -> None:
+    """Whether a comparison holds depends on the sizes and constants that are matched."""
+    copies = {copy.name: copy.original for copy in rule.copies}
+    for comparison in rule.comparisons:
+        both = (*parts(comparison.left), *parts(comparison.right))
+        names = sorted({part.name for part in both if isinstance(part, SizeOf | ConstantValue)})
+        differences = {_difference(comparison, names, copies, trial) for trial in range(4)}
+        if len(differences) == 1 and None not in differences:
+            always = _holds(comparison.relation, differences.pop() or Fraction(0))
+            message = f"this is always {'true' if always else 'false'}"
+            hint = "leave it out" if always else "the rule would never be used"
+            raise Refusal(comparison.position, message, hint)
+
+
+def _difference(
+    comparison: Comparison, names: list[str], copies: dict[str, str], trial: int
+) -> Fraction | None:
+    """How much the left side is more than the right, for the trial's numbers; None where it divides by 0."""
+    # If polynomials differ by a constant at a few scattered points, they do everywhere.
+    numbers = {
+        name: Fraction(101 + 37 * place**2 + (trial + 1) * (59 + 13 * place))
+        for place, name in enumerate(names)
+    }
+    numbers |= {copy: numbers[original] for copy, original in copies.items() if original in numbers}
+    try:
+        return _value(comparison.left, numbers) - _value(comparison.right, numbers)
+    except (ZeroDivisionError, OverflowError):  # there are no infinite fractions
+        return None
+
+
+def _value(quantity: Quantity, numbers: dict[str, Fraction]) -> Fraction:
+    match quantity:
+        case Number():
+            return Fraction(quantity.value)
+        case SizeOf(name=name) | ConstantValue(name=name):
+            return numbers[name]
+        case Arithmetic():
+            left, right = _value(quantity.left, numbers), _value(quantity.right, numbers)
+            match quantity.operator:
+                case "+":
+                    return left + right
+                case "-":
+                    return left - right
+                case "*":
+                    return left * right
+            return left / right
+
+
+def _holds(relation: str, difference: Fraction) -> bool:
+    """Whether a number is in a relation to one that is less by the difference."""
+    return {
+        "<": difference < 0,
+        "<=": difference <= 0,
+        ">": difference > 0,
+        ">=": difference >= 0,
+        "=": difference == 0,
+        "!=": difference != 0,
+    }[relation]
+
+
+def check_examples(rule: Rule) -> None:
+    """Examples name each variable of the left side once, with single axes."""
+    needed = {variable.name for variable in variables(rule.left)}
+    for example in rule.examples:
+        _check_example(example, needed)
+
+
+def _check_example(example: Example, needed: Collection[str]) -> None:
+    given = [term for term, _ in example.schemas]
+    for term, axes in example.schemas:
+        if term not in needed:
+            message = f"the left side has no variable `{term}`"
+            raise Refusal(example.position, message, nearest(term, needed))
+        if given.count(term) > 1:
+            raise Refusal(example.position, f"the axes of `{term}` are given twice")
+        if len(set(axes)) < len(axes):
+            raise Refusal(example.position, f"`{term}` has an axis twice")
+        if any(is_set(axis) for axis in axes):
+            raise Refusal(example.position, "an example has single axes, in lower case")
+    missing = sorted(set(needed).difference(given))
+    if missing:
+        message = f"the example does not say which axes `{missing[0]}` has"
+        raise Refusal(example.position, message, f"a scalar has none: `{missing[0]}:`")

@@ -1,0 +1,93 @@
+"""Whether the operations and monoids that a file declares can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.properties import PROPERTIES
+from eqsat.language.diagnostics import Refusal
+from eqsat.language.functions import GUARDS, MONOIDS, REDUCTIONS, SELECTIONS
+from eqsat.language.syntax import OperationDeclaration, RuleFile
+from eqsat.language.traverse import is_set
+from eqsat.language.vocabulary import vocabulary_of
+
+
+def check_declarations(file: RuleFile, known: Sequence[RuleFile]) -> None:
+    """Refuses declarations of what is known already, and signatures that make no sense."""
+    before = vocabulary_of([*known, *file.includes])
+    lines: dict[str, int] = {}
+    for operation in file.operations:
+        signature, position = operation.signature, operation.position
+        name = signature.name
+        if name in lines:
+            message = f"there is already an operation `{name}`, in line {lines[name]}"
+            raise Refusal(position, message, "call one of them something else")
+        if name in OPERATIONS:
+            message = f"`{name}` is an operation that JAX has"
+            raise Refusal(position, message, f"use it as it is: `{before.operations[name]}`")
+        if name in before.operations and before.operations[name] != signature:
+            message = f"there is another operation `{name}`: `{before.operations[name]}`"
+            raise Refusal(position, message, "call one of them something else")
+        _check_name(operation)
+        _check_signature(operation)
+        lines[name] = position.line
+    included = vocabulary_of(file.includes).monoids
+    lines = {}
+    for declared in file.monoids:
+        name = declared.monoid.name
+        if name in lines:
+            message = f"there is already a monoid `{name}`, in line {lines[name]}"
+            raise Refusal(declared.position, message, "call one of them something else")
+        if name in MONOIDS or name in REDUCTIONS or name in SELECTIONS:
+            message = f"`{name}` is a reduction that JAX has"
+            raise Refusal(declared.position, message, "call the monoid something else")
+        if included.get(name, declared.monoid) != declared.monoid:
+            message = f"an included file declares another monoid `{name}`"
+            raise Refusal(declared.position, message, "call one of them something else")
+        lines[name] = declared.position.line
+
+
+def _check_name(operation: OperationDeclaration) -> None:
+    name = operation.signature.name
+    for what, names in (
+        ("a reduction", REDUCTIONS),
+        ("a selection", SELECTIONS),
+        ("an elementwise function", ELEMENTWISE),
+        ("a property", PROPERTIES),
+        ("a guard", GUARDS),
+        ("a word of the language", ("diag", "axes", "size")),
+    ):
+        if name in names:
+            raise Refusal(operation.position, f"`{name}` is {what}", "call the operation something else")
+
+
+def _check_signature(operation: OperationDeclaration) -> None:
+    signature, position = operation.signature, operation.position
+    labels = [label for label, _ in signature.operands]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise Refusal(position, f"two operands are called `{label}`", "different names for each")
+    lists = [("the brackets", signature.axes), ("the result", signature.result)]
+    lists += [(f"the operand `{label}`", axes) for label, axes in signature.operands]
+    for where, axes in lists:
+        for axis in axes:
+            if is_set(axis):
+                hint = (
+                    "an operation is on single axes, in lower case, and done slice by slice along all others"
+                )
+                raise Refusal(position, f"`{axis}` is a set", hint)
+            if axes.count(axis) > 1:
+                raise Refusal(
+                    position, f"`{axis}` is twice in {where}", "different axes have different names"
+                )
+            if axis not in signature.axes:
+                hint = (
+                    f"name all axes in the brackets: `{signature.name}[{', '.join([*signature.axes, axis])}]`"
+                )
+                raise Refusal(position, f"the axis `{axis}` of {where} is not in the brackets", hint)
+    for axis in signature.axes:
+        if not any(axis in axes for where, axes in lists if where != "the brackets"):
+            message = f"neither an operand nor the result has the axis `{axis}`"
+            raise Refusal(position, message, "say which has it, or leave it out")

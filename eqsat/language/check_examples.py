@@ -1,0 +1,116 @@
+"""Whether the examples of a rule can be: there are terms of those axes which its left side matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+from eqsat.ir.operations import Signature
+from eqsat.language.diagnostics import Refusal
+from eqsat.language.shapes import Shaper
+from eqsat.language.syntax import Contraction, Example, Reduction, Rule
+from eqsat.language.traverse import is_set, walk
+from eqsat.language.worlds import ANY, Worlds, somewhere, worlds_of
+
+Schemas = Mapping[str, Sequence[str]]
+"""The axes of each variable, in an example."""
+
+Labels = tuple[str | None, ...]
+"""Which axis of an example each letter of a universe is; none, if it is in no variable."""
+
+
+def check_examples_possible(rule: Rule, operations: Mapping[str, Signature]) -> None:
+    """Raises `Refusal` at an `example` that the left side can't match, or a `reject` that is no term.
+
+    A `reject` may break a pattern or a condition (often that is what it is for), but there must be such
+    a left side: its sums are over axes that are there.
+    """
+    for fires in (True, False):
+        chosen = [example for example in rule.examples if example.fires == fires]
+        if chosen:
+            matches = [_match(rule, operations, worlds, fires) for worlds in worlds_of(rule)]
+            for example in chosen:
+                _check_example(rule, example, matches)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """Some worlds, and in which of them there is a left side (that its rule matches, if need be)."""
+
+    worlds: Worlds
+    good: int
+
+    def having(self, schemas: Schemas, labels: Labels) -> int:
+        """The good worlds in which each variable has just those of the axes that the example gives it."""
+        found = self.good
+        for term, axes in schemas.items():
+            for label, members in zip(labels, self.worlds.terms[term], strict=True):
+                found &= members if label in axes else ~members
+        return found
+
+
+def _match(rule: Rule, operations: Mapping[str, Signature], worlds: Worlds, fires: bool) -> _Match:
+    good = worlds.agreeing(rule) if fires else worlds.everywhere
+    shaper = Shaper(rule, operations, worlds, good, matching=True)
+    shaper.shape(rule.left)
+    return _Match(worlds, shaper.good | shaper.unknown)
+
+
+def _check_example(rule: Rule, example: Example, matches: list[_Match]) -> None:
+    schemas = dict(example.schemas)
+    axes = sorted({axis for schema in schemas.values() for axis in schema})
+    nameless = {axis for axis in axes if _possible(matches, (ANY,), schemas, (axis,))}
+    groups = sorted({match.worlds.universe for match in matches} - {(ANY,)})
+    choices = {
+        group: [labels for labels in _labellings(group, axes) if _possible(matches, group, schemas, labels)]
+        for group in groups
+    }
+    for group, possible in choices.items():
+        if not possible:
+            raise _impossible(example, f"no axis of the example can be `{group[0]}`")
+    for axis in axes:
+        if axis not in nameless and not any(axis in labels for each in choices.values() for labels in each):
+            raise _impossible(example, f"nothing on the left can have the axis `{axis}` of the example")
+    for node in walk(rule.left):
+        if isinstance(node, Reduction | Contraction):
+            for name in filter(is_set, node.axes):
+                if not any(
+                    match.having(schemas, labels) & somewhere(match.worlds.axes[name])
+                    for match in matches
+                    for labels in choices.get(match.worlds.universe, [(axis,) for axis in nameless])
+                ):
+                    raise _impossible(example, f"no axis of the example can be in `{name}`")
+    if not _assignable(list(choices.values()), frozenset(axes) - nameless, frozenset()):
+        raise _impossible(example, "no terms of these axes fit together")
+
+
+def _impossible(example: Example, message: str) -> Refusal:
+    if example.fires:
+        hint = "compare the example with the patterns on the left and the `where` clauses"
+    else:
+        hint = (
+            "compare it with the left side: a `reject` may break patterns and conditions, but must be a term"
+        )
+    return Refusal(example.position, message, hint)
+
+
+def _labellings(group: tuple[str, ...], axes: list[str]) -> Iterator[Labels]:
+    """The ways to say which axis of the example each letter is."""
+    none = [None] * len(group)
+    return iter(sorted(set(permutations([*axes, *none], len(group))), key=repr))
+
+
+def _possible(matches: list[_Match], universe: tuple[str, ...], schemas: Schemas, labels: Labels) -> bool:
+    return any(match.having(schemas, labels) for match in matches if match.worlds.universe == universe)
+
+
+def _assignable(choices: list[list[Labels]], needed: frozenset[str], taken: frozenset[str | None]) -> bool:
+    """Whether letters can be given different axes, so that each of those `needed` is a letter."""
+    if not choices:
+        return needed <= taken
+    return any(
+        _assignable(choices[1:], needed, taken.union(labels) - {None})
+        for labels in choices[0]
+        if not taken.intersection(labels)
+    )

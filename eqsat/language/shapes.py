@@ -1,0 +1,257 @@
+"""The shapes of expressions, in many worlds at once: which axes they have, and which loops they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eqsat.ir.operations import Signature
+from eqsat.language.functions import CALLED
+from eqsat.language.syntax import (
+    Apply,
+    ChunkOf,
+    ConcatOf,
+    Contraction,
+    DeltaOf,
+    Expression,
+    FoldOf,
+    IotaOf,
+    Number,
+    OperationOf,
+    Position,
+    Reduction,
+    RenameOf,
+    Rule,
+    SelectionOf,
+    Variable,
+)
+from eqsat.language.traverse import is_set
+from eqsat.language.worlds import Members, Worlds, common, somewhere, union, without
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The axes of a term; those of them cut into chunks; the axes whose current chunk it depends on."""
+
+    axes: Members
+    cut: Members
+    open: Members
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why an expression makes no sense in some `worlds`."""
+
+    worlds: int
+    position: Position
+    message: str
+    hint: str = ""
+
+
+class Shaper:
+    """Finds the shapes of expressions in those of the `worlds` that are `good` so far.
+
+    **Arguments:**
+
+    - `operations`: signatures by name.
+    - `matching`: whether the expressions are ones that a program has, or new ones.
+
+    **Attributes:**
+
+    - `good`: the worlds in which everything that was looked at has a shape.
+    - `unknown`: those in which a shape can't be told.
+    - `problems`: what is wrong in the others; the first for each.
+    """
+
+    def __init__(
+        self, rule: Rule, operations: Mapping[str, Signature], worlds: Worlds, good: int, matching: bool
+    ) -> None:
+        self.rule = rule
+        self.classes = dict(rule.classes)
+        self.operations = operations
+        self.worlds = worlds
+        self.good = good
+        self.matching = matching
+        self.unknown = 0
+        self.problems: list[Problem] = []
+
+    def refuse(self, where: int, node: Expression, message: str, hint: str = "") -> None:
+        where &= self.good
+        if where:
+            self.good &= ~where
+            self.problems.append(Problem(where, node.position, message, hint))
+
+    def shape(self, node: Expression) -> Shape:
+        """The shape of an expression; where it has none, whatever."""
+        worlds = self.worlds
+        nothing = worlds.nothing
+        match node:
+            case Number():
+                return Shape(nothing, nothing, nothing)
+            case Variable():
+                return Shape(worlds.terms[node.name], nothing, nothing)
+            case IotaOf():
+                return Shape(worlds.axes[node.axis], nothing, nothing)
+            case DeltaOf():
+                both = union(worlds.axes[node.first], worlds.axes[node.second])
+                return Shape(both, nothing, nothing)
+            case Apply():
+                return self.application(node, [self.shape(operand) for operand in node.operands])
+            case Contraction():
+                left, right = self.shape(node.left), self.shape(node.right)
+                together = self.together(node, [left, right])
+                return self.reduce(node, together, [left, right])
+            case Reduction():
+                operand = self.shape(node.operand)
+                reduced = self.reduce(node, operand, [operand])
+                return self.with_entries(node, node.kind, reduced, operand)
+            case SelectionOf():
+                return self.selection(node, self.shape(node.operand))
+            case OperationOf():
+                return self.operation(node, [self.shape(operand) for operand in node.operands])
+            case RenameOf():
+                return self.renaming(node, self.shape(node.operand))
+            case ChunkOf():
+                return self.chunk(node, self.shape(node.operand))
+            case ConcatOf():
+                return self.concatenation(node, self.shape(node.operand))
+            case FoldOf():
+                return self.fold(node, self.together(node, [self.shape(body) for body in node.operands]))
+
+    def together(self, node: Expression, operands: list[Shape]) -> Shape:
+        """The shape of operands that broadcast over each other."""
+        cut = union(*(operand.cut for operand in operands))
+        for operand in operands:
+            whole = without(common(cut, operand.axes), operand.cut)
+            for axis, where in zip(self.worlds.universe, whole, strict=True):
+                message = f"a chunk along `{axis}` meets an operand that is not cut along `{axis}`"
+                self.refuse(where, node, message)
+        axes = union(*(operand.axes for operand in operands))
+        return Shape(axes, cut, union(*(operand.open for operand in operands)))
+
+    def application(self, node: Apply, operands: list[Shape]) -> Shape:
+        if self.classes.get(node.function) in CALLED:
+            # Along an axis that it passes, a primitive is like an elementwise function. What it does
+            # with its other axes is not written in the rule.
+            passed = [guard.operands[1] for guard in self.rule.guards if guard.name == "passes"]
+            if not any(axis in self.worlds.universe for axis in passed):
+                self.unknown |= self.good
+                self.good = 0
+        return self.together(node, operands)
+
+    def reduce(self, node: Reduction | Contraction, result: Shape, operands: list[Shape]) -> Shape:
+        kind = "dot" if isinstance(node, Contraction) else node.kind
+        places = ("left operand", "right operand") if len(operands) > 1 else ("operand",)
+        over = self.worlds.nothing
+        for name in node.axes:
+            axes = self.worlds.axes[name]
+            what = f"axes of `{name}`" if is_set(name) else f"the axis `{name}`"
+            for operand, which in zip(operands, places, strict=True):
+                message = f"`{kind}[{', '.join(node.axes)}]` is over {what}, which its {which} may lack"
+                self.refuse(somewhere(without(axes, operand.axes)), node, message)
+            over = union(over, axes)
+        return Shape(without(result.axes, over), without(result.cut, over), result.open)
+
+    def with_entries(self, node: Expression, function: str, result: Shape, operand: Shape) -> Shape:
+        entries = self.worlds.entries.get(function)
+        if entries is None:
+            return result
+        message = f"the entries of `{function}` are along an axis that is there already"
+        self.refuse(somewhere(common(entries, operand.axes)), node, message)
+        return Shape(union(result.axes, entries), result.cut, result.open)
+
+    def selection(self, node: SelectionOf, operand: Shape) -> Shape:
+        axis, entries = self.worlds.axes[node.axis], self.worlds.axes[node.out_axis]
+        operator = f"top_k{'_indices' * (node.result == 'indices')}[{node.axis}, {node.out_axis}]"
+        message = f"`{operator}` is along the axis `{node.axis}`, which its operand may lack"
+        self.refuse(somewhere(without(axis, operand.axes)), node, message)
+        message = (
+            f"the entries of `{operator}` are along `{node.out_axis}`, which its operand may have already"
+        )
+        self.refuse(somewhere(common(entries, operand.axes)), node, message)
+        axes = union(without(operand.axes, axis), entries)
+        return Shape(axes, without(operand.cut, axis), operand.open)
+
+    def operation(self, node: OperationOf, operands: list[Shape]) -> Shape:
+        signature = self.operations[node.name]
+        operator = f"{node.name}[{', '.join(node.axes)}]"
+        hint = f"it is `{signature}`"
+        core = self.worlds.nothing
+        result = self.worlds.nothing
+        for letter, name in zip(signature.axes, node.axes, strict=True):
+            axis = self.worlds.axes[name]
+            core = union(core, axis)
+            if letter in signature.result:
+                result = union(result, axis)
+            for (label, letters), operand in zip(signature.operands, operands, strict=True):
+                there = common(axis, operand.axes)
+                if letter in letters:
+                    message = f"the operand `{label}` of `{operator}` may lack its axis `{name}`"
+                    self.refuse(somewhere(without(axis, there)), node, message, hint)
+                else:
+                    message = f"the operand `{label}` of `{operator}` must not have the axis `{name}`"
+                    self.refuse(somewhere(there), node, message, hint)
+                if letter in signature.result:
+                    message = f"`{operator}` needs the axis `{name}` whole, and this is a chunk of it"
+                    self.refuse(somewhere(common(axis, operand.cut)), node, message)
+        rest = self.together(node, operands)
+        return Shape(union(without(rest.axes, core), result), without(rest.cut, core), rest.open)
+
+    def renaming(self, node: RenameOf, operand: Shape) -> Shape:
+        old, new = self.worlds.place(node.old), self.worlds.place(node.new)
+        if old is None or new is None:
+            return operand
+        if self.matching:
+            missing = self.worlds.everywhere & ~operand.axes[old]
+            self.refuse(missing, node, f"the operand has no axis `{node.old}`")
+        # Without the axis, a new renaming is the operand itself, as with a chunk.
+        clash = operand.axes[old] & operand.axes[new]
+        self.refuse(clash, node, f"the operand may have an axis `{node.new}` already")
+
+        def moved(members: Members) -> Members:
+            places = list(members)
+            places[new] |= places[old]
+            places[old] = 0
+            return tuple(places)
+
+        return Shape(moved(operand.axes), moved(operand.cut), operand.open)
+
+    def chunk(self, node: ChunkOf, operand: Shape) -> Shape:
+        place = self.worlds.place(node.axis)
+        if place is None:
+            return operand
+        there = operand.axes[place]
+        if self.matching:  # the engine drops such a chunk at once
+            message = f"`chunk[{node.axis}]` of a term without `{node.axis}` is the term itself"
+            self.refuse(self.worlds.everywhere & ~there, node, message)
+        self.refuse(operand.cut[place], node, f"this is a chunk along `{node.axis}` already")
+        cut = _put(operand.cut, place, operand.cut[place] | there)
+        return Shape(operand.axes, cut, _put(operand.open, place, operand.open[place] | there))
+
+    def concatenation(self, node: ConcatOf, body: Shape) -> Shape:
+        place = self.worlds.place(node.axis)
+        if place is None:
+            return body
+        uncut = self.worlds.everywhere & ~body.cut[place]
+        self.refuse(uncut, node, f"the body of this loop is not cut along `{node.axis}`")
+        return Shape(body.axes, _put(body.cut, place, 0), _put(body.open, place, 0))
+
+    def fold(self, node: FoldOf, body: Shape) -> Shape:
+        place = self.worlds.place(node.axis)
+        selects = self.classes.get(node.monoid) == "selections"
+        result = body
+        if place is not None:
+            same = self.worlds.everywhere & ~body.open[place]
+            self.refuse(same, node, f"each turn of this loop is the same: it has no `chunk[{node.axis}]`")
+            if selects:
+                message = f"a selection is along `{node.axis}`, which its body must keep"
+                self.refuse(self.worlds.everywhere & ~body.axes[place], node, message)
+            else:
+                message = f"the body of this loop still has the axis `{node.axis}`, whose chunks it combines"
+                self.refuse(body.axes[place], node, message)
+            result = Shape(*(_put(members, place, 0) for members in (body.axes, body.cut, body.open)))
+        return self.with_entries(node, node.monoid, result, body) if selects else result
+
+
+def _put(members: Members, place: int, worlds: int) -> Members:
+    return (*members[:place], worlds, *members[place + 1 :])
