@@ -25,7 +25,6 @@ from jax import lax
 import eqsat
 from eqsat.engine.compile import CompiledRule
 from eqsat.engine.cost import CostModel, Value
-from eqsat.engine.encode import LOADED
 from eqsat.engine.extract import Extractor
 from eqsat.engine.saturate import Saturation, saturate
 from eqsat.frontend.lower import lower
@@ -36,6 +35,7 @@ from eqsat.ir.ops import Chunk, Const, Iota, Leaf, Op, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
+from eqsat.language.syntax import ACCURACIES
 from eqsat.machine import CPU
 from eqsat.planning.plan import Plan
 from eqsat.planning.search import stored_results
@@ -90,7 +90,7 @@ def function(*expressions: str, names: tuple[str, ...]) -> Callable[..., tuple[A
 @cache
 def shipped() -> Mapping[str, CompiledRule]:
     """Every shipped rule by name, as compiled for a run of all of them."""
-    return {compiled.rule.name: compiled for compiled in rules_for((), "cancels")}
+    return {compiled.rule.name: compiled for compiled in rules_for((), ACCURACIES[-1])}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Graph:
             for root, output in zip(roots, self.program.outputs, strict=True)
         )
         name_of = {compiled.number: name for name, compiled in shipped().items()}
-        makers = {name_of[node.maker] for node in selection.nodes.values() if node.maker != LOADED}
+        makers = {name_of[node.maker] for node in selection.nodes.values() if node.maker in name_of}
         return replace(self.program, outputs=outputs), frozenset(makers)
 
     def check(self, program: Program) -> None:
@@ -206,7 +206,7 @@ def cannot_prove(left: str, right: str, arrays: str, rules: str) -> None:
 
 def fires(rule: str, expression: str, arrays: str) -> bool:
     """Whether a rule matches something in a program."""
-    return saturated((expression,), arrays, rule).saturation.matches[rule] > 0
+    return saturated((expression,), arrays, rule).saturation.matches.get(rule, 0) > 0
 
 
 def streams(expression: str, arrays: str, over: str, rules: str) -> bool:
