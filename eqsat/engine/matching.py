@@ -42,10 +42,14 @@ MAX_NESTING = 2
 """Most loops that one value may be computed inside of."""
 
 
+CHANGING = frozenset({"select_n", "convert", "abs", "real", "imag", "complex"})
+"""Functions whose operands and result may differ in dtype, as do those of comparisons."""
+
+
 def _changes_dtype(function: str) -> bool:
     """Whether a function's operands and result may differ in dtype."""
     known = ELEMENTWISE.get(function)
-    return function in ("select_n", "convert") or (known is not None and known.boolean)
+    return function in CHANGING or (known is not None and known.boolean)
 
 
 class Matching:
