@@ -141,7 +141,8 @@ class _Builder(Transformer[Token, Any]):
             )
             raise Refusal(statement.position, what, hint)
         if len(operands) != 1:
-            raise Refusal(statement.position, f"`{property_name}` is a property of one term")
+            message = f"`{property_name}` is a property of one term"
+            raise Refusal(statement.position, message, f"write `{property_name}(a)`")
         if axes:
             self._refuse_swallowing(property_name, axes, operands[0], statement.position)
         return Fact(

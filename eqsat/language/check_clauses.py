@@ -69,7 +69,9 @@ def check_operands(rule: Rule) -> None:
             if actual not in allowed:
                 wanted = alternatives(_with_article(word) for word in allowed)
                 message = f"`{guard.name}` takes {wanted}, and `{name}` is {_with_article(actual)}"
-                hint = f"declare it `for {name} in calls`" if kind == "call" and actual == "function" else ""
+                hint = f"it is `{guard.name}({', '.join(GUARDS[guard.name])})`"
+                if kind == "call" and actual == "function":
+                    hint = f"declare it `for {name} in calls`"
                 raise Refusal(guard.position, message, hint)
 
 
@@ -158,13 +160,17 @@ def _check_example(example: Example, needed: Collection[str]) -> None:
     for term, axes in example.schemas:
         if term not in needed:
             message = f"the left side has no variable `{term}`"
-            raise Refusal(example.position, message, nearest(term, needed))
+            hint = f"it has {alternatives((f'`{name}`' for name in sorted(needed)), 'and')}"
+            raise Refusal(example.position, message, nearest(term, needed) or hint)
         if given.count(term) > 1:
-            raise Refusal(example.position, f"the axes of `{term}` are given twice")
+            hint = "write another `example` for another case"
+            raise Refusal(example.position, f"the axes of `{term}` are given twice", hint)
         if len(set(axes)) < len(axes):
-            raise Refusal(example.position, f"`{term}` has an axis twice")
+            hint = "different axes have different names, as `a: i j`"
+            raise Refusal(example.position, f"`{term}` has an axis twice", hint)
         if any(is_set(axis) for axis in axes):
-            raise Refusal(example.position, "an example has single axes, in lower case")
+            hint = "name the axes of the set: `a: i j`"
+            raise Refusal(example.position, "an example has single axes, in lower case", hint)
     missing = sorted(set(needed).difference(given))
     if missing:
         message = f"the example does not say which axes `{missing[0]}` has"

@@ -29,7 +29,7 @@ def check_examples_possible(rule: Rule, operations: Mapping[str, Signature]) -> 
     for fires in (True, False):
         chosen = [example for example in rule.examples if example.fires == fires]
         if chosen:
-            matches = [_match(rule, operations, worlds, fires) for worlds in worlds_of(rule)]
+            matches = [_match(rule, operations, worlds, fires) for worlds in worlds_of(rule, fires)]
             for example in chosen:
                 _check_example(rule, example, matches)
 

@@ -60,14 +60,17 @@ def check_classes(rule: Rule, text: str) -> None:
             hint = nearest(family, CLASSES) or f"the classes are {alternatives(CLASSES, 'and')}"
             raise Refusal(position, f"there is no class `{family}`", hint)
         if function in seen:
-            raise Refusal(position, f"`{function}` already ranges over a class")
+            raise Refusal(position, f"`{function}` already ranges over a class", "one class for each name")
         if function in ELEMENTWISE or function in REDUCTIONS or function in OPERATIONS:
             hint = "call the function variable `f`, `g`..."
             raise Refusal(position, f"`{function}` is the name of a function", hint)
         for side in matched:
             if function not in map(function_name, walk(side)):
                 where = "left" if side is rule.left else "right"
-                raise Refusal(position, f"the function `{function}` is not bound on the {where}")
+                message = f"the function `{function}` is not bound on the {where}"
+                raise Refusal(
+                    position, message, f"it is what `{function}(a)` or `{function}[k] a` matches there"
+                )
         seen.add(function)
 
 
@@ -98,7 +101,8 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
             arity = ARITIES[family]
             if arity is not None and not node.variadic and len(node.operands) != arity:
                 message = f"functions in {family} take {counted(arity, 'operand')}, not {len(node.operands)}"
-                raise Refusal(node.position, message)
+                form = ", ".join("abc"[:arity])
+                raise Refusal(node.position, message, f"write `{name}({form})`")
         case Reduction() if not family and name not in REDUCTIONS:
             raise _unknown_brackets(node, vocabulary)
         case Reduction() if family and family not in REDUCING:
@@ -129,7 +133,7 @@ def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None
     arity = ELEMENTWISE[name].arity
     if not node.variadic and len(node.operands) != arity:
         message = f"`{name}` takes {counted(arity, 'operand')}, not {len(node.operands)}"
-        raise Refusal(node.position, message)
+        raise Refusal(node.position, message, f"write `{name}({', '.join('abc'[:arity])})`")
     if name == "integer_pow" and node.exponent is None:
         raise Refusal(node.position, "`integer_pow` needs its exponent", "write `a^3`")
 
@@ -168,7 +172,9 @@ def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
     state = declared.state if declared else (name,)
     if len(node.operands) != len(state):
         message = f"`{name}` combines {counted(len(state), 'operand')}, not {len(node.operands)}"
-        hint = f"one for each part of its state: {alternatives(state, 'and')}" if declared else ""
+        hint = f"write `fold[{node.axis}, {name}] a`"
+        if declared:
+            hint = f"one for each part of its state: {alternatives(state, 'and')}"
         raise Refusal(node.position, message, hint)
 
 
@@ -205,7 +211,9 @@ def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
             hint = "different axes have different names; `rename[i->j] a` is a with another one"
             raise Refusal(node.position, f"`{axis}` stands for two axes here", hint)
     if selects and len(axes) > 1:
-        raise Refusal(node.position, "a selection is along one axis")
+        raise Refusal(
+            node.position, "a selection is along one axis", f"write `{function_name(node)}[{axes[0]}] a`"
+        )
 
 
 def check_calls(rule: Rule, classes: dict[str, str]) -> None:

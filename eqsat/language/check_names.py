@@ -6,7 +6,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from eqsat.language.check_functions import reserved
-from eqsat.language.diagnostics import Refusal, nearest
+from eqsat.language.diagnostics import Refusal, alternatives, nearest
 from eqsat.language.syntax import (
     Apply,
     AxisDefinition,
@@ -80,7 +80,8 @@ def _check_definitions(rule: Rule) -> None:
             hint = f"a set of axes is in upper case: `{definition.name.upper()}`"
             raise Refusal(definition.position, f"`{definition.name}` would be a set of axes", hint)
         if definition.name in taken:
-            raise Refusal(definition.position, f"`{definition.name}` has a meaning already")
+            hint = "define another name"
+            raise Refusal(definition.position, f"`{definition.name}` has a meaning already", hint)
         taken.add(definition.name)
 
 
@@ -129,7 +130,7 @@ class _Bound:
     def demand_term(self, name: str, position: Position) -> None:
         if name not in self.terms:
             message = f"the variable `{name}` is not bound {self.where}"
-            hint = nearest(name, self.terms)
+            hint = nearest(name, self.terms) or f"the variables are {_quoted(self.terms)}"
             if self.where == "on the right":
                 hint = "`==` rewrites both ways; write `=>` to rewrite from left to right only"
             raise Refusal(position, message, hint)
@@ -172,7 +173,12 @@ def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) ->
             names = bound.terms | bound.axes | bound.functions
             if name not in names:
                 message = f"`{name}` is not bound {bound.where}"
-                raise Refusal(guard.position, message, nearest(name, names))
+                hint = nearest(name, names) or "conditions are about what is matched"
+                raise Refusal(guard.position, message, hint)
+
+
+def _quoted(names: Set[str]) -> str:
+    return alternatives((f"`{name}`" for name in sorted(names)), "and")
 
 
 def _check_quantity(quantity: Quantity, bound: _Bound) -> None:

@@ -21,7 +21,7 @@ from eqsat.language.syntax import (
     SizeOf,
     Variable,
 )
-from eqsat.language.traverse import is_set, named
+from eqsat.language.traverse import is_set, named, walk
 
 Condition = Guard | PropertyGuard | Comparison | AxisDefinition | CopyDefinition
 
@@ -41,6 +41,9 @@ def condition_of(left: Expression, relation: str, right: Expression | None) -> C
         items = _axes_difference(right)
         if items and (is_set(left.name) or "term" in (kind for kind, _ in items)):
             return AxisDefinition(_plain(left), items[0], tuple(items[1:]), left.position)
+        if not items and any(isinstance(node, Apply) and node.function == "axes" for node in walk(right)):
+            hint = f"the axes of one term without those of others: `{left.name} = axes(a) - axes(b)`"
+            raise Refusal(right.position, "this defines no set of axes", hint)
     return Comparison(relation, _quantity(left), _quantity(right), left.position)
 
 

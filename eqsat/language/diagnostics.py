@@ -67,7 +67,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 class Refusal(Exception):
     """What a check finds wrong with a rule, and where; `check_file` makes a `RuleError` of it."""
 
-    def __init__(self, position: Position, message: str, hint: str = "") -> None:
+    def __init__(self, position: Position, message: str, hint: str) -> None:
         super().__init__(message)
         self.position = position
         self.message = message

@@ -17,6 +17,10 @@ from eqsat.language.syntax import Expression, Rule
 from eqsat.language.traverse import is_set, operator_axes, variables, walk
 from eqsat.language.worlds import ANY, Worlds, common, different, somewhere, union, without, worlds_of
 
+PATTERNS = "patterns on the left say which axes a variable has or lacks: `a{K}`, `b{!K}`"
+
+SAME = "both sides of a rule have the same axes"
+
 Operations = Mapping[str, Signature]
 
 
@@ -46,7 +50,8 @@ def check_property_axes(rule: Rule, axes: Sequence[str], operations: Operations)
                 trial.failing, trial.good = missing, trial.good & ~missing
                 message = f"the term may lack the axis `{axis}`, along which it would have the property"
                 number = trial.worlds.smallest(missing)[1]
-                refusal = Refusal(rule.left.position, message)
+                hint = "a matrix property is of a term that has both axes in every case"
+                refusal = Refusal(rule.left.position, message, hint)
                 raise _refusal(_Failure((0,), trial.worlds.only(number), refusal), trials)
 
 
@@ -160,19 +165,20 @@ def _difference(rule: Rule, world: Worlds, before: Shape, after: Shape, right: E
             having, lacking = (other, side) if axis in had else (side, other)
             holder = next(name for name, axes in sorted(world.terms.items()) if axis in world.named(axes))
             message = f"the {having} side has all axes of `{holder}`, the {lacking} side need not"
-            return Refusal(right.position, message, "both sides of a rule have the same axes")
+            return Refusal(right.position, message, SAME)
         what = f"an axis of `{label}`" if is_set(label) else f"the axis `{label}`"
         if axis in have:
             holders = [one for one in variables(right) if axis in world.named(world.terms[one.name])]
             position = (holders[0] if holders else right).position
-            return Refusal(position, f"{what} is free on the {side} but not on the {other}")
-        return Refusal(right.position, f"{what} is free on the {other} but not on the {side}")
+            return Refusal(position, f"{what} is free on the {side} but not on the {other}", SAME)
+        return Refusal(right.position, f"{what} is free on the {other} but not on the {side}", SAME)
     loops = union(different(before.cut, after.cut), different(before.open, after.open))
     axis = min(world.named(loops))
     if axis in world.named(union(after.cut, after.open)):
         hint = f"close it by `concat[{axis}]`, or by `fold[{axis}, sum]`"
         return Refusal(right.position, f"`chunk[{axis}]` is in no loop over `{axis}`", hint)
-    return Refusal(right.position, f"the {other} side is a chunk along `{axis}`, the {side} is not")
+    message = f"the {other} side is a chunk along `{axis}`, the {side} is not"
+    return Refusal(right.position, message, f"take a chunk of each operand that may have `{axis}`")
 
 
 def _label(world: Worlds, axis: str) -> str | None:
@@ -188,7 +194,8 @@ def _refusal(failure: _Failure, trials: list[_Trial]) -> Refusal:
     refusal.hint = _missing_pattern(trials) or refusal.hint
     named = [name for name, axes in failure.world.axes.items() if somewhere(axes)]
     if not refusal.hint and any(_worlds_with(trial, named) & trial.good for trial in trials):
-        refusal.hint = "patterns on the left say which axes a variable has or lacks: `a{K}`, `b{!K}`"
+        refusal.hint = PATTERNS
+    refusal.hint = refusal.hint or "compare the axes of both sides"
     return refusal
 
 

@@ -125,7 +125,7 @@ class Shaper:
             whole = without(common(cut, operand.axes), operand.cut)
             for axis, where in zip(self.worlds.universe, whole, strict=True):
                 message = f"a chunk along `{axis}` meets an operand that is not cut along `{axis}`"
-                self.refuse(where, node, message)
+                self.refuse(where, node, message, f"take a chunk of each operand that has `{axis}`")
         axes = union(*(operand.axes for operand in operands))
         return Shape(axes, cut, union(*(operand.open for operand in operands)))
 
@@ -157,7 +157,8 @@ class Shaper:
         if entries is None:
             return result
         message = f"the entries of `{function}` are along an axis that is there already"
-        self.refuse(somewhere(common(entries, operand.axes)), node, message)
+        hint = "a pattern says that a variable lacks an axis: `a{!n}`"
+        self.refuse(somewhere(common(entries, operand.axes)), node, message, hint)
         return Shape(union(result.axes, entries), result.cut, result.open)
 
     def selection(self, node: SelectionOf, operand: Shape) -> Shape:
@@ -193,7 +194,8 @@ class Shaper:
                     self.refuse(somewhere(there), node, message, hint)
                 if letter in signature.result:
                     message = f"`{operator}` needs the axis `{name}` whole, and this is a chunk of it"
-                    self.refuse(somewhere(common(axis, operand.cut)), node, message)
+                    chunked = somewhere(common(axis, operand.cut))
+                    self.refuse(chunked, node, message, "it can be done chunk by chunk along all other axes")
         rest = self.together(node, operands)
         return Shape(union(without(rest.axes, core), result), without(rest.cut, core), rest.open)
 
@@ -224,7 +226,8 @@ class Shaper:
         if self.matching:  # the engine drops such a chunk at once
             message = f"`chunk[{node.axis}]` of a term without `{node.axis}` is the term itself"
             self.refuse(self.worlds.everywhere & ~there, node, message)
-        self.refuse(operand.cut[place], node, f"this is a chunk along `{node.axis}` already")
+        message = f"this is a chunk along `{node.axis}` already"
+        self.refuse(operand.cut[place], node, message, "one `chunk` is enough")
         cut = _put(operand.cut, place, operand.cut[place] | there)
         return Shape(operand.axes, cut, _put(operand.open, place, operand.open[place] | there))
 
@@ -233,7 +236,8 @@ class Shaper:
         if place is None:
             return body
         uncut = self.worlds.everywhere & ~body.cut[place]
-        self.refuse(uncut, node, f"the body of this loop is not cut along `{node.axis}`")
+        message = f"the body of this loop is not cut along `{node.axis}`"
+        self.refuse(uncut, node, message, f"it is made of `chunk[{node.axis}] a`")
         return Shape(body.axes, _put(body.cut, place, 0), _put(body.open, place, 0))
 
     def fold(self, node: FoldOf, body: Shape) -> Shape:
@@ -242,13 +246,18 @@ class Shaper:
         result = body
         if place is not None:
             same = self.worlds.everywhere & ~body.open[place]
-            self.refuse(same, node, f"each turn of this loop is the same: it has no `chunk[{node.axis}]`")
+            message = f"each turn of this loop is the same: it has no `chunk[{node.axis}]`"
+            self.refuse(same, node, message, f"write `chunk[{node.axis}] a` for what differs between turns")
             if selects:
                 message = f"a selection is along `{node.axis}`, which its body must keep"
-                self.refuse(self.worlds.everywhere & ~body.axes[place], node, message)
+                lost = self.worlds.everywhere & ~body.axes[place]
+                self.refuse(lost, node, message, f"its operand is `chunk[{node.axis}] a`, not yet reduced")
             else:
                 message = f"the body of this loop still has the axis `{node.axis}`, whose chunks it combines"
-                self.refuse(body.axes[place], node, message)
+                hint = (
+                    f"reduce each chunk first: `fold[{node.axis}, sum] sum[{node.axis}] chunk[{node.axis}] a`"
+                )
+                self.refuse(body.axes[place], node, message, hint)
             result = Shape(*(_put(members, place, 0) for members in (body.axes, body.cut, body.open)))
         return self.with_entries(node, node.monoid, result, body) if selects else result
 

@@ -141,8 +141,12 @@ class Worlds:
         return self.everywhere & ~wrong
 
 
-def worlds_of(rule: Rule) -> Iterator[Worlds]:
-    """All worlds there are, by universe: those in which the rule's patterns don't hold as well.
+def worlds_of(rule: Rule, patterns: bool = True) -> Iterator[Worlds]:
+    """All worlds there are, by universe: those in which the rule's conditions don't hold as well.
+
+    **Arguments:**
+
+    - `patterns`: whether what patterns say of single axes must hold. There are far fewer worlds then.
 
     **Raises:** `Refusal` if there are too many.
     """
@@ -154,7 +158,7 @@ def worlds_of(rule: Rule) -> Iterator[Worlds]:
     free = [("axes", name) for name in sorted(names.difference(singles))]
     free += [("terms", name) for name in terms]
     free += [("entries", function) for function, family in rule.classes if family == "selections"]
-    said = _said_by_patterns(rule, nodes)
+    said = _said_by_patterns(rule, nodes) if patterns else {}
     constants = {("terms", name) for name in _constants(rule)}
     for universe in [(ANY,), *_renamed_together(nodes, singles)]:
         choices = [(kind, name, axis) for kind, name in free for axis in universe]

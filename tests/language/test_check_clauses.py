@@ -38,6 +38,7 @@ rule r
 my.rules:3:9: `large` takes an axis, and `a` is a term
   3 |   where large(a)
     |         ^
+  hint: it is `large(axis)`
 """,
     "passes_of_an_elementwise_function": """
 rule r
@@ -58,6 +59,7 @@ rule r
 my.rules:3:3: the left side has no variable `b`
   3 |   example b: i
     |   ^
+  hint: it has `a`
 """,
     "example_that_leaves_one_out": """
 rule r
@@ -77,6 +79,7 @@ rule r
 my.rules:3:3: an example has single axes, in lower case
   3 |   example a: K
     |   ^
+  hint: name the axes of the set: `a: i j`
 """,
     "same_sides": """
 rule r

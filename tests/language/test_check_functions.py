@@ -23,7 +23,7 @@ my.rules:2:12: there is no elementwise function `sqr`
 rule r
   summ[k] a => a
 ----
-my.rules:2:3: there is no reduction `summ`
+my.rules:2:3: there is no reduction or operation `summ`
   2 |   summ[k] a => a
     |   ^
   hint: did you mean `sum`?
@@ -36,7 +36,7 @@ rule r
 my.rules:3:7: there is no class `elementwises`
   3 |   for f in elementwises
     |       ^
-  hint: the classes are elementwise, reductions, monoids, selections and calls
+  hint: did you mean `elementwise`?
 """,
     "function_variable_without_class": """
 rule r
@@ -64,6 +64,7 @@ rule r
 my.rules:2:3: `exp` takes 1 operand, not 2
   2 |   exp(a, b) => a * b
     |   ^
+  hint: write `exp(a)`
 """,
     "too_few_operands": """
 rule r
@@ -72,6 +73,7 @@ rule r
 my.rules:2:3: `max` takes 2 operands, not 1
   2 |   max(a) => a
     |   ^
+  hint: write `max(a, b)`
 """,
     "reduction_as_a_function": """
 rule r
@@ -97,7 +99,7 @@ my.rules:2:3: `f` ranges over elementwise: it reduces nothing
 rule r
   argmax[n] exp(a) => argmax[n] a
 ----
-my.rules:2:3: there is no reduction `argmax`
+my.rules:2:3: there is no reduction or operation `argmax`
   2 |   argmax[n] exp(a) => argmax[n] a
     |   ^
   hint: a selection is named by its class: `s[k] a  for s in selections`, not `argmax[k] a`

@@ -17,6 +17,7 @@ rule r
 my.rules:2:27: the variable `b` is not bound on the left
   2 |   sum[K] a => sum[K] (a + b)
     |                           ^
+  hint: the variables are `a`
 """,
     "unbound_variable_in_the_other_direction": """
 rule r
@@ -63,6 +64,7 @@ rule r
 my.rules:3:9: `b` is not bound on the left
   3 |   where stored(b)
     |         ^
+  hint: conditions are about what is matched
 """,
     "unbound_name_in_a_definition": """
 rule r
@@ -72,6 +74,7 @@ rule r
 my.rules:3:9: the variable `b` is not bound on the left
   3 |   where J = axes(a) - axes(b)
     |         ^
+  hint: the variables are `a`
 """,
     "unbound_function": """
 rule r
@@ -81,6 +84,7 @@ rule r
 my.rules:3:7: the function `f` is not bound on the left
   3 |   for f in elementwise
     |       ^
+  hint: it is what `f(a)` or `f[k] a` matches there
 """,
     "axis_and_term": """
 rule r
@@ -108,6 +112,7 @@ rule r
 my.rules:3:9: `K` has a meaning already
   3 |   where K = axes(a) - axes(b)
     |         ^
+  hint: define another name
 """,
     "definition_of_one_axis": """
 rule r
@@ -127,6 +132,7 @@ rule r
 my.rules:3:25: the function `g` is not bound on the left
   3 |   for f in elementwise, g in elementwise
     |                         ^
+  hint: it is what `g(a)` or `g[k] a` matches there
 """,
     "operands_alone": """
 rule r

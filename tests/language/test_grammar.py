@@ -227,9 +227,10 @@ def test_positions_are_those_of_the_operator() -> None:
 
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: path.stem)
 def test_shipped_rules_load(path: Path) -> None:
-    assert load_rules(path).rules
+    loaded = load_rules(path)
+    assert loaded.rules or loaded.facts or loaded.monoids
 
 
 def test_shipped_rules_have_different_names() -> None:
-    names = [rule.name for path in shipped() for rule in load_rules(path).rules]
+    names = [rule.qualified for path in shipped() for rule in load_rules(path).rules]
     assert len(names) == len(set(names))

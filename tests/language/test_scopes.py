@@ -56,6 +56,7 @@ rule r
 my.rules:2:15: an axis of `K` is free on the right but not on the left
   2 |   sum[K] a => a
     |               ^
+  hint: both sides of a rule have the same axes
 """,
     "axes_of_a_variable_lost": """
 rule r
@@ -124,6 +125,7 @@ rule r
 my.rules:2:13: each turn of this loop is the same: it has no `chunk[n]`
   2 |   f[N] a => fold[n, f] f[N] a
     |             ^
+  hint: write `chunk[n] a` for what differs between turns
 """,
     "fold_of_what_keeps_the_axis": """
 rule r
@@ -134,6 +136,7 @@ rule r
 my.rules:2:18: the body of this loop still has the axis `n`, whose chunks it combines
   2 |   f[N] a => f[N] fold[n, f] chunk[n] a
     |                  ^
+  hint: reduce each chunk first: `fold[n, sum] sum[n] chunk[n] a`
 """,
     "chunk_meets_the_whole": """
 rule r
@@ -143,6 +146,7 @@ rule r
 my.rules:2:31: a chunk along `n` meets an operand that is not cut along `n`
   2 |   a{n} * b{n} => concat[n] (a * chunk[n] b)
     |                               ^
+  hint: take a chunk of each operand that has `n`
 """,
     "chunk_of_one_operand_of_two": """
 rule r
@@ -161,6 +165,7 @@ rule r
 my.rules:2:22: the left side is a chunk along `n`, the right is not
   2 |   chunk[n] f(a..) => f(a..)
     |                      ^
+  hint: take a chunk of each operand that may have `n`
 """,
     "never_matches": """
 rule r

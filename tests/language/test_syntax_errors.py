@@ -44,7 +44,7 @@ my.rules:1:8: unexpected `+`
   1 | rule a + 0 => a
     |        ^
   hint: expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`
-        a rule has a name: `rule name  left => right`
+        a rule has a name, of one word, and no colon: `rule name  left => right`
 """,
     "no_rule": """
 # a comment
@@ -53,7 +53,7 @@ a + 0 => a
 my.rules:2:1: unexpected `a`
   2 | a + 0 => a
     | ^
-  hint: expected `rule`
+  hint: expected `rule`, `fact`, `monoid`, `operation` or `include`
 """,
     "juxtaposition": """
 rule r
@@ -141,7 +141,7 @@ my.rules:2:21: unexpected `]`
   2 |   sum[N] a => fold[n] sum[N] chunk[n] a
     |                     ^
   hint: expected `,`
-        the operator is written `fold[n, sum] a`
+        it is written `fold[n, sum] a`
 """,
     "rename_with_a_fat_arrow": """
 rule r
@@ -151,7 +151,7 @@ my.rules:2:11: unexpected `=>`
   2 |   rename[j=>k] a => a
     |           ^
   hint: expected `->`
-        the operator is written `rename[j->k] a`
+        it is written `rename[j->k] a`
 """,
     "dot_of_one": """
 rule r
@@ -171,7 +171,7 @@ my.rules:2:8: unexpected `(`
   2 |   chunk(a) => a
     |        ^
   hint: expected `[`
-        the operator is written `chunk[n] a`
+        it is written `chunk[n] a`
 """,
     "word_of_the_language_as_a_name": """
 rule r
@@ -190,8 +190,7 @@ rule r
 my.rules:2:9: unexpected `;`
   2 |   a => b;
     |         ^
-  hint: expected `rule`, an operator or a clause (`for`, `where`, `example`, `reject`)
-        a rule ends where the next `rule` begins, its items are separated by `,`
+  hint: a rule ends where the next `rule` begins, its items are separated by `,`
 """,
     "unknown_accuracy": """
 rule r [exactly]
@@ -210,7 +209,7 @@ rule r
 my.rules:3:15: unexpected `n`
   3 |   where large n
     |               ^
-  hint: expected `in`, `(` or `=`
+  hint: write `large(axis)`
 """,
     "class_without_in": """
 rule r
@@ -226,10 +225,10 @@ my.rules:3:9: unexpected `elementwise`
 rule r
   a => b where J = axes(a) + axes(b)
 ----
-my.rules:2:28: unexpected `+`
+my.rules:2:28: this defines no set of axes
   2 |   a => b where J = axes(a) + axes(b)
     |                            ^
-  hint: expected `rule`, `,`, `-` or a clause (`for`, `where`, `example`, `reject`)
+  hint: the axes of one term without those of others: `J = axes(a) - axes(b)`
 """,
     "example_without_colon": """
 rule r
@@ -239,7 +238,7 @@ rule r
 my.rules:3:11: unexpected `a`
   3 |   example a i k
     |           ^
-  hint: expected a term variable and a colon, as in `a: i k`
+  hint: expected a name and a colon, as in `a: i k`
 """,
     "two_equations": """
 rule r
@@ -248,7 +247,7 @@ rule r
 my.rules:2:14: unexpected `=>`
   2 |   a + 0 => a => a - 0
     |              ^
-  hint: expected `rule`, an operator or a clause (`for`, `where`, `example`, `reject`)
+  hint: expected an operator, a clause (`for`, `where`, `example`, `reject`, `source`) or the next `rule`
 """,
     "tab_before_the_error": """
 rule r

@@ -1,0 +1,75 @@
+"""The words of the language, and what people write instead of its notation out of habit."""
+
+from __future__ import annotations
+
+STATEMENTS = ("rule", "fact", "monoid", "operation", "include")
+"""The words that statements begin with."""
+
+KEYWORDS = frozenset(
+    {*STATEMENTS, "from", "for", "where", "in", "example", "reject", "source"}
+    | {"chunk", "concat", "fold", "rename", "dot", "iota", "delta", "inf"}
+)
+"""Words of the language, which no variable, axis or function may be called."""
+
+HABITS = {
+    "=": "`=>` rewrites one way, `==` both ways",
+    "->": "`=>` rewrites one way, `==` both ways",
+    "**": "a power is written `a^2`",
+    "//": "a comment begins with `#`, a quotient is written with one `/`",
+    "@": "a matrix product is a contraction over a named axis: `dot[k](a, b)`",
+    ";": "a rule ends where the next `rule` begins, its items are separated by `,`",
+    "|": "conditions follow the equation: `where large(n), n in K`",
+    "%": "a remainder is `rem(a, b)`",
+    "&": "elementwise, it is `and(a, b)`; conditions are separated by `,`",
+    "'": 'a text is in double quotes, `"..."`; there is no transpose, since axes have names',
+}
+"""Notation that others have, and what to write here."""
+
+CHARACTERS = {
+    "⇒": "write `=>`",
+    "→": "write `=>`, or in a renaming `->`",
+    "↦": "write `=>`, or in a renaming `->`",
+    "≡": "write `==`",
+    "⇔": "write `==`",
+    "↔": "write `==`",
+    "·": "write `*`, or `dot[k](a, b)` to sum over an axis",
+    "×": "write `*`",
+    "∗": "write `*`",
+    "⋅": "write `*`, or `dot[k](a, b)` to sum over an axis",
+    "÷": "write `/`",
+    "−": "write `-`, the minus of the keyboard",
+    "–": "write `-`, the minus of the keyboard",
+    "—": "write `-`, the minus of the keyboard",
+    "²": "write `^2`",
+    "³": "write `^3`",
+    "ᵀ": "axes have names instead of an order: A's transpose is A",
+    "≤": "write `<=`",
+    "≥": "write `>=`",
+    "≠": "write `!=`",
+    "∈": "write `in`",
+    "∑": "write `sum[k] a`",
+    "Σ": "write `sum[k] a`",
+    "∏": "write `prod[k] a`",
+    "√": "write `sqrt(a)`",
+    "∞": "write `inf`",
+    "“": 'write `"`',
+    "”": 'write `"`',
+    "„": 'write `"`',
+    "‘": 'a text is in double quotes, `"..."`',
+    "’": 'a text is in double quotes, `"..."`',
+}
+"""Characters that are on no keyboard, and what to write for them."""
+
+FORMS = {
+    "_CHUNK": "`chunk[n] a`",
+    "_CONCAT": "`concat[n] a`",
+    "_FOLD": "`fold[n, sum] a`",
+    "_RENAME": "`rename[j->k] a`",
+    "_DOT": "`dot[k](a, b)`",
+    "_IOTA": "`iota[n]`",
+    "_DELTA": "`delta[i, j]`",
+    "_OPERATION": '`operation name[i, j](A: i j, b: i) -> j  from "module:function"`',
+    "_STATE": "`state m = 0, s = 0`",
+    "_MERGE": "`merge m = max(m1, m2)`",
+}
+"""What the language has, as it is written."""
