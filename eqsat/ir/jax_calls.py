@@ -1,4 +1,4 @@
-"""What calls mean: JAX's own functions on arrays of the reference's precision, for its interpreter."""
+"""What calls and operations mean, for the reference interpreter: JAX's own functions, or NumPy's."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.numpy_arrays import Array, as_value, laid_out, position
 from eqsat.ir.numpy_functions import reference_dtype
+from eqsat.ir.numpy_operations import in_numpy
 from eqsat.ir.operation_function import applied
 from eqsat.ir.ops import Call, Operation
 from eqsat.ir.term import Term
@@ -75,8 +76,10 @@ def operated(op: Operation, args: list[Array], term: Term, precision: str) -> Ar
         order = [*(axis for axis in batch if axis in arg.axes), *op.core(letters)]
         arrays.append(np.transpose(value, [position(arg, axis) for axis in order]))
         orders.append(order)
+    found = in_numpy(op, arrays, orders, batch)
     with jax.enable_x64(True), np.errstate(all="ignore"):
-        result = np.asarray(applied(op, list(map(jax.numpy.asarray, arrays)), orders, batch))
-        result = result.astype(reference_dtype(op.dtype, precision))
+        if found is None:
+            found = np.asarray(applied(op, list(map(jax.numpy.asarray, arrays)), orders, batch))
+        result = found.astype(reference_dtype(op.dtype, precision))
     order = [*batch, *op.core(op.spec.signature.result)]
     return np.transpose(result, [order.index(axis) for axis in sorted(term.axes)])

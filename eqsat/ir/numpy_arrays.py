@@ -69,11 +69,28 @@ def reduced(kind: str, value: Array, positions: tuple[int, ...], dtype: np.dtype
     if value.size == 0 and kind in ("max", "min"):
         keywords["initial"] = _extreme(value.dtype, highest=kind == "min")
     with np.errstate(all="ignore"):
-        total = ufunc.reduce(value.astype(dtype), axis=positions, dtype=dtype, **keywords)
+        if _rounds_visibly(dtype) and ufunc in (np.add, np.multiply):
+            total = _in_order(ufunc, value.astype(dtype), positions)
+        else:
+            total = ufunc.reduce(value.astype(dtype), axis=positions, dtype=dtype, **keywords)
         if kind == "mean":
             count = np.prod([value.shape[position] for position in positions])
             total = total / count.astype(dtype)
     return np.asarray(total)
+
+
+def _rounds_visibly(dtype: np.dtype[Any]) -> bool:
+    """Whether the run is one in single precision, in which results depend on the order of additions."""
+    return dtype.kind in "fc" and dtype.itemsize // (2 if dtype.kind == "c" else 1) == 4
+
+
+def _in_order(ufunc: np.ufunc, value: Array, positions: Sequence[int]) -> Array:
+    """A sum or product, number after number: NumPy's own order depends on how an array lies in memory."""
+    moved = np.moveaxis(value, sorted(positions), range(len(positions)))
+    count = int(np.prod(moved.shape[: len(positions)]))
+    terms = moved.reshape(count, *moved.shape[len(positions) :])
+    total = ufunc.accumulate(terms, axis=0, dtype=value.dtype)[-1:] if count else terms
+    return np.asarray(ufunc.reduce(total, axis=0, dtype=value.dtype))
 
 
 def _extreme(dtype: np.dtype[Any], highest: bool) -> Any:
@@ -91,6 +108,12 @@ def contracted(a: Array, b: Array, term: Term, dtype: np.dtype[Any]) -> Array:
     a_axes, b_axes, out_axes = (
         [axes.index(axis) for axis in sorted(t.axes)] for t in (term.args[0], term.args[1], term)
     )
+    if _rounds_visibly(dtype):
+        sides = [(a, sorted(term.args[0].axes)), (b, sorted(term.args[1].axes))]
+        with np.errstate(all="ignore"):
+            one, other = (aligned(value.astype(dtype), have, axes) for value, have in sides)
+            summed = [place for place, axis in enumerate(axes) if axis not in term.axes]
+            return _in_order(np.add, np.asarray(one * other), summed)
     with np.errstate(all="ignore"):
         result = np.einsum(a.astype(dtype), a_axes, b.astype(dtype), b_axes, out_axes, optimize=True)
     return np.asarray(result, dtype)

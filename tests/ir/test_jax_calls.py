@@ -195,7 +195,8 @@ def test_single_precision_reaches_operations_calls_and_constants() -> None:
     data = np.asarray(regular(RNG.normal(size=(4, 4))), np.float32)
     i, j = Axis(0, 4), Axis(1, 4)
     inverse = sums(lambda t, a: t.make(Operation(OPERATIONS["inv"], (i, j), "float32"), (a,)), data)
-    np.testing.assert_array_equal(inverse, np.asarray(jnp.linalg.inv(data)).T)
+    np.testing.assert_allclose(inverse, np.asarray(jnp.linalg.inv(data)).T, rtol=1e-5)
+    assert inverse.dtype == np.float32
     call = Call(
         0, lax.cumsum_p, {"axis": 0, "reverse": False}, ((i, j),), ((i, j),), ("float32",), frozenset()
     )

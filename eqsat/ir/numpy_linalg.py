@@ -1,0 +1,111 @@
+"""Factorisations of stacks of small matrices, in the precision of their dtype.
+
+`numpy.linalg` computes with single precision's numbers in double precision, which hides what rounding
+does. Where a matrix has no factor or no inverse, the results are infinite or NaN, as JAX's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def lu(a: Array) -> tuple[Array, Array, Array]:
+    """The factors of a stack of square matrices with partial pivoting, L below the diagonal of U.
+
+    **Returns:**
+
+    The factors; the order in which the rows were taken; the sign of that permutation.
+    """
+    factors = np.array(a)
+    size = factors.shape[-1]
+    order = np.broadcast_to(np.arange(size), factors.shape[:-1]).copy()
+    sign = np.ones(factors.shape[:-2], factors.dtype)
+    for step in range(size):
+        pivot = np.argmax(np.abs(factors[..., step:, step]), axis=-1) + step
+        rows = np.broadcast_to(np.arange(size), factors.shape[:-1]).copy()
+        np.put_along_axis(rows, pivot[..., None], step, -1)
+        rows[..., step] = pivot
+        factors = np.take_along_axis(factors, rows[..., None], -2)
+        order = np.take_along_axis(order, rows, -1)
+        sign = np.where(pivot == step, sign, -sign)
+        scale = factors[..., step, step, None]
+        ratio = factors[..., step + 1 :, step] / np.where(scale == 0, 1, scale)  # a zero column stays
+        factors[..., step + 1 :, step] = ratio
+        factors[..., step + 1 :, step + 1 :] -= ratio[..., None] * factors[..., step, None, step + 1 :]
+    return factors, order, sign
+
+
+def substituted(
+    rows: Sequence[int], before: Callable[[int], slice], a: Array, b: Array, unit: bool = False
+) -> Array:
+    """The solution of a triangular system, row after row. b has columns.
+
+    **Arguments:**
+
+    - `before`: which entries are known at a row.
+    - `unit`: whether the diagonal is 1.
+    """
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    solved = np.zeros((*batch, *b.shape[-2:]), b.dtype)
+    for row in rows:
+        known = before(row)
+        left = b[..., row, :] - np.einsum("...j,...jc->...c", a[..., row, known], solved[..., known, :])
+        solved[..., row, :] = left if unit else left / a[..., row, row, None]
+    return solved
+
+
+def forward(a: Array, b: Array, unit: bool = False) -> Array:
+    """The solution of a lower triangular system; what is above the diagonal is not looked at."""
+    return substituted(range(a.shape[-1]), slice, a, b, unit)
+
+
+def backward(a: Array, b: Array) -> Array:
+    """The solution of an upper triangular system."""
+    return substituted(range(a.shape[-1])[::-1], lambda row: slice(row + 1, None), a, b)
+
+
+def solve(a: Array, b: Array) -> Array:
+    """The solution of a x = b for each column of b."""
+    factors, order, _ = lu(a)
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    permuted = np.take_along_axis(
+        np.broadcast_to(b, (*batch, *b.shape[-2:])),
+        np.broadcast_to(order, (*batch, order.shape[-1]))[..., None],
+        -2,
+    )
+    return backward(factors, forward(factors, permuted, unit=True))
+
+
+def inv(a: Array) -> Array:
+    """The inverse, column by column."""
+    return solve(a, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape))
+
+
+def det(a: Array) -> Array:
+    """The determinant."""
+    factors, _, sign = lu(a)
+    return np.asarray(sign * np.prod(np.diagonal(factors, axis1=-2, axis2=-1), axis=-1))
+
+
+def logdet(a: Array) -> Array:
+    """The logarithm of the determinant's absolute value."""
+    diagonal = np.diagonal(lu(a)[0], axis1=-2, axis2=-1)
+    return np.asarray(np.sum(np.log(np.abs(diagonal)), axis=-1))
+
+
+def cholesky(a: Array) -> Array:
+    """The lower factor of the symmetric part; NaN where that is not positive definite."""
+    matrix = (a + np.conj(np.swapaxes(a, -1, -2))) / np.asarray(2, a.dtype)
+    factor = np.zeros_like(matrix)
+    for step in range(matrix.shape[-1]):
+        done = factor[..., step, None, :step]
+        rest = matrix[..., step:, step] - np.sum(factor[..., step:, :step] * np.conj(done), axis=-1)
+        root = np.sqrt(np.where(rest[..., 0].real > 0, rest[..., 0].real, np.nan)).astype(a.dtype)
+        factor[..., step:, step] = rest / root[..., None]
+    bad = np.isnan(factor).any(axis=(-2, -1), keepdims=True)
+    return np.asarray(np.tril(np.where(bad, np.asarray(np.nan, a.dtype), factor)))

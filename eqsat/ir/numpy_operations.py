@@ -1,0 +1,144 @@
+"""What the operations that JAX has mean, in NumPy: fast on small arrays, since nothing is compiled.
+
+Each takes arrays whose last dimensions are the operand's core axes; those before broadcast.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.ir import numpy_linalg
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Operation
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def _solve(a: Array, b: Array) -> Array:
+    return numpy_linalg.solve(a, b[..., None])[..., 0]
+
+
+def _solve_lower(a: Array, b: Array) -> Array:
+    return numpy_linalg.forward(a, b[..., None])[..., 0]
+
+
+def _solve_upper(a: Array, b: Array) -> Array:
+    return numpy_linalg.backward(a, b[..., None])[..., 0]
+
+
+def _eigenvalues(a: Array) -> Array:
+    return np.asarray(np.linalg.eigvalsh((a + np.conj(np.swapaxes(a, -1, -2))) / 2))
+
+
+def _softmax(a: Array) -> Array:
+    powers = np.exp(a - np.max(a, axis=-1, keepdims=True))
+    return np.asarray(powers / np.sum(powers, axis=-1, keepdims=True))
+
+
+def _logsumexp(a: Array) -> Array:
+    largest = np.max(a, axis=-1)
+    shift = np.where(np.isfinite(largest), largest, 0).astype(a.dtype)
+    return np.asarray(np.log(np.sum(np.exp(a - shift[..., None]), axis=-1)) + shift)
+
+
+def _centre(a: Array) -> Array:
+    thinned = a[..., :: a.shape[-1] // 1000 + 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of nothing but NaN
+        return np.asarray(np.nan_to_num(np.nanmedian(thinned, axis=-1), posinf=0.0, neginf=0.0))
+
+
+def _kron(a: Array, b: Array) -> Array:
+    found: Array = np.einsum("...ij,...kl->...ikjl", a, b)
+    *batch, i, k, j, m = found.shape
+    return found.reshape(*batch, i * k, j * m)
+
+
+def _take(a: Array, index: Array) -> Array:
+    last = a.shape[-1] - 1
+    batch = np.broadcast_shapes(a.shape[:-1], index.shape)
+    a, index = np.broadcast_to(a, (*batch, last + 1)), np.broadcast_to(index, batch)
+    found = np.take_along_axis(a, np.clip(index, 0, last)[..., None], -1)[..., 0]
+    return np.asarray(np.where((index >= 0) & (index <= last), found, np.zeros((), a.dtype)))
+
+
+def _merge(a: Array) -> Array:
+    return a.reshape(*a.shape[:-2], a.shape[-2] * a.shape[-1])
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "inv": numpy_linalg.inv,
+    "solve": _solve,
+    "det": numpy_linalg.det,
+    "logdet": numpy_linalg.logdet,
+    "cholesky": numpy_linalg.cholesky,
+    "solve_lower": _solve_lower,
+    "solve_upper": _solve_upper,
+    "qr_q": lambda a: np.linalg.qr(a)[0],
+    "eigenvalues": _eigenvalues,
+    "diagonal": lambda a: np.diagonal(a, axis1=-2, axis2=-1),
+    "tril": np.tril,
+    "triu": np.triu,
+    "softmax": _softmax,
+    "logsumexp": _logsumexp,
+    "merge": _merge,
+    "kron": _kron,
+    "centre": _centre,
+    "reverse": lambda a: a[..., ::-1],
+    "sort": lambda a: np.sort(a, axis=-1),
+    "argsort": lambda a: np.argsort(a, axis=-1, kind="stable"),
+    "take": _take,
+}
+"""By name in `eqsat.ir.operations`; those whose result's shape their operands don't say are below."""
+
+IN_DOUBLE = frozenset({"qr_q", "eigenvalues"})
+"""Those that NumPy computes in double precision only."""
+
+
+def in_numpy(
+    op: Operation, arrays: Sequence[Array], operand_axes: Sequence[Sequence[Axis]], batch: Sequence[Axis]
+) -> Array | None:
+    """The operation on arrays, slice by slice along `batch`; None if NumPy can't tell.
+
+    **Arguments:**
+
+    - `operand_axes`: the dimensions of each array: those of `batch` that it has, in their order, then
+      its core axes in the order of the signature.
+
+    **Returns:**
+
+    An array over `batch`, then the result's core axes in the order of the signature.
+    """
+    spec, name = op.spec, op.spec.name
+    if not spec.text or any(array.size == 0 for array in arrays):
+        return None
+    if name in IN_DOUBLE and arrays[0].dtype.name in ("float32", "complex64"):
+        return None
+    lengths: dict[Axis, int] = {}  # along a batch axis, an array may be a chunk
+    for array, axes in zip(arrays, operand_axes, strict=True):
+        lengths.update(zip(axes, array.shape, strict=True))
+    operands = [
+        array.reshape(
+            tuple(lengths[axis] if axis in axes else 1 for axis in batch)
+            + tuple(axis.size for axis in op.core(letters))
+        )
+        for array, axes, (_, letters) in zip(arrays, operand_axes, spec.signature.operands, strict=True)
+    ]
+    core = tuple(axis.size for axis in op.core(spec.signature.result))
+    with np.errstate(all="ignore"):
+        try:
+            if name == "split":
+                result = operands[0].reshape(*operands[0].shape[:-1], *core)
+            elif name == "head":
+                result = operands[0][..., : core[0]]
+            elif name in FUNCTIONS:
+                result = np.asarray(FUNCTIONS[name](*operands))
+            else:
+                return None
+        except (np.linalg.LinAlgError, TypeError):
+            return None
+    return np.broadcast_to(result, tuple(lengths[axis] for axis in batch) + core)
