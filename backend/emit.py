@@ -26,6 +26,7 @@ from eqsat.backend.layout import (
 )
 from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.namespace import LOCAL, Namespace
+from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import wanted_orders
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.ops import (
@@ -185,6 +186,9 @@ class Emitter:
                 return Emitted(constant_text(term.op), ())
             case Iota(axis=axis, dtype=dtype):
                 return Emitted(f"lax.iota({dtype_text(dtype)}, {axis.size})", (axis,))
+            case Delta(first=first, second=second):
+                value = Emitted(f"jnp.eye({first.size}, dtype=jnp.bool_)", (first, second))
+                return self.assign(scope, term, "delta", value)
             case Rename(old=old, new=new):
                 value = self.value(args[0], scope)
                 return Emitted(value.text, tuple(new if axis == old else axis for axis in value.order))
@@ -198,35 +202,48 @@ class Emitter:
                 return self.dot(term, term.op, scope)
             case Select():
                 return self.select(term, term.op, scope)
+            case Operation():
+                operands = [self.value(arg, scope) for arg in args]
+                value = operation_text(term.op, operands, scope.lengths_of(term), self.names)
+                return self.assign(scope, term, term.op.spec.name, value)
             case Opaque():
                 return self.call(term, term.op, scope)
-            case Delta() | Operation() | Leaf() | Fold() | Concat():
+            case Leaf() | Fold() | Concat():
                 raise AssertionError(f"{term.op} is not a step of its own")
 
     def chunk(self, term: Term, axis: Axis, scope: Scope) -> Emitted:
         (operand,) = term.args
         start, length = scope.starts[axis], scope.lengths[axis]
         if isinstance(operand.op, Iota):
-            dtype = dtype_text(operand.dtype)
-            text = f"lax.convert_element_type({start}, {dtype}) + lax.iota({dtype}, {length})"
+            text = _indices(start, length, operand.dtype)
             return self.assign(scope, term, "index", Emitted(text, (axis,)))
+        if isinstance(operand.op, Delta):
+            other = operand.op.first if axis == operand.op.second else operand.op.second
+            rows = f"({_indices(start, length, 'int32')})[:, None]"
+            text = f"{rows} == lax.iota(jnp.int32, {other.size})"
+            return self.assign(scope, term, "delta", Emitted(text, (axis, other)))
         value = self.value(operand, scope)
         dimension = value.order.index(axis)
         text = f"lax.dynamic_slice_in_dim({value.text}, {start}, {length}, axis={dimension})"
         return self.assign(scope, term, "chunk", Emitted(text, value.order))
 
     def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
+        operands = [self.value(arg, scope) for arg in term.args]
+        return self.assign(scope, term, op.name, self.mapped(term, op, operands, scope.lengths_of(term)))
+
+    @staticmethod
+    def mapped(term: Term, op: Map, values: Sequence[Emitted], lengths: Lengths) -> Emitted:
+        """An elementwise function of the operands' values; constants become bare numbers where they may."""
         varying = [arg.dtype for arg in term.args if not isinstance(arg.op, Const)]
         dtypes = [arg.dtype for arg in term.args]
         bare = takes_bare_numbers(op, dtypes)
         operands = []
-        for arg in term.args:
+        for arg, value in zip(term.args, values, strict=True):
             if bare and isinstance(arg.op, Const) and arg.dtype in varying:
                 operands.append(Emitted(operand_text(arg.op, arg.dtype), ()))
             else:
-                operands.append(self.value(arg, scope))
-        value = map_text(op, operands, dtypes, scope.lengths_of(term))
-        return self.assign(scope, term, op.name, value)
+                operands.append(value)
+        return map_text(op, operands, dtypes, lengths)
 
     def reduce(self, term: Term, op: Reduce, scope: Scope) -> Emitted:
         value = self.value(term.args[0], scope)
@@ -330,6 +347,11 @@ class Emitter:
         if layout is None:
             return None
         return tuple(axis for axis in layout if axis is not None and axis in term.axes)
+
+
+def _indices(start: str, length: str, dtype: str) -> str:
+    """The indices of a chunk."""
+    return f"lax.convert_element_type({start}, {dtype_text(dtype)}) + lax.iota({dtype_text(dtype)}, {length})"
 
 
 def _shape(layout: Layout, lengths: Lengths) -> list[str]:

@@ -6,14 +6,16 @@ function with a shorter length, so any length of axis comes out right and nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from eqsat.backend.declared_folds import Carried, DeclaredFolds
 from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import Emitted, shape_text, transposed, tuple_text
 from eqsat.backend.monoids import identity_text, merge_text
-from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator
+from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import Concat, Fold, Select
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Loop, bodies_of
@@ -22,21 +24,11 @@ if TYPE_CHECKING:
     from eqsat.backend.emit import Emitter, Scope
 
 
-@dataclass
-class _State:
-    """One variable that a loop carries: what it starts as, what it becomes, what is read from it.
+Reader = Callable[[], Emitted]
+"""What a loop's result is, told once the loop has been written."""
 
-    **Attributes:**
-
-    - `results`: the loop's results that it holds (values and indices of a top-k share one).
-    - `initial`: its first value, or None if the first chunk makes it.
-    - `order`: its dimensions.
-    """
-
-    name: str
-    results: list[Term]
-    initial: str | None
-    order: tuple[Axis, ...]
+Update = tuple[Carried, list[str], Reader]
+"""A carried variable, the lines that update it, and what is read from it."""
 
 
 class LoopEmitter:
@@ -62,11 +54,11 @@ class LoopEmitter:
         kinds = ", ".join(dict.fromkeys(_describe(result) for result in loop.results))
         emitter.line(scope, f"# {kinds} over {loop.axis.name}: {size} in chunks of {chunk}")
         position = len(emitter.lines)
-        states, merges, inner_lines = self._body()
+        states, readers, inner_lines = self._body()
         del emitter.lines[position:]
         carried = [state.name for state in states]
         emitter.line(scope, f"def {self.function}({self.start}, {self.length}, {', '.join(carried)}):")
-        emitter.lines += inner_lines + merges
+        emitter.lines += inner_lines
         first = [state.initial or "None" for state in states]
         initials = ", ".join(first)
         assigned = ", ".join(carried) + ("," if len(carried) == 1 else "")
@@ -83,55 +75,61 @@ class LoopEmitter:
         if whole * chunk < size:
             rest = f"{self.function}({whole * chunk}, {size - whole * chunk}, {', '.join(carried)})"
             emitter.line(scope, f"{assigned} = {rest}")
-        for state in states:
-            self._read(state)
+        for result, read in readers:
+            scope.values[result.number] = read()
 
-    def _body(self) -> tuple[list[_State], list[str], list[str]]:
-        """Emit the body; the carried variables, the lines that update them, and the body's lines."""
+    def _body(self) -> tuple[list[Carried], list[tuple[Term, Reader]], list[str]]:
+        """Emit the body; the carried variables, how to read each result, and the body's lines."""
         emitter, loop = self.emitter, self.loop
         inner = self.scope.inner(loop.axis, self.start, self.length, emitter.open_in)
         position = len(emitter.lines)
         emitter.block(loop.body, inner)
-        body = emitter.lines[position:]
-        states: list[_State] = []
+        states: list[Carried] = []
+        readers: list[tuple[Term, Reader]] = []
         updates: list[str] = []
-        shared: dict[tuple[object, ...], _State] = {}
-        position = len(emitter.lines)
+        selections: dict[tuple[object, ...], Carried] = {}
+        folds = DeclaredFolds(emitter, self.scope)
         for result in loop.results:
-            value = emitter.value(bodies_of(result)[0], inner)
-            op = result.op
-            if isinstance(op, Fold) and isinstance(op.monoid, Select):
-                key = (op.monoid.kind, op.monoid.k, op.monoid.axis, bodies_of(result)[0].number)
-                if key in shared:
-                    shared[key].results.append(result)
+            values = [emitter.value(body, inner) for body in bodies_of(result)]
+            match result.op:
+                case Fold(monoid=Monoid()):
+                    states += folds.merge(result, values, inner)
+                    readers.append((result, partial(folds.finished, result)))
                     continue
-                state, update = self._selection(result, op.monoid, value, inner)
-                shared[key] = state
-            elif isinstance(op, Fold):
-                assert isinstance(op.monoid, str)
-                state, update = self._accumulation(result, op.monoid, value)
-            else:
-                state, update = self._placement(result, value, inner)
+                case Fold(monoid=Select() as select):
+                    key = (select.kind, select.k, select.axis, bodies_of(result)[0].number)
+                    if key in selections:
+                        readers.append((result, partial(self._selected, selections[key], select)))
+                        continue
+                    state, lines, read = self._selection(result, select, values[0])
+                    selections[key] = state
+                case Fold(monoid=str(kind)):
+                    state, lines, read = self._accumulation(result, kind, values[0])
+                case _:
+                    state, lines, read = self._placement(result, values[0])
             states.append(state)
-            updates += update
-        # Values first used by an update may have been emitted just now.
-        body += emitter.lines[position:]
+            readers.append((result, read))
+            updates += lines
+        # Values first used by an update have been emitted just now.
+        body = emitter.lines[position:]
         indent = "    " * inner.depth
-        updates.append(f"return {tuple_text([state.name for state in states])}")
-        return states, [indent + line for line in updates], body
+        updates.append(f"return {tuple_text([state.after for state in states])}")
+        return states, readers, body + [indent + line for line in updates]
 
-    def _accumulation(self, result: Term, kind: str, value: Emitted) -> tuple[_State, list[str]]:
+    def _accumulation(self, result: Term, kind: str, value: Emitted) -> Update:
         """A fold with a reduction's monoid: partial sums of half floats are kept in float32."""
-        carried = accumulator(result.dtype)
+        dtype = accumulator(result.dtype)
         name = self.emitter.local(f"{kind}_{result.number}")
         shape = shape_text(value.order, self.scope.lengths)
-        initial = f"jnp.full({shape}, {identity_text(kind, carried)}, {dtype_text(carried)})"
-        piece = value.text
-        if carried != result.dtype:
-            piece = f"lax.convert_element_type({piece}, {dtype_text(carried)})"
-        return _State(name, [result], initial, value.order), [f"{name} = {merge_text(kind, name, piece)}"]
+        initial = f"jnp.full({shape}, {identity_text(kind, dtype)}, {dtype_text(dtype)})"
+        piece, total = value.text, name
+        if dtype != result.dtype:
+            piece = f"lax.convert_element_type({piece}, {dtype_text(dtype)})"
+            total = f"lax.convert_element_type({name}, {dtype_text(result.dtype)})"
+        state = Carried(name, initial, value.order, name)
+        return state, [f"{name} = {merge_text(kind, name, piece)}"], lambda: Emitted(total, value.order)
 
-    def _placement(self, result: Term, value: Emitted, inner: Scope) -> tuple[_State, list[str]]:
+    def _placement(self, result: Term, value: Emitted) -> Update:
         """A concatenation: each chunk's piece is written into its place."""
         axis = self.loop.axis
         order = self.emitter.output_order(result) or value.order
@@ -141,9 +139,9 @@ class LoopEmitter:
         piece = transposed(value, order).text
         where = f"{self.start}, axis={order.index(axis)}"
         update = f"{name} = lax.dynamic_update_slice_in_dim({name}, {piece}, {where})"
-        return _State(name, [result], initial, order), [update]
+        return Carried(name, initial, order, name), [update], lambda: Emitted(name, order)
 
-    def _selection(self, result: Term, op: Select, value: Emitted, inner: Scope) -> tuple[_State, list[str]]:
+    def _selection(self, result: Term, op: Select, value: Emitted) -> Update:
         """The best entries of the chunks so far, as a pair of values and indices.
 
         Entries seen earlier come first, so ties fall to the lower index as in JAX. The first chunk
@@ -177,31 +175,22 @@ class LoopEmitter:
                 f"    indices = jnp.where(better, indices, {name}[1])",
                 f"{name} = (values, indices)",
             ]
-        return _State(name, [result], None, rest), lines
+        state = Carried(name, None, rest, name)
+        return state, lines, partial(self._selected, state, op)
 
-    def _read(self, state: _State) -> None:
-        """Put the loop's results into the scope."""
-        for result in state.results:
-            op = result.op
-            if isinstance(op, Fold) and isinstance(op.monoid, Select):
-                if op.monoid.kind == "top_k":
-                    value = self.emitter.best(state.name, op.monoid, state.order)
-                else:
-                    value = Emitted(f"{state.name}[1]", state.order)
-            else:
-                value = Emitted(state.name, state.order)
-                if isinstance(op, Fold) and accumulator(result.dtype) != result.dtype:
-                    text = f"lax.convert_element_type({state.name}, {dtype_text(result.dtype)})"
-                    value = Emitted(text, state.order)
-            self.scope.values[result.number] = value
+    def _selected(self, state: Carried, op: Select) -> Emitted:
+        """One of a selection's results out of the pair of them."""
+        if op.kind == "top_k":
+            return self.emitter.best(state.name, op, state.order)
+        return Emitted(f"{state.name}[1]", state.order)
 
 
 def _describe(result: Term) -> str:
     match result.op:
         case Concat():
             return "concatenation"
-        case Fold(monoid=Select(kind=kind)):
+        case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
             return kind
-        case Fold(monoid=kind):
-            return str(kind)
+        case Fold(monoid=str(kind)):
+            return kind
     raise AssertionError(result)

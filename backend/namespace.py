@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
+import sys
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -40,6 +41,7 @@ class Namespace:
             *reserved,
         }
         self._bound: dict[int, str] = {}
+        self._imported: dict[tuple[str, str], str] = {}
         self._defined: dict[Hashable, tuple[str, Any]] = {}
 
     def fresh(self, hint: str) -> str:
@@ -66,6 +68,18 @@ class Namespace:
             name = self._bound[id(value)] = self.fresh(hint)
             self.objects[name] = value  # keeps it alive, so that its id stays its own
         return name
+
+    def function(self, value: Any, hint: str) -> str:
+        """The global name of a function: it is imported from where it was defined, or else given."""
+        module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+        home = sys.modules.get(module or "")
+        if module in (None, "__main__") or getattr(home, name, None) is not value:
+            return self.bind(value, hint)
+        alias = self._imported.get((str(module), name))
+        if alias is None:
+            alias = self._imported[str(module), name] = self.fresh(name)
+            self.imported(f"from {module} import {name}" + ("" if alias == name else f" as {alias}"))
+        return alias
 
     def helper(self, key: Hashable) -> str | None:
         """The helper that was defined for `key`, if any."""
