@@ -25,8 +25,9 @@ def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
     """Reads, parses and checks a `.rules` file and all that it includes; registers their operations.
 
     >>> from eqsat.rules import shipped
-    >>> sorted(rule.qualified for path in shipped() for rule in load_rules(path).rules)[0]
-    'chunk.chunk-call'
+    >>> [loaded] = [load_rules(path) for path in shipped() if path.stem == "distance"]
+    >>> loaded.rules[0].space
+    'distance'
 
     **Arguments:**
 

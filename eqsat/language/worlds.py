@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 from eqsat.language.diagnostics import Refusal
@@ -22,8 +23,8 @@ ANY = "*"
 MOST_AT_ONCE = 18
 """Choices of which all combinations are tried at once; those of further ones, one after another."""
 
-MOST = 26
-"""A rule with more choices than this would take minutes to check."""
+MOST = 24
+"""A rule with more choices than this would take long to check; every further one doubles the time."""
 
 Members = tuple[int, ...]
 """For each axis of the universe: the worlds, as bits, in which it is a member."""
@@ -186,13 +187,7 @@ def _worlds(
     count = 1 << len(choices)
     everywhere = (1 << count) - 1
     tables = {choice: everywhere if value else 0 for choice, value in decided.items()}
-    for power, choice in enumerate(reversed(choices)):
-        # The choice is that bit of a world's number: 2^power worlds without it, as many with it, and so on.
-        table, width = ((1 << (1 << power)) - 1) << (1 << power), 2 << power
-        while width < count:
-            table |= table << width
-            width *= 2
-        tables[choice] = table
+    tables.update((choice, _table(power, count)) for power, choice in enumerate(reversed(choices)))
     have: dict[str, dict[str, Members]] = {"axes": {}, "terms": {}, "entries": {}}
     for name in singles:  # different letters are different axes
         have["axes"][name] = tuple(everywhere if axis == name else 0 for axis in universe)
@@ -200,6 +195,16 @@ def _worlds(
         have[kind][name] = tuple(tables[kind, name, axis] for axis in universe)
     certain = sum(decided.values()) + sum(axis != ANY for axis in universe)
     return Worlds(universe, everywhere, **have, certain=certain)
+
+
+@lru_cache(maxsize=4 * MOST_AT_ONCE)
+def _table(power: int, count: int) -> int:
+    """Those of `count` worlds that have a bit in their number: 2^power have not, as many have, and so on."""
+    table, width = ((1 << (1 << power)) - 1) << (1 << power), 2 << power
+    while width < count:
+        table |= table << width
+        width *= 2
+    return table
 
 
 def _axis_names(rule: Rule, nodes: list[Expression]) -> set[str]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from pathlib import Path
 
+import lark
 import pytest
 
+from eqsat import language
+from eqsat.language.habits import KEYWORDS
 from eqsat.language.parse import load_rules, parse_rules
 from eqsat.language.syntax import (
     Apply,
@@ -13,16 +18,19 @@ from eqsat.language.syntax import (
     ChunkOf,
     ConcatOf,
     Contraction,
+    DeltaOf,
     Example,
     Expression,
     FoldOf,
     Guard,
     IotaOf,
     Number,
+    OperationOf,
     Position,
     Reduction,
     RenameOf,
     Rule,
+    SelectionOf,
     Variable,
 )
 from eqsat.rules import shipped
@@ -51,6 +59,12 @@ def spelled(node: Expression) -> str:
             return f"dot[{' '.join(node.axes)}]({spelled(node.left)}, {spelled(node.right)})"
         case IotaOf():
             return f"iota[{node.axis}]"
+        case DeltaOf():
+            return f"delta[{node.first} {node.second}]"
+        case OperationOf():
+            return f"{node.name}[{' '.join(node.axes)}]({', '.join(map(spelled, node.operands))})"
+        case SelectionOf():
+            return f"top_k_{node.result}[{node.axis} {node.out_axis}]({spelled(node.operand)})"
         case RenameOf():
             return f"rename[{node.old} {node.new}]({spelled(node.operand)})"
         case ChunkOf():
@@ -112,9 +126,38 @@ PRECEDENCE = {
     "f(a..)": "f(a..)",
     "f(chunk[n] a..)": "f(chunk[n](a)..)",
     "iota[n] * a": "mul(iota[n], a)",
+    # operations, and what else is along single axes
+    "solve[i, j](a, b) * c": "mul(solve[i j](a, b), c)",
+    "solve[i, j](a, b)^2": "square(solve[i j](a, b))",
+    "solve[i, j](sum[k] a * b, -c)": "solve[i j](sum[k](mul(a, b)), neg(c))",
+    "inv[i, j] a * b": "inv[i j](mul(a, b))",
+    "inv[i, j] inv[j, i] a": "inv[i j](inv[j i](a))",
+    "(inv[i, j] a) * b": "mul(inv[i j](a), b)",
+    "inv[i, j](a)": "inv[i j](a)",
+    "inv[i, j](a) + b": "add(inv[i j](a), b)",
+    "inv[i, j](a * b)": "inv[i j](mul(a, b))",
+    "c * inv[i, j](a)": "mul(c, inv[i j](a))",
+    "delta[i, j] * a": "mul(delta[i j], a)",
+    "diag[i, j] a * b": "select_n(delta[i j], 0, mul(a, b))",
+    "a + diag[i, j] b": "add(a, select_n(delta[i j], 0, b))",
+    "top_k[n, m] -a": "top_k_values[n m](neg(a))",
+    "top_k_indices[n, m] a * b": "top_k_indices[n m](mul(a, b))",
+    "fold[n, f](a, b * c, d) + e": "add(fold[n f](a, mul(b, c), d), e)",
+    "fold[n, sum] (a + b) * c": "fold[n sum](mul(add(a, b), c))",
+    "convert(a) * b": "mul(convert(a), b)",
+    # numbers
+    "-2 * a": "mul(-2, a)",
+    "a - 2": "sub(a, 2)",
+    "a - -2": "sub(a, -2)",
+    "max(a, -inf)": "max(a, -inf)",
+    "inf * a": "mul(inf, a)",
+    "-2^2": "neg(square(2))",
     "a{k, !j}": "a{k !j}",
     "a{!K} * b{K}": "mul(a{!K}, b{K})",
-    "format * index": "mul(format, index)",  # names that begin as words of the language do
+    # names that begin as words of the language do, or are words elsewhere only
+    "format * index": "mul(format, index)",
+    "infinity * rules": "mul(infinity, rules)",
+    "state * finish": "mul(state, finish)",
 }
 
 
@@ -144,6 +187,13 @@ def test_precedence_round_trip(text: str) -> None:
                 return f"({node.kind}[{', '.join(node.axes)}] {in_full(node.operand)})"
             case Contraction():
                 return f"dot[{', '.join(node.axes)}]({in_full(node.left)}, {in_full(node.right)})"
+            case OperationOf():
+                return f"({node.name}[{', '.join(node.axes)}]({', '.join(map(in_full, node.operands))}))"
+            case SelectionOf():
+                kind = "top_k" if node.result == "values" else "top_k_indices"
+                return f"({kind}[{node.axis}, {node.out_axis}] {in_full(node.operand)})"
+            case DeltaOf():
+                return f"delta[{node.first}, {node.second}]"
             case RenameOf():
                 return f"(rename[{node.old}->{node.new}] {in_full(node.operand)})"
             case ChunkOf():
@@ -195,6 +245,22 @@ def test_a_rule_has_clauses_in_any_order() -> None:
     )
 
 
+GRAMMAR = Path(language.__file__).with_name("grammar.lark")
+
+
+def test_the_grammar_is_small_and_without_conflicts(caplog: pytest.LogCaptureFixture) -> None:
+    text = GRAMMAR.read_text(encoding="utf-8")
+    assert text.count("\n") < 120
+    with caplog.at_level(logging.DEBUG, logger="lark"):
+        lark.Lark(text, parser="lalr", debug=True)
+    assert caplog.messages == []
+
+
+def test_every_word_of_the_language_is_known_to_be_one() -> None:
+    [words] = re.findall(r"^NAME: /\(\?!\((.*?)\)", GRAMMAR.read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(words.split("|")) == KEYWORDS
+
+
 def test_a_rule_reassociates_and_goes_one_way_unless_it_says_more() -> None:
     rule = rule_of("rule r  a * a => a^2")
     assert rule.accuracy == "reassociates"
@@ -211,6 +277,38 @@ def test_a_rule_ends_where_the_next_begins() -> None:
 @pytest.mark.parametrize("text", ["", "\n\n", "# nothing here", "# nothing here\n"])
 def test_a_file_may_be_empty(text: str) -> None:
     assert parse_rules(text, "test.rules").rules == ()
+
+
+def test_a_file_has_statements_of_all_kinds_in_any_order() -> None:
+    file = parse_rules(
+        """
+        fact gram  symmetric[i, j](rbf[i, j, k](a, rename[i->j] a))  where float(a)
+        rule r  a + a => 2 * a  source "nowhere"
+        operation rbf[i, j, k](x: i k, y: j k) -> i j  from "mine:rbf"   # known above as well
+        operation pick[n](a: n, index) ->
+        monoid largest state m = -inf merge m = max(m1, m2)
+        rule s  fold[n, largest] a => a
+        """,
+        "mine.rules",
+    )
+    assert [rule.name for rule in file.rules] == ["r", "s"]
+    assert [rule.source for rule in file.rules] == ["nowhere", ""]
+    assert [rule.qualified for rule in file.rules] == ["mine.r", "mine.s"]
+    assert [str(declared.signature) for declared in file.operations] == [
+        "rbf[i, j, k](x: i k, y: j k) -> i j",
+        "pick[n](a: n, index) ->",
+    ]
+    assert [declared.function for declared in file.operations] == ["mine:rbf", ""]
+    [fact] = file.facts
+    assert (fact.name, fact.property, fact.axes) == ("gram", "symmetric", ("i", "j"))
+    assert isinstance(fact.term, OperationOf)
+    [monoid] = file.monoids
+    assert [rule.monoids for rule in file.rules] == [(), (("largest", monoid.monoid),)]
+
+
+def test_a_function_variable_is_one_whatever_operations_there_are() -> None:
+    [rule] = parse_rules("rule r  sort[K] a => sort[K] (a + 0)  for sort in reductions", "r.rules").rules
+    assert isinstance(rule.left, Reduction)
 
 
 def test_positions_are_those_of_the_operator() -> None:

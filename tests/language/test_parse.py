@@ -1,0 +1,116 @@
+"""Files: what they include, what they know, and what loading them does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eqsat.errors import RuleError, RuleSyntaxError
+from eqsat.ir.operations import REGISTERED
+from eqsat.language.parse import load_rules, parse_rules
+from eqsat.language.vocabulary import all_files
+
+RBF = "operation rbf[i, j, k](x: i k, y: j k) -> i j\n"
+LARGEST = "monoid largest state m = -inf merge m = max(m1, m2)\n"
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    before = dict(REGISTERED)
+    yield
+    REGISTERED.clear()
+    REGISTERED.update(before)
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_an_include_is_relative_to_its_file(write: Path) -> None:
+    (write / "sub" / "deep").mkdir(parents=True)
+    (write / "top.rules").write_text('include "sub/middle.rules"\nrule t  a + a => 2 * a')
+    (write / "sub" / "middle.rules").write_text('include "deep/low.rules" include "../side.rules"')
+    (write / "sub" / "deep" / "low.rules").write_text("rule l  exp(log(a)) => a")
+    (write / "side.rules").write_text("rule s  log(exp(a)) => a")
+    loaded = load_rules("top.rules")
+    assert [file.file for file in all_files([loaded])] == [
+        "sub/deep/low.rules",
+        "side.rules",
+        "sub/middle.rules",
+        "top.rules",
+    ]
+    assert [rule.qualified for file in all_files([loaded]) for rule in file.rules] == [
+        "low.l",
+        "side.s",
+        "top.t",
+    ]
+
+
+def test_a_file_is_read_once(write: Path) -> None:
+    (write / "base.rules").write_text(LARGEST + RBF)
+    for name in ("left", "right"):
+        (write / f"{name}.rules").write_text('include "base.rules"')
+    (write / "top.rules").write_text(
+        'include "left.rules" include "./right.rules"\nrule r  rbf[i, j, k](a, b) => rbf[j, i, k](b, a)'
+    )
+    loaded = load_rules("top.rules")
+    assert loaded.includes[0].includes[0] is loaded.includes[1].includes[0]
+    assert len(list(all_files([loaded]))) == 4
+
+
+def test_a_file_that_includes_itself(write: Path) -> None:
+    (write / "self.rules").write_text('include "self.rules"')
+    with pytest.raises(RuleSyntaxError, match=r"`self.rules` includes `self.rules`"):
+        load_rules("self.rules")
+
+
+def test_an_error_in_an_included_file_is_shown_there(write: Path) -> None:
+    (write / "low.rules").write_text("rule r  a + => a")
+    (write / "top.rules").write_text('include "low.rules"')
+    with pytest.raises(RuleSyntaxError, match=r"^low.rules:1:13: unexpected `=>`"):
+        load_rules("top.rules")
+
+
+def test_names_of_known_files_can_be_used(write: Path) -> None:
+    known = parse_rules(RBF + LARGEST, "known.rules")
+    text = "rule r  rbf[i, j, k](a, b) => fold[k, largest] max[k] chunk[k] (a{k} * b)"
+    (write / "mine.rules").write_text(text)
+    with pytest.raises(RuleError):
+        load_rules("mine.rules")
+    [rule] = load_rules("mine.rules", known=[known]).rules
+    assert rule.monoids == (("largest", known.monoids[0].monoid),)
+
+
+def test_a_file_may_declare_a_monoid_of_a_known_name() -> None:
+    known = parse_rules(LARGEST, "known.rules")
+    own = "monoid largest state x = -inf merge x = max(x1, x2)\n"
+    file = parse_rules(own + "rule r  fold[n, largest] a => a", "mine.rules", known=[known])
+    assert file.rules[0].monoids == (("largest", file.monoids[0].monoid),)
+
+
+def test_loading_registers_operations(write: Path) -> None:
+    (write / "mine.rules").write_text(RBF)
+    load_rules("mine.rules")
+    assert str(REGISTERED["rbf"].signature) == "rbf[i, j, k](x: i k, y: j k) -> i j"
+    assert REGISTERED["rbf"].function is None
+    load_rules("mine.rules")  # again
+    (write / "other.rules").write_text("operation rbf[i, j, k](x: k i, y: k j) -> i j")
+    with pytest.raises(RuleError, match="there is another operation `rbf`"):
+        load_rules("other.rules")
+
+
+def test_parsing_registers_nothing() -> None:
+    parse_rules(RBF, "mine.rules")
+    assert "rbf" not in REGISTERED
+
+
+def test_a_registered_operation_can_be_used_without_a_declaration(write: Path) -> None:
+    (write / "first.rules").write_text(RBF)
+    load_rules("first.rules")
+    (write / "second.rules").write_text("rule r  rbf[i, j, k](a, b) => rbf[j, i, k](b, a)")
+    assert load_rules("second.rules").rules
