@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.encode import core_list, operand_list, quote
-from eqsat.engine.matching import Matching
+from eqsat.engine.matching import Matching, changes_dtype
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operations import Signature, known_operation
 from eqsat.language.syntax import (
@@ -197,11 +197,10 @@ class Building(Matching):
         # A number takes the dtype of what stands beside it.
         function = expression.function
         known = ELEMENTWISE.get(function)
-        undecided = (Number, IotaOf)
         beside = {
             index: self.build(operand, absent, dtype=dtype)
             for index, operand in enumerate(expression.operands)
-            if not isinstance(operand, undecided)
+            if not _undecided(operand)
         }
         like = [built.dtype for index, built in beside.items() if function != "select_n" or index > 0]
         typed = like[-1] if like else quote("int32") if known and known.boolean else dtype
@@ -236,6 +235,19 @@ class Building(Matching):
             core = f"(RenameCore {old} {new} core)"
             self.facts.append(f"(set-not-contains core-set {new})")
         return self.node("Operation", f"f_{expression.function} {core} {listed}", "", "", "", root)
+
+
+def _undecided(expression: Expression) -> bool:
+    """Whether an expression takes the dtype of what stands beside it: one of numbers and indices."""
+    match expression:
+        case Number() | IotaOf():
+            return True
+        case ChunkOf(operand=operand) | RenameOf(operand=operand):
+            return _undecided(operand)
+        case Apply(function=function, operands=operands):
+            return not changes_dtype(function) and all(_undecided(operand) for operand in operands)
+        case _:
+            return False
 
 
 def _together(operands: Sequence[Built]) -> tuple[str, str]:

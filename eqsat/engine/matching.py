@@ -46,7 +46,7 @@ CHANGING = frozenset({"select_n", "convert", "abs", "real", "imag", "complex"})
 """Functions whose operands and result may differ in dtype, as do those of comparisons."""
 
 
-def _changes_dtype(function: str) -> bool:
+def changes_dtype(function: str) -> bool:
     """Whether a function's operands and result may differ in dtype."""
     known = ELEMENTWISE.get(function)
     return function in CHANGING or (known is not None and known.boolean)
@@ -73,7 +73,7 @@ class Matching:
         # a contraction with a `uniform` precision; moving a chunk or a name does not care.
         moves = (ChunkOf, ConcatOf, FoldOf, RenameOf)
         expressions = [*walk(left), *walk(right)]
-        chooses = any(isinstance(e, Apply) and _changes_dtype(e.function) for e in expressions)
+        chooses = any(isinstance(e, Apply) and changes_dtype(e.function) for e in expressions)
         moved = any(isinstance(e, moves) for e in expressions)
         mixed = any(isinstance(e, (OperationOf, SelectionOf, IotaOf, DeltaOf)) for e in expressions)
         self.uniform = not (self.classes or chooses or moved or mixed)

@@ -215,7 +215,11 @@ def streams(expression: str, arrays: str, over: str, rules: str) -> bool:
     What is as long as the axis may be inputs, names for them and the result.
     """
     graph = saturated((expression,), arrays, rules, over)
-    axis = axis_called(over, graph.program)
+    return streaming(graph, axis_called(over, graph.program))
+
+
+def streaming(graph: Graph, axis: Axis) -> bool:
+    """The same of a graph and an axis that may be split."""
     program, _ = graph.cheapest(_Whole(CPU, {}, axis))
     graph.check(program)
     results = [output.term for output in program.outputs]

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Iota, Leaf, Map, Op, Reduce, Rename
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Delta, Dot, Iota, Leaf, Map, Op, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from tests.rules.proving import Graph, saturated_program
@@ -45,7 +46,10 @@ class Terse:
         return self.terms.make(op, args)
 
     def to_j(self, a: Term, old: str = "i") -> Term:
-        return self.make(Rename(AXES[old], AXES["j"]), a)
+        return self.renamed(old, "j", a)
+
+    def renamed(self, old: str, new: str, a: Term) -> Term:
+        return self.make(Rename(AXES[old], AXES[new]), a)
 
     def exp(self, a: Term) -> Term:
         return self.make(Map("exp", "float32"), a)
@@ -58,6 +62,19 @@ class Terse:
 
     def dot(self, names: str, a: Term, b: Term) -> Term:
         return self.make(Dot(axes(names), "float32"), a, b)
+
+    def delta(self, first: str, second: str) -> Term:
+        return self.make(Delta(AXES[first], AXES[second]))
+
+    def best(self, name: str, a: Term) -> Term:
+        return self.make(Select("argmax", AXES[name], 1, None, "indices", "int32"), a)
+
+    def softmax(self, name: str, a: Term) -> Term:
+        return self.make(Operation(OPERATIONS["softmax"], (AXES[name],), "float32"), a)
+
+    def solve(self, names: str, a: Term, b: Term) -> Term:
+        rows, columns = names.split()
+        return self.make(Operation(OPERATIONS["solve"], (AXES[rows], AXES[columns]), "float32"), a, b)
 
     def iota(self, name: str) -> Term:
         return self.make(Iota(AXES[name], "float32"))
@@ -77,7 +94,10 @@ def proves(written: Callable[[Terse], tuple[Term, Term]], rules: str) -> bool:
     return left == right
 
 
-EVERY = "rename-map rename-reduction rename-contraction rename-iota"
+EVERY = (
+    "rename-map rename-reduction rename-contraction rename-iota rename-delta rename-selection"
+    " rename-operation rename-twice rename-back"
+)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +118,18 @@ EVERY = "rename-map rename-reduction rename-contraction rename-iota"
             lambda t: (t.to_j(t.dot("k", t.a, t.b)), t.dot("k", t.to_j(t.a), t.to_j(t.b))),
         ),
         ("rename-iota", lambda t: (t.to_j(t.iota("i")), t.iota("j"))),
+        ("rename-delta", lambda t: (t.to_j(t.delta("i", "l")), t.delta("j", "l"))),
+        ("rename-delta", lambda t: (t.to_j(t.delta("i", "l"), "l"), t.delta("j", "i"))),
+        ("rename-selection", lambda t: (t.to_j(t.best("k", t.a)), t.best("k", t.to_j(t.a)))),
+        # an operation for each slice along the axis, and along the axis
+        ("rename-operation", lambda t: (t.to_j(t.softmax("k", t.a)), t.softmax("k", t.to_j(t.a)))),
+        ("rename-operation", lambda t: (t.to_j(t.softmax("i", t.a)), t.softmax("j", t.to_j(t.a)))),
+        (
+            "rename-operation",
+            lambda t: (t.to_j(t.solve("l i", t.e, t.c)), t.solve("l j", t.to_j(t.e), t.c)),
+        ),
+        ("rename-twice", lambda t: (t.renamed("j", "l", t.to_j(t.a)), t.renamed("i", "l", t.a))),
+        ("rename-back", lambda t: (t.renamed("j", "i", t.to_j(t.a)), t.a)),
         (
             "rename-reduction rename-contraction rename-map",
             lambda t: (
@@ -120,6 +152,14 @@ def test_a_renaming_moves_inwards(rule: str, written: Callable[[Terse], tuple[Te
         ("rename-reduction", lambda t: (t.to_j(t.total("j", t.f)), t.total("j", t.f))),
         ("rename-reduction", lambda t: (t.to_j(t.total("j", t.f)), t.total("i", t.f))),
         ("rename-contraction", lambda t: (t.to_j(t.dot("j", t.f, t.f)), t.dot("i", t.f, t.f))),
+        ("rename-selection", lambda t: (t.to_j(t.best("j", t.f)), t.best("j", t.f))),
+        ("rename-operation", lambda t: (t.renamed("j", "l", t.softmax("j", t.f)), t.softmax("j", t.f))),
+        (
+            "rename-operation",
+            lambda t: (t.renamed("i", "j", t.solve("l i", t.e, t.c)), t.solve("l i", t.e, t.c)),
+        ),
+        ("rename-delta", lambda t: (t.to_j(t.delta("i", "l")), t.delta("i", "l"))),
+        ("rename-twice", lambda t: (t.renamed("j", "l", t.to_j(t.a)), t.to_j(t.a))),
         # another axis is renamed, or nothing is
         ("rename-map", lambda t: (t.to_j(t.exp(t.e)), t.exp(t.to_j(t.e, "l")))),
         ("rename-map", lambda t: (t.to_j(t.exp(t.a)), t.exp(t.a))),
