@@ -1,13 +1,14 @@
 """Which order of dimensions each value should have: that of what consumes it.
 
-A selection wants its axis last, an output the order in which it is returned; an elementwise op passes
-the wish on to its operands. A contraction can give either of two orders at no cost.
+A selection wants its axis last, an operation its core axes, an output the order in which it is returned;
+an elementwise op passes the wish on to its operands. A contraction can give either of two orders at no
+cost.
 """
 
 from __future__ import annotations
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Concat, Fold, Map, Reduce, Select
+from eqsat.ir.ops import Concat, Fold, Map, Operation, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -36,6 +37,12 @@ def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term) -> tuple[Axis, 
         case Reduce(axes=axes):
             rest = order if order is not None else tuple(sorted(arg.axes - axes))
             return (*rest, *sorted(axes))
+        case Operation(axes=axes):
+            core = tuple(axis for axis in axes if axis in arg.axes)
+            rest = order if order is not None else tuple(sorted(arg.axes))
+            rest = tuple(axis for axis in rest if axis in arg.axes and axis not in axes)
+            # The right-hand sides of linear systems are columns.
+            return (*core, *rest) if arg is not term.args[0] and len(core) == 1 else (*rest, *core)
         case Map() | Concat() | Fold():
             return None if order is None else tuple(axis for axis in order if axis in arg.axes)
         case _:

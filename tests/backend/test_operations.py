@@ -13,7 +13,7 @@ import pytest
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS, OperationSpec, parse_signature
-from eqsat.ir.ops import Chunk, Concat, Delta, Fold, Leaf, Map, Operation, Reduce
+from eqsat.ir.ops import Chunk, Concat, Delta, Dot, Fold, Leaf, Map, Operation, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from tests.backend.running import check_emitted, emitted
@@ -160,6 +160,18 @@ def test_triangles_are_not_transposed() -> None:
     assert line_of("solve_upper", (I, J), (J, I), (I, C)) == f"{solve}(A, b, trans=1, lower=True)"
     assert line_of("tril", (I, J), (J, I)) == "jnp.triu(A)"
     assert line_of("triu", (I, J), (C, J, I)) == "jnp.tril(A)"
+
+
+def test_a_product_comes_out_as_columns() -> None:
+    terms = Terms()
+    a, x, y = (terms.make(Leaf(n, axes, "float32")) for n, axes in enumerate([(I, J), (C, N), (N, I)]))
+    right = terms.make(Dot(frozenset({N}), "float32"), (x, y))
+    solved = terms.make(Operation(OPERATIONS["solve"], (I, J), "float32"), (a, right))
+    program = Program((a, x, y), (Output(solved, (C, J)),), terms, {})
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(5, 5)) + 4 * np.eye(5), rng.normal(size=(4, 6)), rng.normal(size=(6, 5))]
+    source = check_emitted(program, arrays)
+    assert "jnp.linalg.solve(argument_0, dot_" in source
 
 
 def test_everything_else_is_mapped() -> None:
