@@ -70,12 +70,13 @@ def _check_one(file: RuleFile, known: Sequence[RuleFile]) -> None:
             _check_fact(statement, file.text, vocabulary)
             continue
         _check_rule(statement, file.text, vocabulary)
-        for identity in identities(statement):
+        found = list(identities(statement))
+        for identity in found:
             if identity in said:
                 other = said[identity]
                 message = f"`{statement.name}` says what `{other.name}` says, in line {other.position.line}"
                 raise Refusal(statement.position, message, "leave one of them out")
-        said.update((identity, statement) for identity in identities(statement))
+        said.update((identity, statement) for identity in found)
 
 
 def _check_rule(rule: Rule, text: str, vocabulary: Vocabulary) -> None:

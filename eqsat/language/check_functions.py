@@ -165,6 +165,8 @@ def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
         hint = nearest(name, (*MONOIDS, *vocabulary.monoids)) or _declare(name, "monoids")
         if name in REDUCTIONS:
             hint = f"partial results of {alternatives(MONOIDS)} can be combined, those of {name} can't"
+        elif name in SELECTIONS:
+            hint = f"name selections by their class: `fold[{node.axis}, s] a  for s in selections`"
         raise Refusal(node.position, f"there is no monoid `{name}`", hint)
     if family and family not in FOLDING:
         hint = f"let `{name}` range over {alternatives(sorted(FOLDING))}"

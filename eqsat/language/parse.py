@@ -33,9 +33,13 @@ def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
 
     - `known`: files whose operations and monoids can be named here as well.
 
-    **Raises:** `RuleSyntaxError`, `RuleError`.
+    **Raises:** `RuleSyntaxError`, `RuleError`; `OSError` if the file can't be read.
     """
-    rule_file = parse_rules(Path(path).read_text(encoding="utf-8"), str(path), known)
+    try:
+        text = _read(path)
+    except ValueError as error:
+        raise RuleSyntaxError(f"{path}: {error}") from None
+    rule_file = parse_rules(text, str(path), known)
     check_file(rule_file, known)
     for file in all_files([rule_file]):
         for operation in file.operations:
@@ -106,12 +110,23 @@ class _Reader:
             raise Refusal(position_of(file, name), message, "move what both need to a file of its own")
         if identity not in self.finished:
             try:
-                text = Path(path).read_text(encoding="utf-8")
+                text = _read(path)
             except OSError:
                 hint = f"a name is relative to the folder of `{Path(file).name}`"
                 raise Refusal(position_of(file, name), f"there is no file `{path}`", hint) from None
+            except ValueError as error:
+                hint = "include `.rules` files only"
+                raise Refusal(position_of(file, name), f"`{path}`: {error}", hint) from None
             self.finished[identity] = self.parse(text, path)
         return self.finished[identity]
+
+
+def _read(path: str | Path) -> str:
+    """The text of a file; `ValueError` if it is no text."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("this is no text in UTF-8") from None
 
 
 def _identity(file: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from eqsat.ir.operations import Signature
 from eqsat.language.diagnostics import Refusal
 from eqsat.language.shapes import Problem, Shape, Shaper
-from eqsat.language.syntax import Expression, Rule
+from eqsat.language.syntax import Expression, Rule, Variable
 from eqsat.language.traverse import is_set, operator_axes, variables, walk
 from eqsat.language.worlds import ANY, Worlds, common, different, somewhere, union, without, worlds_of
 
@@ -108,9 +108,9 @@ def _try(rule: Rule, left: Expression, right: Expression, operations: Operations
 
 
 def _check_not_vacuous(left: Expression, trials: list[_Trial]) -> None:
-    """Each axis and set that an operator of the left is over can be something."""
+    """Each axis and set that the left side names can be something."""
     for node in walk(left):
-        for name in operator_axes(node):
+        for name in node.has if isinstance(node, Variable) else operator_axes(node):
             present = [(trial, somewhere(trial.worlds.axes[name])) for trial in trials]
             if any(trial.matched & worlds for trial, worlds in present):
                 continue

@@ -69,6 +69,20 @@ def test_a_file_that_includes_itself(write: Path) -> None:
         load_rules("self.rules")
 
 
+def test_what_is_no_text_is_not_read(write: Path) -> None:
+    (write / "low.rules").write_bytes(b"\xff\xfe\x00")
+    (write / "top.rules").write_text('include "low.rules"')
+    with pytest.raises(RuleSyntaxError, match=r"^low.rules: this is no text in UTF-8"):
+        load_rules("low.rules")
+    with pytest.raises(RuleSyntaxError, match=r"^top.rules:1:9: `low.rules`: this is no text in UTF-8"):
+        load_rules("top.rules")
+
+
+def test_a_byte_order_mark_and_line_ends_do_not_matter(write: Path) -> None:
+    (write / "mine.rules").write_bytes(b"\xef\xbb\xbfrule r\r\n  a + a => 2 * a\r\n")
+    assert str(load_rules("mine.rules").rules[0].right.position) == "mine.rules:2:14"
+
+
 def test_an_error_in_an_included_file_is_shown_there(write: Path) -> None:
     (write / "low.rules").write_text("rule r  a + => a")
     (write / "top.rules").write_text('include "low.rules"')

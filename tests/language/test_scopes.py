@@ -167,6 +167,15 @@ my.rules:2:22: the left side is a chunk along `n`, the right is not
     |                      ^
   hint: take a chunk of each operand that may have `n`
 """,
+    "property_of_an_axis_that_is_not_there": """
+rule r
+  exp(a{!i}) * b{i, j} => b * exp(a + 0)  where spd[i, j](a)
+----
+my.rules:2:16: this never matches: there can't be the axis `i`
+  2 |   exp(a{!i}) * b{i, j} => b * exp(a + 0)  where spd[i, j](a)
+    |                ^
+  hint: compare the patterns and the `where` clauses
+""",
     "never_matches": """
 rule r
   sum[K] a{!K} => a
