@@ -61,6 +61,21 @@ class Draft:
         """The node's schema, as representatives."""
         return frozenset(self.axes.find(axis) for axis in self.nodes[node].axes)
 
+    def op(self, node: int) -> Op:
+        """The node's op, its axes numbered as they are so far."""
+        return self.nodes[node].make(lambda axis: Axis(self.axes.find(axis), self.axes.size(axis)))
+
+    def needed(self, roots: Iterable[int]) -> set[int]:
+        """The given nodes and all that they need."""
+        needed: set[int] = set()
+        stack = list(roots)
+        while stack:
+            node = stack.pop()
+            if node not in needed:
+                needed.add(node)
+                stack.extend(self.nodes[node].args)
+        return needed
+
     def rename(self, node: int, mapping: Mapping[int, int]) -> int:
         """`node` with the axes of its schema renamed all at once.
 
@@ -148,16 +163,9 @@ class Draft:
         def layout_of(layout: DraftLayout) -> Layout:
             return tuple(None if axis is None else axis_of(axis) for axis in layout)
 
-        needed: set[int] = set()
-        stack = list(roots)
-        while stack:
-            node = stack.pop()
-            if node not in needed:
-                needed.add(node)
-                stack.extend(self.nodes[node].args)
         terms = Terms()
         term_of: dict[int, Term] = {}
-        for number in sorted(needed):
+        for number in sorted(self.needed(roots)):
             draft = self.nodes[number]
             term_of[number] = terms.make(draft.make(axis_of), [term_of[arg] for arg in draft.args])
         return terms, term_of, layout_of

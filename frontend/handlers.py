@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr
 
 from eqsat.frontend.draft import MakeOp, Resolve, View
+from eqsat.frontend.naming import Claim
 from eqsat.frontend.registry import HANDLERS, handles
+from eqsat.frontend.values import CALLS, TRANSPARENT, called
 from eqsat.ir.dtypes import is_extended, is_inexact, numpy_dtype
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.ops import Dot, Iota, Map, Reduce, Select
+from eqsat.ir.properties import PROPERTIES
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -24,16 +26,21 @@ Views = Sequence[View]
 # Calls to be inlined.
 
 
-@handles(
-    "jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint", "custom_jvp_call", "custom_vjp_call"
-)
+@handles(*CALLS)
 def inline_call(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
-    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        inner = equation.params.get(key)
-        if inner is not None:
-            closed = inner if hasattr(inner, "consts") else ClosedJaxpr(inner, ())
-            return lowering.inline(closed, operands)
-    return None
+    inner = called(equation)
+    return None if inner is None else lowering.inline(inner, operands)
+
+
+@handles("custom_linear_solve")
+def linear_solve(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """The solution as it is computed; the other functions are for derivatives."""
+    lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
+    start, stop = lengths.matvec + lengths.vecmat, sum(lengths)
+    factors = operands[start : start + lengths.solve]
+    # Of a solve by LU factors, no rule has to know more than that it is a solve.
+    by_lu = any(lowering.made[view.node].primitive == "lu" for view in factors if view.node in lowering.made)
+    return lowering.inline(functions.solve, [*factors, *operands[stop:]], named=not by_lu)
 
 
 # What is known when a program is planned: the platform it is for.
@@ -68,9 +75,26 @@ def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
 # Layout only: no node at all.
 
 
-@handles("stop_gradient", "copy", "copy_p", "name")
+@handles(*TRANSPARENT)
 def identity(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     return operands
+
+
+@handles("eqsat_assume")
+def assume(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """What `eqsat.assume` says of its operand is noted."""
+    for name in equation.params["properties"]:
+        dimensions = equation.params["dimensions"][: PROPERTIES[name]]
+        lowering.claims.append(Claim(name, operands[0], dimensions))
+    return operands
+
+
+@handles("pad")
+def pad(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """Nothing, if it is by nothing."""
+    return (
+        operands[:1] if all(amounts == (0, 0, 0) for amounts in equation.params["padding_config"]) else None
+    )
 
 
 @handles("transpose")
@@ -136,6 +160,11 @@ def elementwise(lowering: Lowering, equation: Any, operands: Views) -> Views | N
         return None
     if name == "add_any":
         name = "add"
+    if name == "add" and numpy_dtype(operands[0].dtype).kind in "iu":
+        # Exact for integers. So indices that start at 0, as in `jnp.eye`, are seen to be the same.
+        for view, other in (operands, operands[::-1]):
+            if lowering.constant_value(other) == 0:
+                return [View(view.node, view.layout or other.layout, view.dtype)]
     if name == "integer_pow" and kept == (("y", 2),):
         name, kept = "square", ()
     dtype = str(equation.outvars[0].aval.dtype)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Literal
 
-from eqsat.frontend import handlers as handlers  # fills the registry
+# Imported for what they register.
+from eqsat.frontend import handlers, names_arrays, names_linalg  # noqa: F401
+from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
+from eqsat.frontend.naming import Claim, Made, Name, build_names
 from eqsat.frontend.passing import passing_dimensions
-from eqsat.frontend.registry import HANDLERS
+from eqsat.frontend.registry import HANDLERS, NAMERS
+from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
-from eqsat.ir.program import Output, Program
+from eqsat.ir.program import KnownFact, Output, Program
 
 SHAPE_PRESERVING: Mapping[str, int] = {
     "cholesky": 0,
-    "triangular_solve": 1,
     "sort": 0,
     "rev": 0,
     "cumsum": 0,
@@ -51,10 +54,22 @@ def constant_text(value: Any) -> str:
 
 
 class Lowering:
-    """Turns one jaxpr into one `Program`."""
+    """Turns one jaxpr into one `Program`.
+
+    **Attributes:**
+
+    - `made`: of calls, and what namers note, by node: where it comes from.
+    - `claims`: what the user says of values.
+    - `recogniser`: which calls are which operations.
+    """
 
     def __init__(self) -> None:
         self.draft = Draft()
+        self.made: dict[int, Made] = {}
+        self.claims: list[Claim] = []
+        self.recogniser = Recogniser()
+        self._names: list[Name] = []
+        self._naming = True
         self._origins: dict[int, str] = {}
         self._calls = 0
         self._hoisted: list[tuple[Any, View]] = []
@@ -82,7 +97,7 @@ class Lowering:
         node = self.draft.nodes[view.node]
         if node.args or node.axes:
             return None
-        op = node.make(_no_axes)
+        op = self.draft.op(view.node)
         return _parse_constant(op) if isinstance(op, Const) else None
 
     def has_axis(self, view: View, axis: int | None) -> bool:
@@ -97,6 +112,15 @@ class Lowering:
         node = self.draft.add(make, nodes, axes)
         return self.view(node, (targets.get(dimension) for dimension in range(rank)), dtype)
 
+    def name(self, equation: Any, body: View, build: Callable[[], View | None]) -> None:
+        """Note that `body`, a result of `equation`, is the operation that `build` will make."""
+        self._names.append(Name(body, build, source_info_util.summarize(equation.source_info)))
+
+    def note_origin(self, first_new: int, origin: str) -> None:
+        """Say where the nodes from number `first_new` on come from, but for those that know it."""
+        for node in range(first_new, len(self.draft.nodes)):
+            self._origins.setdefault(node, origin)
+
     # The pass itself.
 
     def program(self, closed: ClosedJaxpr) -> tuple[Program, list[Any]]:
@@ -104,16 +128,38 @@ class Lowering:
         arguments = [self._input(aval) for aval in closed.in_avals]
         results = self.inline(closed, arguments)
         inputs = [*arguments, *(view for _, view in self._hoisted)]
+        pairs = build_names(self, self._names, results)
         terms, term_of, layout_of = self.draft.resolve(
-            [view.node for view in inputs] + [view.node for view in results]
+            [view.node for view in (*inputs, *results)] + [node for _, node in pairs]
         )
         outputs = tuple(Output(term_of[view.node], layout_of(view.layout)) for view in results)
+        equalities = [(term_of[body], term_of[name]) for body, name in pairs]
+        facts = [
+            KnownFact(claim.property, term_of[claim.view.node], axes)
+            for claim in self.claims
+            if claim.view.node in term_of and (axes := self._claimed_axes(claim, layout_of)) is not None
+        ]
         origins = {term_of[node].number: origin for node, origin in self._origins.items() if node in term_of}
-        program = Program(tuple(term_of[view.node] for view in inputs), outputs, terms, origins)
+        program = Program(
+            tuple(term_of[view.node] for view in inputs),
+            outputs,
+            terms,
+            origins,
+            tuple(dict.fromkeys(pair for pair in equalities if pair[0] is not pair[1])),
+            tuple(dict.fromkeys(facts)),
+        )
         return program, [value for value, _ in self._hoisted]
 
-    def inline(self, closed: ClosedJaxpr, arguments: Sequence[View]) -> list[View]:
-        """The views of a jaxpr's results, its equations added to the draft."""
+    def inline(self, closed: ClosedJaxpr, arguments: Sequence[View], named: bool = True) -> list[View]:
+        """The views of a jaxpr's results, its equations added to the draft, and to the names if `named`."""
+        before = self._naming
+        self._naming = before and named
+        try:
+            return self._inline(closed, arguments)
+        finally:
+            self._naming = before
+
+    def _inline(self, closed: ClosedJaxpr, arguments: Sequence[View]) -> list[View]:
         jaxpr = closed.jaxpr
         views: dict[Any, View] = dict(zip(jaxpr.invars, arguments, strict=True))
         for var, value in zip(jaxpr.constvars, closed.consts, strict=True):
@@ -132,11 +178,23 @@ class Lowering:
             results = handler(self, equation, operands) if handler else None
             if results is None:
                 results = self._opaque(equation, operands)
-            for node in range(first_new, len(self.draft.nodes)):
-                self._origins.setdefault(node, source_info_util.summarize(equation.source_info))
+            if first_new < len(self.draft.nodes):
+                self.note_origin(first_new, source_info_util.summarize(equation.source_info))
+            namer = NAMERS.get(equation.primitive.name)
+            if namer is not None and self._naming:
+                namer(self, equation, operands, results)
             for var, view in zip(equation.outvars, results, strict=True):
                 views[var] = view
         return [read(atom) for atom in jaxpr.outvars]
+
+    def _claimed_axes(
+        self, claim: Claim, layout_of: Callable[[DraftLayout], Layout]
+    ) -> tuple[Axis, ...] | None:
+        """The axes that a claim is about, if the claimed term has them."""
+        layout = [claim.view.layout[dimension] for dimension in claim.dimensions]
+        if not all(self.has_axis(claim.view, axis) for axis in layout):
+            return None
+        return tuple(axis for axis in layout_of(tuple(layout)) if axis is not None)
 
     def _input(self, aval: Any) -> View:
         index = self._inputs
@@ -230,6 +288,7 @@ class Lowering:
                 _opaque_maker(make_call, index), nodes, (axis for axis in entries if axis is not None)
             )
             made.append(self.view(node, entries, dtypes[index]))
+            self.made[node] = Made(equation.primitive.name, index, tuple(operands), made[-1])
         return made
 
 
@@ -239,10 +298,6 @@ def _opaque_maker(make_call: Any, result: int) -> MakeOp:
 
 def _by_dimension(view: View) -> Mapping[Hashable, int]:
     return {dimension: axis for dimension, axis in enumerate(view.layout) if axis is not None}
-
-
-def _no_axes(_: int) -> Any:
-    raise AssertionError("a constant has no axes")
 
 
 def _parse_constant(op: Const) -> Any:

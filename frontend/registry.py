@@ -1,4 +1,4 @@
-"""The registry of handlers: one per JAX primitive (or family) that the IR has an op for."""
+"""The registries: of handlers, for JAX primitives that the IR has an op for, and of namers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ Handler = Callable[["Lowering", Any, Sequence[View]], Sequence[View] | None]
 
 HANDLERS: dict[str, Handler] = {}
 
+Namer = Callable[["Lowering", Any, Sequence[View], Sequence[View]], None]
+"""`namer(lowering, equation, operands, results)`: notes which operations the results are."""
+
+NAMERS: dict[str, Namer] = {}
+
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
     """Register a handler for the primitives of these names."""
@@ -24,5 +29,17 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
             assert name not in HANDLERS, f"two handlers for {name}"
             HANDLERS[name] = handler
         return handler
+
+    return register
+
+
+def names(*primitives: str) -> Callable[[Namer], Namer]:
+    """Register a namer for the primitives of these names."""
+
+    def register(namer: Namer) -> Namer:
+        for primitive in primitives:
+            assert primitive not in NAMERS, f"two namers for {primitive}"
+            NAMERS[primitive] = namer
+        return namer
 
     return register

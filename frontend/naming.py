@@ -1,0 +1,155 @@
+"""Names beside bodies: what a program computes, as the named operations that rules know.
+
+A call that is an operation is lowered to its body, which is what everything else refers to. In
+addition its name is noted: how to build the operation's term from the operands. That is done when the
+body of the whole program is finished, so that names never cost it a renaming: axes of the two are made
+the same where that is still possible, and renamed on the operation's side where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eqsat.frontend.draft import Draft, MakeOp, Resolve, View
+from eqsat.ir.dtypes import is_extended, numpy_dtype
+from eqsat.ir.operations import OperationSpec
+from eqsat.ir.ops import Map, Operation
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+Labels = tuple[Hashable, ...]
+"""What each dimension of an array is: a letter of a signature, or anything else for a batch axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """That a value is an operation: the value, how to build the operation, where in the source it is."""
+
+    body: View
+    build: Callable[[], View | None]
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Where a node comes from: result number `result` of a primitive, with that layout, of operands."""
+
+    primitive: str
+    result: int
+    operands: tuple[View, ...]
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """That a value has a property, along some of its dimensions, as the user says."""
+
+    property: str
+    view: View
+    dimensions: tuple[int, ...]
+
+
+def applied(
+    lowering: Lowering,
+    spec: OperationSpec,
+    operands: Sequence[tuple[View, Labels]],
+    labels: Labels,
+    shape: Sequence[int],
+    dtype: str,
+) -> View | None:
+    """An operation of views; None if it can't be applied to them.
+
+    **Arguments:**
+
+    - `operands`: each with what its dimensions are. Equal labels are one axis.
+    - `labels`, `shape`, `dtype`: of the result.
+    """
+    draft = lowering.draft
+    for (view, of_view), (_, core) in zip(operands, spec.signature.operands, strict=True):
+        if not all(lowering.has_axis(view, view.layout[of_view.index(letter)]) for letter in core):
+            return None
+    arrays = [(lowering.shape(view), of_view) for view, of_view in operands]
+    lengths = _core_lengths(spec, [*arrays, (shape, labels)])
+    own = _own_dtype(spec, operands[0][0].dtype, dtype)
+    if lengths is None or own is None:
+        return None
+    targets, nodes = draft.align([(view.node, _by_label(view, of_view)) for view, of_view in operands])
+    for letter, length in lengths.items():
+        if letter not in targets:
+            targets[letter] = draft.axes.fresh(length)
+    draft.axes.keep_apart(targets.values())
+    schema = frozenset[int]().union(*(draft.node_axes(node) for node in nodes))
+    schema -= {draft.axes.find(targets[letter]) for letter in spec.signature.axes}
+    schema |= {draft.axes.find(targets[letter]) for letter in spec.signature.result}
+    core_axes = [targets[letter] for letter in spec.signature.axes]
+    node = draft.add(_operation_maker(spec, core_axes, own), nodes, schema)
+    if own != dtype:
+        node = draft.add(lambda _: Map("convert", dtype), [node], schema)
+    return lowering.view(node, (targets.get(label) for label in labels), dtype)
+
+
+def _by_label(view: View, labels: Labels) -> dict[Hashable, int]:
+    return {label: axis for label, axis in zip(labels, view.layout, strict=True) if axis is not None}
+
+
+def _core_lengths(
+    spec: OperationSpec, arrays: Sequence[tuple[Sequence[int], Labels]]
+) -> dict[Hashable, int] | None:
+    """The length of each core axis; None if one has two lengths, or 1: such a dimension is no axis."""
+    lengths: dict[Hashable, int] = {}
+    for shape, labels in arrays:
+        for label, length in zip(labels, shape, strict=True):
+            if label in spec.signature.axes and lengths.setdefault(label, length) != length:
+                return None
+    if len(lengths) < len(spec.signature.axes) or any(length < 2 for length in lengths.values()):
+        return None
+    return lengths
+
+
+def _own_dtype(spec: OperationSpec, first: str, wanted: str) -> str | None:
+    """The dtype to give to the operation so that its result, perhaps converted, has the wanted one."""
+    own = spec.dtype or first
+    if own == wanted or not spec.text:
+        return wanted
+    integers = not any(is_extended(name) or numpy_dtype(name).kind not in "iu" for name in (own, wanted))
+    return own if integers else None
+
+
+def _operation_maker(spec: OperationSpec, axes: Sequence[int], dtype: str) -> MakeOp:
+    def make(axis_of: Resolve) -> Operation:
+        return Operation(spec, tuple(axis_of(axis) for axis in axes), dtype)
+
+    return make
+
+
+def called_alike(draft: Draft, body: View, name: View) -> int | None:
+    """The node of `name` with the axes that `body` has, or None if only one of them has some axis."""
+    pairs: list[tuple[int, int]] = []
+    for own, wanted in zip(name.layout, body.layout, strict=True):
+        varies = own is not None and draft.axes.find(own) in draft.node_axes(name.node)
+        if varies != (wanted is not None and draft.axes.find(wanted) in draft.node_axes(body.node)):
+            return None
+        if own is not None and wanted is not None and varies:
+            pairs.append((own, wanted))
+    return draft.rename(
+        name.node, {own: wanted for own, wanted in pairs if not draft.axes.unify(own, wanted)}
+    )
+
+
+def build_names(lowering: Lowering, names: Iterable[Name], results: Iterable[View]) -> list[tuple[int, int]]:
+    """Build the operations whose bodies the results need: pairs of nodes of equal values."""
+    draft = lowering.draft
+    needed = draft.needed(view.node for view in results)
+    pairs = []
+    for name in names:
+        if name.body.node in needed:
+            first_new = len(draft.nodes)
+            view = name.build()
+            node = None if view is None else called_alike(draft, name.body, view)
+            lowering.note_origin(first_new, name.origin)
+            if node is not None:
+                pairs.append((name.body.node, node))
+    return pairs

@@ -1,0 +1,69 @@
+"""The named operations of a function's program, for the tests of what is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eqsat.ir.interpret import interpret
+from eqsat.ir.ops import Const, Leaf, Map, Opaque, Operation, Rename
+from eqsat.ir.program import Output, Program
+from eqsat.ir.spec import check_program
+from eqsat.ir.term import Term
+from tests.stages import check_meaning, normal
+
+
+def spd(*shape: int, seed: int = 0) -> Any:
+    """Symmetric positive definite matrices, well conditioned."""
+    a = normal(*shape, dtype=np.float64, seed=seed)
+    return (a @ np.swapaxes(a, -1, -2) / shape[-1] + np.eye(shape[-1])).astype(np.float32)
+
+
+def names(fn: Callable[..., Any], *args: Any) -> list[str]:
+    """The operations of a function's program as text, each found to be equal to its body on the arguments."""
+    return texts(named(fn, *args))
+
+
+def named(fn: Callable[..., Any], *args: Any) -> Program:
+    """The program of a function, its operations found to be equal to their bodies on the arguments."""
+    program = check_meaning(fn, *args, rtol=1e-3)
+    for body, name in program.equalities:
+        assert body.axes == name.axes
+        assert body.dtype == name.dtype
+    if program.equalities and len(program.inputs) == len(args):
+        outputs = tuple(
+            Output(term, tuple(sorted(term.axes))) for pair in program.equalities for term in pair
+        )
+        both = Program(program.inputs, outputs, program.terms, program.origins)
+        check_program(both)
+        values = interpret(both, args)
+        for body, name in zip(values[::2], values[1::2], strict=True):
+            np.testing.assert_allclose(body, name, rtol=1e-8, atol=1e-8)
+    return program
+
+
+def texts(program: Program) -> list[str]:
+    """The operations of a program as text."""
+    return [text(name) for _, name in program.equalities]
+
+
+def text(term: Term) -> str:
+    """A term as text; core axes by their lengths, and renamings left out."""
+    operands = ", ".join(text(argument) for argument in term.args)
+    match term.op:
+        case Operation(spec=spec, axes=axes):
+            return f"{spec.name}[{' '.join(str(axis.size) for axis in axes)}]({operands})"
+        case Leaf(index=index):
+            return str(index)
+        case Const(text=value):
+            return value
+        case Rename():
+            return operands
+        case Map(name=name):
+            return f"{name}({operands})"
+        case Opaque(call=call):
+            return f"{call.primitive.name}({operands})"
+        case op:
+            return f"{type(op).__name__.lower()}({operands})"
