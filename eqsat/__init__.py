@@ -5,8 +5,19 @@
 Array(2., dtype=float32, weak_type=True)
 """
 
+from eqsat.annotations import assume, operation
 from eqsat.api import Optimized, optimize
 from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
 from eqsat.planning.plan import Plan
 
-__all__ = ["BudgetError", "EqsatError", "Optimized", "Plan", "RuleError", "RuleSyntaxError", "optimize"]
+__all__ = [
+    "BudgetError",
+    "EqsatError",
+    "Optimized",
+    "Plan",
+    "RuleError",
+    "RuleSyntaxError",
+    "assume",
+    "operation",
+    "optimize",
+]
