@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
@@ -118,4 +119,9 @@ def _compiled(extra: tuple[RuleFile, ...], accuracy: Accuracy) -> tuple[Compiled
         chosen += file.facts
     # Where the default precision of a product is below that of a sum, new products ask for all of it.
     precision = "" if jax.default_backend() == "cpu" else "HIGHEST"
-    return tuple(compile_rule(rule, number, precision) for number, rule in enumerate(chosen))
+    names = Counter(rule.name for rule in chosen)
+    compiled = [compile_rule(rule, number, precision) for number, rule in enumerate(chosen)]
+    return tuple(
+        rule if names[rule.name] == 1 else replace(rule, name=f"{rule.rule.space}.{rule.name}")
+        for rule in compiled
+    )

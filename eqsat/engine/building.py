@@ -16,12 +16,14 @@ from eqsat.language.syntax import (
     Contraction,
     DeltaOf,
     Expression,
+    Fact,
     FoldOf,
     IotaOf,
     Number,
     OperationOf,
     Reduction,
     RenameOf,
+    Rule,
     SelectionOf,
     Variable,
 )
@@ -44,6 +46,21 @@ class Built:
 class Building(Matching):
     """What a rule makes of what it matched."""
 
+    def __init__(
+        self, rule: Rule | Fact, left: Expression, right: Expression, number: int, precision: str
+    ) -> None:
+        super().__init__(rule, left, right, number, precision)
+        self.built: dict[tuple[Expression, str], Built] = {}
+        """What has been built already, by expression and by the dtype that its numbers are to be."""
+
+    def named(self, value: str) -> str:
+        """A name for a set that is computed, so that what is made of it need not say it again."""
+        if not value.startswith("(") or value == "(set-empty)":
+            return value
+        name = self.fresh("s")
+        self.actions.append(f"(let {name} {value})")
+        return name
+
     def node(self, constructor: str, arguments: str, axes: str, opened: str, dtype: str, root: bool) -> Built:
         name = self.fresh("r")
         self.actions.append(f"(let {name} ({constructor} {arguments}))")
@@ -52,6 +69,7 @@ class Building(Matching):
             # The class that the left side matched has these already.
             self.actions.append(f"(union e {name})")
         else:
+            axes, opened = self.named(axes), self.named(opened)
             self.actions += [
                 f"(set (axes {name}) {axes})",
                 f"(set (open {name}) {opened})",
@@ -73,6 +91,18 @@ class Building(Matching):
         - `absent`: chunks and renames whose operand lacks the axis.
         - `dtype`: what a number is to be.
         """
+        if root:
+            return self.build_new(expression, absent, root, dtype)
+        # What stands on the right side several times is built once.
+        key = (expression, dtype)
+        if key not in self.built:
+            self.built[key] = self.build_new(expression, absent, root, dtype)
+        return self.built[key]
+
+    def build_new(
+        self, expression: Expression, absent: frozenset[Expression], root: bool, dtype: str
+    ) -> Built:
+        """As `build`, of what has not been built."""
         match expression:
             case Variable(name=name):
                 if root:

@@ -8,7 +8,7 @@ chunk). `direction` writes each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -33,7 +33,7 @@ from eqsat.language.syntax import (
     Rule,
     Variable,
 )
-from eqsat.language.traverse import walk
+from eqsat.language.traverse import variables, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,29 @@ class CompiledRule:
     **Attributes:**
 
     - `rule`: the rule, or the fact, that it came from.
+    - `name`: what reports call it: its own name, or with its file's if others are called so too.
     - `number`: its number, by which e-nodes name their maker.
     - `ruleset`: the ruleset's name.
     - `text`: the egglog commands that declare it.
+    - `precision`: of the contractions that it makes out of sums.
     - `splits`: whether it is about loops (run once the algebra is done).
     - `needs`: for each direction what a program must contain for the rule to match, and what the rule
       makes of it; see `symbols`.
     """
 
     rule: Rule | Fact
+    name: str
     number: int
     ruleset: str
     text: str
+    precision: str
     splits: bool
     needs: tuple[tuple[frozenset[str], frozenset[str]], ...]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the rule leaves floating-point results as they are."""
+        return isinstance(self.rule, Fact) or self.rule.accuracy == "exact"
 
     @property
     def numbers(self) -> frozenset[float]:
@@ -144,7 +153,8 @@ def _variants(rule: Rule, left: Expression, right: Expression, number: int, prec
                 if isinstance(e, (ChunkOf, RenameOf)) and isinstance(e.operand, Variable) and not is_call
             ]
             uncertain = list(dict.fromkeys(uncertain))
-            for answers in product(*((True,) if _surely_has(e) else (True, False) for e in uncertain)):
+            said = _said_by_patterns(rule, one_left, one_right)
+            for answers in product(*(_possible_answers(e, said) for e in uncertain)):
                 present = frozenset(e for e, answer in zip(uncertain, answers, strict=True) if answer)
                 absent = frozenset(uncertain) - present
                 has_axis = isinstance(left, RenameOf) or any(isinstance(e, ChunkOf) for e in uncertain)
@@ -153,10 +163,23 @@ def _variants(rule: Rule, left: Expression, right: Expression, number: int, prec
                 yield from Direction(rule, ordered, one_right, number, precision).compile(absent, present)
 
 
-def _surely_has(expression: ChunkOf | RenameOf) -> bool:
-    """Whether the pattern of the operand, a variable, says that it has the axis."""
+def _said_by_patterns(rule: Rule, left: Expression, right: Expression) -> dict[tuple[str, str], bool]:
+    """By variable and axis, whether it has the axis; a pattern holds wherever its variable occurs."""
+    said: dict[tuple[str, str], bool] = {}
+    for variable in (*variables(left), *variables(right)):
+        said.update(((variable.name, axis), True) for axis in variable.has)
+        said.update(((variable.name, axis), False) for axis in variable.lacks)
+    said.update(((known.term, axis), True) for known in rule.properties for axis in known.axes)
+    return said
+
+
+def _possible_answers(expression: Expression, said: Mapping[tuple[str, str], bool]) -> tuple[bool, ...]:
+    """Whether the operand of a chunk or of a renaming, a variable, has the axis: what can be."""
+    assert isinstance(expression, (ChunkOf, RenameOf))
+    assert isinstance(expression.operand, Variable)
     axis = expression.axis if isinstance(expression, ChunkOf) else expression.old
-    return isinstance(expression.operand, Variable) and axis in expression.operand.has
+    answer = said.get((expression.operand.name, axis))
+    return (True, False) if answer is None else (answer,)
 
 
 def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> CompiledRule:
@@ -184,4 +207,4 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
     loops = (ChunkOf, ConcatOf, FoldOf)
     splits = any(isinstance(e, loops) for sides in directions for side in sides for e in walk(side))
     needs = tuple((symbols(rule, left), made(rule, right)) for left, right in directions)
-    return CompiledRule(rule, number, ruleset, "\n".join(lines), splits, needs)
+    return CompiledRule(rule, rule.name, number, ruleset, "\n".join(lines), precision, splits, needs)

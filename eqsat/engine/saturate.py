@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.compile import CompiledRule
-
 from eqsat.engine.egraph import EGraph, EGraphError
 from eqsat.engine.encode import encode_program
 from eqsat.engine.relevance import relevant
@@ -18,7 +17,6 @@ from eqsat.errors import RuleError
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.language.syntax import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +75,12 @@ def saturate(
     limits = limits or Limits()
     began = time.perf_counter()
     graph = EGraph()
-    if any(isinstance(rule.rule, Rule) and rule.rule.accuracy != "exact" for rule in rules):
-        pass
     rules = relevant(rules, program)
     for rule in rules:
         try:
             graph.run_text(rule.text)
         except EGraphError as error:
-            where = f"{rule.rule.position}: rule {rule.rule.name}"
+            where = f"{rule.rule.position}: rule {rule.name}"
             raise RuleError(f"{where}: its left side leaves a name open ({error})") from error
     numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in rules)))
     copies = any(rule.copies for rule in rules)
@@ -105,7 +101,7 @@ def saturate(
     if loop_reason != "saturated":
         reason = loop_reason
     result = snapshot(graph.dump(), symbols, program)
-    names = tuple(rule.rule.name for rule in banned)
+    names = tuple(rule.name for rule in banned)
     return Saturation(result, dict(matches), reason, names, time.perf_counter() - began)
 
 
@@ -127,7 +123,7 @@ def _run_phase(
         for rule in list(active):
             updated, count = graph.run_ruleset(rule.ruleset)
             changed = changed or updated
-            matches[rule.rule.name] += count
+            matches[rule.name] += count
             if count > limits.rule_matches:
                 banned.append(rule)
                 active.remove(rule)

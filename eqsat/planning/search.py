@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.engine.compile import CompiledRule
+from eqsat.engine.contraction_orders import with_contraction_orders
 from eqsat.engine.cost import CostModel
-from eqsat.engine.encode import LOADED
+from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Map, Opaque, Reduce, Select
+from eqsat.ir.ops import Dot, Map, Opaque, Operation, Reduce, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
@@ -31,8 +32,20 @@ CAP_STEPS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
 """The caps tried, as parts of the memory that is left for temporaries."""
 
 
+NAMED = "named-operation"
+"""What the report calls a named operation that is called instead of its body."""
+
+REORDERED = "contraction-order"
+"""What it calls the steps of a contraction of many factors whose order was found by a path solver."""
+
+LARGEST_ITEM = 8
+"""Bytes of an element, to tell how many elements fit."""
+
 FUSION_GAIN = 1.4
 """How much faster fusions that pay make a program."""
+
+ROWWISE = frozenset({"softmax", "logsumexp"})
+"""Operations that are reductions of elementwise values inside."""
 
 FUSED_BLOCKS = 8
 """Blocks may be so many times smaller than the cache's to make room for fusions that pay."""
@@ -113,8 +126,13 @@ def prepare(
     - `most_axes`: how many axes may be looped over.
     """
     large: tuple[Axis, ...] = ()
+    cap = None
     if budget is not None:
+        cap = max(free_bytes(program, budget), 0) // LARGEST_ITEM
         large = large_axes(program, max(free_bytes(program, budget), 0) / BIG_SHARE)[:most_axes]
+    if rules:
+        reassociate = any(not rule.exact for rule in rules)
+        program = with_contraction_orders(program, reassociate, rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
     saturation = saturate(program, rules, large, stored, limits)
     return Search(program, saturation, rules, machine, large)
@@ -129,8 +147,9 @@ def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
         model = CostModel(search.machine, _nominal_chunks(search, cap))
         extractor = _extractor(search, model)
         found: list[Candidate] = []
-        for split in _splits(search.large):
-            selection = extractor.extract(cap, split)
+        ways = [(split, one_pass) for split in _splits(search.large) for one_pass in (False, True)]
+        for split, one_pass in ways:
+            selection = extractor.extract(cap, split, one_pass)
             if selection is None:
                 continue
             key = tuple(sorted((number, str(node)) for number, node in selection.nodes.items()))
@@ -141,7 +160,7 @@ def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
             useful = useful_axes(candidate.schedule)
             if useful != {loop.axis for loop in candidate.schedule.block.loops()}:
                 # Some loop turns only once: better none at all, if the cap allows.
-                plainer = extractor.extract(cap, useful)
+                plainer = extractor.extract(cap, useful, one_pass)
                 candidate = candidate if plainer is None else _candidate(search, plainer, budget)
             found.append(candidate)
         found.sort(key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
@@ -218,8 +237,10 @@ def _candidate(search: Search, selection: Selection, budget: int) -> Candidate:
     for number, node in selection.nodes.items():
         term = program.terms.make(node.op, [terms[child] for child in node.children])
         terms[number] = term
-        if node.maker != LOADED:
-            makers[term.number] = search.rules[node.maker].rule.name
+        if node.maker == EQUATED:
+            makers[term.number] = NAMED if isinstance(node.op, Operation) else REORDERED
+        elif node.maker != LOADED:
+            makers[term.number] = search.rules[node.maker].name
     class_of = search.saturation.graph.class_of
     outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
     rewritten = replace(program, outputs=outputs)
@@ -263,5 +284,7 @@ def fusion_pays(block: Block, machine: Machine) -> bool:
             if short and 2 * term.args[0].elements >= most:
                 return False
             pays = pays or not short
+        if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:
+            pays = pays or term.op.axes[0].size > machine.fused_reduction
         pays = pays or (isinstance(term.op, (Dot, Select)) and reads_maps)
     return pays
