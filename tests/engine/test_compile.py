@@ -49,11 +49,16 @@ def variants(text: str) -> int:
         ("chunk[n] dot[K](a, b) => dot[K](chunk[n] a, chunk[n] b)", 2 * 3),
         # an operand that is known to have it
         ("chunk[n] s[k] a{n} => s[k] chunk[n] a  for s in selections", 1),
+        ("rename[j->k] (a{j} - b{!j}) => (rename[j->k] a) - rename[j->k] b", 1),
         ("f[N] a => fold[n, f] f[N] chunk[n] a  for f in monoids where n in N, large(n)", 1),
     ],
 )
 def test_the_number_of_variants(text: str, count: int) -> None:
     assert variants(text) == count
+
+
+def test_what_stands_on_the_right_several_times_is_built_once() -> None:
+    assert compiled("a * exp(b) => (a - log(b)) * (a - log(b)) + log(b)").text.count("(let r") == 4 * 2
 
 
 def test_every_shipped_rule_is_accepted_by_the_engine() -> None:
