@@ -96,7 +96,7 @@ def proves(written: Callable[[Terse], tuple[Term, Term]], rules: str) -> bool:
 
 EVERY = (
     "rename-map rename-reduction rename-contraction rename-iota rename-delta rename-selection"
-    " rename-operation rename-twice rename-back"
+    " rename-operation rename-twice rename-back rename-reduced"
 )
 
 
@@ -130,6 +130,8 @@ EVERY = (
         ),
         ("rename-twice", lambda t: (t.renamed("j", "l", t.to_j(t.a)), t.renamed("i", "l", t.a))),
         ("rename-back", lambda t: (t.renamed("j", "i", t.to_j(t.a)), t.a)),
+        ("rename-reduced", lambda t: (t.total("j", t.to_j(t.a)), t.total("i", t.a))),
+        ("rename-reduced", lambda t: (t.total("j k", t.to_j(t.a), "max"), t.total("i k", t.a, "max"))),
         (
             "rename-reduction rename-contraction rename-map",
             lambda t: (
@@ -143,6 +145,21 @@ def test_a_renaming_moves_inwards(rule: str, written: Callable[[Terse], tuple[Te
     assert proves(written, rule)
     others = " ".join(name for name in EVERY.split() if name not in rule.split())
     assert not proves(written, others)
+
+
+def test_what_is_contracted_may_have_another_name() -> None:
+    def written(t: Terse) -> tuple[Term, Term]:
+        return t.dot("j", t.to_j(t.a), t.to_j(t.c, "l")), t.dot("l", t.renamed("i", "l", t.a), t.c)
+
+    assert proves(written, "rename-contracted rename-twice")
+    assert not proves(written, EVERY)
+
+
+def test_what_is_contracted_keeps_a_name_that_the_other_operand_needs() -> None:
+    def written(t: Terse) -> tuple[Term, ...]:
+        return (t.dot("j", t.to_j(t.a), t.f),)
+
+    assert saturated(written, "rename-contracted").saturation.matches["rename-contracted"] == 0
 
 
 @pytest.mark.parametrize(
