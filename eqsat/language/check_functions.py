@@ -16,6 +16,7 @@ from eqsat.language.functions import (
     ENTRIES,
     FOLDING,
     MONOIDS,
+    PLACES,
     REDUCING,
     REDUCTIONS,
     SELECTIONS,
@@ -103,7 +104,7 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
                 message = f"functions in {family} take {counted(arity, 'operand')}, not {len(node.operands)}"
                 form = ", ".join("abc"[:arity])
                 raise Refusal(node.position, message, f"write `{name}({form})`")
-        case Reduction() if not family and name not in REDUCTIONS:
+        case Reduction() if not family and name not in (*REDUCTIONS, *PLACES):
             raise _unknown_brackets(node, vocabulary)
         case Reduction() if family and family not in REDUCING:
             hint = f"functions are written `{name}(a)`"
@@ -141,11 +142,9 @@ def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None
 def _unknown_brackets(node: Reduction, vocabulary: Vocabulary) -> Refusal:
     """What is written `name[k] a`, and is neither a reduction nor an operation."""
     name = node.kind
-    known = (*REDUCTIONS, *vocabulary.operations, *ENTRIES, "diag", "delta", "dot")
+    known = (*REDUCTIONS, *vocabulary.operations, *SELECTIONS, "diag", "delta", "dot")
     hint = nearest(name, known) or _declare(name, "reductions")
-    if name in SELECTIONS:
-        hint = f"a selection is named by its class: `s[k] a  for s in selections`, not `{name}[k] a`"
-    elif name in PROPERTIES:
+    if name in PROPERTIES:
         hint = "it is a property, which conditions speak of: `where` follows the equation"
     elif name in ELEMENTWISE:
         hint = f"it is an elementwise function: `{name}(a)`"
@@ -200,7 +199,9 @@ def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
 
 def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
     """All operators but reductions and contractions are over single axes, each another one."""
-    selects = isinstance(node, Reduction) and classes.get(node.kind) == "selections"
+    selects = isinstance(node, Reduction) and (
+        node.kind in PLACES or classes.get(node.kind) == "selections"
+    )
     of_one = IotaOf | DeltaOf | ChunkOf | ConcatOf | FoldOf | RenameOf | OperationOf | SelectionOf
     if not selects and not isinstance(node, of_one):
         return

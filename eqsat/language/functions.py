@@ -32,7 +32,10 @@ CALLED = frozenset({"calls", "operations"})
 ENTRIES: dict[str, Literal["values", "indices"]] = {"top_k": "values", "top_k_indices": "indices"}
 """The selections that rules write by name, with the axis of their entries: `top_k[n, m] a`."""
 
-SELECTIONS = ("argmax", "argmin", *ENTRIES)
+PLACES = ("argmax", "argmin")
+"""The selections that rules write by name, without an axis of entries: `argmax[n] a` is an index."""
+
+SELECTIONS = (*PLACES, *ENTRIES)
 """What the class of selections holds."""
 
 REDUCING = frozenset({"reductions", "monoids", "selections"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from lark import Token, UnexpectedInput, UnexpectedToken
 
@@ -76,18 +77,42 @@ def syntax_error(
         if found == '"' and "STRING" in accepts:
             message = "this text does not end"
     context = next((token.type for token in reversed(read) if token.type in _CONTEXTS), "")
-    expectation = _expectation(accepts, context, read)
-    advice = _advice(found, after, context, read, accepts)
+    place = _Place(found, after, context, read, accepts)
+    expectation, advice = _expectation(place), _advice(place)
     if advice and len(expectation) > LONG:
         expectation = ""
     hint = "\n".join(part for part in (expectation, advice) if part)
     return RuleSyntaxError(diagnostic(text, Position(file, line, column), message, hint))
 
 
-def _expectation(accepts: set[str], context: str, read: list[Token]) -> str:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where parsing stopped.
+
+    **Attributes:**
+
+    - `found`, `after`: what is there, and what follows it in the line.
+    - `context`: the last token that says what the text after it is.
+    - `read`: all tokens before.
+    - `accepts`: the types of those that could follow.
+    """
+
+    found: str
+    after: str
+    context: str
+    read: list[Token]
+    accepts: set[str]
+
+    @property
+    def before(self) -> str:
+        return self.read[-1].type if self.read else ""
+
+
+def _expectation(place: _Place) -> str:
     """What the parser accepts, without the names of the grammar's tokens."""
+    accepts = place.accepts
     if {"NAME", "NUMBER", "LPAR"} <= accepts:
-        if context == "_WHERE" and read[-1].type in ("_WHERE", "COMMA"):
+        if place.context == "_WHERE" and place.before in ("_WHERE", "COMMA"):
             return "expected a condition, such as `large(n)`, `n in K`, `size(k) < 9` or `spd[i, j](a)`"
         return "expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`"
     after_term = "PLUS" in accepts
@@ -104,31 +129,32 @@ def _expectation(accepts: set[str], context: str, read: list[Token]) -> str:
     return f"expected {alternatives(words)}" if words else ""
 
 
-def _advice(found: str, after: str, context: str, read: list[Token], accepts: set[str]) -> str:
+def _advice(place: _Place) -> str:
     """What to do about it, where we can guess what was meant."""
-    before = read[-1].type if read else ""
-    if found == "*" and before == "STAR":
+    found = place.found
+    if found == "*" and place.before == "STAR":
         return HABITS["**"]
-    if found == "/" and before == "SLASH":
+    if found == "/" and place.before == "SLASH":
         return HABITS["//"]
     if found in CHARACTERS:
         return CHARACTERS[found]
     if found and not found.isascii() and found.isalpha():
         return "names are made of the letters a to z and A to Z, digits and `_`"
     if found == '"':
-        return 'a text ends in its line, by another `"`' if "STRING" in accepts else ""
-    for guess in (_about_conditions, _about_names, _about_equations):
-        advice = guess(found, after, context, read, accepts)
+        return 'a text ends in its line, by another `"`' if "STRING" in place.accepts else ""
+    for guess in (_about_conditions, _about_names, _about_numbers, _about_equations, _about_brackets):
+        advice = guess(place)
         if advice:
             return advice
-    if found in HABITS and "_TO" not in accepts:
+    if found in HABITS and "_TO" not in place.accepts:
         return HABITS[found]
-    forms = [FORMS[token.type] for token in read[-6:] if token.type in FORMS]
+    forms = [FORMS[token.type] for token in place.read[-6:] if token.type in FORMS]
     return f"it is written {forms[-1]}" if forms else ""
 
 
-def _about_conditions(found: str, after: str, context: str, read: list[Token], accepts: set[str]) -> str:
-    if context != "_WHERE":
+def _about_conditions(place: _Place) -> str:
+    found, accepts = place.found, place.accepts
+    if place.context != "_WHERE":
         return ""
     if found == "==":
         return "numbers are compared by one `=`"
@@ -141,35 +167,69 @@ def _about_conditions(found: str, after: str, context: str, read: list[Token], a
     if found == "=>":
         return "the conditions follow the equation"
     if found.isidentifier() and "STAR" in accepts:
-        if read[-1] in GUARDS:
-            return f"write `{read[-1]}({', '.join(GUARDS[read[-1]])})`"
-        return "conditions are separated by `,`"
+        guard = str(place.read[-1])
+        return (
+            f"write `{guard}({', '.join(GUARDS[guard])})`" if guard in GUARDS else "`,` separates conditions"
+        )
     return ""
 
 
-def _about_equations(found: str, after: str, context: str, read: list[Token], accepts: set[str]) -> str:
-    before = read[-1].type if read else ""
-    if before == "RULE_NAME":
-        what = "rule" if read[-2].type == "_RULE" else "fact"
-        form = "rule name  left => right" if what == "rule" else "fact name  symmetric[i, j](a)"
-        return f"a {what} has a name, of one word, and no colon: `{form}`"
-    begun = before == "NAME" and read[-2].type == "RULE_NAME" and read[-2].line == read[-1].line
+def _about_names(place: _Place) -> str:
+    found, accepts = place.found, place.accepts
+    if place.before in ("_INCLUDE", "_SOURCE", "_FROM"):
+        return 'write it in double quotes, as in `"my.rules"`'
+    in_pattern = "RBRACE" in accepts or place.before in ("LBRACE", "BANG")
+    if in_pattern and (found.isdigit() or found in ("=", ":")):
+        return "a pattern names the axes that a term has or lacks: `a{k, !j}`"
+    if found in KEYWORDS and "NAME" in accepts:
+        # Where a term could be, such a word more likely begins what comes after one.
+        as_term = place.after[:1] in ("*", "+", "-", "/", "^", ")", ",", "{", "]")
+        if "NUMBER" not in accepts or as_term or place.after[:2] in ("=>", "=="):
+            return f"`{found}` is a word of the language and can't be a name"
+    return ""
+
+
+def _about_numbers(place: _Place) -> str:
+    found = place.found
+    if found == ".T":
+        return "axes have names instead of an order: A's transpose is A; `solve[j, i](A, b)` solves with it"
+    if found.startswith(".") and found[1:].isdigit():
+        return f"write `0{found}`"
+    if found == "." and place.before == "NUMBER":
+        return f"write `{place.read[-1]}` or `{place.read[-1]}.0`"
+    if found.startswith(".") and found[1:].isidentifier():
+        return "functions go by one name: `exp(a)`, `sum[k] a`"
+    return ""
+
+
+def _about_equations(place: _Place) -> str:
+    found, accepts, read = place.found, place.accepts, place.read
+    if place.before == "RULE_NAME":
+        if read[-2].type == "_RULE":
+            return "a rule has a name, of one word, and no colon: `rule name  left => right`"
+        return "a fact has a name, of one word, and no colon: `fact name  symmetric[i, j](a)`"
+    begun = place.before == "NAME" and read[-2].type == "RULE_NAME" and read[-2].line == read[-1].line
     if begun and found.isidentifier():
         return f"a name is one word, with hyphens: `{read[-2]}-{read[-1]}`"
+    if "_MERGE" in accepts:
+        return "`merge m = ...` says how the parts of two results make those of one"
+    return ""
+
+
+def _about_brackets(place: _Place) -> str:
+    found, accepts, read = place.found, place.accepts, place.read
     if found == "=" and "RPAR" in accepts:
         return "operands go by their order; axes stand in brackets: `sum[k] a`"
     if found == ")" and "PLUS" in accepts and "RPAR" not in accepts:
         return "it closes nothing"
     if "RPAR" in accepts and (found in KEYWORDS or found in ("=>", "==", "")):
         return "a parenthesis is not closed"
-    if before == "LSQB" and (found in (":", "..", "-") or found.isdigit()):
+    if place.before == "LSQB" and (found in (":", "..", "-") or found.isdigit()):
         return "there are no indices and slices: a term has named axes, `a{i, j}`"
-    if "RSQB" in accepts and "COMMA" in accepts:
+    if {"RSQB", "COMMA"} <= accepts:
         return "axes are separated by `,`, and a `]` ends them"
-    if "_MERGE" in accepts:
-        return "`merge m = ...` says how the parts of two results make those of one"
-    if before == "RSQB" and found in ("*", "/", "+", ")", ",", "=>", "==", "^", ""):
-        opening = max(place for place, token in enumerate(read) if token.type == "LSQB")
+    if place.before == "RSQB" and not found[:1].isalnum():
+        opening = max(number for number, token in enumerate(read) if token.type == "LSQB")
         name = read[opening - 1]
         if name.type == "NAME" and name not in REDUCTIONS:
             return f"a term's axes are a pattern: `{name}{{{read[opening + 1]}}}`"
@@ -177,26 +237,4 @@ def _about_equations(found: str, after: str, context: str, read: list[Token], ac
         if read[-1] in REDUCTIONS:
             return f"a reduction names its axes: `{read[-1]}[k] a`"
         return "a product is written with `*`"
-    return ""
-
-
-def _about_names(found: str, after: str, context: str, read: list[Token], accepts: set[str]) -> str:
-    before = read[-1].type if read else ""
-    if found == ".T":
-        return "axes have names instead of an order: A's transpose is A; `solve[j, i](A, b)` solves with it"
-    if found.startswith(".") and found[1:].isdigit():
-        return f"write `0{found}`"
-    if found == "." and before == "NUMBER":
-        return f"write `{read[-1]}` or `{read[-1]}.0`"
-    if found.startswith(".") and found[1:].isidentifier():
-        return "functions go by one name: `exp(a)`, `sum[k] a`"
-    if before in ("_INCLUDE", "_SOURCE", "_FROM"):
-        return 'write it in double quotes, as in `"my.rules"`'
-    in_pattern = "RBRACE" in accepts or before in ("LBRACE", "BANG")
-    if in_pattern and (found.isdigit() or found in ("=", ":")):
-        return "a pattern names the axes that a term has or lacks: `a{k, !j}`"
-    if found in KEYWORDS and "NAME" in accepts:
-        as_term = after[:1] in ("*", "+", "-", "/", "^", ")", ",", "{", "]") or after[:2] in ("=>", "==")
-        if "NUMBER" not in accepts or as_term:
-            return f"`{found}` is a word of the language and can't be a name"
     return ""

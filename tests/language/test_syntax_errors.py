@@ -7,6 +7,7 @@ import re
 import pytest
 
 from eqsat.errors import RuleSyntaxError
+from eqsat.language.habits import CHARACTERS
 from eqsat.language.parse import parse_rules
 
 # Each case is a file and, under the line, the whole message.
@@ -303,3 +304,11 @@ def test_any_character_somewhere_parses_or_is_explained(character: str) -> None:
     for place in range(ord(character) % 23, len(EVERY_FORM) + 1, 23):
         message = message_about(EVERY_FORM[:place] + character + EVERY_FORM[place:])
         assert message is None or "\n  hint: " in message
+
+
+@pytest.mark.parametrize("character", CHARACTERS)
+def test_what_is_on_no_keyboard_has_a_spelling(character: str) -> None:
+    for text in (f"rule r  a {character} b => b", f"rule r  a => {character} b"):
+        message = message_about(text)
+        assert message is not None
+        assert message.endswith(CHARACTERS[character])
