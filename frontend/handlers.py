@@ -341,31 +341,37 @@ def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     layout += [targets.get(label) for label in labels_left if label[0] == "left"]
     layout += [targets.get(label) for label in labels_right if label[0] == "right"]
     schemas = [lowering.draft.node_axes(node) for node in nodes]
-    contracted_roots = [lowering.draft.axes.find(axis) for axis in contracted]
-    if any(root not in schema for root in contracted_roots for schema in schemas):
-        # Contracting something broadcast along the contracted axis: rare, and JAX does it right.
-        return None
-    if not contracted:
-        # An outer or batched product without a sum.
-        factors = [
-            View(node, (), dtype)
-            if view.dtype == dtype
-            else View(lowering.draft.add(map_maker("convert", dtype), [node], schema), (), dtype)
-            for node, view, schema in zip(nodes, operands, schemas, strict=True)
-        ]
-        node = lowering.draft.add(
-            map_maker("mul", dtype), [factor.node for factor in factors], schemas[0] | schemas[1]
-        )
+    roots = {axis: lowering.draft.axes.find(axis) for axis in contracted}
+    common = [axis for axis, root in roots.items() if all(root in schema for schema in schemas)]
+    if len(common) < len(contracted) or not common:
+        if not all(any(root in schema for schema in schemas) for root in roots.values()):
+            # Both are broadcast along a contracted axis: rare, and JAX does it right.
+            return None
+        # What one of them lacks is summed out of the other; without common axes, the product has no sum.
+        for number, (node, view) in enumerate(zip(nodes, operands, strict=True)):
+            alone = frozenset(roots[axis] for axis in contracted if axis not in common) & schemas[number]
+            if view.dtype != dtype:
+                node = lowering.draft.add(map_maker("convert", dtype), [node], schemas[number])
+            if alone:
+                schemas[number] = schemas[number] - alone
+                node = lowering.draft.add(_sum_maker(alone, dtype), [node], schemas[number])
+            nodes[number] = node
+    if not common:
+        node = lowering.draft.add(map_maker("mul", dtype), nodes, schemas[0] | schemas[1])
         return [lowering.view(node, layout, dtype)]
     precision = _precision(params.get("precision"))
     if precision is NotImplemented:
         return None
 
     def make(axis_of: Resolve) -> Dot:
-        return Dot(frozenset(axis_of(axis) for axis in contracted), dtype, precision)
+        return Dot(frozenset(axis_of(axis) for axis in common), dtype, precision)
 
-    node = lowering.draft.add(make, nodes, (schemas[0] | schemas[1]) - set(contracted_roots))
+    node = lowering.draft.add(make, nodes, (schemas[0] | schemas[1]) - {roots[axis] for axis in common})
     return [lowering.view(node, layout, dtype)]
+
+
+def _sum_maker(axes: frozenset[int], dtype: str) -> MakeOp:
+    return lambda axis_of: Reduce("sum", frozenset(axis_of(axis) for axis in axes), dtype)
 
 
 def _dot_labels(side: str, rank: int, contract: Sequence[int], batch: Sequence[int]) -> list[tuple[str, int]]:

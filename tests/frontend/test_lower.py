@@ -143,6 +143,34 @@ def test_precision_is_kept() -> None:
     assert [dot.precision for dot in ops(program, Dot)] == ["HIGHEST"]
 
 
+@pytest.mark.parametrize(
+    ("fn", "arrays", "expected"),
+    [
+        (lambda p, v: jnp.full((4, 7), p) @ v, (normal(), normal(7)), "mul(0{}, sum[7](1{7}))"),
+        (
+            lambda a, v: jnp.broadcast_to(v, (5, 7)).T @ a,
+            (normal(5, 3), normal(7)),
+            "mul(1{7}, sum[5](0{5 3}))",
+        ),
+        # summed over one axis of both and over one that only one of them has
+        (
+            lambda a, v: jnp.einsum("ij,ij->", a, jnp.broadcast_to(v, (5, 7))),
+            (normal(5, 7), normal(7)),
+            "dot[7](1{7}, sum[5](0{7 5}))",
+        ),
+        (
+            lambda a, b: jnp.einsum("ij,kj->ik", jnp.broadcast_to(a[:, None], (4, 5)), b),
+            (normal(4).astype(jnp.bfloat16), normal(6, 5)),
+            "mul(convert(0{4}), sum[5](1{6 5}))",
+        ),
+    ],
+)
+def test_what_is_broadcast_along_a_contracted_axis_is_a_factor(
+    fn: Callable[..., Any], arrays: tuple[Any, ...], expected: str
+) -> None:
+    assert result_text(fn, *arrays) == expected
+
+
 def test_contraction_over_a_broadcast_axis() -> None:
     check_meaning(lambda a, v: jnp.broadcast_to(v, (5, 7)) @ a.T, A, V, rtol=1e-4)
     check_meaning(lambda v: jnp.ones((4, 7)) @ v, V, rtol=1e-4)
