@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.encode import core_list, operand_list, quote
-from eqsat.engine.matching import Matching, changes_dtype
+from eqsat.engine.matching import Matching, changes_dtype, place_key
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operations import Signature, known_operation
+from eqsat.language.functions import PLACES
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -139,6 +140,13 @@ class Building(Matching):
                         raise self.fail("a selection can only be the whole right side")
                     arguments = f"f_{kind} {self.axis(names[0])} {operand.node}"
                     return self.node("Select", arguments, "", "", "", root)
+                if kind in PLACES:
+                    # The left side knows by which integers JAX was asked to index.
+                    kept, along = "D_e" if root else '"int32"', self.axis(names[0])
+                    self.keep_whole(expression, (names[0],))
+                    arguments = f"{place_key(kind, kept)} {along} {operand.node}"
+                    rest = f"(set-remove {operand.axes} {along})"
+                    return self.node("Select", arguments, rest, operand.open, kept, root)
                 axes = self.axes(names)
                 spelled = f"f_{kind}" if kind in self.classes else quote(kind)
                 arguments = f"{spelled} {axes} {operand.node}"

@@ -14,6 +14,7 @@ from eqsat.engine.encode import core_list, monoid_key, operand_list, quote
 from eqsat.engine.schema import FAMILIES
 from eqsat.errors import RuleError
 from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.language.functions import PLACES
 from eqsat.language.syntax import (
     Apply,
     Arithmetic,
@@ -52,6 +53,11 @@ def changes_dtype(function: str) -> bool:
     return function in CHANGING or (known is not None and known.boolean)
 
 
+def place_key(kind: str, dtype: str) -> str:
+    """The egglog expression of an argmax's or argmin's name, given that of its dtype; as `select_key`."""
+    return f'(+ "{kind}:-1:indices:" {dtype})'
+
+
 class Matching:
     """What must hold for a rule to match."""
 
@@ -76,6 +82,7 @@ class Matching:
         chooses = any(isinstance(e, Apply) and changes_dtype(e.function) for e in expressions)
         moved = any(isinstance(e, moves) for e in expressions)
         mixed = any(isinstance(e, (OperationOf, SelectionOf, IotaOf, DeltaOf)) for e in expressions)
+        mixed |= any(isinstance(e, Reduction) and e.kind in PLACES for e in expressions)
         self.uniform = not (self.classes or chooses or moved or mixed)
         self.comparisons: list[str] = []
         self.needed_sizes: dict[str, None] = {}
@@ -147,6 +154,12 @@ class Matching:
                     raise self.fail("the left side reduces over one set of axes at a time")
                 if self.classes.get(kind) == "selections":
                     self.facts.append(f"(= {this} (Select f_{kind} {self.axis(axes[0])} {operand}))")
+                elif kind in PLACES:
+                    dtype = self.fresh("d")
+                    self.facts += [
+                        f"(= {dtype} (dtype {this}))",
+                        f"(= {this} (Select {place_key(kind, dtype)} {self.axis(axes[0])} {operand}))",
+                    ]
                 else:
                     spelled = f"f_{kind}" if kind in self.classes else quote(kind)
                     self.facts.append(f"(= {this} (Reduce {spelled} {self.bind_set(axes[0])} {operand}))")

@@ -199,9 +199,7 @@ def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
 
 def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
     """All operators but reductions and contractions are over single axes, each another one."""
-    selects = isinstance(node, Reduction) and (
-        node.kind in PLACES or classes.get(node.kind) == "selections"
-    )
+    selects = isinstance(node, Reduction) and (node.kind in PLACES or classes.get(node.kind) == "selections")
     of_one = IotaOf | DeltaOf | ChunkOf | ConcatOf | FoldOf | RenameOf | OperationOf | SelectionOf
     if not selects and not isinstance(node, of_one):
         return

@@ -95,14 +95,23 @@ my.rules:2:3: `f` ranges over elementwise: it reduces nothing
     |   ^
   hint: functions are written `f(a)`
 """,
-    "selection_by_name": """
+    "misspelled_selection": """
 rule r
-  argmax[n] exp(a) => argmax[n] a
+  argmx[n] exp(a) => argmax[n] a
 ----
-my.rules:2:3: there is no reduction or operation `argmax`
-  2 |   argmax[n] exp(a) => argmax[n] a
+my.rules:2:3: there is no reduction or operation `argmx`
+  2 |   argmx[n] exp(a) => argmax[n] a
     |   ^
-  hint: a selection is named by its class: `s[k] a  for s in selections`, not `argmax[k] a`
+  hint: did you mean `argmax`?
+""",
+    "named_selection_over_a_set": """
+rule r
+  argmax[N] exp(a) => argmax[N] a
+----
+my.rules:2:3: `N` is a set, and this is over one axis
+  2 |   argmax[N] exp(a) => argmax[N] a
+    |   ^
+  hint: an axis is in lower case: `n`
 """,
     "selection_over_a_set": """
 rule r
