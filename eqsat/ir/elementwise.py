@@ -63,10 +63,10 @@ COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "
 """Functions of two operands whose order does not matter."""
 
 INCREASING = frozenset(
-    {"exp", "exp2", "expm1", "log", "log1p", "sqrt", "cbrt", "logistic", "tanh", "sinh", "atan"}
-    | {"asin", "asinh", "acosh", "atanh", "erf", "erf_inv", "copy"}
+    {"exp", "exp2", "expm1", "cbrt", "logistic", "tanh", "sinh", "atan", "asinh", "erf", "copy"}
 )
-"""Functions of one real operand that are strictly increasing wherever they are defined."""
+"""Functions of one real operand that are increasing on all numbers. Those that are NaN somewhere (log, sqrt)
+are not among them: that of the largest number may be one where that of another number is NaN."""
 
 LINEAR = frozenset({"neg", "real", "imag", "conj", "copy", "stop_gradient"})
 """Functions of one operand with f(a + b) = f(a) + f(b), f(0) = 0 and f(c a) = c f(a) for real c."""
