@@ -55,10 +55,9 @@ class DeclaredFolds:
         state = self.states[result.number] = self.merging.state(result.op.monoid, result.args)
         lengths = self.outer.lengths_of(result)
         orders = merge_orders([body.order for body in bodies])
-        for leaf, arg, body in zip(state.later, result.args, bodies, strict=True):
-            if leaf.dtype != arg.dtype:
-                body = Emitted(f"lax.convert_element_type({body.text}, {dtype_text(leaf.dtype)})", body.order)
-            self.values.setdefault(leaf.number, body)
+        for name, leaf, arg, body in zip(names, state.later, result.args, bodies, strict=True):
+            if leaf.number not in self.values:
+                self.values[leaf.number] = self._widened(name, leaf, arg, body, inner)
         fresh = []
         for name, constant, leaf in zip(names, state.identity, state.earlier, strict=True):
             if leaf.number not in self.carried:
@@ -75,6 +74,15 @@ class DeclaredFolds:
             part = self.carried[leaf.number]
             part.after = broadcast(self.values[new.number], part.order, lengths)
         return fresh
+
+    def _widened(self, name: str, leaf: Term, arg: Term, body: Emitted, inner: Scope) -> Emitted:
+        """A part of a chunk in the dtype in which it is merged."""
+        if leaf.dtype == arg.dtype:
+            return body
+        wide = self.emitter.local(f"wide_{name}")
+        text = f"lax.convert_element_type({body.text}, {dtype_text(leaf.dtype)})"
+        self.emitter.line(inner, f"{wide} = {text}")
+        return Emitted(wide, body.order)
 
     def finished(self, result: Term) -> Emitted:
         """Write what a fold returns, after the loop."""

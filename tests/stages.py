@@ -11,8 +11,23 @@ import numpy as np
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.axis import Axis
+from eqsat.ir.formula import Monoid
 from eqsat.ir.interpret import interpret
-from eqsat.ir.ops import Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Reduce, Rename, Select
+from eqsat.ir.ops import (
+    Concat,
+    Const,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Op,
+    Opaque,
+    Operation,
+    Reduce,
+    Rename,
+    Select,
+)
 from eqsat.ir.program import Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
@@ -75,8 +90,12 @@ def _head(op: Op) -> str:
             return f"rename[{old.size}]"
         case Opaque(call=call):
             return str(call.primitive.name)
-        case Fold(axis=axis, monoid=monoid):
-            return f"fold[{axis.size}, {monoid if isinstance(monoid, str) else monoid.kind}]"
+        case Operation(spec=spec, axes=axes):
+            return f"{spec.name}[{' '.join(str(axis.size) for axis in axes)}]"
+        case Fold(axis=axis, monoid=Select(kind=kind) | Monoid(name=kind)):
+            return f"fold[{axis.size}, {kind}]"
+        case Fold(axis=axis, monoid=kind):
+            return f"fold[{axis.size}, {kind}]"
         case Concat(axis=axis):
             return f"concat[{axis.size}]"
         case _:
