@@ -254,6 +254,8 @@ class Building(Matching):
         text = self.application(expression, " ".join(operand.node for operand in operands))
         constructor, arguments = text[1:-1].split(" ", 1)
         result = '"bool"' if known and known.boolean else operands[-1].dtype
+        if function in self.classes:
+            result = f"D_of_{function}"  # a comparison's, or that of a complex number's part, is another one
         return self.node(constructor, arguments, axes, opened, result, root)
 
     def build_call(self, expression: Apply, root: bool) -> Built:

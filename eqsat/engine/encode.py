@@ -172,11 +172,11 @@ def encode_term(term: Term, symbols: Symbols, maker: int = LOADED) -> str:
 
 
 def real_value(text: str, dtype: str) -> float | None:
-    """The value of a real constant that is not NaN, as a float."""
-    if text in ("True", "False") or "j" in text:
+    """The value of a constant that is a real number, whatever its dtype."""
+    if text in ("True", "False"):
         return None
-    value = float(text)
-    return None if math.isnan(value) else value
+    number = complex(text)
+    return None if math.isnan(number.real) or number.imag != 0 else number.real
 
 
 def number_text(value: float, dtype: str) -> str | None:

@@ -148,6 +148,8 @@ class Matching:
             case Apply():
                 operands = " ".join(self.match(operand) for operand in expression.operands)
                 self.facts.append(f"(= {this} {self.application(expression, operands)})")
+                if expression.function in self.classes:
+                    self.facts.append(f"(= D_of_{expression.function} (dtype {this}))")
             case Reduction(kind=kind, axes=axes):
                 operand = self.match(expression.operand)
                 if len(axes) != 1:

@@ -163,10 +163,14 @@ class _Whole(CostModel):
 def saturated(expressions: tuple[str, ...], arrays: str, rules: str, over: str = "") -> Graph:
     """The e-graph of a program of these results, after these rules; `over`: axes that may be split."""
     values = declared(arrays, *expressions)
-    flat = tuple(values.values())
-    program, constants = lower(trace(function(*expressions, names=tuple(values)), flat, {}).closed)
+    return traced(function(*expressions, names=tuple(values)), tuple(values.values()), rules, over)
+
+
+def traced(fn: Callable[..., Any], values: tuple[Any, ...], rules: str, over: str = "") -> Graph:
+    """The e-graph of a function of these arrays."""
+    program, constants = lower(trace(fn, values, {}).closed)
     large = [axis_called(name, program) for name in over.split()]
-    return saturated_program(program, (*flat, *constants), rules, large)
+    return saturated_program(program, (*values, *constants), rules, large)
 
 
 def saturated_program(program: Program, arrays: tuple[Any, ...], rules: str, large: list[Axis]) -> Graph:
@@ -184,20 +188,31 @@ def axis_called(name: str, program: Program) -> Axis:
 
 
 def proves(left: str, right: str, arrays: str, rules: str) -> bool:
-    graph = saturated((left, right), arrays, rules)
-    first, second = graph.classes()
-    layouts = [
-        tuple(axis for axis in output.layout if axis in output.term.axes) for output in graph.program.outputs
-    ]
-    return first == second and layouts[0] == layouts[1]
+    values = declared(arrays, left, right)
+    both = function(left, right, names=tuple(values))
+
+    def chosen(*inputs: Any) -> Any:
+        # One of the two: so that axes which are the same dimension of both get one name.
+        first, second = map(jax.numpy.asarray, both(*inputs[:-1]))
+        alike = (first.shape, first.dtype) == (second.shape, second.dtype)
+        return lax.select_n(inputs[-1], first, second) if alike else (first, second)
+
+    graph = traced(chosen, (*values.values(), np.asarray(True)), rules)
+    if len(graph.program.outputs) == 2:
+        return False
+    class_of = graph.saturation.graph.class_of
+    _, first, second = graph.program.outputs[0].term.args
+    return class_of[first.number] == class_of[second.number]
 
 
-def prove(left: str, right: str, arrays: str, rules: str) -> None:
-    """The rules bring both expressions into one class, and each rule is needed for it."""
-    assert proves(left, right, arrays, rules), f"{rules} cannot prove {left} = {right}"
+def prove(left: str, right: str, arrays: str, rules: str, given: str = "") -> None:
+    """The rules bring both expressions into one class, and each is needed for it, whatever rules are given."""
+    assert proves(left, right, arrays, f"{rules} {given}"), f"{rules} cannot prove {left} = {right}"
     for rule in rules.split():
         fewer = " ".join(name for name in rules.split() if name != rule)
-        assert not proves(left, right, arrays, fewer), f"{rule} is not needed for {left} = {right}"
+        assert not proves(left, right, arrays, f"{fewer} {given}"), (
+            f"{rule} is not needed for {left} = {right}"
+        )
 
 
 def cannot_prove(left: str, right: str, arrays: str, rules: str) -> None:
