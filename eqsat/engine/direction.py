@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from eqsat.engine.building import Building
 from eqsat.language.syntax import (
@@ -19,13 +21,11 @@ class Direction(Building):
 
     def bodies(self) -> Iterator[str]:
         """The rule's body; and, where sizes of sets of axes are compared, one that asks for them."""
-        facts = " ".join(dict.fromkeys(self.facts))
         if self.needed_sizes:
-            demands = " ".join(f"(need-size S_{name})" for name in self.needed_sizes)
-            yield f"({facts}) ({demands})"
+            demands = [f"(need-size S_{name})" for name in self.needed_sizes]
+            yield _body(self.facts, demands)
         sizes = [f"(= z_{name} (size-of S_{name}))" for name in self.needed_sizes]
-        every = [*dict.fromkeys(self.facts), *sizes, *self.comparisons]
-        yield f"({' '.join(every)}) ({' '.join(self.actions)})"
+        yield _body([*self.facts, *sizes, *self.comparisons], self.actions)
 
     def compile(self, absent: frozenset[Expression], present: frozenset[Expression]) -> Iterator[str]:
         """The bodies of the egglog rules of a rewrite."""
@@ -40,3 +40,19 @@ class Direction(Building):
         self.collect(frozenset(), frozenset())
         self.actions.append(f"(is-{self.rule.property} e{axes})")
         return self.bodies()
+
+
+_ANALYSIS = re.compile(r"\(= ([AOD]_\S+) \((?:axes|open|dtype) \S+\)\)")
+
+
+def _body(facts: Iterable[str], actions: Iterable[str]) -> str:
+    """A rule's body, without the analyses that nothing asks for: each would be a join."""
+    wanted = list(dict.fromkeys(facts))
+    done = " ".join(actions)
+    words = Counter(re.findall(r"[AOD]_[^\s()]+", " ".join([*wanted, done])))
+    kept = []
+    for fact in wanted:
+        analysis = _ANALYSIS.fullmatch(fact)
+        if analysis is None or words[analysis[1]] > 1:
+            kept.append(fact)
+    return f"({' '.join(kept)}) ({done})"

@@ -33,6 +33,14 @@ class EGraph:
         """Run egglog commands."""
         self._guard(lambda: self._graph.run_program(*self._graph.parse_program(text)))
 
+    def push(self) -> None:
+        """Remember what there is, for `pop` to go back to."""
+        self.run_text("(push)")
+
+    def pop(self) -> None:
+        """Forget everything since the last `push`."""
+        self.run_text("(pop)")
+
     def run_ruleset(self, name: str) -> tuple[bool, int]:
         """Run a ruleset once; whether the e-graph changed, and how many matches there were."""
         (output,) = self._guard(

@@ -7,7 +7,7 @@ match. So a library of hundreds of rules costs a program only those that are abo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from eqsat.ir.ops import Delta, Dot, Iota, Map, Operation, Reduce, Rename, Select
@@ -81,14 +81,22 @@ def symbols_in(program: Program) -> set[str]:
     return found
 
 
-def relevant(rules: Sequence[CompiledRule], program: Program) -> list[CompiledRule]:
-    """The rules that can match in a program, or in what other rules make of it; in order."""
-    present = symbols_in(program)
+def can_match(rule: CompiledRule, present: Set[str]) -> bool:
+    """Whether the symbols that a rule needs are there."""
+    return any(needed <= present for needed, _ in rule.needs)
+
+
+def makes(rule: CompiledRule, present: Set[str]) -> frozenset[str]:
+    """The symbols that a rule brings in where these are."""
+    return frozenset[str]().union(*(made for needed, made in rule.needs if needed <= present))
+
+
+def relevant(rules: Sequence[CompiledRule], present: Set[str]) -> list[CompiledRule]:
+    """The rules that could ever match in a program of these symbols; in order."""
+    reached = set(present)
     count = -1
-    while len(present) > count:
-        count = len(present)
+    while len(reached) > count:
+        count = len(reached)
         for rule in rules:
-            for needed, makes in rule.needs:
-                if needed <= present:
-                    present |= makes
-    return [rule for rule in rules if any(needed <= present for needed, _ in rule.needs)]
+            reached |= makes(rule, reached)
+    return [rule for rule in rules if can_match(rule, reached)]

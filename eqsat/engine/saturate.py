@@ -8,12 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.compile import CompiledRule
-from eqsat.engine.egraph import EGraph, EGraphError
-from eqsat.engine.encode import encode_program
-from eqsat.engine.relevance import relevant
+from eqsat.engine.encode import Symbols, encode_program
+from eqsat.engine.library import Library, loaded_rules
+from eqsat.engine.relevance import can_match, makes, relevant, symbols_in
 from eqsat.engine.schema import BOOKKEEPING
 from eqsat.engine.snapshot import Snapshot, snapshot
-from eqsat.errors import RuleError
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
@@ -27,9 +26,11 @@ class Limits:
 
     - `algebra_growth`: e-nodes that algebra may add, for each e-node of the program.
     - `loop_nodes`: e-nodes that taking chunks may add.
-    - `seconds`: time for each phase.
+    - `seconds`: processor time for each phase, so that what is found does not depend on who else is busy.
     - `algebra_rounds`, `loop_rounds`: times that each rule of a phase runs.
-    - `rule_matches`: a rule that matches more often than this in one round is banned from then on.
+    - `rule_matches`: a rule about loops that matches more often than this in one round is banned from
+      then on; so is a rule of algebra that matches more often than a hundredth of this...
+    - `rule_growth`: ...and so many times for each e-node of the program.
     """
 
     algebra_growth: int = 6
@@ -38,6 +39,7 @@ class Limits:
     algebra_rounds: int = 10
     loop_rounds: int = 200
     rule_matches: int = 20_000
+    rule_growth: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,65 +76,94 @@ def saturate(
     """
     limits = limits or Limits()
     began = time.perf_counter()
-    graph = EGraph()
-    rules = relevant(rules, program)
-    for rule in rules:
-        try:
-            graph.run_text(rule.text)
-        except EGraphError as error:
-            where = f"{rule.rule.position}: rule {rule.name}"
-            raise RuleError(f"{where}: its left side leaves a name open ({error})") from error
-    numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in rules)))
-    copies = any(rule.copies for rule in rules)
-    blocks, symbols = encode_program(program, large, stored, numbers, copies)
-    for rule in rules:
-        symbols.monoids.update(rule.monoids)
-    for block in blocks:
-        graph.run_text(block)
-    while graph.run_ruleset(BOOKKEEPING)[0]:
-        pass
-    matches: Counter[str] = Counter()
-    banned: list[CompiledRule] = []
-    algebra = [rule for rule in rules if not rule.splits]
-    growth = 500 + limits.algebra_growth * graph.size()
-    reason = _run_phase(graph, algebra, limits, limits.algebra_rounds, growth, matches, banned)
-    loops = [rule for rule in rules if rule.splits]
-    loop_reason = _run_phase(graph, loops, limits, limits.loop_rounds, limits.loop_nodes, matches, banned)
-    if loop_reason != "saturated":
-        reason = loop_reason
-    result = snapshot(graph.dump(), symbols, program)
-    names = tuple(rule.name for rule in banned)
-    return Saturation(result, dict(matches), reason, names, time.perf_counter() - began)
+    with loaded_rules(rules) as library:
+        run = _Run(program, library, limits)
+        symbols = run.load(large, stored)
+        reason = run.phase(loops=False, rounds=limits.algebra_rounds)
+        loop_reason = run.phase(loops=True, rounds=limits.loop_rounds)
+        if loop_reason != "saturated":
+            reason = loop_reason
+        result = snapshot(run.graph.dump(), symbols, program)
+    names = tuple(rule.name for rule in run.banned)
+    return Saturation(result, dict(run.matches), reason, names, time.perf_counter() - began)
 
 
-def _run_phase(
-    graph: EGraph,
-    rules: Sequence[CompiledRule],
-    limits: Limits,
-    rounds: int,
-    growth: int,
-    matches: Counter[str],
-    banned: list[CompiledRule],
-) -> str:
-    """Run each rule once a round until nothing changes or a limit is met; the reason."""
-    deadline = time.perf_counter() + limits.seconds
-    most = graph.size() + growth
-    active = list(rules)
-    for _ in range(rounds):
+class _Run:
+    """One e-graph, and the rules that are run on it.
+
+    **Attributes:**
+
+    - `present`: the symbols of the program and of what rules have made of it.
+    - `waiting`: rules that need other symbols.
+    """
+
+    def __init__(self, program: Program, library: Library, limits: Limits) -> None:
+        self.program = program
+        self.limits = limits
+        self.library = library
+        self.graph = library.graph
+        self.matches: Counter[str] = Counter()
+        self.banned: list[CompiledRule] = []
+        self.present = symbols_in(program)
+        self.waiting = relevant(library.rules, self.present)
+        self.active: list[CompiledRule] = []
+        self.size = 0
+
+    def load(self, large: Iterable[Axis], stored: Iterable[Term]) -> Symbols:
+        """Load the program; what its symbols stand for."""
+        numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.waiting)))
+        copies = any(rule.copies for rule in self.waiting)
+        blocks, symbols = encode_program(self.program, large, stored, numbers, copies)
+        for rule in self.waiting:
+            symbols.monoids.update(rule.monoids)
+        for block in blocks:
+            self.graph.run_text(block)
+        self.size = self.graph.size()
+        self.bookkeeping()
+        return symbols
+
+    def bookkeeping(self) -> bool:
+        """Bring the analyses up to date; whether there was anything to do."""
         changed = False
-        for rule in list(active):
-            updated, count = graph.run_ruleset(rule.ruleset)
-            changed = changed or updated
-            matches[rule.name] += count
-            if count > limits.rule_matches:
-                banned.append(rule)
-                active.remove(rule)
-            if time.perf_counter() > deadline:
-                return f"time limit of {limits.seconds} s"
-            if updated and graph.size() > most:
-                return f"limit of {growth} new e-nodes"
-        while graph.run_ruleset(BOOKKEEPING)[0]:
+        while self.graph.run_ruleset(BOOKKEEPING)[0]:
             changed = True
-        if not changed:
-            return "saturated"
-    return f"limit of {rounds} rounds"
+        return changed
+
+    def wake(self) -> None:
+        """Run from now on the rules whose symbols have come to be present."""
+        ready = [rule for rule in self.waiting if can_match(rule, self.present)]
+        for rule in ready:
+            self.library.need(rule)
+        if ready:
+            woken = {rule.number for rule in ready}
+            self.waiting = [rule for rule in self.waiting if rule.number not in woken]
+            self.active = sorted([*self.active, *ready], key=lambda rule: rule.number)
+
+    def phase(self, loops: bool, rounds: int) -> str:
+        """Run each rule once a round until nothing changes or a limit is met; the reason."""
+        limits = self.limits
+        growth = limits.loop_nodes if loops else 500 + limits.algebra_growth * self.size
+        most = self.graph.size() + growth
+        explosion = (
+            limits.rule_matches if loops else limits.rule_growth * self.size + limits.rule_matches // 100
+        )
+        deadline = time.thread_time() + limits.seconds
+        for _ in range(rounds):
+            self.wake()
+            changed = False
+            for rule in [rule for rule in self.active if rule.splits == loops]:
+                updated, count = self.graph.run_ruleset(rule.ruleset)
+                changed = changed or updated
+                self.matches[rule.name] += count
+                if count:
+                    self.present |= makes(rule, self.present)
+                if count > explosion:
+                    self.banned.append(rule)
+                    self.active.remove(rule)
+                if time.thread_time() > deadline:
+                    return f"time limit of {limits.seconds} s"
+                if updated and self.graph.size() > most:
+                    return f"limit of {growth} new e-nodes"
+            if not (self.bookkeeping() or changed):
+                return "saturated"
+        return f"limit of {rounds} rounds"

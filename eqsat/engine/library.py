@@ -1,0 +1,81 @@
+"""E-graphs with rules in them, kept from one program to the next: to read rules takes longer than to run them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from eqsat.engine.compile import CompiledRule
+from eqsat.engine.egraph import EGraph, EGraphError
+from eqsat.errors import RuleError
+
+MOST_KEPT = 2
+"""How many e-graphs a thread keeps: those of the rules that it used last."""
+
+_kept = threading.local()
+"""An e-graph belongs to the thread that made it."""
+
+
+class Library:
+    """Rules, and an e-graph that has read those of them that were ever needed.
+
+    **Attributes:**
+
+    - `rules`: all of them.
+    - `graph`: empty but for rules, and for what a run puts in before it is over.
+    """
+
+    def __init__(self, rules: Sequence[CompiledRule]) -> None:
+        self.rules = rules
+        self.graph = EGraph()
+        self._read: set[int] = set()
+        self._new: dict[int, CompiledRule] = {}
+        self._running = False
+
+    def begin(self) -> None:
+        """Begin a run; the rules that the last one had to read are read first, for good."""
+        new, self._new = self._new, {}
+        for rule in new.values():
+            self.need(rule)
+        self.graph.push()
+        self._running = True
+
+    def end(self) -> None:
+        """End a run: the e-graph is as it was at the beginning."""
+        self._running = False
+        self.graph.pop()
+
+    def need(self, rule: CompiledRule) -> None:
+        """Make sure that the e-graph has read a rule.
+
+        **Raises:** `RuleError` if the rule can't be run.
+        """
+        if rule.number in self._read or rule.number in self._new:
+            return
+        try:
+            self.graph.run_text(rule.text)
+        except EGraphError as error:
+            where = f"{rule.rule.position}: rule {rule.name}"
+            raise RuleError(f"{where}: its left side leaves a name open ({error})") from error
+        if self._running:
+            self._new[rule.number] = rule
+        else:
+            self._read.add(rule.number)
+
+
+@contextmanager
+def loaded_rules(rules: Sequence[CompiledRule]) -> Iterator[Library]:
+    """The library of these very rules, for one run. What the run leaves in its e-graph is forgotten."""
+    kept: deque[Library] = _kept.__dict__.setdefault("libraries", deque(maxlen=MOST_KEPT))
+    library = next((library for library in kept if library.rules is rules), None)
+    if library is None:
+        library = Library(rules)
+    else:
+        kept.remove(library)
+    library.begin()
+    yield library
+    # Not after an exception: nobody knows what state the e-graph is in.
+    library.end()
+    kept.append(library)
