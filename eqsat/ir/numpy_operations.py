@@ -114,7 +114,7 @@ def in_numpy(
     An array over `batch`, then the result's core axes in the order of the signature.
     """
     spec, name = op.spec, op.spec.name
-    if not spec.text or any(array.size == 0 for array in arrays):
+    if not spec.text or any(axis.size == 0 for axis in op.axes):
         return None
     if name in IN_DOUBLE and arrays[0].dtype.name in ("float32", "complex64"):
         return None
