@@ -53,11 +53,27 @@ def _widened(a: Any, b: Any) -> Any:
     return jax.numpy.matmul(a, b, preferred_element_type=jax.numpy.int32)
 
 
-LOCALS: dict[str, Any] = {"lax": lax, "jax": jax, "softmax": jax.nn.softmax, "widened": _widened}
+LOCALS: dict[str, Any] = {
+    "lax": lax,
+    "jax": jax,
+    "softmax": jax.nn.softmax,
+    "widened": _widened,
+    "assume": eqsat.assume,
+    "solve_triangular": jax.scipy.linalg.solve_triangular,
+    "solve": jax.numpy.linalg.solve,
+    "inv": jax.numpy.linalg.inv,
+    "det": jax.numpy.linalg.det,
+    "slogdet": jax.numpy.linalg.slogdet,
+    "cholesky": jax.numpy.linalg.cholesky,
+    "qr": jax.numpy.linalg.qr,
+}
 
 
 def declared(arrays: str, *expressions: str) -> dict[str, np.ndarray]:
-    """The arrays that expressions use: `x: i k   n: int32 j   c:` are a matrix, a vector and a scalar."""
+    """The arrays that expressions use: `x: i k   n: int32 j   c:` are a matrix, a vector and a scalar.
+
+    `s: spd i p` is positive definite.
+    """
     used = set(re.findall(r"\w+", " ".join(expressions)))
     rng = np.random.default_rng(0)
     found: dict[str, np.ndarray] = {}
@@ -66,8 +82,15 @@ def declared(arrays: str, *expressions: str) -> dict[str, np.ndarray]:
         dtype = next((word for word in words.split() if word not in axes), "float32")
         shape = tuple(LENGTHS.get(word) or int(word) for word in axes)
         if name in used:
-            found[name] = _drawn(rng, shape, jax.numpy.dtype(dtype))
+            drawn = _positive if dtype == "spd" else _drawn
+            found[name] = drawn(rng, shape, jax.numpy.dtype("float32" if dtype == "spd" else dtype))
     return found
+
+
+def _positive(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+    """Well-conditioned symmetric positive definite matrices."""
+    values = rng.normal(size=shape) / np.sqrt(shape[-1])
+    return (values @ values.swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype)
 
 
 def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
@@ -206,7 +229,7 @@ def proves(left: str, right: str, arrays: str, rules: str) -> bool:
 
 
 def prove(left: str, right: str, arrays: str, rules: str, given: str = "") -> None:
-    """The rules bring both expressions into one class, and each is needed for it, whatever rules are given."""
+    """The rules bring both expressions into one class, and each is needed, whatever rules are given."""
     assert proves(left, right, arrays, f"{rules} {given}"), f"{rules} cannot prove {left} = {right}"
     for rule in rules.split():
         fewer = " ".join(name for name in rules.split() if name != rule)
@@ -219,9 +242,9 @@ def cannot_prove(left: str, right: str, arrays: str, rules: str) -> None:
     assert not proves(left, right, arrays, rules), f"{rules} should not prove {left} = {right}"
 
 
-def fires(rule: str, expression: str, arrays: str) -> bool:
-    """Whether a rule matches something in a program."""
-    return saturated((expression,), arrays, rule).saturation.matches.get(rule, 0) > 0
+def fires(rule: str, expression: str, arrays: str, given: str = "") -> bool:
+    """Whether a rule matches something in a program, or in what the given rules make of it."""
+    return saturated((expression,), arrays, f"{rule} {given}").saturation.matches.get(rule, 0) > 0
 
 
 def streams(expression: str, arrays: str, over: str, rules: str) -> bool:
