@@ -70,10 +70,14 @@ class Namespace:
         return name
 
     def function(self, value: Any, hint: str) -> str:
-        """The global name of a function: it is imported from where it was defined, or else given."""
+        """The global name of a function: it is imported from where it was defined, or else given.
+
+        What is found there may also be a wrapper that says that it calls just this `__operation__`.
+        """
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
-        home = sys.modules.get(module or "")
-        if module in (None, "__main__") or getattr(home, name, None) is not value:
+        found = getattr(sys.modules.get(module or ""), name, None)
+        same = found is value or getattr(found, "__operation__", None) is value
+        if module in (None, "__main__") or not same:
             return self.bind(value, hint)
         alias = self._imported.get((str(module), name))
         if alias is None:

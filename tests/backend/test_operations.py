@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -194,7 +195,7 @@ RBF = parse_signature("rbf[i, j, k](x: i k, y: j k) -> i j")
 def test_a_users_function_is_imported_and_mapped(extras: Any) -> None:
     program, arrays, _ = made(OperationSpec(RBF, function=rbf), (5, 6, 2), extras, 3)
     source = check_emitted(program, arrays, {ONE: 2})
-    assert f"from {rbf.__module__} import rbf\n" in source
+    assert f"from {__name__} import rbf\n" in source
     assert emitted(program, {ONE: 2}).objects == {}
 
 
@@ -205,6 +206,13 @@ def test_a_function_that_cannot_be_imported_is_given() -> None:
     check_emitted(program, arrays)
 
 
+def test_a_wrapper_that_says_what_it_calls_is_imported() -> None:
+    spec = OperationSpec(parse_signature("doubled[n](a: n) -> n"), function=doubled.__operation__)
+    program, arrays, _ = made(spec, (6,), [(OTHER,)], 4)
+    source = check_emitted(program, arrays)
+    assert f"from {__name__} import doubled\n" in source
+
+
 def test_a_users_function_may_have_any_name() -> None:
     """That of a parameter, of a module, of a variable."""
     for name, function in {"argument_0": argument_0, "x1": x1}.items():
@@ -212,6 +220,18 @@ def test_a_users_function_may_have_any_name() -> None:
         program, arrays, _ = made(spec, (6,), [()], 4)
         source = check_emitted(program, arrays)
         assert f"import {name} as " in source
+
+
+def named(function: Any) -> Any:
+    """A wrapper of a function that calls just that."""
+    wrapper = functools.wraps(function)(lambda a: function(a))
+    wrapper.__operation__ = function
+    return wrapper
+
+
+@named
+def doubled(a: Any) -> Any:
+    return a * 2
 
 
 def argument_0(a: Any) -> Any:
