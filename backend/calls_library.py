@@ -32,7 +32,17 @@ def _triangular_solve(site: Site) -> str:
     options = site.given(
         left_side=False, lower=False, transpose_a=False, conjugate_a=False, unit_diagonal=False
     )
-    return call("lax.linalg.triangular_solve", *site.args, **options)
+    if "left_side" not in options or len(site.arg_shapes[1]) > 2:
+        return call("lax.linalg.triangular_solve", *site.args, **options)
+    # LAPACK reads an array by columns. Transposed, and solved from the right, it is read as it lies: otherwise
+    # the compiler copies it first, and where chunks of it are solved in a loop, it copies all of it at once.
+    del options["left_side"]
+    options.pop("transpose_a", None)
+    if not site.params["transpose_a"]:
+        options["transpose_a"] = "True"
+    matrix, right = site.args
+    solved = call("lax.linalg.triangular_solve", matrix, f"jnp.transpose({right})", **options)
+    return f"jnp.transpose({solved})"
 
 
 @prints("lu")
