@@ -34,7 +34,7 @@ def _triangular_solve(site: Site) -> str:
     )
     if "left_side" not in options or len(site.arg_shapes[1]) > 2:
         return call("lax.linalg.triangular_solve", *site.args, **options)
-    # LAPACK reads an array by columns. Transposed, and solved from the right, it is read as it lies: otherwise
+    # LAPACK reads an array by columns. Transposed, and solved from the right, it is read as it lies: else
     # the compiler copies it first, and where chunks of it are solved in a loop, it copies all of it at once.
     del options["left_side"]
     options.pop("transpose_a", None)
