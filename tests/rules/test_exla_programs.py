@@ -1,4 +1,4 @@
-"""The test programs of eXLA, each with a budget that it exceeds as written and the best form that there is for it.
+"""The test programs of eXLA, each with a budget that it exceeds as written, and the best form of each.
 
 They are those of Artemev, An, Roeder and van der Wilk, "Memory Safe Computations with XLA Compiler", 2022.
 
