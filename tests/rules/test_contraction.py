@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.proving import cannot_prove, prove
+from tests.rules.proving import cannot_prove, fires, optimized, prove
 
 MATRICES = "a: i k   b: k j   c: j m   v: j   w: i"
-SUMS = "x: i k   y: i k   c: i   d: k   s:   b: k j"
+SUMS = "x: i k   y: i k   c: i   d: k   e: k   s:   b: k j   t: i j k   u: i l   v: l k"
 INTEGERS = "x: int32 i k   y: int32 i k   c: int32 i   b: int32 k j"
 COMPLEX = "x: complex64 i k   y: complex64 i k   c: complex64 i   b: complex64 k j"
 WIDENED = "x: int8 i k   b: int8 k j"
@@ -54,13 +54,58 @@ def test_contractions_of_the_same_axis_are_not_reassociated() -> None:
         ("pull-divisor-from-dot", "(x / c[:, None]) @ b", "(x @ b) / c[:, None]"),
         ("pull-divisor-from-dot", "x @ (d / s)", "(d @ x.T) / s"),
         ("pull-negation-from-dot", "(-x) @ b", "-(x @ b)"),
-        ("pull-negation-from-dot", "-(x @ b)", "x @ -b"),
+        ("pull-negation-from-dot", "-(b.T @ x.T)", "(x @ -b).T"),
         ("sum-through-dot", "sum(x @ b, 0)", "sum(x, 0) @ b"),
         ("sum-through-dot", "sum(x @ b, 1)", "sum(b, 1) @ x.T"),
+        ("sum-of-diagonal-contraction", "sum(einsum('ijk,ik->ij', t, x), 0)", "einsum('ijk,ik->j', t, x)"),
+        ("move-factor", "(x * d) @ e", "x @ (d * e)"),
+        ("move-factor", "einsum('ijk,k->ij', d * t, e)", "einsum('ijk,k->ij', t, d * e)"),
     ],
 )
 def test_what_is_taken_out(rule: str, left: str, right: str) -> None:
     prove(left, right, SUMS, rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "left", "right"),
+    [
+        # a term that has not got the axis
+        ("dot-of-shifted", "(x + c[:, None]) @ b", "x @ b + c[:, None] * sum(b, 0)"),
+        ("dot-of-shifted", "b.T @ (x + s).T", "(x @ b + s * sum(b, 0)).T"),
+        ("dot-of-decreased", "(x - c[:, None]) @ b", "x @ b - c[:, None] * sum(b, 0)"),
+        ("dot-of-complement", "(1 - x) @ b", "1 * sum(b, 0) - x @ b"),
+        # a term with fewer axes
+        ("dot-of-addition", "(x + d) @ b", "x @ b + d @ b"),
+        ("dot-of-difference", "(x - d) @ b", "x @ b - d @ b"),
+        ("dot-of-negative-difference", "(d - x) @ b", "d @ b - x @ b"),
+        # a term of low rank
+        ("dot-of-low-rank-sum", "(u @ v + x) @ b", "u @ (v @ b) + x @ b"),
+        ("dot-of-low-rank-sum", "(x + u @ v) @ d", "u @ (v @ d) + x @ d"),
+        ("dot-of-low-rank-difference", "(x - u @ v) @ b", "x @ b - u @ (v @ b)"),
+    ],
+)
+def test_contractions_of_sums(rule: str, left: str, right: str) -> None:
+    prove(left, right, SUMS, rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expression"),
+    [
+        # both terms are as large as the sum; a product is not of low rank
+        ("dot-of-addition", "(x + y) @ b"),
+        ("dot-of-difference", "(x - y) @ b"),
+        ("dot-of-negative-difference", "(x - y) @ b"),
+        ("dot-of-shifted", "(x + y) @ b"),
+        ("dot-of-decreased", "(x - d) @ b"),
+        ("dot-of-complement", "(x - y) @ b"),
+        ("dot-of-low-rank-sum", "(x @ b @ b.T + x) @ b"),
+        ("dot-of-low-rank-difference", "(x - x @ b @ b.T) @ b"),
+        # the other operand is larger
+        ("move-factor", "(d * e) @ b"),
+    ],
+)
+def test_contractions_of_sums_that_are_left_alone(rule: str, expression: str) -> None:
+    assert not fires(rule, expression, SUMS)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +142,8 @@ def test_a_reduction_other_than_a_sum_keeps_its_factors() -> None:
         ("pull-factor-from-dot", "(c[:, None] * x) @ b", "c[:, None] * (x @ b)"),
         ("pull-negation", "sum(-x, 1)", "-sum(x, 1)"),
         ("sum-through-dot", "sum(x @ b, 0)", "sum(x, 0) @ b"),
+        ("sum-of-product", "sum(x * y, 1)", "einsum('ik,ik->i', x, y)"),
+        ("dot-of-shifted", "(x + c[:, None]) @ b", "x @ b + c[:, None] * sum(b, 0)"),
     ],
 )
 def test_what_is_true_of_integers(rule: str, left: str, right: str) -> None:
@@ -106,7 +153,6 @@ def test_what_is_true_of_integers(rule: str, left: str, right: str) -> None:
 @pytest.mark.parametrize(
     ("rule", "left", "right"),
     [
-        ("sum-of-product", "sum(x * y, 1)", "einsum('ik,ik->i', x, y)"),
         # an integer division rounds every term
         ("pull-divisor", "sum(lax.div(x, full_like(x, 4)), 1)", "lax.div(sum(x, 1), full_like(c, 4))"),
         (
@@ -133,3 +179,13 @@ def test_what_is_only_done_with_real_floats(rule: str, left: str, right: str) ->
 def test_a_widening_contraction_is_left_alone(rule: str, left: str, right: str) -> None:
     """Its operands' dtype is too narrow for what would be computed before it."""
     cannot_prove(left, right, WIDENED, rule)
+
+
+def test_a_product_with_ones_is_a_sum() -> None:
+    prove("x @ ones(3)", "sum(x, 1)", SUMS, "times-one")
+
+
+def test_a_low_rank_matrix_is_not_made_for_a_product_with_it() -> None:
+    plan = optimized("(x[:, :8] @ x[:, 8:].T + x[:, 0]) @ y", "x: 1999 16   y: 1999 2", 500_000)
+    assert plan.original_peak_bytes > 20 * plan.peak_bytes
+    assert "lax.scan" not in plan.source
