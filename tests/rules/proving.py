@@ -129,10 +129,14 @@ class Graph:
         class_of = self.saturation.graph.class_of
         return [class_of[output.term.number] for output in self.program.outputs]
 
-    def cheapest(self, model: CostModel) -> tuple[Program, frozenset[str]]:
-        """The cheapest program, and the names of the rules that made its nodes."""
+    def cheapest(self, model: CostModel, one_pass: bool = False) -> tuple[Program, frozenset[str]]:
+        """The cheapest program, and the names of the rules that made its nodes.
+
+        `one_pass`: of those in which no loop needs another one over the same axis, if there are any.
+        """
         roots = self.classes()
-        selection = Extractor(self.saturation.graph, model, roots).extract(float("inf"))
+        extractor = Extractor(self.saturation.graph, model, roots)
+        selection = extractor.extract(float("inf"), one_pass=one_pass) or extractor.extract(float("inf"))
         assert selection is not None
         terms: dict[int, Term] = {}
         for number, node in selection.nodes.items():
@@ -247,18 +251,19 @@ def fires(rule: str, expression: str, arrays: str, given: str = "") -> bool:
     return saturated((expression,), arrays, f"{rule} {given}").saturation.matches.get(rule, 0) > 0
 
 
-def streams(expression: str, arrays: str, over: str, rules: str) -> bool:
+def streams(expression: str, arrays: str, over: str, rules: str, one_pass: bool = False) -> bool:
     """Whether a program was found that needs, of the axis `over`, only one chunk at a time.
 
-    What is as long as the axis may be inputs, names for them and the result.
+    What is as long as the axis may be inputs, names for them and the result. `one_pass`: and each chunk
+    only once.
     """
     graph = saturated((expression,), arrays, rules, over)
-    return streaming(graph, axis_called(over, graph.program))
+    return streaming(graph, axis_called(over, graph.program), one_pass)
 
 
-def streaming(graph: Graph, axis: Axis) -> bool:
+def streaming(graph: Graph, axis: Axis, one_pass: bool = False) -> bool:
     """The same of a graph and an axis that may be split."""
-    program, _ = graph.cheapest(_Whole(CPU, {}, axis))
+    program, _ = graph.cheapest(_Whole(CPU, {}, axis), one_pass)
     graph.check(program)
     results = [output.term for output in program.outputs]
     terms = [term for term in program.reachable() if term not in results]
@@ -273,16 +278,20 @@ def _is_given(term: Term) -> bool:
     return isinstance(term.op, Leaf | Iota | Const)
 
 
-def can_stream(expression: str, arrays: str, over: str, rules: str) -> None:
+def can_stream(expression: str, arrays: str, over: str, rules: str, one_pass: bool = False) -> None:
     """The rules find a program that streams over an axis, and each of them is needed for it."""
-    assert streams(expression, arrays, over, rules), f"{rules} cannot stream {expression} over {over}"
+    assert streams(expression, arrays, over, rules, one_pass), (
+        f"{rules} cannot stream {expression} over {over}"
+    )
     for rule in rules.split():
         fewer = " ".join(name for name in rules.split() if name != rule)
-        assert not streams(expression, arrays, over, fewer), f"{rule} is not needed to stream {expression}"
+        assert not streams(expression, arrays, over, fewer, one_pass), (
+            f"{rule} is not needed to stream {expression}"
+        )
 
 
-def cannot_stream(expression: str, arrays: str, over: str, rules: str) -> None:
-    assert not streams(expression, arrays, over, rules), f"{rules} should not stream {expression}"
+def cannot_stream(expression: str, arrays: str, over: str, rules: str, one_pass: bool = False) -> None:
+    assert not streams(expression, arrays, over, rules, one_pass), f"{rules} should not stream {expression}"
 
 
 def optimized(expression: str, arrays: str, budget: int, accuracy: str = "reassociates") -> Plan:

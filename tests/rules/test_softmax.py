@@ -1,0 +1,192 @@
+"""Softmax, logsumexp and attention: their names, their shifts, and in one pass over a long axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+from tests.rules.proving import can_stream, cannot_prove, cannot_stream, fires, prove
+
+ARRAYS = "x: i k   c: i   d: k   s:   v: k j   m: bool i k   z: i j k"
+SOFTMAX = "max-with-lowest softmax"
+
+
+@pytest.mark.parametrize(
+    ("rules", "left", "right"),
+    [
+        (
+            "max-with-lowest",
+            "softmax(x)",
+            "(lambda e: e / e.sum(1, keepdims=True))(exp(x - x.max(1, keepdims=True)))",
+        ),
+        (
+            f"{SOFTMAX} softmax-without-maximum",
+            "softmax(x)",
+            "(lambda e: e / e.sum(1, keepdims=True))(exp(x))",
+        ),
+        (f"{SOFTMAX} softmax-without-maximum", "softmax(x, 0)", "exp(x) / exp(x).sum(0)"),
+        (
+            "logsumexp absolute-value-of-nonnegative nonnegative-exponential nonnegative-sum"
+            " logsumexp-without-maximum",
+            "jax.nn.logsumexp(x, 1)",
+            "log(exp(x).sum(1))",
+        ),
+        (
+            f"{SOFTMAX} logsumexp-without-maximum softmax-by-logsumexp",
+            "softmax(x)",
+            "exp(x - log(exp(x).sum(1, keepdims=True)))",
+        ),
+        (f"{SOFTMAX} logarithm-of-softmax", "log(softmax(x))", "jax.nn.log_softmax(x)"),
+        (
+            "log-softmax logsumexp-without-maximum",
+            "jax.nn.log_softmax(x)",
+            "x - log(exp(x).sum(1, keepdims=True))",
+        ),
+        (
+            f"{SOFTMAX} softmax-of-logarithm nonnegative-square",
+            "softmax(log(x ** 2))",
+            "x ** 2 / (x ** 2).sum(1, keepdims=True)",
+        ),
+        (f"{SOFTMAX} softmax-of-shifted", "softmax(x + c[:, None])", "softmax(x)"),
+        (f"{SOFTMAX} softmax-of-shifted", "softmax(s + x)", "softmax(x)"),
+        (f"{SOFTMAX} softmax-of-decreased", "softmax(x - c[:, None])", "softmax(x)"),
+        (
+            "logsumexp-without-maximum logsumexp-of-shifted",
+            "log(exp(x + s).sum(1))",
+            "log(exp(x).sum(1)) + s",
+        ),
+        (
+            "logsumexp-without-maximum logsumexp-of-decreased",
+            "log(exp(x - s).sum(1))",
+            "log(exp(x).sum(1)) - s",
+        ),
+        (
+            "logsumexp-without-maximum logsumexp-of-complement",
+            "log(exp(c[:, None] - x).sum(1))",
+            "log(exp(-x).sum(1)) + c",
+        ),
+        (f"{SOFTMAX} argmax-of-softmax", "argmax(softmax(x), 1)", "argmax(x, 1)"),
+    ],
+)
+def test_identities(rules: str, left: str, right: str) -> None:
+    prove(left, right, ARRAYS, rules)
+
+
+@pytest.mark.parametrize(
+    ("rules", "left", "right"),
+    [
+        (f"{SOFTMAX} softmax-without-maximum", "softmax(x, 0)", "exp(x) / exp(x).sum(1, keepdims=True)"),
+        (f"{SOFTMAX} softmax-without-maximum", "softmax(x)", "exp(x) / exp(2 * x).sum(1, keepdims=True)"),
+        (f"{SOFTMAX} softmax-of-shifted", "softmax(x + d)", "softmax(x)"),
+        (f"{SOFTMAX} softmax-of-decreased", "softmax(s - x)", "softmax(x)"),
+        (f"{SOFTMAX} softmax-of-logarithm", "softmax(log(x))", "x / x.sum(1, keepdims=True)"),
+        (
+            "logsumexp-without-maximum logsumexp-of-shifted",
+            "log(exp(x + d).sum(1))",
+            "log(exp(x).sum(1)) + d[0]",
+        ),
+        ("logsumexp-without-maximum", "log(exp(x).max(1))", "log(exp(x).sum(1))"),
+        (f"{SOFTMAX} argmax-of-softmax", "argmax(softmax(x), 0)", "argmax(x, 0)"),
+    ],
+)
+def test_what_is_not_so(rules: str, left: str, right: str) -> None:
+    cannot_prove(left, right, ARRAYS, rules)
+
+
+def test_logsumexp_is_by_a_number_that_every_entry_has_in_common() -> None:
+    assert fires("logsumexp-without-maximum", "log(sum(exp(x), 1))", ARRAYS)
+    assert fires("logsumexp", "log(sum(exp(x - c[:, None]), 1)) + c", ARRAYS)
+    assert not fires("logsumexp", "log(sum(exp(x - d), 1)) + c", ARRAYS)
+    assert not fires("logsumexp", "log(sum(exp(x - c[:, None]), 1)) + s", ARRAYS)
+
+
+# ------------------------------------------------------------------------------------ in one pass
+
+SPLIT = "split-exponentials split-weighted-exponentials chunk-contraction"
+ATTENTION = f"max-with-lowest pull-divisor-from-dot {SPLIT}"
+STREAMED = "a: i l   b: n l   v: n j   m: bool i n   w: n"
+
+
+@pytest.mark.parametrize(
+    ("rules", "expression"),
+    [
+        (ATTENTION, "softmax(a @ b.T) @ v"),
+        (f"{ATTENTION} chunk-map", "softmax(where(m, a @ b.T, -inf)) @ v"),
+        (f"{ATTENTION} chunk-map", "softmax(where(arange(5)[:, None] >= arange(11), a @ b.T, -1e30)) @ v"),
+        # the maximum and the sum by hand; a user's own way to say so
+        (
+            SPLIT,
+            "(lambda e: (e @ v) / e.sum(1, keepdims=True))((lambda t: exp(t - t.max(1, keepdims=True)))(a @ b.T))",
+        ),
+        (
+            "split-safe-exponentials max-with-lowest split-reduction chunk-contraction",
+            "jax.nn.logsumexp(a @ b.T, 1)",
+        ),
+        (
+            "split-weighted-safe-exponentials sum-of-product max-with-lowest split-reduction chunk-contraction"
+            " chunk-map",
+            "jax.nn.logsumexp(a @ b.T, 1, b=w ** 2)",
+        ),
+        ("logsumexp-without-maximum split-logsumexp chunk-contraction", "log(sum(exp(a @ b.T), 1))"),
+    ],
+)
+def test_in_one_pass(rules: str, expression: str) -> None:
+    can_stream(expression, STREAMED, "n", rules, one_pass=True)
+
+
+def test_a_maximum_of_something_else_is_another_pass() -> None:
+    expression = "(lambda t: (exp(t - t.max(1, keepdims=True) / 2) @ v))(a @ b.T)"
+    cannot_stream(expression, STREAMED, "n", f"{ATTENTION} split-reduction split-contraction", one_pass=True)
+
+
+Attention = Callable[..., jax.Array]
+LONG = 5003
+
+
+def scores(q: jax.Array, k: jax.Array) -> jax.Array:
+    return jnp.einsum("hid,hjd->hij", q, k) / 4
+
+
+ATTENTIONS: dict[str, Attention] = {
+    "plain": lambda q, k, v, m: jax.nn.softmax(scores(q, k)) @ v,
+    "masked": lambda q, k, v, m: jax.nn.softmax(jnp.where(m, scores(q, k), -jnp.inf)) @ v,
+    "masked twice": lambda q, k, v, m: jax.nn.softmax(scores(q, k), where=m) @ v,
+    "causal": lambda q, k, v, m: (
+        jax.nn.softmax(jnp.where(100 * jnp.arange(16)[:, None] >= jnp.arange(LONG), scores(q, k), -jnp.inf))
+        @ v
+    ),
+    "of JAX": lambda q, k, v, m: jax.nn.dot_product_attention(
+        *(jnp.moveaxis(x, 0, 1)[None] for x in (q, k, v)), is_causal=True
+    ),
+    "logsumexp": lambda q, k, v, m: jax.nn.logsumexp(scores(q, k), -1),
+    "cross entropy": lambda q, k, v, m: (
+        -(jax.nn.one_hot(jnp.arange(16), LONG) * jax.nn.log_softmax(scores(q, k))).sum(-1).mean()
+    ),
+}
+
+
+def heads(masked: slice) -> list[Any]:
+    """Queries, keys and values of two heads, and which keys each query may see: none of the `masked` ones."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(2, n, 16)).astype(np.float32) for n in (16, LONG, LONG))
+    mask = rng.random((2, 16, LONG)) < 0.5
+    mask[:, :, masked] = False
+    mask[0, 3] = False  # a query that sees nothing
+    return [q, k, v, mask]
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_attention_is_one_loop_over_the_keys(name: str) -> None:
+    attention, args = ATTENTIONS[name], heads(slice(0, 2000))
+    fixed = sum(x.nbytes for x in args) + 8_000
+    small = eqsat.optimize(attention, budget=fixed + 350_000)
+    plan = small.plan(*args)
+    assert plan.source.count("lax.scan") == 1
+    assert plan.peak_bytes - fixed < 350_000 < plan.original_peak_bytes - fixed
+    np.testing.assert_allclose(small(*args), jax.jit(attention)(*args), rtol=2e-4, atol=2e-5)
