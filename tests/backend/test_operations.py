@@ -157,8 +157,13 @@ def test_what_jax_does_by_itself_is_called_directly() -> None:
 def test_triangles_are_not_transposed() -> None:
     solve = "jax.scipy.linalg.solve_triangular"
     assert line_of("solve_lower", (I, J), (I, J), (I,)) == f"{solve}(A, b, lower=True)"
-    assert line_of("solve_lower", (I, J), (J, I), (I, C)) == f"{solve}(A, b, trans=1, lower=False)"
-    assert line_of("solve_upper", (I, J), (J, I), (I, C)) == f"{solve}(A, b, trans=1, lower=True)"
+    assert line_of("solve_lower", (I, J), (J, I), (I,)) == f"{solve}(A, b, trans=1, lower=False)"
+    assert line_of("solve_upper", (I, J), (J, I), (I,)) == f"{solve}(A, b, trans=1, lower=True)"
+    # where there are several right-hand sides, they are read as they lie
+    solve, b = "lax.linalg.triangular_solve", "jnp.transpose(b, (1, 0))"
+    assert line_of("solve_lower", (I, J), (I, J), (C, I)) == f"{solve}(A, b, lower=True, transpose_a=True)"
+    assert line_of("solve_lower", (I, J), (I, J), (I, C)) == f"{solve}(A, {b}, lower=True, transpose_a=True)"
+    assert line_of("solve_upper", (I, J), (J, I), (I, C)) == f"{solve}(A, {b}, lower=True)"
     assert line_of("tril", (I, J), (J, I)) == "jnp.triu(A)"
     assert line_of("triu", (I, J), (C, J, I)) == "jnp.tril(A)"
 
