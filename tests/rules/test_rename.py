@@ -17,7 +17,7 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from tests.rules.proving import Graph, saturated_program
 
-AXES = {name: Axis(number, 3 if name == "k" else 5) for number, name in enumerate("ijkl")}
+AXES = {name: Axis(number, 3 if name == "k" else 5) for number, name in enumerate("ijklm")}
 INPUTS = {"a": "i k", "b": "i k", "c": "l k", "d": "k", "e": "i l", "f": "i j"}
 
 
@@ -145,6 +145,14 @@ def test_a_renaming_moves_inwards(rule: str, written: Callable[[Terse], tuple[Te
     assert proves(written, rule)
     others = " ".join(name for name in EVERY.split() if name not in rule.split())
     assert not proves(written, others)
+
+
+def test_two_axes_are_renamed_in_either_order() -> None:
+    def written(t: Terse) -> tuple[Term, Term]:
+        return t.renamed("l", "m", t.to_j(t.e)), t.to_j(t.renamed("l", "m", t.e))
+
+    assert proves(written, "rename-past-rename")
+    assert not proves(written, EVERY)
 
 
 def test_what_is_contracted_may_have_another_name() -> None:
