@@ -207,7 +207,8 @@ def encode_program(
     symbols = Symbols()
     written = {term.number for term in program.reachable()}
     lines: list[str] = []
-    dtypes = {"bool"}
+    # Truth values and indices may be made by rules in a program that has none.
+    dtypes = {"bool", "int32"}
     for term in program.known():
         lines.append(encode_term(term, symbols, LOADED if term.number in written else EQUATED))
         dtypes.add(term.dtype)
