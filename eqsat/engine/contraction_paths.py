@@ -22,7 +22,7 @@ Path = tuple[tuple[int, int], ...]
 MAX_OUTER = 6
 """Up to so many factors, products of factors without a common index are tried, too."""
 
-MOST_PAIRS = 170_000
+MOST_PAIRS = 180_000
 """How many pairs of parts one search may look at: as many as a chain of 72 matrices has."""
 
 
@@ -204,14 +204,14 @@ class Solver:
         pairs = 0
         for size in range(2, len(self.network.factors) + 1):
             for small in range(1, size // 2 + 1):
-                large = parts.having[size - small]
-                for one in parts.levels[small] if large else ():
+                few, many = sorted((small, size - small), key=lambda count: len(parts.levels[count]))
+                for one in parts.levels[few]:
                     cost_one, first = best[one][0], indices[one]
                     for joint in bits(joints[one]):
-                        partners = large.get(joint, ())
-                        pairs += len(partners)
+                        partners = parts.having[many].get(joint, ())
+                        pairs += 1 + len(partners)
                         for other in partners:
-                            if one & other or (small == size - small and one > other):
+                            if one & other or (few == many and one > other):
                                 continue
                             members = one | other
                             second = indices[other]
