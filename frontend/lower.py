@@ -10,7 +10,7 @@ from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Literal
 
 # Imported for what they register.
-from eqsat.frontend import handlers, names_arrays, names_linalg  # noqa: F401
+from eqsat.frontend import handlers, names_arrays, names_entries, names_linalg  # noqa: F401
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
 from eqsat.frontend.naming import Claim, Made, Name, build_names

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eqsat.frontend.draft import View
+from eqsat.frontend.names_entries import entry
 from eqsat.frontend.naming import Labels, applied
 from eqsat.frontend.registry import names
 from eqsat.ir.operations import OPERATIONS
@@ -99,12 +100,17 @@ def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -
     strides = params["strides"] or (1,) * len(before)
     starts = params["start_indices"]
     stops = params["limit_indices"]
-    if any(strides[d] != 1 or after[d] < 2 or (starts[d] != 0 and stops[d] != before[d]) for d in cut):
+    if any(strides[d] != 1 or after[d] == 0 for d in cut) or any(
+        after[d] > 1 and starts[d] != 0 and stops[d] != before[d] for d in cut
+    ):
         return
 
     def build() -> View | None:
         part: View | None = view
         for dimension in cut:
+            if after[dimension] == 1:
+                part = part and entry(lowering, part, dimension, starts[dimension])
+                continue
             # The last entries are the first ones of the reversed array.
             steps = ["head"] if starts[dimension] == 0 else ["reverse", "head", "reverse"]
             for step in steps:

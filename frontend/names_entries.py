@@ -1,0 +1,118 @@
+"""The names of look-ups: entries of an array at given indices."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax.lax import GatherScatterMode
+
+from eqsat.frontend.draft import View
+from eqsat.frontend.naming import Labels, applied
+from eqsat.frontend.registry import names
+from eqsat.ir.dtypes import is_extended, is_inexact, numpy_dtype
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Map
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+Views = Sequence[View]
+
+
+def entry(lowering: Lowering, view: View, dimension: int, index: int) -> View | None:
+    """What is at one index along a dimension, which is left with length 1."""
+    shape = list(lowering.shape(view))
+    labels: list[Hashable] = list(range(len(shape)))
+    shape[dimension], labels[dimension] = 1, "n"
+    rest = ["gone" if label == "n" else label for label in labels]
+    where = lowering.constant(index, "int32")
+    return _taken(lowering, view, tuple(labels), where, (), tuple(rest), shape)
+
+
+def _taken(
+    lowering: Lowering,
+    table: View,
+    labels: Labels,
+    index: View,
+    index_labels: Labels,
+    result: Labels,
+    shape: Sequence[int],
+) -> View | None:
+    operands = [(table, labels), (index, index_labels)]
+    return applied(lowering, OPERATIONS["take"], operands, result, shape, table.dtype)
+
+
+@names("gather")
+def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
+    """A gather of whole slices, or of single entries, by one index each."""
+    (table, indices), (result,) = operands, results
+    params = equation.params
+    numbers, mode = params["dimension_numbers"], params["mode"]
+    before, after = lowering.shape(table), lowering.shape(result)
+    if len(numbers.start_index_map) != 1 or is_extended(table.dtype) or 0 in before:
+        return
+    (dimension,) = map(int, numbers.start_index_map)
+    of_index = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    single = {dimension, *of_index}
+    if any(size != (1 if d in single else before[d]) for d, size in enumerate(params["slice_sizes"])):
+        return
+    labels: list[Hashable] = [
+        "n" if d == dimension else ("index", of_index[d]) if d in of_index else ("table", d)
+        for d in range(len(before))
+    ]
+    # The dimensions of the slices, and among them those of the indices, whose last one is gone.
+    slices = iter(d for d in range(len(before)) if d not in {*numbers.collapsed_slice_dims, *of_index})
+    places = iter(range(len(indices.layout) - 1))
+    wanted: list[Hashable] = []
+    for position in range(len(after)):
+        if position in numbers.offset_dims:
+            d = next(slices)
+            wanted.append("gone" if d == dimension else labels[d])
+        else:
+            wanted.append(("index", next(places)))
+    index = View(indices.node, indices.layout[:-1], indices.dtype)
+    index_labels = tuple(("index", d) for d in range(len(index.layout)))
+
+    def build() -> View | None:
+        last = before[dimension] - 1
+        inside = index
+        if mode == GatherScatterMode.CLIP:
+            inside = _map(lowering, "max", [index, lowering.constant(0, index.dtype)], index.dtype)
+            inside = _map(lowering, "min", [inside, lowering.constant(last, index.dtype)], index.dtype)
+        taken = _taken(lowering, table, tuple(labels), inside, index_labels, tuple(wanted), after)
+        if taken is None or mode != GatherScatterMode.FILL_OR_DROP:
+            return taken
+        at = dict(zip(index_labels, index.layout, strict=True))
+        spread = View(index.node, tuple(at.get(label) for label in wanted), index.dtype)
+        low = _map(lowering, "ge", [spread, lowering.constant(0, index.dtype)], "bool")
+        high = _map(lowering, "le", [spread, lowering.constant(last, index.dtype)], "bool")
+        known = _map(lowering, "and", [low, high], "bool")
+        fill = lowering.constant(_fill_value(params["fill_value"], table.dtype), table.dtype)
+        return _map(lowering, "select_n", [known, fill, taken], table.dtype)
+
+    if last_fits(before[dimension] - 1, index.dtype):
+        lowering.name(equation, result, build)
+
+
+def last_fits(last: int, dtype: str) -> bool:
+    """Whether an index dtype has the last index: if not, all indices are in bounds, and comparisons wrap."""
+    return last <= np.iinfo(numpy_dtype(dtype)).max
+
+
+def _map(lowering: Lowering, name: str, operands: Views, dtype: str) -> View:
+    return lowering.elementwise(lambda _: Map(name, dtype), operands, dtype)
+
+
+def _fill_value(given: Any, dtype: str) -> Any:
+    """What a gather gives where there is no entry."""
+    kind = numpy_dtype(dtype).kind
+    if given is not None:
+        return given
+    if is_inexact(dtype):
+        return float("nan")
+    if kind == "b":
+        return True
+    limits = np.iinfo(numpy_dtype(dtype))
+    return limits.max if kind == "u" else limits.min
