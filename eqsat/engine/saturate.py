@@ -29,7 +29,7 @@ class Limits:
     - `seconds`: processor time for each phase, so that what is found does not depend on who else is busy.
     - `algebra_rounds`, `loop_rounds`: times that each rule of a phase runs.
     - `rule_matches`: a rule about loops that matches more often than this in one round is banned from
-      then on; so is a rule of algebra that matches more often than a hundredth of this...
+      then on; so is a rule of algebra that has matched more often than a two hundredth of this...
     - `rule_growth`: ...and so many times for each e-node of the program.
     """
 
@@ -145,7 +145,7 @@ class _Run:
         growth = limits.loop_nodes if loops else 500 + limits.algebra_growth * self.size
         most = self.graph.size() + growth
         explosion = (
-            limits.rule_matches if loops else limits.rule_growth * self.size + limits.rule_matches // 100
+            limits.rule_matches if loops else limits.rule_growth * self.size + limits.rule_matches // 200
         )
         deadline = time.thread_time() + limits.seconds
         for _ in range(rounds):
@@ -157,7 +157,7 @@ class _Run:
                 self.matches[rule.name] += count
                 if count:
                     self.present |= makes(rule, self.present)
-                if count > explosion:
+                if (count if loops else self.matches[rule.name]) > explosion:
                     self.banned.append(rule)
                     self.active.remove(rule)
                 if time.thread_time() > deadline:
