@@ -150,6 +150,8 @@ class CostModel:
                 seconds += self.selection(op, operands[0]) / self.machine.elements
                 seconds += 2 * self.traffic(operands[0])
             case Operation():
+                # Written out, a named operation is several.
+                seconds += 4 * self.machine.call
                 seconds += self.operation(op, result, operands) / self.machine.flops
                 seconds += sum(self.traffic(operand) for operand in operands)
             case Opaque(call=call):

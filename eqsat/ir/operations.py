@@ -108,8 +108,8 @@ def _table() -> dict[str, OperationSpec]:
     enter("tril[i, j](A: i j) -> i j", "jnp.tril({A})", None, lambda s: s["i"] * s["j"])
     enter("triu[i, j](A: i j) -> i j", "jnp.triu({A})", None, lambda s: s["i"] * s["j"])
     # Reductions with a name.
-    enter("softmax[k](a: k) -> k", "jax.nn.softmax({a})", None, lambda s: 10 * s["k"])
-    enter("logsumexp[k](a: k) -> ", "jax.nn.logsumexp({a})", None, lambda s: 8 * s["k"])
+    enter("softmax[k](a: k) -> k", "jax.nn.softmax({a})", None, lambda s: 16 * s["k"])
+    enter("logsumexp[k](a: k) -> ", "jax.nn.logsumexp({a})", None, lambda s: 14 * s["k"])
     # The same numbers, otherwise arranged. The axis p holds the pairs of i and j, j running fastest.
     enter("merge[i, j, p](a: i j) -> p", "jnp.reshape({a}, ({size_p},))", None, lambda s: s["p"])
     enter("split[p, i, j](a: p) -> i j", "jnp.reshape({a}, ({size_i}, {size_j}))", None, lambda s: s["p"])

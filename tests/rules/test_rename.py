@@ -157,7 +157,8 @@ def test_two_axes_are_renamed_in_either_order() -> None:
 
 def test_what_is_contracted_may_have_another_name() -> None:
     def written(t: Terse) -> tuple[Term, Term]:
-        return t.dot("j", t.to_j(t.a), t.to_j(t.c, "l")), t.dot("l", t.renamed("i", "l", t.a), t.c)
+        named = t.softmax("i", t.a)
+        return t.dot("j", t.to_j(named), t.to_j(t.c, "l")), t.dot("i", named, t.renamed("l", "i", t.c))
 
     assert proves(written, "rename-contracted rename-twice")
     assert not proves(written, EVERY)
