@@ -54,6 +54,9 @@ class Terse:
     def exp(self, a: Term) -> Term:
         return self.make(Map("exp", "float32"), a)
 
+    def add(self, a: Term, b: Term) -> Term:
+        return self.make(Map("add", "float32"), a, b)
+
     def mul(self, a: Term, b: Term) -> Term:
         return self.make(Map("mul", "float32"), a, b)
 
@@ -153,6 +156,32 @@ def test_two_axes_are_renamed_in_either_order() -> None:
 
     assert proves(written, "rename-past-rename")
     assert not proves(written, EVERY)
+
+
+def test_a_transpose_is_the_same_by_way_of_rows_or_columns() -> None:
+    def written(t: Terse) -> tuple[Term, Term]:
+        rows = t.renamed("j", "l", t.renamed("l", "i", t.to_j(t.e)))
+        columns = t.renamed("j", "i", t.renamed("i", "l", t.to_j(t.e, "l")))
+        return rows, columns
+
+    assert proves(written, "rename-across")
+    assert not proves(written, f"{EVERY} rename-past-rename rename-contracted")
+
+
+def test_a_symmetric_matrix_has_one_transpose() -> None:
+    """What is equal to its own transpose, and sums of such, would otherwise be transposed on and on."""
+
+    def written(t: Terse) -> tuple[Term, ...]:
+        turned = t.renamed("j", "l", t.renamed("l", "i", t.to_j(t.e)))
+        whole = t.add(t.e, turned)
+        return t.renamed("j", "l", t.renamed("l", "i", t.to_j(whole))), whole
+
+    graph = saturated(
+        written, f"{EVERY} rename-past-rename rename-across symmetric-part transpose-of-symmetric"
+    )
+    first, second = graph.classes()
+    assert first == second
+    assert graph.saturation.stop_reason == "saturated"
 
 
 def test_what_is_contracted_may_have_another_name() -> None:
