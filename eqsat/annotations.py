@@ -135,6 +135,7 @@ def _callable(name: str, signature: Signature | None, fn: Callable[..., Any]) ->
             )
         return jitted(*operands)
 
+    call.__dict__["__operation__"] = fn  # so that the text of a plan can import the function
     return call
 
 

@@ -309,7 +309,7 @@ def test_a_fitting_function_is_rewritten_where_that_is_much_faster() -> None:
     optimized = eqsat.optimize(lambda a, b, v: a @ b @ v, budget="10MB")
     plan = optimized.plan(a, b, v)
     assert plan.changed
-    assert plan.rules_fired.keys() >= {"reassociate"}
+    assert plan.rules_fired.keys() == {"contraction-order"}
     close(optimized(a, b, v), a @ (b @ v), rtol=1e-3)
     assert (
         not eqsat.optimize(lambda a, b, v: a @ b @ v, budget="10MB", accuracy="exact").plan(a, b, v).changed

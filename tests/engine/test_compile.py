@@ -75,14 +75,8 @@ def test_rules_about_loops_are_told_from_algebra() -> None:
     splits = {
         path.stem: {compile_rule(rule, 0).splits for rule in load_rules(path).rules} for path in shipped()
     }
-    assert splits == {
-        "chunk": {True},
-        "contraction": {False},
-        "distance": {False},
-        "reductions": {False},
-        "rename": {False},
-        "split": {True},
-    }
+    assert {name for name, kinds in splits.items() if kinds == {True}} == {"chunk", "split"}
+    assert {name for name, kinds in splits.items() if kinds == {True, False}} == {"softmax", "statistics"}
 
 
 def test_what_a_rule_makes_carries_its_number() -> None:
