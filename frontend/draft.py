@@ -45,6 +45,7 @@ class Draft:
     def __init__(self) -> None:
         self.axes = AxisClasses()
         self.nodes: list[Node] = []
+        self._renamed: dict[int, None] = {}
 
     def fresh_layout(self, shape: Iterable[int]) -> DraftLayout:
         """A layout of new axes; dimensions of length 1 get none."""
@@ -101,6 +102,7 @@ class Draft:
                 pending[new] = target
             present = present - {old} | {new}
             node = self.add(_rename_maker(old, new), [node], present)
+            self._renamed.update({old: None, new: None})
             self.axes.keep_apart(present)
             if not self.axes.same(old, new):
                 self.axes.keep_apart((old, new))
@@ -150,8 +152,20 @@ class Draft:
         ]
         return targets, nodes
 
+    def share_names(self) -> None:
+        """Make axes one, as far as that may be, between which renamings lead.
+
+        Every renaming brings a name or two of its own. The fewer there are, the more terms are one term,
+        and the fewer ways rules have of naming the axes of any other.
+        """
+        kept: list[int] = []
+        for axis in self._renamed:
+            if not any(self.axes.unify(axis, other) for other in kept):
+                kept.append(axis)
+
     def resolve(self, roots: Iterable[int]) -> tuple[Terms, dict[int, Term], Callable[[DraftLayout], Layout]]:
         """The terms of the given nodes and all they need, and how layouts translate."""
+        self.share_names()
         made: dict[int, Axis] = {}
 
         def axis_of(provisional: int) -> Axis:

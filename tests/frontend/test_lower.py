@@ -411,3 +411,16 @@ def test_a_sum_over_two_axes_at_once() -> None:
     program, _ = lowered(lambda x: jnp.sum(x, (0, 2)), normal(4, 5, 3))
     (reduction,) = ops(program, Reduce)
     assert {axis.size for axis in reduction.axes} == {4, 3}
+
+
+def test_transposes_share_their_spare_names() -> None:
+    """Names that never meet in one term are one name: then equal terms are one term, too."""
+    x, y = normal(5, 5), normal(5, 5, seed=1)
+    program = check_meaning(lambda x, y: (x + x.T, y + y.T, (x @ y).T @ x), x, y)
+    assert len(program.axes()) == 3
+
+    def kernel(a: Any, b: Any) -> Any:
+        return jnp.exp(-jnp.sum((a[:, None] - b) ** 2, -1))
+
+    program = check_meaning(lambda x, v: (kernel(x, x) @ v, jnp.sum(kernel(x, x) ** 2)), X, normal(5))
+    assert len(ops(program, Map)) == 5
