@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,6 +17,7 @@ from eqsat.engine.snapshot import Snapshot, snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
+from eqsat.language.syntax import RenameOf, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,9 @@ class Limits:
     - `loop_nodes`: e-nodes that taking chunks may add.
     - `seconds`: processor time for each phase, so that what is found does not depend on who else is busy.
     - `algebra_rounds`, `loop_rounds`: times that each rule of a phase runs.
-    - `rule_matches`: a rule about loops that matches more often than this in one round is banned from
-      then on; so is a rule of algebra that has matched more often than a two hundredth of this...
-    - `rule_growth`: ...and so many times for each e-node of the program.
+    - `rule_matches`: a rule that matches more often than this in one round is banned from then on...
+    - `rule_growth`: ...and so is a rule of algebra that has added so many e-nodes for each e-node of the
+      program, and a hundredth of `rule_matches`.
     """
 
     algebra_growth: int = 6
@@ -39,7 +41,7 @@ class Limits:
     algebra_rounds: int = 10
     loop_rounds: int = 200
     rule_matches: int = 20_000
-    rule_growth: int = 1
+    rule_growth: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class _Run:
 
     - `present`: the symbols of the program and of what rules have made of it.
     - `waiting`: rules that need other symbols.
+    - `growth`: by rule name, how many e-nodes it has added.
+    - `size`, `latest`: the number of e-nodes of the program, and now.
     """
 
     def __init__(self, program: Program, library: Library, limits: Limits) -> None:
@@ -103,11 +107,13 @@ class _Run:
         self.library = library
         self.graph = library.graph
         self.matches: Counter[str] = Counter()
+        self.growth: Counter[str] = Counter()
         self.banned: list[CompiledRule] = []
         self.present = symbols_in(program)
         self.waiting = relevant(library.rules, self.present)
         self.active: list[CompiledRule] = []
         self.size = 0
+        self.latest = 0
 
     def load(self, large: Iterable[Axis], stored: Iterable[Term]) -> Symbols:
         """Load the program; what its symbols stand for."""
@@ -118,7 +124,7 @@ class _Run:
             symbols.monoids.update(rule.monoids)
         for block in blocks:
             self.graph.run_text(block)
-        self.size = self.graph.size()
+        self.size = self.latest = self.graph.size()
         self.bookkeeping()
         return symbols
 
@@ -127,6 +133,8 @@ class _Run:
         changed = False
         while self.graph.run_ruleset(BOOKKEEPING)[0]:
             changed = True
+        if changed:
+            self.latest = self.graph.size()
         return changed
 
     def wake(self) -> None:
@@ -143,27 +151,57 @@ class _Run:
         """Run each rule once a round until nothing changes or a limit is met; the reason."""
         limits = self.limits
         growth = limits.loop_nodes if loops else 500 + limits.algebra_growth * self.size
-        most = self.graph.size() + growth
-        explosion = (
-            limits.rule_matches if loops else limits.rule_growth * self.size + limits.rule_matches // 200
+        bounds = _Bounds(
+            self.latest + growth,
+            math.inf if loops else limits.rule_growth * self.size + limits.rule_matches // 100,
+            time.thread_time() + limits.seconds,
         )
-        deadline = time.thread_time() + limits.seconds
+        stopped = {"time": f"time limit of {limits.seconds} s", "size": f"limit of {growth} new e-nodes"}
         for _ in range(rounds):
             self.wake()
-            changed = False
-            for rule in [rule for rule in self.active if rule.splits == loops]:
-                updated, count = self.graph.run_ruleset(rule.ruleset)
-                changed = changed or updated
-                self.matches[rule.name] += count
-                if count:
-                    self.present |= makes(rule, self.present)
-                if (count if loops else self.matches[rule.name]) > explosion:
-                    self.banned.append(rule)
-                    self.active.remove(rule)
-                if time.thread_time() > deadline:
-                    return f"time limit of {limits.seconds} s"
-                if updated and self.graph.size() > most:
-                    return f"limit of {growth} new e-nodes"
-            if not (self.bookkeeping() or changed):
+            stop, changed = self.turn([rule for rule in self.active if rule.splits == loops], bounds)
+            # A name moves inwards by one op at a time: all the way before the others have their next turn.
+            moved = True
+            while moved and not stop:
+                changed = self.bookkeeping() or changed
+                movers = [rule for rule in self.active if rule.splits == loops and _moves_names(rule)]
+                stop, moved = self.turn(movers, bounds)
+            if stop:
+                return stopped[stop]
+            if not changed:
                 return "saturated"
         return f"limit of {rounds} rounds"
+
+    def turn(self, rules: Sequence[CompiledRule], bounds: _Bounds) -> tuple[str, bool]:
+        """Run rules once; which limit was met, if one was, and whether they changed anything."""
+        changed = False
+        for rule in rules:
+            updated, count = self.graph.run_ruleset(rule.ruleset)
+            self.matches[rule.name] += count
+            if count:
+                self.present |= makes(rule, self.present)
+            if updated:
+                changed = True
+                before, self.latest = self.latest, self.graph.size()
+                self.growth[rule.name] += self.latest - before
+            if count > self.limits.rule_matches or self.growth[rule.name] > bounds.growth:
+                self.banned.append(rule)
+                self.active.remove(rule)
+            if time.thread_time() > bounds.deadline:
+                return "time", changed
+            if updated and self.latest > bounds.size:
+                return "size", changed
+        return "", changed
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """The limits of a phase: e-nodes in all, e-nodes that a rule may add, the time when it is over."""
+
+    size: int
+    growth: float
+    deadline: float
+
+
+def _moves_names(rule: CompiledRule) -> bool:
+    return isinstance(rule.rule, Rule) and isinstance(rule.rule.left, RenameOf)
