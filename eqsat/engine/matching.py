@@ -309,7 +309,7 @@ class Matching:
                 return self.has(f"A_{outer}" if outer in self.terms else f"S_{outer}", inner)
             case "large":
                 return f"(large {self.axis(operands[0])})"
-            case "stored" | "named":
+            case "stored" | "called":
                 return f"({name} t_{operands[0]})"
             case "passes" if self.classes[operands[0]] == "operations":
                 return f"(set-not-contains core-set {self.axis(operands[1])})"

@@ -58,7 +58,7 @@ _ANALYSES = """
 (function core-axes (Core) Axes :merge old)
 (function size (i64) f64 :merge old) (function size-of (Axes) f64 :merge old) (relation need-size (Axes))
 (function number (String String) String :merge old)
-(relation axis (i64)) (relation copy (i64 i64)) (relation large (i64)) (relation stored (T)) (relation named (T))
+(relation axis (i64)) (relation copy (i64 i64)) (relation large (i64)) (relation stored (T)) (relation called (T))
 (relation member (String String)) (relation passes (i64 i64)) (relation uniform (String))
 (relation conversion (String String))
 """
@@ -81,7 +81,7 @@ _BOOKKEEPING = """
 (rule ((= e (RenameCore j k (Axes0)))) ((union e (Axes0)) (set (core-axes e) (set-empty))))
 (rule ((= e (RenameCore j k (AxesCons j rest)))) ((union e (AxesCons k (RenameCore j k rest)))))
 (rule ((= e (RenameCore j k (AxesCons i rest))) (!= i j)) ((union e (AxesCons i (RenameCore j k rest)))))
-(rule ((= e (Operation f c a))) ((named e)))
+(rule ((= e (Operation f c a))) ((called e)))
 ; Which of two axes comes first in a delta does not matter.
 (rule ((= e (Delta i j))) ((union e (Delta j i))))
 ; The number of elements along a set of axes.

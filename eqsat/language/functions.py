@@ -48,7 +48,7 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "in": ("axes", "axes or term"),
     "large": ("axis",),
     "stored": ("term",),
-    "named": ("term",),
+    "called": ("term",),
     "passes": ("call", "axis"),
     "nonempty": ("set",),
     "constant": ("term",),
