@@ -93,6 +93,7 @@ class Planner:
         self.latest_peak = 0
         self.unmoved = 0
         self.fixed = 0
+        self.banned: tuple[str, ...] = ()
 
     def timed(self, stage: str, action: Callable[[], R]) -> R:
         began = time.perf_counter()
@@ -173,7 +174,9 @@ class Planner:
     def _saturate(self, program: Program, fits: bool, most_axes: int) -> Search:
         """The program's e-graph; a program that fits needs no loops."""
         budget = None if fits else self.budget
-        return self.timed("saturate", lambda: prepare(program, self.rules, budget, self.machine, most_axes))
+        search = self.timed("saturate", lambda: prepare(program, self.rules, budget, self.machine, most_axes))
+        self.banned = search.saturation.banned
+        return search
 
     def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
         """Emit and compile a candidate. `inputs`: arrays, or their shapes and dtypes."""
@@ -258,6 +261,7 @@ class Planner:
             seconds,
             self.seconds,
             tuple(constants),
+            self.banned,
         )
         return Planned(plan, run, self.traced.call_flat, self.traced, jitted)
 
@@ -285,6 +289,7 @@ class Planner:
             written.predicted_seconds,
             self.seconds,
             tuple(constants),
+            self.banned,
         )
         arrays = plan.constants
         function = module.function()
@@ -316,6 +321,8 @@ class Planner:
             lines.append(
                 f"  {format_bytes(size):>9}  {term.dtype}[{axes}] {type(term.op).__name__} {origin}".rstrip()
             )
+        if self.banned:
+            lines.append(f"These rules were stopped, as they made too many terms: {', '.join(self.banned)}.")
         lines.append(
             f"Raise the budget to {format_bytes(reached, enough=True)} or more, or allow more with accuracy=."
         )

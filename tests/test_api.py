@@ -262,6 +262,23 @@ def test_the_plan_prints() -> None:
     assert plan.stop_reason == "saturated"
 
 
+def test_the_plan_names_the_rules_that_exploded(tmp_path: Path) -> None:
+    """The others go on: the program is found none the less."""
+    file = tmp_path / "mine.rules"
+    file.write_text("rule explode  a + (b + c) == (a + b) + c")
+
+    def fn(x: Any, y: Any, v: Any) -> Any:
+        return functools.reduce(jnp.add, [jnp.sin(n * v) for n in range(12)]) + kernel(y, y, v)
+
+    small = eqsat.optimize(fn, budget="60kB", rules=file)
+    plan = small.plan(X, Y, V)
+    assert plan.banned == ("explode",)
+    assert "stopped         explode (made too many terms)" in str(plan)
+    assert plan.peak_bytes <= 60_000
+    close(small(X, Y, V), fn(X, Y, V))
+    assert "stopped" not in str(SMALL.plan(X, Y, V))
+
+
 def test_the_plans_source_runs_alone() -> None:
     namespace: dict[str, Any] = {}
     exec(SMALL.plan(X, Y, V).source, namespace)

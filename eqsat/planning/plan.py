@@ -50,6 +50,7 @@ class Plan:
     - `rules_fired`: by name, how many ops of the program a rule made.
     - `loops`: the loops over chunks, outer before inner.
     - `stop_reason`: why the search for rewrites ended.
+    - `banned`: the rules that were stopped because they exploded: they may have missed something.
     - `predicted_peak_bytes`, `predicted_seconds`: by simulation and by the machine model.
     - `planning_seconds`: by stage.
     """
@@ -67,6 +68,7 @@ class Plan:
     original_seconds: float
     planning_seconds: dict[str, float] = field(default_factory=dict)
     constants: tuple[Any, ...] = field(default=(), repr=False)
+    banned: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [
@@ -88,6 +90,8 @@ class Plan:
             fired = sorted(self.rules_fired.items(), key=lambda item: (-item[1], item[0]))
             lines += [f"    {name:<{width}}  {count}" for name, count in fired]
         lines.append(f"  rewriting       {self.stop_reason}")
+        if self.banned:
+            lines.append(f"  stopped         {', '.join(self.banned)} (made too many terms)")
         if self.planning_seconds:
             stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in self.planning_seconds.items())
             lines.append(f"  planning        {stages}")
