@@ -122,15 +122,16 @@ STREAMED = "a: i l   b: n l   v: n j   m: bool i n   w: n"
         # the maximum and the sum by hand; a user's own way to say so
         (
             SPLIT,
-            "(lambda e: (e @ v) / e.sum(1, keepdims=True))((lambda t: exp(t - t.max(1, keepdims=True)))(a @ b.T))",
+            "(lambda e: (e @ v) / e.sum(1, keepdims=True))"
+            "((lambda t: exp(t - t.max(1, keepdims=True)))(a @ b.T))",
         ),
         (
             "split-safe-exponentials max-with-lowest split-reduction chunk-contraction",
             "jax.nn.logsumexp(a @ b.T, 1)",
         ),
         (
-            "split-weighted-safe-exponentials sum-of-product max-with-lowest split-reduction chunk-contraction"
-            " chunk-map",
+            "split-weighted-safe-exponentials sum-of-product max-with-lowest split-reduction"
+            " chunk-contraction chunk-map",
             "jax.nn.logsumexp(a @ b.T, 1, b=w ** 2)",
         ),
         ("logsumexp-without-maximum split-logsumexp chunk-contraction", "log(sum(exp(a @ b.T), 1))"),
