@@ -109,7 +109,8 @@ def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         part: View | None = view
         for dimension in cut:
             if after[dimension] == 1:
-                part = part and entry(lowering, part, dimension, starts[dimension])
+                where = lowering.constant(starts[dimension], "int32")
+                part = part and entry(lowering, part, dimension, where)
                 continue
             # The last entries are the first ones of the reversed array.
             steps = ["head"] if starts[dimension] == 0 else ["reverse", "head", "reverse"]

@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 Views = Sequence[View]
 
 
-def entry(lowering: Lowering, view: View, dimension: int, index: int) -> View | None:
-    """What is at one index along a dimension, which is left with length 1."""
+def entry(lowering: Lowering, view: View, dimension: int, where: View) -> View | None:
+    """What is at an index, a scalar, along a dimension, which is left with length 1."""
     shape = list(lowering.shape(view))
     labels: list[Hashable] = list(range(len(shape)))
     shape[dimension], labels[dimension] = 1, "n"
     rest = ["gone" if label == "n" else label for label in labels]
-    where = lowering.constant(index, "int32")
     return _taken(lowering, view, tuple(labels), where, (), tuple(rest), shape)
 
 
@@ -42,6 +41,26 @@ def _taken(
 ) -> View | None:
     operands = [(table, labels), (index, index_labels)]
     return applied(lowering, OPERATIONS["take"], operands, result, shape, table.dtype)
+
+
+@names("dynamic_slice")
+def _dynamic_slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
+    """A slice that is whole but for dimensions of which it has one entry."""
+    view, *starts = operands
+    before, sizes = lowering.shape(view), equation.params["slice_sizes"]
+    cut = [d for d in range(len(before)) if sizes[d] != before[d]]
+    if is_extended(view.dtype) or 0 in before or any(sizes[d] != 1 for d in cut):
+        return
+
+    def build() -> View | None:
+        part: View | None = view
+        for dimension in cut:
+            last = before[dimension] - 1
+            part = part and entry(lowering, part, dimension, _clamped(lowering, starts[dimension], last))
+        return part
+
+    if all(last_fits(before[d] - 1, starts[d].dtype) for d in cut):
+        lowering.name(equation, results[0], build)
 
 
 @names("gather")
@@ -77,10 +96,7 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
 
     def build() -> View | None:
         last = before[dimension] - 1
-        inside = index
-        if mode == GatherScatterMode.CLIP:
-            inside = _map(lowering, "max", [index, lowering.constant(0, index.dtype)], index.dtype)
-            inside = _map(lowering, "min", [inside, lowering.constant(last, index.dtype)], index.dtype)
+        inside = _clamped(lowering, index, last) if mode == GatherScatterMode.CLIP else index
         taken = _taken(lowering, table, tuple(labels), inside, index_labels, tuple(wanted), after)
         if taken is None or mode != GatherScatterMode.FILL_OR_DROP:
             return taken
@@ -99,6 +115,12 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
 def last_fits(last: int, dtype: str) -> bool:
     """Whether an index dtype has the last index: if not, all indices are in bounds, and comparisons wrap."""
     return last <= np.iinfo(numpy_dtype(dtype)).max
+
+
+def _clamped(lowering: Lowering, index: View, last: int) -> View:
+    """The index if it is from 0 to `last`, else the nearest of those."""
+    inside = _map(lowering, "max", [index, lowering.constant(0, index.dtype)], index.dtype)
+    return _map(lowering, "min", [inside, lowering.constant(last, index.dtype)], index.dtype)
 
 
 def _map(lowering: Lowering, name: str, operands: Views, dtype: str) -> View:

@@ -104,7 +104,8 @@ def test_kronecker_products() -> None:
 )
 def test_calls_that_are_not_these_operations(fn: Callable[..., Any], args: Any) -> None:
     for name in names(fn, *args):
-        assert name.startswith(("merge", "split", "head", "reverse", "take", "inv[4 4](add", "solve[4 4](add")), name
+        parts = ("merge", "split", "head", "reverse", "take")
+        assert name.startswith((*parts, "inv[4 4](add", "solve[4 4](add")), name
 
 
 # Impostors.
