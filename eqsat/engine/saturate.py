@@ -20,6 +20,10 @@ from eqsat.ir.term import Term
 from eqsat.language.syntax import RenameOf, Rule
 
 
+MOST_REST = 4
+"""A rule that never matches has a turn every so many rounds. To look for matches takes most of the time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """When to stop.
@@ -98,6 +102,7 @@ class _Run:
     - `present`: the symbols of the program and of what rules have made of it.
     - `waiting`: rules that need other symbols.
     - `growth`: by rule name, how many e-nodes it has added.
+    - `idle`, `due`: by rule number, its last turns without a match, and the round of its next turn.
     - `size`, `latest`: the number of e-nodes of the program, and now.
     """
 
@@ -108,6 +113,8 @@ class _Run:
         self.graph = library.graph
         self.matches: Counter[str] = Counter()
         self.growth: Counter[str] = Counter()
+        self.idle: Counter[int] = Counter()
+        self.due: Counter[int] = Counter()
         self.banned: list[CompiledRule] = []
         self.present = symbols_in(program)
         self.waiting = relevant(library.rules, self.present)
@@ -157,9 +164,17 @@ class _Run:
             time.thread_time() + limits.seconds,
         )
         stopped = {"time": f"time limit of {limits.seconds} s", "size": f"limit of {growth} new e-nodes"}
-        for _ in range(rounds):
+        for number in range(rounds):
             self.wake()
-            stop, changed = self.turn([rule for rule in self.active if rule.splits == loops], bounds)
+            rules = [rule for rule in self.active if rule.splits == loops]
+            resting = [rule for rule in rules if self.due[rule.number] > number and number < rounds - 1]
+            stop, changed = self.turn([rule for rule in rules if rule not in resting], bounds)
+            if not changed and not stop:
+                # Before this is the end, everybody has another turn.
+                stop, changed = self.turn(resting, bounds)
+            for rule in rules:
+                if self.due[rule.number] <= number:
+                    self.due[rule.number] = number + min(max(self.idle[rule.number], 1), MOST_REST)
             # A name moves inwards by one op at a time: all the way before the others have their next turn.
             moved = True
             while moved and not stop:
@@ -178,6 +193,7 @@ class _Run:
         for rule in rules:
             updated, count = self.graph.run_ruleset(rule.ruleset)
             self.matches[rule.name] += count
+            self.idle[rule.number] = 0 if count else self.idle[rule.number] + 1
             if count:
                 self.present |= makes(rule, self.present)
             if updated:
