@@ -15,7 +15,7 @@ import jax
 from eqsat.engine.compile import CompiledRule, compile_rule
 from eqsat.errors import RuleError
 from eqsat.ir.operations import REGISTERED, known_operation
-from eqsat.language.parse import load_rules
+from eqsat.language.parse import load_rules, load_text
 from eqsat.language.syntax import (
     ACCURACIES,
     Accuracy,
@@ -65,7 +65,16 @@ def load_file(path: RulePath) -> RuleFile:
     file = Path(fspath(path))
     if not file.is_file():
         raise RuleError(f"there is no rules file {str(file)!r}")
-    loaded = load_rules(file, shipped_files())
+    return _bound(load_rules(file, shipped_files()))
+
+
+def load_rules_from(text: str, name: str) -> RuleFile:
+    """Rules that were given as a text; `name` is what error messages call it."""
+    return _bound(load_text(text, name, shipped_files()))
+
+
+def _bound(loaded: RuleFile) -> RuleFile:
+    """A file, the operations of which have got their functions."""
     for part in all_files([loaded]):
         for declaration in part.operations:
             _bind(declaration)

@@ -39,10 +39,18 @@ def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
         text = _read(path)
     except ValueError as error:
         raise RuleSyntaxError(f"{path}: {error}") from None
-    rule_file = parse_rules(text, str(path), known)
+    return load_text(text, str(path), known)
+
+
+def load_text(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:
+    """What `load_rules` does, for a text; `file` is what error messages call it.
+
+    **Raises:** `RuleSyntaxError`, `RuleError`.
+    """
+    rule_file = parse_rules(text, file, known)
     check_file(rule_file, known)
-    for file in all_files([rule_file]):
-        for operation in file.operations:
+    for part in all_files([rule_file]):
+        for operation in part.operations:
             REGISTERED.setdefault(operation.signature.name, OperationSpec(operation.signature))
     return rule_file
 

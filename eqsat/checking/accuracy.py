@@ -1,0 +1,199 @@
+"""What a rule does to rounding: which accuracy class it deserves, by measurement in single precision.
+
+Both sides are computed in float32 and compared with the left side in float64, on ordinary data, on data
+where nearly equal numbers are subtracted (with a large common offset, or near a few points that are far
+apart), and with ill-conditioned matrices. What counts is how much larger the errors of the right side are
+than those of the left one, element by element; of the elements, the one at three quarters.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eqsat.checking.building import IllFormed
+from eqsat.checking.drawing import Drawer
+from eqsat.checking.instance import Instance
+from eqsat.checking.judging import well_posed
+from eqsat.checking.roles import Roles
+from eqsat.checking.statement import CALLS, Statement, directions, loops, statements
+from eqsat.checking.typing import Kinds, kinds_of
+from eqsat.checking.values import Style
+from eqsat.language.syntax import Accuracy, Rule
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+PLAIN = (Style("normal"), Style("positive"))
+"""Data on which even a rule that cancels may do well."""
+
+CANCELLING = (Style("offset"), Style("clusters"))
+"""Data on which subtractions lose digits."""
+
+ILL_CONDITIONED = tuple(
+    Style("normal", condition, consistent) for condition in (1e2, 1e4, 1e6) for consistent in (False, True)
+)
+
+MUCH_LARGER = 30.0
+"""How many times larger errors have to be to be of another order. Other orders of summation make a factor
+of a few, one lost digit makes ten."""
+
+DRAWS = 8
+"""Instances of each kind of data."""
+
+MOST_FUNCTIONS = 6
+"""How many choices of functions are measured."""
+
+FEWEST_ELEMENTS = 12
+"""Fewer elements than this say nothing about a distribution."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How errors grow on one kind of data: the right side's, in units of the left side's."""
+
+    style: Style
+    factor: float
+    left: float
+    right: float
+
+    def __str__(self) -> str:
+        return (
+            f"on data of style `{self.style}`, errors grow {self.factor:.2g}-fold"
+            f" (left {self.left:.1g}, right {self.right:.1g}, relatively)"
+        )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured.
+
+    **Attributes:**
+
+    - `accuracy`: the class that a rule deserves; None if it can't be measured (a rule about integers).
+    - `growth`: by kind of data.
+    - `instances`: how many were measured.
+    """
+
+    accuracy: Accuracy | None
+    growth: tuple[Growth, ...]
+    instances: int = 0
+
+    @property
+    def evidence(self) -> str:
+        """The worst of what was found, in words."""
+        worst = max(self.growth, key=lambda growth: growth.factor, default=None)
+        return str(worst) if worst is not None else "nothing could be measured"
+
+
+def measure(rule: Rule, draws: int = DRAWS) -> Measured:
+    """The accuracy class that a rule deserves, both ways if it is two-way."""
+    exact, counted, instances = True, 0, 0
+    ratios: dict[Style, list[Array]] = {}
+    errors: dict[Style, list[tuple[float, float]]] = {}
+    for instance, style in _instances(rule, draws):
+        left, reference, right = _rounded(instance)
+        instances += 1
+        if reference.dtype.kind not in "fc":
+            exact = exact and np.array_equal(left, right)
+            counted += left.size
+            continue
+        exact = exact and np.array_equal(left, right, equal_nan=True)
+        found, sizes = _ratios(left, reference, right)
+        counted += left.size
+        ratios.setdefault(style, []).append(found)
+        errors.setdefault(style, []).append(sizes)
+    growth = []
+    for style, found_ratios in ratios.items():
+        pooled = np.concatenate(found_ratios)
+        if len(pooled) >= FEWEST_ELEMENTS:
+            left_error, right_error = (float(np.median(side)) for side in zip(*errors[style], strict=True))
+            growth.append(Growth(style, float(np.quantile(pooled, 0.75)), left_error, right_error))
+    return Measured(_class_of(exact, growth) if counted else None, tuple(growth), instances)
+
+
+def _class_of(exact: bool, growth: list[Growth]) -> Accuracy:
+    if exact:
+        return "exact"
+    grown = [one.style for one in growth if one.factor > MUCH_LARGER]
+    if any(style.condition > 1 for style in grown):
+        return "amplifies"
+    return "cancels" if grown else "reassociates"
+
+
+def _instances(rule: Rule, draws: int) -> Iterator[tuple[Instance, Style]]:
+    for one_way in directions(rule):
+        chosen = []
+        for statement in statements(one_way):
+            floats = [kinds for kinds in kinds_of(statement) if _is_float(kinds)]
+            if floats:
+                chosen.append((statement, floats[0]))
+        chosen = chosen[:MOST_FUNCTIONS]
+        for number, (statement, kinds) in enumerate(chosen):
+            rng = random.Random(number)
+            drawer = Drawer(statement)
+            count = max(2, draws // len(chosen))
+            if any(name in CALLS for _, name in statement.functions):
+                count = 1
+            for style in _styles(statement, drawer):
+                for _ in range(count):
+                    instance = drawer.draw(rng, kinds, style)
+                    if instance is not None:
+                        yield _representable(instance), style
+
+
+def _is_float(kinds: Kinds) -> bool:
+    return "f" in kinds.variables.values() and not set(kinds.variables.values()) & set("cu")
+
+
+def _styles(statement: Statement, drawer: Drawer) -> list[Style]:
+    found = [*PLAIN, *CANCELLING]
+    placement = drawer.placements.draw(random.Random(0), 1)
+    if placement is not None and any(role.conditioned for role in Roles(statement, placement).roles.values()):
+        found += ILL_CONDITIONED
+    return found
+
+
+def _representable(instance: Instance) -> Instance:
+    """The instance with values that float32 has, in chunks of 2."""
+    values = {
+        name: value.astype(np.float32).astype(np.float64) if value.dtype.kind == "f" else value
+        for name, value in instance.values.items()
+    }
+    return replace(instance, values=values, chunk=2 if loops(instance.statement.rule) else 0)
+
+
+def _rounded(instance: Instance) -> tuple[Array, Array, Array]:
+    """The left side in single and in double precision, and the right side in single precision."""
+    empty = np.zeros(0)
+    try:
+        sides = instance.sides
+        left, right = sides.evaluate("single")
+        reference, _ = sides.evaluate("double")
+    except (IllFormed, ValueError, TypeError):
+        return empty, empty, empty
+    if instance.style.startswith(("normal", "positive")) and not well_posed(instance):
+        return empty, empty, empty
+    return left, reference, right
+
+
+def _ratios(left: Array, reference: Array, right: Array) -> tuple[Array, tuple[float, float]]:
+    """By element, the right side's error in units of the left side's; and the median errors of both."""
+    epsilon = float(np.finfo(np.float32).eps)
+    with np.errstate(all="ignore"):
+        wide = reference.astype(np.complex128 if reference.dtype.kind == "c" else np.float64)
+        size = np.abs(wide)
+        left_error = np.abs(left.astype(wide.dtype) - wide)
+        right_error = np.abs(right.astype(wide.dtype) - wide)
+        right_error = np.where(np.isfinite(right), right_error, np.inf)
+        counted = np.isfinite(wide) & np.isfinite(left) & (size < 1e30)
+        least = np.maximum(epsilon * size, 1e-35)
+        ratio = right_error / np.maximum(left_error, least)
+        if not counted.any():
+            return np.zeros(0), (0.0, 0.0)
+        scale = np.maximum(size[counted], 1e-35)
+        relative = tuple(float(np.median(error[counted] / scale)) for error in (left_error, right_error))
+    return ratio[counted], (relative[0], relative[1])

@@ -1,0 +1,342 @@
+"""From the sides of a statement to terms of the IR.
+
+Numbers, indices and conversions on the right take the dtype of what stands beside them, or of what the
+left side gives; those of the left side have the dtypes that were drawn for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from eqsat.checking.kinds import (
+    CONTRACTION_KINDS,
+    DTYPES,
+    ELEMENTWISE_KINDS,
+    IOTA_KINDS,
+    ORDERED_KINDS,
+    PARTS,
+    REDUCTION_KINDS,
+    kind_of,
+    operation_kinds,
+    result_kind,
+)
+from eqsat.checking.placement import Placement
+from eqsat.checking.sizes import fits_operation
+from eqsat.checking.statement import (
+    CALL,
+    CALLS,
+    ENTRIES,
+    SELECTIONS,
+    Statement,
+    operation_called,
+    signature_of,
+)
+from eqsat.checking.typing import Kinds
+from eqsat.ir.axis import Axis
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.formula import Monoid
+from eqsat.ir.ops import (
+    Call,
+    Chunk,
+    Concat,
+    Const,
+    Delta,
+    Dot,
+    Fold,
+    Iota,
+    Map,
+    Opaque,
+    Operation,
+    Reduce,
+    Rename,
+    Select,
+)
+from eqsat.ir.term import Term, Terms
+from eqsat.language.syntax import (
+    Apply,
+    ChunkOf,
+    ConcatOf,
+    Contraction,
+    DeltaOf,
+    Expression,
+    FoldOf,
+    IotaOf,
+    Number,
+    OperationOf,
+    Reduction,
+    RenameOf,
+    SelectionOf,
+    Variable,
+)
+
+
+class IllFormed(Exception):
+    """A side that makes no sense with these axes and dtypes."""
+
+    of_right = False
+
+
+class NoSuchNumber(Exception):
+    """A number that the dtype of its place lacks, as 0.5 among integers. Then the rule does not apply."""
+
+
+class Builder:
+    """Builds the sides of one instance.
+
+    **Arguments:**
+
+    - `leaves`: the terms that the variables stand for.
+    """
+
+    def __init__(
+        self,
+        statement: Statement,
+        placement: Placement,
+        axes: Mapping[str, Axis],
+        leaves: Mapping[str, Term],
+        kinds: Kinds,
+        terms: Terms,
+    ) -> None:
+        self.statement = statement
+        self.placement = placement
+        self.axes = axes
+        self.leaves = leaves
+        self.kinds = kinds
+        self.terms = terms
+        self.monoids: dict[str, Monoid] = dict(statement.rule.monoids)
+        self.matching = True
+
+    def build(self, node: Expression, dtype: str, matching: bool) -> Term:
+        """The term of a side; `dtype` is what its context wants of numbers."""
+        self.matching = matching
+        return self.term(node, dtype)
+
+    def check_sides(self, left: Term, right: Term) -> None:
+        if left.axes != right.axes:
+            names = [{n for n, a in self.axes.items() if a in side.axes} for side in (left, right)]
+            shown = [" ".join(sorted(side)) or "none" for side in names]
+            raise IllFormed(f"the left side has the axes {shown[0]}, the right side {shown[1]}")
+        if left.dtype != right.dtype:
+            raise IllFormed(f"the left side is {left.dtype}, the right side {right.dtype}")
+
+    def set_of(self, names: Sequence[str]) -> frozenset[Axis]:
+        return frozenset(self.axes[axis] for name in names for axis in self.placement.of(name))
+
+    def require(self, dtype: str, kinds: str, what: str) -> None:
+        if kind_of(dtype) not in kinds:
+            raise IllFormed(f"{what} is of {dtype}, which it can't be")
+
+    def own(self, node: Expression, dtype: str) -> str:
+        """The dtype of a number, an index or a conversion: drawn on the left, its context's on the right."""
+        return DTYPES[self.kinds.nodes[id(node)]] if self.matching else dtype
+
+    def term(self, node: Expression, dtype: str) -> Term:
+        make = self.terms.make
+        match node:
+            case Variable(name=name):
+                return self.leaves[name]
+            case Number():
+                return self.number(node, self.own(node, dtype))
+            case Apply():
+                return self.application(node, dtype)
+            case IotaOf(axis=axis):
+                own = self.own(node, dtype)
+                self.require(own, IOTA_KINDS, f"`iota[{axis}]`")
+                return make(Iota(self.axes[axis], own))
+            case DeltaOf(first=first, second=second):
+                if self.axes[first].size != self.axes[second].size:
+                    raise IllFormed(f"`delta[{first}, {second}]` of axes of different lengths")
+                return make(Delta(self.axes[first], self.axes[second]))
+            case Reduction():
+                return self.reduction(node, self.term(node.operand, dtype))
+            case Contraction():
+                return self.contraction(node, self.term(node.left, dtype), self.term(node.right, dtype))
+            case OperationOf():
+                return self.operation(node, [self.term(operand, dtype) for operand in node.operands])
+            case SelectionOf(axis=axis, out_axis=out, result=result):
+                return self.selection(f"top_k:{result}", axis, out, self.term(node.operand, dtype))
+            case RenameOf(old=old, new=new):
+                operand = self.term(node.operand, dtype)
+                return self.moved(Rename(self.axes[old], self.axes[new]), self.axes[old], operand)
+            case ChunkOf(axis=axis):
+                operand = self.term(node.operand, dtype)
+                return self.moved(Chunk(self.axes[axis]), self.axes[axis], operand)
+            case ConcatOf(axis=axis):
+                return make(Concat(self.axes[axis]), [self.term(node.operand, dtype)])
+            case FoldOf():
+                return self.fold(node, [self.term(operand, dtype) for operand in node.operands])
+
+    def moved(self, op: Rename | Chunk, axis: Axis, operand: Term) -> Term:
+        """A renaming or a chunk of an operand; without the axis, on the right, it is the operand."""
+        if axis in operand.axes:
+            if isinstance(op, Rename) and op.new in operand.axes:
+                raise IllFormed("a renaming to an axis that its operand has")
+            if isinstance(op, Rename) and op.new.size != op.old.size:
+                raise IllFormed("a renaming to an axis of another length")
+            return self.terms.make(op, [operand])
+        if self.matching:
+            raise IllFormed("a renaming or a chunk of an operand without the axis")
+        return operand
+
+    def number(self, node: Number, dtype: str) -> Term:
+        kind, value = kind_of(dtype), node.value
+        if kind in "iu":
+            if not value.is_integer() or (kind == "u" and value < 0):
+                raise NoSuchNumber(node.text)
+            return self.terms.make(Const(repr(int(value)), dtype))
+        if kind == "b":
+            raise NoSuchNumber(node.text)
+        return self.terms.make(Const(repr(value if kind == "f" else complex(value)), dtype))
+
+    def application(self, node: Apply, dtype: str) -> Term:
+        name = node.function
+        beside = {
+            place: self.term(operand, dtype)
+            for place, operand in enumerate(node.operands)
+            if not _undecided(operand)
+        }
+        like = [term.dtype for place, term in beside.items() if name != "select_n" or place > 0]
+        typed = like[-1] if like else "int32" if ELEMENTWISE[name].boolean else dtype
+        operands = [
+            beside[place] if place in beside else self.term(operand, typed)
+            for place, operand in enumerate(node.operands)
+        ]
+        if name == "convert":
+            return self.terms.make(Map("convert", self.own(node, dtype)), operands)
+        cases = operands
+        if name == "select_n":
+            self.require(operands[0].dtype, "b", "what a `select_n` chooses by")
+            cases = operands[1:]
+        if len({term.dtype for term in cases}) > 1:
+            raise IllFormed(f"`{name}` of {' and '.join(term.dtype for term in cases)}")
+        allowed = ELEMENTWISE_KINDS[name]
+        if name == "integer_pow" and (node.exponent or 0) < 0:
+            allowed = "fc"
+        self.require(cases[0].dtype, allowed, f"an operand of `{name}`")
+        before = kind_of(cases[-1].dtype)
+        after = result_kind(name, before)
+        result = cases[-1].dtype if after == before else DTYPES[after]
+        return self.terms.make(Map(name, result, _parameters(node)), operands)
+
+    def reduction(self, node: Reduction, operand: Term) -> Term:
+        if node.kind in SELECTIONS:
+            return self.selection(node.kind, node.axes[0], ENTRIES, operand)
+        axes = self.set_of(node.axes)
+        if not axes:
+            raise IllFormed(f"`{node.kind}[{', '.join(node.axes)}]` is over no axes")
+        if not axes <= operand.axes:
+            raise IllFormed(f"`{node.kind}[{', '.join(node.axes)}]` is over axes that its operand lacks")
+        self.require(operand.dtype, REDUCTION_KINDS[node.kind], f"the operand of `{node.kind}`")
+        return self.terms.make(Reduce(node.kind, axes, operand.dtype), [operand])
+
+    def contraction(self, node: Contraction, left: Term, right: Term) -> Term:
+        axes = self.set_of(node.axes)
+        if not axes:
+            raise IllFormed(f"`dot[{', '.join(node.axes)}]` is over no axes")
+        if not axes <= left.axes & right.axes:
+            raise IllFormed(f"`dot[{', '.join(node.axes)}]` is over axes that an operand lacks")
+        if left.dtype != right.dtype:
+            raise IllFormed(f"`dot` of {left.dtype} and {right.dtype}")
+        self.require(left.dtype, CONTRACTION_KINDS, "an operand of `dot`")
+        return self.terms.make(Dot(axes, left.dtype), [left, right])
+
+    def select_op(self, kind: str, axis: Axis, out: str, dtype: str) -> Select:
+        name, _, result = kind.partition(":")
+        entries = self.axes[out] if result else None
+        k = entries.size if entries is not None else 1
+        return Select(name, axis, k, entries, result or "indices", dtype if result == "values" else "int32")
+
+    def selection(self, kind: str, axis: str, out: str, operand: Term) -> Term:
+        self.require(operand.dtype, ORDERED_KINDS, f"the operand of `{kind}`")
+        op = self.select_op(kind, self.axes[axis], out, operand.dtype)
+        if op.k > op.axis.size:
+            raise IllFormed(f"`{kind}[{axis}]` of more entries than there are")
+        if op.axis not in operand.axes or op.out_axis in operand.axes or op.axis in operand.open:
+            raise IllFormed(f"`{kind}[{axis}]` of an operand without `{axis}`, or of a chunk of it")
+        return self.terms.make(op, [operand])
+
+    def fold(self, node: FoldOf, operands: list[Term]) -> Term:
+        axis = self.axes[node.axis]
+        if not any(axis in operand.open for operand in operands):
+            raise IllFormed(f"each turn of `fold[{node.axis}]` is the same")
+        if node.monoid in SELECTIONS:
+            op = self.select_op(node.monoid, axis, ENTRIES, operands[0].dtype)
+            return self.terms.make(Fold(axis, op), operands)
+        if any(axis in operand.axes for operand in operands):
+            raise IllFormed(f"what is folded still has the axis `{node.axis}`")
+        return self.terms.make(Fold(axis, self.monoids.get(node.monoid, node.monoid)), operands)
+
+    # ------------------------------------------------------------------------------- operations
+
+    def operation(self, node: OperationOf, operands: list[Term]) -> Term:
+        signature = signature_of(node.name)
+        core = dict(zip(signature.axes, (self.axes[axis] for axis in node.axes), strict=True))
+        for operand, (name, letters) in zip(operands, signature.operands, strict=True):
+            wanted = {core[letter] for letter in letters}
+            if operand.axes & set(core.values()) != wanted:
+                raise IllFormed(f"operand `{name}` of `{node.name}` has the wrong core axes")
+            if operand.open & set(core.values()):
+                raise IllFormed(f"`{node.name}` of a chunk of a core axis")
+        if not fits_operation(node, {name: axis.size for name, axis in self.axes.items()}):
+            lengths = ", ".join(f"{axis} of length {self.axes[axis].size}" for axis in node.axes)
+            raise IllFormed(f"`{node.name}` of {lengths}")
+        if node.name.startswith(CALL):
+            return self.call(node.name, core, operands)
+        spec = operation_called(node.name)
+        self.require(operands[0].dtype, operation_kinds(node.name), f"an operand of `{node.name}`")
+        dtype = spec.dtype or operands[0].dtype
+        return self.terms.make(Operation(spec, tuple(core.values()), dtype), operands)
+
+    def call(self, name: str, core: Mapping[str, Axis], operands: list[Term]) -> Term:
+        """A call of a plain primitive: the other axes come first, and pass."""
+        signature = CALLS[name]
+        rest = frozenset[Axis]().union(*(operand.axes for operand in operands)) - set(core.values())
+        batch = tuple(sorted(rest))
+        layouts = [(*batch, *(core[letter] for letter in letters)) for _, letters in signature.operands]
+        out = (*batch, *(core[letter] for letter in signature.result))
+        last = len(layouts[0]) - 1
+        parameters, primitive = _primitive(signature.name, last)
+        # One call for each way of laying its operands out: the same number for the same call.
+        number = hash((name, tuple(layouts))) % 10**6
+        dtype = operands[-1].dtype
+        call = Call(number, primitive, parameters, tuple(layouts), (out,), (dtype,), rest)
+        return self.terms.make(Opaque(call, 0), operands)
+
+
+def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
+    """The parameters and the primitive of a call, along the last dimension."""
+    match name:
+        case "sort":
+            return {"dimension": last, "is_stable": True, "num_keys": 1}, jax.lax.sort_p
+        case "cumsum":
+            return {"axis": last, "reverse": False}, jax.lax.cumsum_p
+        case _:
+            flags = {"transpose_a": False, "conjugate_a": False, "unit_diagonal": False}
+            return {"left_side": True, "lower": True, **flags}, jax.lax.linalg.triangular_solve_p
+
+
+def _undecided(node: Expression) -> bool:
+    """Whether an expression takes the dtype of what stands beside it: one of numbers and indices."""
+    match node:
+        case Number() | IotaOf():
+            return True
+        case ChunkOf(operand=operand) | RenameOf(operand=operand):
+            return _undecided(operand)
+        case Apply(function=name, operands=operands) if not _changes_dtype(name):
+            return all(_undecided(operand) for operand in operands)
+        case _:
+            return False
+
+
+def _changes_dtype(name: str) -> bool:
+    return name in ("select_n", "convert", "complex", *PARTS) or ELEMENTWISE[name].boolean
+
+
+def _parameters(node: Apply) -> tuple[tuple[str, int], ...]:
+    if node.function == "integer_pow":
+        assert node.exponent is not None
+        return (("y", node.exponent),)
+    return (("rounding_method", 1),) if node.function == "round" else ()

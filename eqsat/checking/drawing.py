@@ -1,0 +1,90 @@
+"""Drawing instances of a statement."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from eqsat.checking.building import IllFormed, NoSuchNumber
+from eqsat.checking.conditions import Condition
+from eqsat.checking.instance import Instance
+from eqsat.checking.memberships import constant_names, variable_names
+from eqsat.checking.placement import Placement, Placements
+from eqsat.checking.roles import Roles
+from eqsat.checking.sizes import SizeRules, Sizes
+from eqsat.checking.statement import Statement
+from eqsat.checking.typing import Kinds
+from eqsat.checking.values import Style, Values
+
+MOST_TRIES = 12
+
+
+class Drawer:
+    """Draws instances of one statement.
+
+    **Arguments:**
+
+    - `violated`: a condition that the statement's rule has not got, and that no instance fulfils.
+    """
+
+    def __init__(self, statement: Statement, violated: Condition | None = None) -> None:
+        self.statement = statement
+        self.violated = violated
+        self.placements = Placements(statement, violated)
+        self.constants = constant_names(statement.rule)
+
+    @property
+    def possible(self) -> bool:
+        """Whether there is anything to draw."""
+        return self.placements.possible
+
+    def draw(
+        self, rng: random.Random, kinds: Kinds, style: Style, special: int | None = None
+    ) -> Instance | None:
+        """An instance whose left side makes sense; None if none was found.
+
+        **Arguments:**
+
+        - `special`: the length of one axis: 0 or 1.
+        """
+        for attempt in range(MOST_TRIES):
+            placement = self.placements.draw(rng, rng.choice((0, 1, 1, 2)) if attempt < 6 else 0)
+            if placement is None:
+                continue
+            # A user's operation may need equal lengths where its signature can't say so.
+            rules = SizeRules(self.statement, tuple(sorted(placement.columns)), square=attempt % 2 == 1)
+            narrow = "".join(kinds.variables[name] for name in self.constants)
+            sizes = rules.draw(rng, placement, special, self.violated, narrow, tuple(self.constants))
+            if sizes is None:
+                continue
+            instance = self.instance(rng.randrange(2**32), kinds, style, placement, sizes)
+            try:
+                _ = instance.sides
+            except NoSuchNumber:
+                continue
+            except IllFormed as error:
+                if not error.of_right:
+                    continue
+            return instance
+        return None
+
+    def instance(self, seed: int, kinds: Kinds, style: Style, placement: Placement, sizes: Sizes) -> Instance:
+        """An instance with these axes and lengths."""
+        roles = Roles(self.statement, placement).roles
+        values = Values(seed, style, sizes.lengths, kinds.variables, roles)
+        names = variable_names(self.statement.rule)
+        # What is solved for is drawn after the matrix.
+        ordered = sorted(names, key=lambda name: name in roles and roles[name].solved is not None)
+        drawn = {name: values.draw(name, sorted(placement.of(name))) for name in ordered}
+        for name, value in sizes.constants.items():
+            drawn[name] = np.asarray(value).astype(drawn[name].dtype)
+        return Instance(
+            self.statement,
+            placement,
+            kinds,
+            sizes.lengths,
+            drawn,
+            frozenset(sizes.constants),
+            str(style),
+        )

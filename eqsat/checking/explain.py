@@ -1,0 +1,229 @@
+"""What a rule does: its text, where it is from, an example before and after in JAX, and what it saves."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eqsat.backend.emit import emit
+from eqsat.checking.building import IllFormed
+from eqsat.checking.filecheck import MEANINGS
+from eqsat.checking.firing import fires_on, programs
+from eqsat.checking.instance import Instance, Sides
+from eqsat.checking.memberships import constant_names, variable_names
+from eqsat.checking.report import indented
+from eqsat.checking.sizes import SizeRules
+from eqsat.engine.cost import CostModel
+from eqsat.errors import RuleError
+from eqsat.ir.ops import Concat, Const, Dot, Fold, Iota, Leaf, Operation, Rename
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+from eqsat.language.diagnostics import nearest
+from eqsat.language.syntax import Fact, Rule, RuleFile
+from eqsat.machine import CPU
+from eqsat.planning.blocks import Schedule
+from eqsat.planning.liveness import predicted_seconds, value_of
+from eqsat.planning.loops import build
+
+LENGTHS = ((1000, 2000, 3000, 500, 400, 300, 200), (30, 40, 50, 60, 20, 10), (10, 2000, 3000, 20, 1000, 30))
+"""Of the axes in an example, as arrays of some size have them."""
+
+CHOICES = 8
+"""How many ways to choose lengths are compared."""
+
+CHUNK = 128
+"""The length of chunks in what is shown."""
+
+_STATEMENT = re.compile(r"\s*(rule|fact|monoid|operation|include)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a program takes: operations, bytes of its largest intermediate, predicted seconds."""
+
+    operations: float
+    largest: int
+    seconds: float
+
+
+def explained(name: str, files: Sequence[RuleFile]) -> str:
+    """The explanation of the rule of that name, plain or with its file's.
+
+    **Raises:** `RuleError` if there is none, or if there are several.
+    """
+    file, rule = _found(name, files)
+    parts = [f"{rule.qualified}  ({rule.position.file}:{rule.position.line})", indented(_text(rule, file))]
+    if rule.source:
+        parts.append(f"Source: {rule.source}")
+    parts.append(f"Accuracy [{rule.accuracy}]: {MEANINGS[rule.accuracy]}.")
+    instance = _instance(rule)
+    if instance is None:
+        parts.append("No example of it can be shown.")
+        return "\n\n".join(parts)
+    lengths = ", ".join(f"{axis} = {length}" for axis, length in sorted(instance.lengths.items()))
+    before, after = _programs(instance)
+    names = [name for name in variable_names(instance.statement.rule) if name not in instance.constants]
+    names += [f"mask_{number}" for number in range(len(before.inputs) - len(names))]
+    chosen = ", ".join(f"{variable} = {function}" for variable, function in instance.statement.functions)
+    parts.append(f"For example, with {lengths}{f' and {chosen}' if chosen else ''}, this")
+    parts.append(indented(_source(before, names, "before")))
+    parts.append("becomes" if not rule.both_ways else "becomes, or the other way round,")
+    parts.append(indented(_source(after, names, "after")))
+    parts.append(_effect(_cost(before), _cost(after)))
+    return "\n\n".join(parts)
+
+
+def _found(name: str, files: Sequence[RuleFile]) -> tuple[RuleFile, Rule]:
+    found = [(file, rule) for file in files for rule in file.rules if name in (rule.name, rule.qualified)]
+    found = list({rule.position: (file, rule) for file, rule in found}.values())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        listed = " or ".join(rule.qualified for _, rule in found)
+        raise RuleError(f"there are several rules {name!r}: say {listed}")
+    facts: list[Fact] = [fact for file in files for fact in file.facts]
+    if any(name in (fact.name, f"{fact.space}.{fact.name}") for fact in facts):
+        raise RuleError(f"{name!r} is a fact, and rewrites nothing")
+    known = [rule.name for file in files for rule in file.rules]
+    advice = nearest(name.rpartition(".")[2], known)
+    raise RuleError(f"there is no rule {name!r}" + (f": {advice}" if advice else ""))
+
+
+def _text(rule: Rule, file: RuleFile) -> str:
+    """The rule as it is written, with the comment above it."""
+    lines = file.text.split("\n")
+    first = rule.position.line - 1
+    last = first + 1
+    while last < len(lines) and not _STATEMENT.match(lines[last]):
+        last += 1
+    while not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#"):
+        last -= 1
+    while first and lines[first - 1].startswith("#") and "-----" not in lines[first - 1]:
+        first -= 1
+    return "\n".join(lines[first:last])
+
+
+def _instance(rule: Rule) -> Instance | None:
+    """An example on which the rule fires, on axes of some length: one on which it pays, if there is any."""
+    found: list[Instance] = []
+    for example in rule.examples:
+        if example.fires and not found:
+            fired = [loaded.instance for loaded in programs(rule, example) if fires_on(rule, loaded)]
+            # A sum over one axis says more than one over all.
+            fired.sort(key=lambda instance: -len(instance.sides.left.axes))
+            for instance in fired[:1]:
+                grown = (_grown(instance, seed) for seed in range(CHOICES))
+                found += [one for one in grown if one is not None]
+    return max(found, key=_gain, default=None)
+
+
+def _gain(instance: Instance) -> float:
+    """How much less the right side takes than the left one, in time and in memory."""
+    before, after = map(_cost, _programs(instance))
+    smaller: float = (before.largest + 1) / (after.largest + 1)
+    return before.seconds / max(after.seconds, 1e-9) * math.sqrt(smaller)
+
+
+def _programs(instance: Instance) -> list[Program]:
+    """The left side and the right side."""
+    program = instance.sides.program
+    return [replace(program, outputs=(output,)) for output in program.outputs]
+
+
+def _grown(instance: Instance, seed: int) -> Instance | None:
+    """The instance on longer axes. Its values are never looked at, but for constants."""
+    axes = tuple(sorted(instance.placement.columns))
+    names = tuple(constant_names(instance.statement.rule))
+    sizes = SizeRules(instance.statement, axes).draw(
+        random.Random(seed), instance.placement, names=names, lengths_of=LENGTHS, most=float("inf")
+    )
+    if sizes is None:
+        return None
+    values = {}
+    for name, value in instance.values.items():
+        shape = tuple(sizes.lengths[axis] for axis in instance.axes_of(name))
+        number = sizes.constants.get(name, 0.0)
+        values[name] = np.broadcast_to(np.asarray(number).astype(value.dtype), shape)
+    grown = replace(instance, lengths=sizes.lengths, values=values)
+    try:
+        Sides(grown)
+    except IllFormed:
+        return None
+    return grown
+
+
+def _schedule(program: Program) -> Schedule:
+    block = build(program)
+    return Schedule(program, block, {loop.id: min(CHUNK, loop.axis.size) for loop in block.loops()})
+
+
+def _source(program: Program, names: Sequence[str], function: str) -> str:
+    """A program as a JAX function, imports left out."""
+    source = emit(_schedule(program), names).source
+    start = source.index("def ")
+    return source[start:].replace("def optimized(", f"def {function}(").rstrip()
+
+
+def _cost(program: Program) -> Cost:
+    schedule = _schedule(program)
+    terms = list(program.reachable())
+    lengths = {term.op.axis: CHUNK for term in terms if isinstance(term.op, Concat | Fold)}
+    model = CostModel(CPU, lengths)
+    results = {output.term for output in program.outputs}
+    inner = [term for term in terms if term not in results and not isinstance(term.op, Leaf | Const | Iota)]
+    return Cost(
+        sum(_operations(term, model) for term in terms),
+        max((model.bytes(value_of(term)) for term in inner if not isinstance(term.op, Rename)), default=0),
+        predicted_seconds(schedule.block, CostModel(CPU, {}), schedule.chunks),
+    )
+
+
+def _operations(term: Term, model: CostModel) -> float:
+    """Floating-point operations, an elementwise function counted as one."""
+    operands = [value_of(arg) for arg in term.args]
+    turns = model.trips(model.loops(term.op, value_of(term), operands))
+    opened = term.open.union(*(arg.open for arg in term.args))
+    match term.op:
+        case Leaf() | Const() | Iota() | Rename() | Concat():
+            return 0.0
+        case Dot():
+            return 2.0 * turns * model.elements(term.args[0].axes | term.args[1].axes, opened)
+        case Operation() as op:
+            return turns * model.operation(op, value_of(term), operands)
+        case _:
+            axes = term.axes.union(*(arg.axes for arg in term.args))
+            return float(turns * model.elements(axes, opened)) if term.args else 0.0
+
+
+def _effect(before: Cost, after: Cost) -> str:
+    rows = [
+        ("", "before", "after"),
+        ("operations", _short(before.operations), _short(after.operations)),
+        ("largest intermediate", f"{_short(before.largest)}B", f"{_short(after.largest)}B"),
+        ("predicted time", _seconds(before.seconds), _seconds(after.seconds)),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def _short(number: float) -> str:
+    """A count with three digits and a prefix.
+
+    >>> _short(12_345_678), _short(12)
+    ('12.3 M', '12 ')
+    """
+    for limit, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= limit:
+            return f"{number / limit:.3g} {prefix}"
+    return f"{number:.3g} "
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"

@@ -1,0 +1,49 @@
+"""Facts by test: the terms that a fact is about are drawn, and do they have the property?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eqsat.checking.conditions import Condition
+from eqsat.checking.instance import Instance
+from eqsat.checking.judging import Criterion, Failure
+from eqsat.checking.matrices import has_property
+from eqsat.checking.statement import rule_of
+from eqsat.checking.tiers import EXAMPLES, Tier, Trial
+from eqsat.language.syntax import Fact
+
+
+class FactTrial(Trial):
+    """A fact, drawn and judged."""
+
+    def __init__(
+        self,
+        fact: Fact,
+        examples: int = EXAMPLES,
+        violated: Condition | None = None,
+        seen: frozenset[tuple[tuple[str, str], ...]] = frozenset(),
+    ) -> None:
+        super().__init__(rule_of(fact), examples, violated, seen)
+        self.fact = fact
+
+    def tiers(self) -> list[Tier]:
+        # Minus infinity and numbers that overflow have no properties to speak of.
+        return [tier for tier in super().tiers() if tier.style.name not in ("masked", "huge")]
+
+    def judge(self, instance: Instance, criterion: Criterion) -> Failure | None:
+        value = instance.sides.evaluate_left()
+        axes = sorted(instance.sides.left.axes)
+        core = [axes.index(instance.axes[name]) for name in self.fact.axes]
+        stacked = np.moveaxis(value, core, range(-len(core), 0)) if core else value
+        if core:
+            if not np.isfinite(stacked).all():
+                return None
+        else:
+            # What is not a number is neither negative nor not.
+            stacked = stacked[~np.isnan(stacked)] if stacked.dtype.kind in "fc" else stacked
+        if stacked.dtype.kind == "b":
+            stacked = stacked.astype(np.int8)
+        if has_property(stacked, self.fact.property):
+            return None
+        brackets = f"[{', '.join(self.fact.axes)}]" if core else ""
+        return Failure(instance, criterion, f"the term is not `{self.fact.property}{brackets}`", value)

@@ -1,0 +1,267 @@
+"""Checking a file of rules by test: every rule, fact and monoid, all that can be found out about each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from eqsat.checking.accuracy import Measured, measure
+from eqsat.checking.facts import FactTrial
+from eqsat.checking.firing import outcomes, stays
+from eqsat.checking.hints import hint
+from eqsat.checking.monoids import check_monoid
+from eqsat.checking.necessity import LoadCheck, Need, needs_of
+from eqsat.checking.report import Report, RuleReport, indented, listed
+from eqsat.checking.showing import shown
+from eqsat.checking.shrinking import shrunk
+from eqsat.checking.statement import rule_of
+from eqsat.checking.tiers import EXAMPLES, Trial
+from eqsat.errors import EqsatError
+from eqsat.ir.operations import known_operation
+from eqsat.language.check import check_file
+from eqsat.language.diagnostics import diagnostic
+from eqsat.language.syntax import (
+    ACCURACIES,
+    Accuracy,
+    Example,
+    Fact,
+    MonoidDeclaration,
+    OperationOf,
+    Position,
+    Rule,
+    RuleFile,
+)
+from eqsat.language.traverse import variables, walk
+
+
+class FileCheck:
+    """The check of one file.
+
+    **Arguments:**
+
+    - `known`: other files whose rules, operations and monoids may be named.
+    - `examples`: how many instances are drawn in the tier that draws most.
+    - `strict`: whether conditions that nothing needs, and rules without examples, are errors.
+    """
+
+    def __init__(
+        self, file: RuleFile, known: Sequence[RuleFile], examples: int = EXAMPLES, strict: bool = False
+    ) -> None:
+        self.file = file
+        self.known = [other for other in known if other.file != file.file]
+        self.examples = examples
+        self.strict = strict
+
+    def report(self, names: Sequence[str] = ()) -> Report:
+        """The report on all rules, facts and monoids of the file, or on those of these names."""
+        statements: list[Rule | Fact | MonoidDeclaration] = [
+            *self.file.monoids,
+            *self.file.facts,
+            *self.file.rules,
+        ]
+        statements.sort(key=lambda statement: (statement.position.line, statement.position.column))
+        found = []
+        for statement in statements:
+            if not names or self.name_of(statement) in names or _plain_name(statement) in names:
+                began = time.perf_counter()
+                report = self.checked(statement)
+                found.append(replace(report, seconds=time.perf_counter() - began))
+        return Report(tuple(found))
+
+    def name_of(self, statement: Rule | Fact | MonoidDeclaration) -> str:
+        """The name of a statement with its file's."""
+        if isinstance(statement, MonoidDeclaration):
+            return f"{Path(self.file.file).stem}.{statement.monoid.name}"
+        return f"{statement.space}.{statement.name}"
+
+    def checked(self, statement: Rule | Fact | MonoidDeclaration) -> RuleReport:
+        """The report on a statement."""
+        match statement:
+            case Rule():
+                return self.rule(statement)
+            case Fact():
+                return self.fact(statement)
+            case MonoidDeclaration():
+                return self.monoid(statement)
+
+    def rule(self, rule: Rule) -> RuleReport:
+        """The report on a rule: first whether it is true, and only if so, all the rest."""
+        report = RuleReport(self.name_of(rule), "rule", str(rule.position), rule.accuracy)
+        missing = self.without_function(rule)
+        if missing:
+            return replace(report, failures=(missing,))
+        try:
+            trial = Trial(rule, self.examples)
+            failure = trial.failure()
+        except EqsatError as error:
+            return replace(report, failures=(self.at(rule.position, f"it can't be tried: {error}"),))
+        report = replace(report, tiers=dict(trial.tally.drawn))
+        if failure is not None:
+            advice = hint(rule, failure)
+            message = "the two sides are not equal"
+            text = (
+                self.at(rule.position, message, advice) + "\n" + indented(shown(shrunk(failure, trial.judge)))
+            )
+            return replace(report, failures=(text,))
+        if not trial.tally.drawn or not trial.tally.finite:
+            message = "no instance was found on which the left side has a finite value"
+            advice = "compare the conditions: do they ever hold together?"
+            return replace(report, failures=(self.at(rule.position, message, advice),))
+        measured = measure(rule)
+        report = replace(report, measured=measured.accuracy)
+        failures, notes = self.accuracy(rule, measured)
+        more, warnings, tried = self.examples_and_conditions(rule)
+        tiers = {**report.tiers, **tried, "float32": measured.instances}
+        return replace(report, tiers=tiers, failures=(*failures, *more), warnings=warnings, notes=notes)
+
+    def fact(self, fact: Fact) -> RuleReport:
+        """The report on a fact."""
+        report = RuleReport(self.name_of(fact), "fact", str(fact.position))
+        missing = self.without_function(rule_of(fact))
+        if missing:
+            return replace(report, failures=(missing,))
+        try:
+            trial = FactTrial(fact, self.examples)
+            failure = trial.failure()
+        except EqsatError as error:
+            return replace(report, failures=(self.at(fact.position, f"it can't be tried: {error}"),))
+        report = replace(report, tiers=dict(trial.tally.drawn))
+        if failure is not None:
+            text = self.at(fact.position, "the fact does not hold")
+            return replace(report, failures=(text + "\n" + indented(shown(shrunk(failure, trial.judge))),))
+        if not trial.tally.drawn:
+            return replace(report, failures=(self.at(fact.position, "no instance was found"),))
+        failures, warnings, tried = self.examples_and_conditions(fact)
+        return replace(report, tiers={**report.tiers, **tried}, failures=failures, warnings=warnings)
+
+    def monoid(self, declared: MonoidDeclaration) -> RuleReport:
+        """The report on a monoid."""
+        rules = [rule for file in (self.file, *self.known) for rule in file.rules]
+        report = RuleReport(self.name_of(declared), "monoid", str(declared.position))
+        tried, failure = check_monoid(declared.monoid, rules)
+        report = replace(report, tiers={"merges": tried})
+        if failure is None:
+            return report
+        text = self.at(declared.position, "this is no monoid") + "\n" + indented(str(failure))
+        return replace(report, failures=(text,))
+
+    # ------------------------------------------------------------------------------------ the parts
+
+    def without_function(self, rule: Rule) -> str:
+        """What is wrong if an operation of a rule can't be called."""
+        for side in (rule.left, rule.right):
+            for node in walk(side):
+                spec = known_operation(node.name) if isinstance(node, OperationOf) else None
+                if spec is not None and not spec.text and spec.function is None:
+                    message = f"the operation `{spec.name}` has no function to call"
+                    advice = (
+                        f'say which in its declaration, `operation {spec.signature} from "module:name"`, or'
+                        " register one with `eqsat.operation` before the check"
+                    )
+                    return self.at(node.position, message, advice)
+        return ""
+
+    def accuracy(self, rule: Rule, measured: Measured) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Failures and notes about the accuracy class of a rule."""
+        deserved = measured.accuracy
+        if deserved is None or deserved == rule.accuracy:
+            return (), ()
+        if ACCURACIES.index(deserved) > ACCURACIES.index(rule.accuracy):
+            message = (
+                f"`{rule.name}` is declared [{rule.accuracy}], but it is [{deserved}]: {measured.evidence}"
+            )
+            return (self.at(rule.position, message, f"declare it [{deserved}]: {MEANINGS[deserved]}"),), ()
+        return (), (f"declared [{rule.accuracy}], measured [{deserved}]",)
+
+    def examples_and_conditions(
+        self, statement: Rule | Fact
+    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
+        """Failures, warnings, and how much was tried, of what examples and conditions have to show."""
+        failures = [text for example in statement.examples if (text := self.example(statement, example))]
+        needs = needs_of(statement, self.load_check(), max(8, self.examples // 2))
+        complaints = []
+        for implied in (False, True):
+            idle = [need for need in needs if not need.reason and need.implied == implied]
+            if idle:
+                complaints.append(_complaint(idle, implied))
+        matched = statement.left if isinstance(statement, Rule) else statement.term
+        if (
+            isinstance(statement, Rule)
+            and any(variables(matched))
+            and not any(e.fires for e in statement.examples)
+        ):
+            advice = "say the axes of its variables in a case in which it helps: `example  a: i k`"
+            complaints.append((statement.position, "there is no example on which it fires", advice))
+        tried = {"examples": len(statement.examples), "conditions": len(needs)}
+        graver = [one for one in complaints if self.strict and IMPLIED not in one[1]]
+        failures += [self.at(*complaint) for complaint in graver]
+        lighter = [f"{one[1]} ({one[2]})" for one in complaints if one not in graver]
+        return tuple(failures), tuple(lighter), tried
+
+    def example(self, statement: Rule | Fact, example: Example) -> str:
+        """What is wrong with an example."""
+        try:
+            if not example.fires:
+                if stays(statement, example):
+                    return ""
+                message = "the rule fires on this `reject`"
+                return self.at(example.position, message, "a condition or a pattern has to rule it out")
+            found = list(outcomes(statement, example))
+        except EqsatError as error:
+            return self.at(example.position, f"the engine can't run this example: {error}")
+        if any(outcome.wrong() for outcome in found):
+            return self.at(example.position, "what the engine makes of this example is not equal to it")
+        if any(outcome.fired for outcome in found):
+            return ""
+        message = "the rule does not fire on this `example`"
+        return self.at(example.position, message, "compare its axes with the patterns and the conditions")
+
+    def load_check(self) -> LoadCheck:
+        """The checks that are made when a file is loaded, for one statement in this file's place."""
+
+        def check(statement: Rule | Fact) -> None:
+            alone = replace(
+                self.file,
+                rules=(statement,) if isinstance(statement, Rule) else (),
+                facts=(statement,) if isinstance(statement, Fact) else (),
+            )
+            check_file(alone, self.known)
+
+        return check
+
+    def at(self, position: Position, message: str, advice: str = "") -> str:
+        """A message as the load check shows it."""
+        return diagnostic(self.file.text, position, message, advice)
+
+
+MEANINGS: dict[Accuracy, str] = {
+    "exact": "it leaves floating-point results as they are, bit for bit, but for signs of zero",
+    "reassociates": "it rounds otherwise; errors stay of the same order",
+    "cancels": "it loses digits where nearly equal numbers are subtracted",
+    "amplifies": "it multiplies errors by a condition number more than the left side does",
+}
+"""What each accuracy class says of a rule."""
+
+
+IMPLIED = "hold anyway"
+
+
+def _complaint(idle: Sequence[Need], implied: bool) -> tuple[Position, str, str]:
+    """Where conditions that nothing needs stand, what is wrong with them, and what to do."""
+    names = listed([str(need) for need in idle])
+    condition = "the condition" if len(idle) == 1 else "the conditions"
+    position = idle[0].condition.position
+    if implied:
+        return (
+            position,
+            f"{condition} {names} {IMPLIED}",
+            "the rest of the rule implies as much: leave it out",
+        )
+    advice = "leave it out, or add a `reject` on which the rule fires without it"
+    return position, f"nothing needs {condition} {names}", advice
+
+
+def _plain_name(statement: Rule | Fact | MonoidDeclaration) -> str:
+    return statement.monoid.name if isinstance(statement, MonoidDeclaration) else statement.name

@@ -1,0 +1,171 @@
+"""Whether the engine applies a rule to its examples, and what it makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+
+import numpy as np
+
+from eqsat.checking.examples import Loaded, programs_of
+from eqsat.checking.judging import Criterion, differs
+from eqsat.checking.statement import directions, loops, rule_of, statements
+from eqsat.engine.compile import CompiledRule, compile_rule
+from eqsat.engine.saturate import Limits, saturate
+from eqsat.engine.snapshot import ENode, Snapshot
+from eqsat.errors import EqsatError
+from eqsat.ir.interpret import interpret
+from eqsat.ir.program import Output, Program
+from eqsat.ir.term import Term
+from eqsat.language.parse import parse_rules
+from eqsat.language.syntax import Comparison, Example, Fact, Rule
+
+LIMITS = Limits(seconds=5.0, algebra_rounds=3, loop_rounds=3)
+
+MOST_STATEMENTS = 3
+"""Choices of functions with which an example is tried."""
+
+NUMBER = 0
+"""The number of the rule that is tried, by which the engine's nodes name their maker."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the engine did to a program.
+
+    **Attributes:**
+
+    - `fired`: whether the rule made anything, or found terms to be equal.
+    - `made`: terms of the program, each with an equal term that the rule made, chunks left out.
+    """
+
+    loaded: Loaded
+    fired: bool
+    made: tuple[tuple[Term, Term], ...]
+
+    def wrong(self) -> bool:
+        """Whether what the rule made is not what it was made of."""
+        for before, after in self.made:
+            program = replace(self.loaded.program, outputs=(_output(before), _output(after)))
+            lengths = {axis: min(2, axis.size) for axis in program.axes() if axis.size}
+            left, right = interpret(program, self.loaded.arrays, lengths)
+            if differs(left, right, Criterion.FINITE):
+                return True
+        return False
+
+
+def _output(term: Term) -> Output:
+    return Output(term, tuple(sorted(term.axes)))
+
+
+def outcomes(rule: Rule | Fact, example: Example) -> Iterator[Outcome]:
+    """What the engine does to each program that an example may mean."""
+    compiled = _compiled(rule)
+    for loaded in programs(rule, example):
+        yield _run(loaded, compiled)
+
+
+def programs(rule: Rule | Fact, example: Example, violated: Comparison | None = None) -> Iterator[Loaded]:
+    """The programs that an example may mean; `violated` is a comparison that must not hold in them."""
+    (forward, *_) = directions(rule_of(rule) if isinstance(rule, Fact) else rule)
+    for statement in islice(statements(forward), MOST_STATEMENTS):
+        yield from programs_of(statement, example, violated)
+
+
+def fires_on(rule: Rule | Fact, loaded: Loaded) -> bool:
+    """Whether a rule fires on a program."""
+    return _run(loaded, _compiled(rule)).fired
+
+
+def _compiled(rule: Rule | Fact) -> list[CompiledRule]:
+    compiled = [compile_rule(rule, NUMBER)]
+    if isinstance(rule, Rule) and loops(rule):
+        compiled.append(_split_result())
+    return compiled
+
+
+def fires(rule: Rule | Fact, example: Example) -> bool:
+    """Whether a rule fires on any of the programs that an example may mean."""
+    return any(outcome.fired for outcome in outcomes(rule, example))
+
+
+def stays(rule: Rule | Fact, reject: Example) -> bool:
+    """Whether there is a program that a `reject` may mean on which the rule does not fire.
+
+    Axes alone don't say which of them a sum is over: `reject a: i k  b: i` of `sum[K] (a{K} * b{K})` is
+    about the sum over k.
+    """
+    found = list(outcomes(rule, reject))
+    return not found or not all(outcome.fired for outcome in found)
+
+
+@cache
+def _split_result() -> CompiledRule:
+    """The rule by which chunks come about, for rules that move them."""
+    text = "rule split-result [exact]  a{n} => concat[n] chunk[n] a  where large(n), stored(a)"
+    return compile_rule(parse_rules(text, "split").rules[0], NUMBER + 1)
+
+
+def _run(loaded: Loaded, compiled: list[CompiledRule]) -> Outcome:
+    program = loaded.program
+    found = saturate(program, compiled, loaded.large, list(program.reachable()), LIMITS)
+    matched = found.matches.get(compiled[0].name, 0) > 0
+    if not matched or isinstance(compiled[0].rule, Fact):
+        return Outcome(loaded, matched, ())
+    made = tuple(_made(program, found.graph))
+    nodes = (node for eclass in found.graph.classes for node in eclass.nodes)
+    return Outcome(loaded, bool(made) or any(node.maker == NUMBER for node in nodes), made)
+
+
+def _made(program: Program, graph: Snapshot) -> Iterator[tuple[Term, Term]]:
+    """Closed terms of the program, with what the rule found to be equal to them."""
+    by_class: dict[int, Term] = {}
+    for term in program.reachable():
+        number = graph.class_of.get(term.number)
+        if number is None:
+            continue
+        if number in by_class:
+            yield by_class[number], term
+        by_class.setdefault(number, term)
+    for number, term in by_class.items():
+        nodes = [node for node in graph.classes[number].nodes if node.maker == NUMBER]
+        trees = _Trees(graph, program, number) if nodes else None
+        for node in nodes:
+            made = trees.term(node) if trees else None
+            if made is not None and not made.open:
+                yield term, made
+
+
+class _Trees:
+    """A term for each class of a graph, without going through one of them."""
+
+    def __init__(self, graph: Snapshot, program: Program, forbidden: int) -> None:
+        self.program = program
+        self.best: dict[int, ENode] = {}
+        costs: dict[int, float] = {}
+        changed = True
+        while changed:
+            changed = False
+            for number, eclass in enumerate(graph.classes):
+                if number == forbidden:
+                    continue
+                for node in eclass.nodes:
+                    if all(child in costs for child in node.children):
+                        cost = 1 + sum(costs[child] for child in node.children)
+                        if cost < costs.get(number, np.inf):
+                            costs[number], self.best[number] = cost, node
+                            changed = True
+
+    def term(self, node: ENode) -> Term | None:
+        """The node as a term; None if it can't be without the forbidden class."""
+        if not all(child in self.best for child in node.children):
+            return None
+        operands = [self.term(self.best[child]) for child in node.children]
+        if any(operand is None for operand in operands):
+            return None
+        try:
+            return self.program.terms.make(node.op, [operand for operand in operands if operand is not None])
+        except EqsatError:
+            return None

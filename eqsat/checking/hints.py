@@ -1,0 +1,59 @@
+"""What would make a wrong rule right, as far as trying tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from eqsat.checking.conditions import text_of
+from eqsat.checking.judging import Failure
+from eqsat.checking.memberships import variable_names
+from eqsat.checking.tiers import Trial
+from eqsat.language.syntax import Apply, Guard, PropertyGuard, Rule
+from eqsat.language.traverse import variables, walk
+
+EXAMPLES = 16
+"""Fewer than for a verdict: a hint is a guess."""
+
+MOST_TRIED = 5
+
+
+def hint(rule: Rule, failure: Failure) -> str:
+    """A condition under which no failure is found, as advice; nothing if there is none to give."""
+    if failure.left is not None and failure.right is not None:
+        for conditions in islice(_conditions(rule, failure), MOST_TRIED):
+            guards = tuple(item for item in conditions if isinstance(item, Guard))
+            properties = tuple(item for item in conditions if isinstance(item, PropertyGuard))
+            safer = replace(rule, guards=(*rule.guards, *guards), properties=(*rule.properties, *properties))
+            trial = Trial(safer, EXAMPLES)
+            if trial.failure() is None and trial.tally.finite:
+                texts = ", ".join(text_of(condition) for condition in conditions)
+                return f"no such case is found with `where {texts}`"
+    return ""
+
+
+def _conditions(rule: Rule, failure: Failure) -> Iterator[tuple[Guard | PropertyGuard, ...]]:
+    """Conditions that rules often lack."""
+    names = [
+        name
+        for name in variable_names(rule)
+        if not _is_variadic(rule, name) and failure.instance.kinds.variables.get(name, "f") != "b"
+    ]
+    kinds = set(failure.instance.kinds.variables.values())
+    if kinds - {"f"} and names:
+        yield (Guard("float", (names[0],), rule.position),)
+        if "c" in kinds:
+            yield (Guard("real", (names[0],), rule.position),)
+    if kinds & {"f", "c"}:
+        for name in names:
+            yield (PropertyGuard("positive", (), name, rule.position),)
+        if len(names) > 1:
+            yield tuple(PropertyGuard("positive", (), name, rule.position) for name in names)
+
+
+def _is_variadic(rule: Rule, name: str) -> bool:
+    return any(
+        isinstance(node, Apply) and node.variadic and name in {v.name for v in variables(node)}
+        for node in walk(rule.left)
+    )

@@ -1,0 +1,164 @@
+"""One instance of a rule: axes with lengths, values for the variables, and both sides as terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from eqsat.checking.building import Builder, IllFormed
+from eqsat.checking.kinds import DTYPES
+from eqsat.checking.memberships import variable_names
+from eqsat.checking.placement import Placement
+from eqsat.checking.rewriting import rewritten
+from eqsat.checking.statement import Statement
+from eqsat.checking.typing import Kinds
+from eqsat.ir.axis import Axis
+from eqsat.ir.interpret import interpret
+from eqsat.ir.ops import Chunk, Concat, Const, Leaf, Map
+from eqsat.ir.program import Output, Program
+from eqsat.ir.term import Term, Terms
+from eqsat.language.syntax import ChunkOf, Expression
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A drawn instance.
+
+    **Attributes:**
+
+    - `lengths`: of all axes of the placement.
+    - `values`: of the variables, with dimensions in the order of their axes' names; those of
+      `constants` are scalars that the program contains.
+    - `style`: what the values are like.
+    - `chunk`: how long chunks are; 0 for whole axes.
+    """
+
+    statement: Statement
+    placement: Placement
+    kinds: Kinds
+    lengths: Mapping[str, int]
+    values: Mapping[str, Array]
+    constants: frozenset[str]
+    style: str
+    chunk: int = 0
+
+    def axes_of(self, variable: str) -> tuple[str, ...]:
+        """The axes of a variable, in the order of its value's dimensions."""
+        return tuple(sorted(self.placement.of(variable)))
+
+    @cached_property
+    def axes(self) -> dict[str, Axis]:
+        """The axes as the IR has them."""
+        return {name: Axis(number, self.lengths[name]) for number, name in enumerate(sorted(self.lengths))}
+
+    @cached_property
+    def sides(self) -> Sides:
+        return Sides(self)
+
+
+def values_of(instance: Instance, expressions: Sequence[Expression]) -> list[Array]:
+    """What expressions of the right side are, a chunk being all there is; along the axes of all of them."""
+    sides = instance.sides
+    terms = [sides.builder.build(_whole(node), sides.matched.dtype, matching=False) for node in expressions]
+    layout = tuple(sorted(frozenset[Axis]().union(*(term.axes for term in terms))))
+    outputs = tuple(Output(term, layout) for term in terms)
+    return interpret(replace(sides.program, outputs=outputs), sides.arrays)
+
+
+def _whole(node: Expression) -> Expression:
+    """An expression without its chunks."""
+
+    def stripped(found: Expression) -> Expression | None:
+        while isinstance(found, ChunkOf):
+            found = found.operand
+        return found
+
+    return rewritten(node, stripped)
+
+
+class Sides:
+    """Both sides of an instance as terms of one table.
+
+    **Raises:** `IllFormed` if a side makes no sense; `of_right` says whether it is the right one.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.terms = Terms()
+        self.arrays: list[Array] = []
+        leaves = {name: self.leaf(name) for name in variable_names(instance.statement.rule)}
+        self.inputs = [leaf for leaf in leaves.values() if isinstance(leaf.op, Leaf)]
+        self.builder = builder = Builder(
+            instance.statement, instance.placement, instance.axes, leaves, instance.kinds, self.terms
+        )
+        rule = instance.statement.rule
+        dtype = DTYPES[instance.kinds.nodes[id(rule.left)]]
+        self.matched = builder.build(rule.left, dtype, matching=True)
+        try:
+            self.made = builder.build(rule.right, self.matched.dtype, matching=False)
+            builder.check_sides(self.matched, self.made)
+        except IllFormed as error:
+            error.of_right = True
+            raise
+        opened = self.matched.open | self.made.open
+        self.left, self.right = (self.closed(side, opened) for side in (self.matched, self.made))
+        layout = tuple(sorted(self.left.axes))
+        self.program = Program(
+            tuple(self.inputs),
+            (Output(self.left, layout), Output(self.right, layout)),
+            self.terms,
+            {},
+        )
+
+    def leaf(self, name: str) -> Term:
+        instance = self.instance
+        value, dtype = instance.values[name], DTYPES[instance.kinds.variables[name]]
+        if name in instance.constants:
+            number = value.item()
+            text = repr(float(number)) if dtype == "float32" else repr(int(number))
+            return self.terms.make(Const(text, dtype))
+        if value.dtype.kind == "i" and dtype == "int8":
+            dtype = str(value.dtype)
+        layout = tuple(instance.axes[axis] for axis in instance.axes_of(name))
+        self.arrays.append(value)
+        return self.terms.make(Leaf(len(self.arrays) - 1, layout, dtype))
+
+    def closed(self, side: Term, opened: frozenset[Axis]) -> Term:
+        """A side that is a chunk, in a loop that lays all chunks side by side."""
+        for axis in sorted(opened):
+            if axis not in side.axes:
+                side = self.terms.make(Map("select_n", side.dtype), [self.chunk_of_false(axis), side, side])
+            if axis in side.open:
+                side = self.terms.make(Concat(axis), [side])
+        return side
+
+    def chunk_of_false(self, axis: Axis) -> Term:
+        """Truth values along an axis, all false, of which a chunk is taken."""
+        number = len(self.inputs)
+        leaf = self.terms.make(Leaf(number, (axis,), "bool"))
+        if leaf not in self.inputs:
+            self.inputs.append(leaf)
+            self.arrays.append(np.zeros(axis.size, bool))
+        return self.terms.make(Chunk(axis), [leaf])
+
+    def evaluate(self, precision: str = "double", arrays: list[Array] | None = None) -> tuple[Array, Array]:
+        """The values of both sides."""
+        left, right = interpret(self.program, arrays or self.arrays, self.chunk_lengths(), precision)
+        return left, right
+
+    def evaluate_left(self) -> Array:
+        """The value of the left side."""
+        program = replace(self.program, outputs=self.program.outputs[:1])
+        (left,) = interpret(program, self.arrays, self.chunk_lengths())
+        return left
+
+    def chunk_lengths(self) -> dict[Axis, int]:
+        chunk = self.instance.chunk
+        lengths = {axis: min(chunk, axis.size) for axis in self.instance.axes.values()} if chunk else {}
+        return {axis: length for axis, length in lengths.items() if length}

@@ -1,0 +1,185 @@
+"""Matrices with properties: how to draw them, and whether an array has them.
+
+Everything works on stacks of matrices, the last two dimensions being rows and columns; properties
+without axes are about numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+TOLERANCE = 1e-9
+
+
+def matrices(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    properties: Iterable[str],
+    condition: float = 1.0,
+    whole: bool = False,
+) -> Array:
+    """A stack of well-conditioned matrices with these properties.
+
+    **Arguments:**
+
+    - `properties`: those of `eqsat.ir.properties`; "regular" says nothing more. With a "lower part" the
+      rest of the matrix is anything, since a triangular solve doesn't look at it; with a "symmetric
+      part" the matrix is that of a Cholesky factorisation, plus what this doesn't look at.
+    - `condition`: about how ill-conditioned they are instead.
+    - `whole`: whether the entries are integers.
+    """
+    wanted = set(properties)
+    if whole:
+        return _whole(rng, shape, wanted)
+    *_, rows, columns = shape
+    spectrum = np.exp(rng.uniform(-0.5, 0.5, (*shape[:-2], min(rows, columns))))
+    if condition > 1:
+        decay = np.geomspace(1.0, 1 / condition, min(rows, columns))
+        spectrum = spectrum * rng.permuted(np.broadcast_to(decay, spectrum.shape), axis=-1)
+    if {"symmetric", "spd", "orthogonal"} & wanted and {"lower", "upper"} & wanted:
+        wanted.add("diagonal")
+    if {"lower", "upper"} <= wanted:
+        wanted.add("diagonal")
+    if "symmetric part" in wanted and not wanted & {
+        "spd",
+        "symmetric",
+        "diagonal",
+        "lower",
+        "upper",
+        "orthogonal",
+    }:
+        skew = rng.normal(size=shape)
+        return np.asarray(_symmetric(rng, shape, spectrum, {"spd"}) + skew - np.swapaxes(skew, -1, -2))
+    for part in ("lower", "upper"):
+        if f"{part} part" in wanted and not wanted & {"lower", "upper", "diagonal", "spd", "orthogonal"}:
+            other = {"lower": np.triu, "upper": np.tril}[part](
+                rng.normal(size=shape), 1 if part == "lower" else -1
+            )
+            return np.asarray(_triangular(rng, shape, spectrum, {part}, condition) + other)
+    if "diagonal" in wanted:
+        return _diagonal(rng, spectrum, wanted)
+    if "orthogonal" in wanted:
+        return _orthogonal(rng, shape, wanted)
+    if "spd" in wanted or "symmetric" in wanted:
+        return _symmetric(rng, shape, spectrum, wanted)
+    if "lower" in wanted or "upper" in wanted:
+        return _triangular(rng, shape, spectrum, wanted, condition)
+    left, right = _rotations(rng, (*shape[:-1], rows)), _rotations(rng, (*shape[:-2], columns, columns))
+    found = np.einsum(
+        "...ik,...k,...jk->...ij", left[..., : spectrum.shape[-1]], spectrum, right[..., : spectrum.shape[-1]]
+    )
+    return np.asarray(np.abs(found) if {"nonnegative", "positive"} & wanted else found)
+
+
+def _rotations(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Matrices with orthonormal columns."""
+    if 0 in shape:
+        return np.zeros(shape)
+    return np.asarray(np.linalg.qr(rng.normal(size=shape))[0])
+
+
+def _diagonal(rng: np.random.Generator, spectrum: Array, wanted: set[str]) -> Array:
+    signs = np.where(rng.random(spectrum.shape) < 0.5, -1.0, 1.0)
+    entries = np.ones_like(spectrum) if "orthogonal" in wanted else spectrum
+    if not {"spd", "nonnegative", "positive"} & wanted:
+        entries = entries * signs
+    return np.asarray(entries[..., None] * np.eye(spectrum.shape[-1]))
+
+
+def _orthogonal(rng: np.random.Generator, shape: tuple[int, ...], wanted: set[str]) -> Array:
+    if "symmetric" in wanted:
+        vector = rng.normal(size=(*shape[:-1], 1))
+        vector = vector / np.linalg.norm(vector, axis=-2, keepdims=True)
+        return np.asarray(np.eye(shape[-1]) - 2 * vector * np.swapaxes(vector, -1, -2))
+    if {"nonnegative", "positive"} & wanted:
+        return np.broadcast_to(rng.permutation(np.eye(shape[-2], shape[-1])), shape).copy()
+    return _rotations(rng, shape)
+
+
+def _symmetric(rng: np.random.Generator, shape: tuple[int, ...], spectrum: Array, wanted: set[str]) -> Array:
+    if {"nonnegative", "positive"} & wanted:
+        factor = np.abs(rng.normal(size=shape))
+        return np.asarray(factor @ np.swapaxes(factor, -1, -2) / shape[-1] + 0.5 * np.eye(shape[-1]))
+    rotation = _rotations(rng, shape)
+    if "spd" not in wanted:
+        spectrum = spectrum * np.where(rng.random(spectrum.shape) < 0.5, -1.0, 1.0)
+    found = np.einsum("...ik,...k,...jk->...ij", rotation, spectrum, rotation)
+    return np.asarray((found + np.swapaxes(found, -1, -2)) / 2)
+
+
+def _triangular(
+    rng: np.random.Generator, shape: tuple[int, ...], spectrum: Array, wanted: set[str], condition: float
+) -> Array:
+    if condition > 1:
+        # The factor of an ill-conditioned positive matrix, as in a Gaussian process.
+        found = np.linalg.cholesky(_symmetric(rng, shape, spectrum**2, {"spd"}))
+    else:
+        signs = np.where(rng.random(spectrum.shape) < 0.5, -1.0, 1.0)
+        diagonal = (spectrum * signs)[..., None] * np.eye(shape[-1])
+        found = np.tril(rng.normal(size=shape) * 0.4, -1) + diagonal
+    if {"nonnegative", "positive"} & wanted:
+        found = np.abs(found)
+    return np.asarray(np.swapaxes(found, -1, -2) if "upper" in wanted else found)
+
+
+def _whole(rng: np.random.Generator, shape: tuple[int, ...], wanted: set[str]) -> Array:
+    """Matrices of small integers."""
+    found = rng.integers(-3, 4, shape).astype(float)
+    if "orthogonal" in wanted:
+        signs = 1.0 if wanted & {"nonnegative", "positive", "spd"} else rng.choice([-1.0, 1.0], shape[-1])
+        found = np.broadcast_to(np.eye(shape[-2], shape[-1]) * signs, shape).copy()
+    if wanted & {"nonnegative", "positive"}:
+        found = np.abs(found)
+    if wanted & {"diagonal"}:
+        found = found * np.eye(shape[-2], shape[-1])
+    if "lower" in wanted:
+        found = np.tril(found)
+    if "upper" in wanted:
+        found = np.triu(found)
+    transposed = np.swapaxes(found, -1, -2)
+    if "spd" in wanted and "orthogonal" not in wanted:
+        triangular = wanted & {"diagonal", "lower", "upper"}
+        entries = np.abs(found) * np.eye(shape[-1]) if triangular else found @ transposed
+        return np.asarray(entries + np.eye(shape[-1]))
+    if "symmetric" in wanted and "orthogonal" not in wanted:
+        if wanted & {"lower", "upper"}:
+            return np.asarray(found * np.eye(shape[-1]))
+        return np.asarray(found + transposed)
+    return np.asarray(found)
+
+
+def has_property(value: Array, name: str) -> bool:
+    """Whether matrices (the last two dimensions), or numbers, have a property, up to rounding."""
+    if value.size == 0:
+        return True
+    scale = max(1.0, float(np.max(np.abs(value))))
+    if name == "nonnegative":
+        return bool(np.all(value >= -TOLERANCE * scale))
+    if name == "positive":
+        return bool(np.all(value > 0))
+
+    def close(first: Array, second: Array) -> bool:
+        return bool(np.all(np.abs(first - second) <= TOLERANCE * scale))
+
+    rows, columns = value.shape[-2:]
+    transposed = np.swapaxes(value, -1, -2)
+    if name == "orthogonal":
+        return close(
+            transposed @ value, np.broadcast_to(np.eye(columns), (*value.shape[:-2], columns, columns))
+        )
+    if name in ("lower", "upper"):
+        return close(value, np.tril(value) if name == "lower" else np.triu(value))
+    if rows != columns:
+        return False
+    if name == "diagonal":
+        return close(value, value * np.eye(rows))
+    symmetric = close(value, transposed)
+    if name == "symmetric" or not symmetric:
+        return symmetric
+    eigenvalues = np.linalg.eigvalsh((value + transposed) / 2)
+    return bool(np.all(eigenvalues > 0))

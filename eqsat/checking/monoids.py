@@ -1,0 +1,208 @@
+"""Declared monoids by test: merging is associative, and the identity changes nothing.
+
+States are those that come about: the operands of the folds of rules, on data drawn as for the rule. A
+monoid that no rule folds with is tried on arbitrary numbers. What is compared is what a fold returns,
+since two states may be written differently and mean the same.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.checking.drawing import Drawer
+from eqsat.checking.instance import values_of
+from eqsat.checking.judging import Criterion, differs
+from eqsat.checking.showing import literal
+from eqsat.checking.sizes import Sizes
+from eqsat.checking.statement import Statement, directions, statements
+from eqsat.checking.typing import kinds_of
+from eqsat.checking.values import Style
+from eqsat.errors import EqsatError
+from eqsat.ir.formula import Applied, Constant, Formula, Monoid, Name
+from eqsat.ir.numpy_functions import apply
+from eqsat.language.syntax import FoldOf, Rule
+from eqsat.language.traverse import walk
+
+Array = np.ndarray[Any, np.dtype[Any]]
+State = tuple[Array, ...]
+
+STYLES = (Style("normal"), Style("whole"), Style("zeros"), Style("masked"), Style("positive"))
+
+TRIPLES = 6
+"""How many times three states are drawn of each style and each rule."""
+
+MOST_RULES = 3
+
+
+@dataclass(frozen=True)
+class MonoidFailure:
+    """States of which a monoid makes different things."""
+
+    law: str
+    monoid: Monoid
+    states: tuple[State, ...]
+    left: Array
+    right: Array
+
+    def __str__(self) -> str:
+        lines = [f"{self.law}:"]
+        for name, state in zip("xyz", self.states, strict=False):
+            parts = zip(self.monoid.state, state, strict=True)
+            lines.append(f"  {name}: " + ", ".join(f"{part} = {literal(value)}" for part, value in parts))
+        lines.append(f"  left:  {literal(self.left)}")
+        lines.append(f"  right: {literal(self.right)}")
+        return "\n".join(lines)
+
+
+def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFailure | None]:
+    """How many triples of states were tried, and the first on which a law does not hold.
+
+    **Arguments:**
+
+    - `rules`: those that may fold with the monoid.
+    """
+    tried = 0
+    identity = tuple(np.asarray(part.value) for part in monoid.identity)
+    for states in _triples(monoid, rules):
+        tried += 1
+        x, y, z = states
+        pairs: list[tuple[str, State, State]] = [
+            (
+                "merging is not associative, (x y) z is not x (y z)",
+                merged(monoid, merged(monoid, x, y), z),
+                merged(monoid, x, merged(monoid, y, z)),
+            ),
+            (
+                "the identity changes what comes after it",
+                merged(monoid, merged(monoid, identity, x), y),
+                merged(monoid, x, y),
+            ),
+            (
+                "the identity changes what comes before it",
+                merged(monoid, merged(monoid, x, identity), y),
+                merged(monoid, x, y),
+            ),
+            ("the identity is not one for a single state", merged(monoid, identity, x), x),
+        ]
+        for law, left, right in pairs:
+            found = _first_difference(monoid, law, states, finished(monoid, left), finished(monoid, right))
+            if found is not None:
+                return tried, found
+    return tried, None
+
+
+def _first_difference(
+    monoid: Monoid, law: str, states: tuple[State, ...], left: Array, right: Array
+) -> MonoidFailure | None:
+    """The element in which two results differ, with the states that it comes from."""
+    left, right = np.broadcast_arrays(left, right)
+    if not differs(left, right, Criterion.CLOSE):
+        return None
+    for place in np.ndindex(left.shape):
+        if differs(left[place], right[place], Criterion.CLOSE):
+            single = tuple(
+                tuple(np.broadcast_to(part, left.shape)[place] for part in state) for state in states
+            )
+            return MonoidFailure(law, monoid, single, left[place], right[place])
+    return MonoidFailure(law, monoid, states, left, right)
+
+
+# ------------------------------------------------------------------------------------------ formulas
+
+
+def merged(monoid: Monoid, first: State, second: State) -> State:
+    """Two states merged."""
+    known: dict[str, Array] = {}
+    for name, one, other in zip(monoid.state, first, second, strict=True):
+        known |= {f"{name}1": one, f"{name}2": other}
+    for name, formula in zip(monoid.state, monoid.merge, strict=True):
+        known[name] = formula_value(formula, known)
+    return tuple(known[name] for name in monoid.state)
+
+
+def finished(monoid: Monoid, state: State) -> Array:
+    """What a fold returns of a state."""
+    return formula_value(monoid.finish, dict(zip(monoid.state, state, strict=True)))
+
+
+def formula_value(formula: Formula, known: Mapping[str, Array]) -> Array:
+    """The value of a formula."""
+    match formula:
+        case Name(name=name):
+            return known[name]
+        case Constant(value=value):
+            return np.asarray(value)
+        case Applied(function="convert", operands=(operand,)):
+            return formula_value(operand, known).astype(float)
+        case Applied(function=function, operands=operands, exponent=exponent):
+            values = [formula_value(operand, known) for operand in operands]
+            parameters = {} if exponent is None else {"y": exponent}
+            kind = np.result_type(*values[1:] if function == "select_n" else values).name
+            if function in ("eq", "ne", "lt", "le", "gt", "ge", "is_finite"):
+                kind = "bool"
+            return apply(function, kind, values, parameters)
+
+
+# -------------------------------------------------------------------------------------------- states
+
+
+def _triples(monoid: Monoid, rules: Sequence[Rule]) -> Iterator[tuple[State, State, State]]:
+    folding = [rule for rule in rules if _folds(rule, monoid)][:MOST_RULES]
+    rng = random.Random(zlib.crc32(monoid.name.encode()))
+    for rule in folding:
+        statement = next(statements(directions(rule)[0]))
+        for style in STYLES:
+            for _ in range(TRIPLES):
+                triple = _drawn_states(statement, monoid, style, rng)
+                if triple is not None:
+                    yield triple
+    if not folding:
+        generator = np.random.default_rng(rng.randrange(2**32))
+        for _ in range(TRIPLES * len(STYLES)):
+            x, y, z = (_arbitrary(monoid, generator) for _ in range(3))
+            yield x, y, z
+
+
+def _folds(rule: Rule, monoid: Monoid) -> bool:
+    known = dict(rule.monoids)
+    return any(isinstance(node, FoldOf) and known.get(node.monoid) == monoid for node in walk(rule.right))
+
+
+def _arbitrary(monoid: Monoid, rng: np.random.Generator) -> State:
+    special = np.array([0.0, 1.0, 2.0, -1.0, np.inf, -np.inf, np.nan])
+    return tuple(
+        np.where(rng.random(40) < 0.3, rng.choice(special, 40), rng.normal(size=40)) for _ in monoid.state
+    )
+
+
+def _drawn_states(
+    statement: Statement, monoid: Monoid, style: Style, rng: random.Random
+) -> tuple[State, State, State] | None:
+    """The states of three lots of data of the same shape, in an instance of a rule that folds."""
+    names = dict(statement.rule.monoids)
+    fold = next(
+        node
+        for node in walk(statement.rule.right)
+        if isinstance(node, FoldOf) and names.get(node.monoid) == monoid
+    )
+    drawer = Drawer(statement)
+    kinds = kinds_of(statement)[0]
+    instance = drawer.draw(rng, kinds, style)
+    if instance is None:
+        return None
+    constants = {name: float(instance.values[name]) for name in instance.constants}
+    sizes = Sizes(instance.lengths, constants)
+    found: list[State] = []
+    for _ in range(3):
+        again = drawer.instance(rng.randrange(2**32), kinds, style, instance.placement, sizes)
+        try:
+            found.append(tuple(values_of(again, fold.operands)))
+        except EqsatError:
+            return None
+    return found[0], found[1], found[2]

@@ -1,0 +1,117 @@
+"""Whether every condition of a rule is needed.
+
+A condition is there for one of two reasons. Without some, the rule would be wrong: the load check refuses
+it, or an instance is found on which the condition does not hold and the sides differ. Others say where
+the rule pays: then there is an example on which it would fire without the condition, and does not
+with it. That may be a `reject`, or an `example` on lengths that break a comparison; and `large` and
+`stored`, which say nothing about values, are always of this kind. A condition that is neither is a
+mistake, since it keeps the rule from firing where it could; or it is implied by the others, and can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from eqsat.checking.conditions import Condition, conditions_of, text_of, without
+from eqsat.checking.facts import FactTrial
+from eqsat.checking.firing import fires_on, programs
+from eqsat.checking.kinds import GUARDED
+from eqsat.checking.statement import rule_of
+from eqsat.checking.tiers import Trial, signature_of_kinds
+from eqsat.errors import EqsatError, RuleError
+from eqsat.language.syntax import Comparison, Fact, Guard, Rule
+
+LoadCheck = Callable[[Rule | Fact], None]
+"""Raises `RuleError` if a rule or a fact can't be loaded."""
+
+
+ABOUT_VALUES = frozenset({"in", "passes", "nonempty", "constant", *GUARDED})
+"""The guards that say something about values. All others say where a rule pays, by their very nature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Why a condition is needed.
+
+    **Attributes:**
+
+    - `reason`: empty if it isn't needed.
+    - `implied`: whether it says only what holds anyway, so that it keeps the rule from nothing.
+    """
+
+    condition: Condition
+    reason: str
+    implied: bool = False
+
+    def __str__(self) -> str:
+        return f"`{text_of(self.condition)}`"
+
+
+def needs_of(statement: Rule | Fact, load_check: LoadCheck, examples: int) -> list[Need]:
+    """For each condition of a rule or a fact, why it is needed."""
+    rule = rule_of(statement) if isinstance(statement, Fact) else statement
+    return [_need(statement, condition, load_check, examples) for condition in conditions_of(rule)]
+
+
+def _need(statement: Rule | Fact, condition: Condition, load_check: LoadCheck, examples: int) -> Need:
+    less = _without(statement, condition)
+    try:
+        load_check(replace(less, examples=()))
+    except RuleError:
+        return Need(condition, "the load check asks for it")
+    try:
+        trial = _trial(less, examples, condition, _kinds_with(statement, condition))
+        if trial.failure() is not None:
+            return Need(condition, "without it, the sides differ")
+    except EqsatError:
+        return Need(condition, "without it, the rule can't even be tried")
+    if isinstance(condition, Guard) and condition.name not in ABOUT_VALUES:
+        return Need(condition, "it says where the rule pays")
+    if _keeps_from_firing(statement, less, condition):
+        return Need(condition, "an example shows where the rule does not pay")
+    return Need(condition, "", implied=not trial.tally.drawn)
+
+
+def _trial(
+    statement: Rule | Fact, examples: int, violated: Condition, seen: frozenset[tuple[tuple[str, str], ...]]
+) -> Trial:
+    if isinstance(statement, Fact):
+        return FactTrial(statement, examples, violated, seen)
+    return Trial(statement, examples, violated, seen)
+
+
+def _kinds_with(statement: Rule | Fact, condition: Condition) -> frozenset[tuple[tuple[str, str], ...]]:
+    """The kinds that a rule is tried with, if the condition is about kinds: without it there are others."""
+    if not isinstance(condition, Guard) or condition.name not in GUARDED:
+        return frozenset()
+    before = FactTrial(statement) if isinstance(statement, Fact) else Trial(statement)
+    return frozenset(signature_of_kinds(kinds) for _, kinds in before.sources)
+
+
+def _without(statement: Rule | Fact, condition: Condition) -> Rule | Fact:
+    if isinstance(statement, Rule):
+        return without(statement, condition)
+    less = without(rule_of(statement), condition)
+    return replace(
+        statement,
+        term=less.left,
+        guards=less.guards,
+        properties=less.properties,
+        comparisons=less.comparisons,
+        definitions=less.definitions,
+    )
+
+
+def _keeps_from_firing(statement: Rule | Fact, less: Rule | Fact, condition: Condition) -> bool:
+    """Whether there is a program on which the rule would fire without the condition, and does not with it."""
+    if not isinstance(statement, Rule) or not isinstance(less, Rule):
+        return False
+    for example in statement.examples:
+        violated = condition if isinstance(condition, Comparison) else None
+        if example.fires and violated is None:
+            continue
+        for loaded in programs(less, example, violated):
+            if fires_on(less, loaded) and not fires_on(statement, loaded):
+                return True
+    return False

@@ -1,0 +1,44 @@
+"""Replacing parts of expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from eqsat.language.syntax import (
+    Apply,
+    Contraction,
+    DeltaOf,
+    Expression,
+    FoldOf,
+    IotaOf,
+    Number,
+    OperationOf,
+    Variable,
+)
+from eqsat.language.traverse import operands
+
+
+def with_operands(node: Expression, below: tuple[Expression, ...]) -> Expression:
+    """The same operator over other operands."""
+    match node:
+        case Number() | Variable() | IotaOf() | DeltaOf():
+            return node
+        case Apply() | OperationOf() | FoldOf():
+            return replace(node, operands=below)
+        case Contraction():
+            left, right = below
+            return replace(node, left=left, right=right)
+        case _:
+            (operand,) = below
+            return replace(node, operand=operand)
+
+
+def rewritten(expression: Expression, replaced: Callable[[Expression], Expression | None]) -> Expression:
+    """The expression with what `replaced` gives for each node; None leaves a node as it is.
+
+    What it gives is looked into as well.
+    """
+    found = replaced(expression)
+    node = expression if found is None else found
+    return with_operands(node, tuple(rewritten(operand, replaced) for operand in operands(node)))

@@ -1,0 +1,175 @@
+"""From an instance on which a rule is wrong to a small one: fewer axes, shorter ones, simpler numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eqsat.checking.instance import Instance
+from eqsat.checking.judging import Criterion, Failure, judge
+from eqsat.checking.memberships import single_axes, variable_names
+from eqsat.checking.placement import Placement, required_sets
+from eqsat.checking.roles import Roles
+from eqsat.checking.sizes import SizeRules
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MOST_STEPS = 250
+"""How many smaller instances are tried."""
+
+
+Judge = Callable[[Instance, Criterion], Failure | None]
+
+
+def shrunk(failure: Failure, judge: Judge = judge) -> Failure:
+    """The smallest failure found: each step is kept if `judge` still finds the same wrong."""
+    steps = 0
+    found = failure
+    progress = True
+    while progress and steps < MOST_STEPS:
+        progress = False
+        for candidate in _smaller(found.instance):
+            steps += 1
+            if steps >= MOST_STEPS:
+                break
+            smaller = _judged(candidate, found, judge)
+            if smaller is not None:
+                found, progress = smaller, True
+                break
+    return found
+
+
+def _judged(candidate: Instance, failure: Failure, judge: Judge) -> Failure | None:
+    """The failure on a candidate; None if it is no instance, or fails in another way."""
+    try:
+        found = judge(candidate, failure.criterion)
+    except Exception:  # the left side makes no sense any more
+        return None
+    if found is None or (found.left is None) != (failure.left is None):
+        return None
+    return found
+
+
+def _smaller(instance: Instance) -> Iterator[Instance]:
+    """Instances that are simpler in one respect, the largest steps first."""
+    yield from _fewer_axes(instance)
+    yield from _shorter_axes(instance)
+    yield from _simpler_values(instance)
+    yield from _simpler_elements(instance)
+
+
+def _fewer_axes(instance: Instance) -> Iterator[Instance]:
+    rule = instance.statement.rule
+    for axis in sorted(set(instance.placement.columns) - set(single_axes(rule))):
+        placement = instance.placement.without(axis)
+        if all(placement.of(name) for name in required_sets(rule)):
+            for last in (False, True):
+                yield _resized(instance, placement, {axis: 0}, last)
+    for axis, column in instance.placement.columns.items():
+        # An axis that a variable need not have.
+        for name in variable_names(rule):
+            if column.get(name) and axis not in single_axes(rule):
+                changed = {**instance.placement.columns, axis: {**column, name: False}}
+                for element in (0, -1):
+                    yield _resliced(instance, Placement(changed), name, axis, element)
+
+
+def _resized(
+    instance: Instance, placement: Placement, lengths: Mapping[str, int], last: bool = False
+) -> Instance:
+    """The instance with axes cut to lengths, from the front or the back; 0 is for axes that are gone."""
+
+    def kept_of(axis: str) -> Any:
+        length = lengths.get(axis)
+        if length is None:
+            return slice(None)
+        if not length:
+            return -1 if last else 0
+        return slice(-length, None) if last else slice(length)
+
+    values = {
+        name: value[tuple(kept_of(axis) for axis in instance.axes_of(name))]
+        for name, value in instance.values.items()
+    }
+    kept = {
+        axis: lengths.get(axis, length)
+        for axis, length in instance.lengths.items()
+        if axis in placement.columns
+    }
+    return replace(instance, placement=placement, lengths=kept, values=values)
+
+
+def _resliced(instance: Instance, placement: Placement, name: str, axis: str, element: int) -> Instance:
+    """The instance in which a variable has lost an axis: of its slices, one is left."""
+    place = instance.axes_of(name).index(axis)
+    values = {**instance.values, name: np.take(instance.values[name], element, axis=place)}
+    return replace(instance, placement=placement, values=values)
+
+
+def _shorter_axes(instance: Instance) -> Iterator[Instance]:
+    rules = SizeRules(instance.statement, tuple(sorted(instance.placement.columns)))
+    wholes = {axis for axis, _ in rules.products}
+    matrix_axes = {
+        axis
+        for role in Roles(instance.statement, instance.placement).roles.values()
+        for pair in role.matrix
+        for axis in pair
+    }
+    for root in sorted(set(rules.alike.values())):
+        together = [axis for axis in instance.lengths if rules.alike[axis] == root]
+        if set(together) & (wholes | matrix_axes):
+            continue
+        length = instance.lengths[root]
+        for shorter in sorted({1, 2, length - 1}):
+            if shorter >= length or shorter < 1:
+                continue
+            lengths = {**instance.lengths, **dict.fromkeys(together, shorter)}
+            if rules.products and rules.lengths_from(lengths) != lengths:
+                continue
+            fits = all(lengths[short] <= lengths[long] for short, long in rules.ordered)
+            constants = {name: float(instance.values[name]) for name in instance.constants}
+            if fits and rules.hold(lengths, constants, instance.placement):
+                for last in (False, True):
+                    yield _resized(instance, instance.placement, dict.fromkeys(together, shorter), last)
+
+
+def _simpler_values(instance: Instance) -> Iterator[Instance]:
+    """Whole variables replaced by zeros, ones or rounded numbers, as far as their roles allow."""
+    roles = Roles(instance.statement, instance.placement).roles
+    for name, value in instance.values.items():
+        if name in instance.constants or (name in roles and roles[name].matrix):
+            continue
+        for simpler in _simpler(value, positive=name in roles and bool(roles[name].scalar)):
+            if not np.array_equal(simpler, value, equal_nan=value.dtype.kind in "fc"):
+                yield replace(instance, values={**instance.values, name: simpler})
+
+
+def _simpler(value: Array, positive: bool) -> Iterator[Array]:
+    if not positive:
+        yield np.zeros_like(value)
+    yield np.ones_like(value)
+    if value.dtype.kind in "fc":
+        for digits in (0, 1, 2):
+            with np.errstate(all="ignore"):
+                rounded = np.round(value, digits)
+            if not positive or np.all(rounded.real > 0):
+                yield rounded
+
+
+def _simpler_elements(instance: Instance) -> Iterator[Instance]:
+    """Single elements replaced by 0 or 1."""
+    roles = Roles(instance.statement, instance.placement).roles
+    for name, value in instance.values.items():
+        if value.size > 12 or name in instance.constants or (name in roles and roles[name].matrix):
+            continue
+        positive = name in roles and bool(roles[name].scalar)
+        for place in range(value.size):
+            element = value.flat[place]
+            for simple in (1,) if positive else (0, 1):
+                if element != simple and (simple == 0 or element != 0):
+                    changed = value.copy()
+                    changed.flat[place] = simple
+                    yield replace(instance, values={**instance.values, name: changed})

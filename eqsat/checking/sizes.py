@@ -1,0 +1,321 @@
+"""How long axes are, and the constants that conditions compare with sizes.
+
+Axes that nothing forces to be equally long get different lengths, so that a rule that takes one for
+the other is found out.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, product
+from math import prod
+
+from eqsat.checking.conditions import Condition
+from eqsat.checking.kinds import words
+from eqsat.checking.memberships import has_entries
+from eqsat.checking.placement import Placement
+from eqsat.checking.statement import CALLS, ENTRIES, Statement, operation_called
+from eqsat.language.syntax import (
+    Arithmetic,
+    Comparison,
+    ConstantValue,
+    DeltaOf,
+    Number,
+    OperationOf,
+    PropertyGuard,
+    Quantity,
+    Reduction,
+    RenameOf,
+    SelectionOf,
+    SizeOf,
+)
+from eqsat.language.traverse import walk
+
+SQUARE = frozenset(words("inv solve det logdet cholesky solve_lower solve_upper eigenvalues diagonal"))
+"""Operations whose first two core axes have one length."""
+
+SQUARE_PROPERTIES = frozenset({"symmetric", "spd", "diagonal", "lower", "upper"})
+
+LENGTHS = (2, 3, 4, 5, 6)
+MORE_LENGTHS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 20, 33)
+FEWER_LENGTHS = (2, 3, 2, 3, 4)
+"""For statements of many axes."""
+
+LARGE_LENGTHS = (5, 7, 8)
+"""For axes that are to be split: neither 2 nor 3 divides the first two."""
+
+CONSTANTS = (2.0, 0.5, -1.5, 3.0, 1.0, 0.25, -2.0, 0.0)
+
+MOST_TRIES = 200
+MOST_ELEMENTS = 30_000
+
+_RELATIONS: dict[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+_ARITHMETIC: dict[str, Callable[[float, float], float]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": lambda x, y: x / y if y else float("nan"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The length of each axis, and the value of each variable that is a constant."""
+
+    lengths: Mapping[str, int]
+    constants: Mapping[str, float]
+
+
+@dataclass
+class SizeRules:
+    """What a statement says of lengths: which are equal, which are products, which are no longer than others.
+
+    **Attributes:**
+
+    - `alike`: by axis, the axis that stands for all of its length.
+    - `products`: an axis, and those whose lengths make up its own.
+    - `ordered`: a shorter axis (or an equal one) and a longer one.
+    - `needed`: axes that can't be empty: of operations, selections and reductions that have no identity.
+    - `large`: axes that are to be split.
+    """
+
+    statement: Statement
+    axes: tuple[str, ...]
+    square: bool = False
+    alike: dict[str, str] = field(default_factory=dict)
+    products: list[tuple[str, tuple[str, str]]] = field(default_factory=list)
+    ordered: list[tuple[str, str]] = field(default_factory=list)
+    needed: set[str] = field(default_factory=set)
+    large: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.alike = {axis: axis for axis in self.axes}
+        rule = self.statement.rule
+        for node in walk(rule.left):
+            match node:
+                case RenameOf(old=old, new=new):
+                    self.unite(old, new)
+                case DeltaOf(first=first, second=second):
+                    self.unite(first, second)
+                case OperationOf():
+                    self.operation(node)
+                case SelectionOf(axis=axis, out_axis=entries):
+                    self.ordered.append((entries, axis))
+                case Reduction(axes=axes) if has_entries(node):
+                    self.ordered.append((ENTRIES, axes[0]))
+        for node in (*walk(rule.left), *walk(rule.right)):
+            match node:
+                case OperationOf(axes=axes):
+                    self.needed.update(axes)
+                case SelectionOf(axis=axis, out_axis=entries):
+                    self.needed.update((entries, axis))
+                case Reduction(kind=kind, axes=axes) if kind not in ("sum", "prod", "and", "or", "xor"):
+                    self.needed.update((*axes, ENTRIES))
+        for copy in rule.copies:
+            self.unite(copy.name, copy.original)
+        for known in rule.properties:
+            self.property(known)
+        for comparison in rule.comparisons:
+            match comparison:
+                case Comparison(relation="=", left=SizeOf(name=one), right=SizeOf(name=other)):
+                    if one in self.alike and other in self.alike:
+                        self.unite(one, other)
+        for _ in self.products:
+            self.unite_factors()
+        self.large = {guard.operands[0] for guard in rule.guards if guard.name == "large"}
+
+    def unite_factors(self) -> None:
+        """Of two equal products that share a factor, the other factors are equal."""
+        for (whole, parts), (same, others) in combinations(self.products, 2):
+            if self.alike[whole] == self.alike[same]:
+                for place, other in product((0, 1), repeat=2):
+                    if self.alike[parts[place]] == self.alike[others[other]]:
+                        self.unite(parts[1 - place], others[1 - other])
+
+    def unite(self, one: str, other: str) -> None:
+        root, gone = self.alike[one], self.alike[other]
+        self.alike = {axis: root if found == gone else found for axis, found in self.alike.items()}
+
+    def property(self, known: PropertyGuard) -> None:
+        if known.name in SQUARE_PROPERTIES:
+            self.unite(*known.axes)
+        elif known.name == "orthogonal":
+            self.ordered.append((known.axes[1], known.axes[0]))
+        if known.axes:
+            self.needed.update(known.axes)
+
+    def operation(self, node: OperationOf) -> None:
+        axes = node.axes
+        if node.name in SQUARE or node.name.endswith("triangular_solve"):
+            self.unite(axes[0], axes[1])
+        elif node.name == "qr_q":
+            self.ordered.append((axes[1], axes[0]))
+        elif node.name == "merge":
+            self.products.append((axes[2], (axes[0], axes[1])))
+        elif node.name == "split":
+            self.products.append((axes[0], (axes[1], axes[2])))
+        elif node.name == "kron":
+            self.products += [(axes[4], (axes[0], axes[2])), (axes[5], (axes[1], axes[3]))]
+        elif node.name == "head":
+            self.ordered.append((axes[1], axes[0]))
+        elif self.square and node.name not in CALLS:
+            spec = operation_called(node.name)
+            if spec.function is not None:
+                for axis in axes[1:]:
+                    self.unite(axes[0], axis)
+
+    def lengths_from(self, chosen: Mapping[str, int]) -> dict[str, int] | None:
+        """All lengths, given those of the axes that stand for others; None if they don't fit."""
+        lengths = {axis: chosen[self.alike[axis]] for axis in self.axes}
+        for _ in self.products:  # a product of products is known after as many rounds
+            for whole, parts in self.products:
+                root = self.alike[whole]
+                for axis in self.axes:
+                    if self.alike[axis] == root:
+                        lengths[axis] = lengths[parts[0]] * lengths[parts[1]]
+        fits = all(lengths[short] <= lengths[long] for short, long in self.ordered)
+        fits = fits and all(lengths[w] == lengths[p] * lengths[q] for w, (p, q) in self.products)
+        return lengths if fits else None
+
+    def draw(
+        self,
+        rng: random.Random,
+        placement: Placement,
+        special: int | None = None,
+        violated: Condition | None = None,
+        kinds: str = "f",
+        names: tuple[str, ...] = (),
+        lengths_of: Sequence[Sequence[int]] = (LENGTHS, FEWER_LENGTHS, MORE_LENGTHS, MORE_LENGTHS),
+        most: float = MOST_ELEMENTS,
+    ) -> Sizes | None:
+        """Lengths and constants under which the comparisons hold; None if none were found.
+
+        **Arguments:**
+
+        - `special`: the length of one axis, of those that may have it: 0 or 1.
+        - `violated`: a comparison that must not hold.
+        - `kinds`: those of the constants.
+        - `names`: the variables that are constants.
+        - `lengths_of`: which lengths are tried, at first and later.
+        - `most`: elements that all axes may span.
+        """
+        roots = sorted(set(self.alike.values()))
+        large = {self.alike[axis] for axis in self.large}
+        for attempt in range(MOST_TRIES):
+            pool = list(lengths_of[len(lengths_of) * attempt // MOST_TRIES])
+            rng.shuffle(pool)
+            pool = pool * (1 + len(roots) // len(pool))
+            chosen = dict(zip(roots, pool, strict=False))
+            if attempt % 2 == 0 and lengths_of[0] is LENGTHS:
+                chosen.update((root, rng.choice(LARGE_LENGTHS)) for root in sorted(large))
+            if special is not None and attempt < MOST_TRIES // 2:
+                free = [root for root in roots if special == 1 or self.may_be_empty(root, placement)]
+                if not free:
+                    return None
+                chosen[rng.choice(free)] = special
+            lengths = self.lengths_from(chosen)
+            if lengths is None or self.elements(lengths) > most:
+                continue
+            constants = self.constants(rng, lengths, placement, names, kinds)
+            if self.hold(lengths, constants, placement, violated):
+                return Sizes(lengths, constants)
+        return None
+
+    def elements(self, lengths: Mapping[str, int]) -> int:
+        """About how many elements the largest term has."""
+        wholes = {whole for whole, _ in self.products}
+        return prod(length for axis, length in lengths.items() if axis not in wholes)
+
+    def may_be_empty(self, root: str, placement: Placement) -> bool:
+        needed = set(self.large)
+        for name in self.needed - {ENTRIES}:
+            needed |= placement.of(name)
+        needed |= {ENTRIES} & set(self.alike)
+        return not any(self.alike[axis] == root for axis in needed)
+
+    def constants(
+        self,
+        rng: random.Random,
+        lengths: Mapping[str, int],
+        placement: Placement,
+        names: tuple[str, ...],
+        kinds: str,
+    ) -> dict[str, float]:
+        pool = [value for value in CONSTANTS if not set(kinds) & set("iu") or value.is_integer()]
+        pool = [value for value in pool if "u" not in kinds or value >= 0]
+        found = {name: rng.choice(pool) for name in names}
+        for comparison in self.statement.rule.comparisons:
+            for one, other in (
+                (comparison.left, comparison.right),
+                (comparison.right, comparison.left),
+            ):
+                if comparison.relation == "=" and isinstance(one, ConstantValue):
+                    found[one.name] = value_of(other, lengths, found, placement)
+                    break
+        return found
+
+    def hold(
+        self,
+        lengths: Mapping[str, int],
+        constants: Mapping[str, float],
+        placement: Placement,
+        violated: Condition | None = None,
+    ) -> bool:
+        """Whether all comparisons hold, but for the violated one, which does not."""
+
+        def holds(comparison: Comparison) -> bool:
+            left, right = (
+                value_of(side, lengths, constants, placement) for side in (comparison.left, comparison.right)
+            )
+            return _RELATIONS[comparison.relation](left, right)
+
+        if isinstance(violated, Comparison) and holds(violated):
+            return False
+        return all(map(holds, self.statement.rule.comparisons))
+
+
+def fits_operation(node: OperationOf, lengths: Mapping[str, int]) -> bool:
+    """Whether the core axes of an operation have lengths that go together."""
+    size = [lengths[axis] for axis in node.axes]
+    match node.name:
+        case "qr_q":
+            return size[1] <= size[0]
+        case "merge":
+            return size[2] == size[0] * size[1]
+        case "split":
+            return size[0] == size[1] * size[2]
+        case "kron":
+            return size[4] == size[0] * size[2] and size[5] == size[1] * size[3]
+        case "head":
+            return size[1] <= size[0]
+        case name:
+            return name not in SQUARE or size[0] == size[1]
+
+
+def value_of(
+    quantity: Quantity,
+    lengths: Mapping[str, int],
+    constants: Mapping[str, float],
+    placement: Placement,
+) -> float:
+    """The value of a quantity. A constant that is not known is not a number."""
+    match quantity:
+        case Number(value=value):
+            return value
+        case ConstantValue(name=name):
+            return constants.get(name, float("nan"))
+        case SizeOf(name=name):
+            return float(prod(lengths[axis] for axis in placement.of(name)))
+        case Arithmetic(operator=sign, left=left, right=right):
+            one, other = (value_of(side, lengths, constants, placement) for side in (left, right))
+            return _ARITHMETIC[sign](one, other)

@@ -1,0 +1,175 @@
+"""Values for variables: ordinary ones, whole numbers, extremes, and data that is hard on rounding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.checking.kinds import DTYPES
+from eqsat.checking.matrices import matrices
+from eqsat.checking.roles import Role
+from eqsat.errors import RuleError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+OFFSET = 1e4
+"""How far data "with an offset" is from 0, in units of its spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What data is like.
+
+    **Attributes:**
+
+    - `name`: "normal", "positive", "whole", "full" (all integers of the dtype), "huge" (up to
+      1e4), "zeros" (many of them), "masked" (minus infinity in places), "offset" (spread 1 about 1e4)
+      or "clusters" (near one of a few points that are far apart).
+    - `condition`: of matrices that operations or properties are about.
+    - `consistent`: whether what is solved for is of order 1, not the right-hand side.
+    """
+
+    name: str
+    condition: float = 1.0
+    consistent: bool = False
+
+    def __str__(self) -> str:
+        shown = self.name
+        if self.condition > 1:
+            shown = f"condition number {self.condition:.0e}"
+        return f"{shown}, right-hand sides in range" if self.consistent else shown
+
+
+class Values:
+    """Draws the values of the variables of one instance.
+
+    **Arguments:**
+
+    - `lengths`: of all axes.
+    - `kinds`: of the variables.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        style: Style,
+        lengths: Mapping[str, int],
+        kinds: Mapping[str, str],
+        roles: Mapping[str, Role],
+    ) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.style = style
+        self.lengths = lengths
+        self.kinds = kinds
+        self.roles = roles
+        self.centres: dict[tuple[str, ...], Array] = {}
+        self.drawn: dict[str, Array] = {}
+        self.axes: dict[str, tuple[str, ...]] = {}
+
+    def draw(self, name: str, axes: Sequence[str]) -> Array:
+        """A value, with its dimensions in the order of `axes`, in the widest dtype of its kind."""
+        role = self.roles.get(name, Role())
+        kind = self.kinds[name]
+        shape = tuple(self.lengths[axis] for axis in axes)
+        if role.index_along is not None:
+            value = self.rng.integers(-1, self.lengths[role.index_along] + 1, shape).astype(np.int8)
+        elif role.matrix:
+            value = self.matrix(role, tuple(axes))
+        elif self.style.consistent and role.solved is not None and role.solved[0] in self.drawn:
+            value = self.image(role.solved, tuple(axes), shape)
+        else:
+            value = self.plain(kind, shape, role, tuple(axes))
+        self.drawn[name], self.axes[name] = value, tuple(axes)
+        return value
+
+    def plain(self, kind: str, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
+        rng = self.rng
+        if kind == "b":
+            return np.asarray(rng.random(shape) < 0.5)
+        if kind in "iu":
+            limits = np.iinfo(DTYPES[kind])
+            low, high = (
+                (limits.min, limits.max) if self.style.name == "full" else (-4 if kind == "i" else 0, 4)
+            )
+            if role.scalar:
+                low, high = int("positive" in role.scalar), min(high, 6)
+            return rng.integers(low, high, shape, endpoint=True).astype(DTYPES[kind])
+        value = self.floats(shape, role, axes)
+        if kind == "c":
+            turns = 1j if self.style.name == "whole" else 3j  # angles of more than half a turn, too
+            return np.asarray(value + turns * self.floats(shape, role, axes))
+        if role.spread and self.style.condition > 1:
+            return np.asarray(self.style.condition ** -rng.random(shape))
+        if role.scalar:
+            value = np.abs(value)
+            if "positive" in role.scalar:
+                value = np.where(value == 0, 1.0, value) if self.style.name == "whole" else value + 0.1
+        return np.asarray(value)
+
+    def floats(self, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
+        rng = self.rng
+        match self.style.name:
+            case "positive":
+                return rng.uniform(0.2, 2.0, shape)
+            case "whole" | "full":
+                return rng.integers(-4, 5, shape).astype(float)
+            case "huge":
+                scales = rng.choice([1e4, 1e4, 1.0, 1e-4], shape)
+                return np.asarray(rng.choice([-1.0, 1.0], shape) * scales * rng.uniform(0.5, 1.0, shape))
+            case "zeros":
+                return np.where(rng.random(shape) < 0.5, 0.0, rng.normal(size=shape))
+            case "masked" if role.maskable:
+                mask = rng.random(shape) < 0.4
+                if len(shape) and rng.random() < 0.4:  # whole rows, too
+                    mask |= rng.random((*shape[:-1], 1)) < 0.5
+                return np.where(mask, -np.inf, rng.normal(size=shape))
+            case "offset":
+                return OFFSET + rng.normal(size=shape)
+            case "clusters":
+                return self.clustered(shape, axes)
+            case _:
+                return rng.normal(size=shape)
+
+    def clustered(self, shape: tuple[int, ...], axes: tuple[str, ...]) -> Array:
+        """Along all axes but the last: near plus or minus 100, so that many differences are small."""
+        if not axes:
+            return np.asarray(100.0 + 0.01 * self.rng.normal())
+        sign = self.rng.choice([-100.0, 100.0], (shape[0], *(1 for _ in shape[1:])))
+        return np.asarray(sign + 0.01 * self.rng.normal(size=shape))
+
+    # ------------------------------------------------------------------------------- matrices
+
+    def matrix(self, role: Role, axes: tuple[str, ...]) -> Array:
+        if len(role.matrix) > 1:
+            pairs = " and ".join(f"[{', '.join(pair)}]" for pair in role.matrix)
+            raise RuleError(f"the checker can't draw one term with properties along {pairs}")
+        ((pair, wanted),) = role.matrix.items()
+        order = [axis for axis in axes if axis not in pair] + list(pair)
+        shape = tuple(self.lengths[axis] for axis in order)
+        whole = self.style.name in ("whole", "full")
+        value = matrices(self.rng, shape, wanted | role.scalar, self.style.condition, whole)
+        return np.transpose(value, [order.index(axis) for axis in axes])
+
+    def image(
+        self, solved: tuple[str, tuple[str, str]], axes: tuple[str, ...], shape: tuple[int, ...]
+    ) -> Array:
+        """The matrix of a solve times a vector of order 1, if the right-hand side has its batch axes."""
+        matrix, (rows, columns) = solved
+        matrix_axes = self.axes[matrix]
+        names = {axis: number for number, axis in enumerate(dict.fromkeys((*matrix_axes, *axes)))}
+        if not set(matrix_axes) - {columns} <= set(axes) or rows not in axes:
+            return np.asarray(self.rng.normal(size=shape))
+        vector_axes = [columns if axis == rows else axis for axis in axes]
+        vector = self.rng.normal(size=tuple(self.lengths[axis] for axis in vector_axes))
+        return np.asarray(
+            np.einsum(
+                self.drawn[matrix],
+                [names[axis] for axis in matrix_axes],
+                vector,
+                [names[axis] for axis in vector_axes],
+                [names[axis] for axis in axes],
+            )
+        )
