@@ -19,7 +19,6 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.language.syntax import RenameOf, Rule
 
-
 MOST_REST = 4
 """A rule that never matches has a turn every so many rounds. To look for matches takes most of the time."""
 
