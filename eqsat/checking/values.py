@@ -96,13 +96,17 @@ class Values:
             )
             if role.scalar:
                 low, high = int("positive" in role.scalar), min(high, 6)
-            return rng.integers(low, high, shape, endpoint=True).astype(DTYPES[kind])
+            values = rng.integers(low, high, shape, endpoint=True)
+            if self.style.name == "full" and not role.scalar:
+                # Mistakes are at the ends: there is no -x for the smallest x.
+                values = np.where(rng.random(shape) < 0.1, rng.choice((low, high), shape), values)
+            return np.asarray(values.astype(DTYPES[kind]))
         value = self.floats(shape, role, axes)
         if kind == "c":
             turns = 1j if self.style.name == "whole" else 3j  # angles of more than half a turn, too
             return np.asarray(value + turns * self.floats(shape, role, axes))
         if role.spread and self.style.condition > 1:
-            return np.asarray(self.style.condition ** -rng.random(shape))
+            return spread(rng, shape, self.style.condition) * rng.uniform(0.5, 1.0, shape)
         if role.scalar:
             value = np.abs(value)
             if "positive" in role.scalar:
