@@ -143,7 +143,10 @@ class CostModel:
                 both = operands[0].axes | operands[1].axes
                 opened = operands[0].open | operands[1].open
                 flops = 2 * self.elements(both, opened)
-                compute = flops / (self.machine.flops * self.filling(axes, operands))
+                # Pairs of vectors are no matrix product: numbers are multiplied one by one, and added.
+                pairs = operands[0].axes == operands[1].axes
+                rate = self.machine.elements if pairs else self.machine.flops * self.filling(axes, operands)
+                compute = flops / rate
                 # Reading the operands overlaps with computing: the slower of the two counts.
                 seconds = max(compute, seconds + sum(self.traffic(operand) for operand in operands))
             case Select():

@@ -69,6 +69,22 @@ def test_shorter_chunks_never_take_less_time_in_the_arithmetic(kind: str) -> Non
     assert times == sorted(times)
 
 
+def test_a_contraction_of_pairs_of_vectors_is_no_matrix_product() -> None:
+    """It takes no less time than to multiply and to add up."""
+    n, k = Axis(0, 4096), Axis(1, 64)
+    matrix, costs = value(n, k), model()
+    product = costs.seconds(Dot(frozenset({k}), F32), value(n), [matrix, matrix])
+    multiplied = costs.seconds(Map("mul", F32), matrix, [matrix, matrix])
+    assert product >= multiplied + matrix_elements(costs, matrix) / CPU.elements
+    rows = value(Axis(2, 4096), k)
+    pairs = costs.seconds(Dot(frozenset({k}), F32), value(n, *rows.axes - {k}), [matrix, rows])
+    assert pairs < 4096 * product
+
+
+def matrix_elements(costs: CostModel, matrix: Value) -> int:
+    return costs.elements(matrix.axes, matrix.open)
+
+
 def test_trips() -> None:
     n, m = Axis(0, 1000), Axis(1, 64)
     assert model(n=64).trips(NONE) == 1
