@@ -203,7 +203,9 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
             bodies += _variants(rule, left, right, number, precision)
     lines = [f"(ruleset {ruleset})"]
     for variant, body in enumerate(dict.fromkeys(bodies)):
-        lines.append(f'(rule {body} :ruleset {ruleset} :name "{rule.name}.{number}.{variant}")')
+        # To ask for sizes is no match yet.
+        asks = "?" if "(need-size " in body else ""
+        lines.append(f'(rule {body} :ruleset {ruleset} :name "{rule.name}.{number}.{variant}{asks}")')
     loops = (ChunkOf, ConcatOf, FoldOf)
     splits = any(isinstance(e, loops) for sides in directions for side in sides for e in walk(side))
     needs = tuple((symbols(rule, left), made(rule, right)) for left, right in directions)

@@ -42,13 +42,17 @@ class EGraph:
         self.run_text("(pop)")
 
     def run_ruleset(self, name: str) -> tuple[bool, int]:
-        """Run a ruleset once; whether the e-graph changed, and how many matches there were."""
+        """Run a ruleset once; whether the e-graph changed, and how many matches there were.
+
+        A rule whose name ends in a question mark only asks for something: its matches are not counted.
+        """
         (output,) = self._guard(
             lambda: self._graph.run_program(*self._graph.parse_program(f"(run {name} 1)"))
         )
         assert isinstance(output, bindings.RunScheduleOutput)
         report = output.report
-        return bool(report.updated), sum(report.num_matches_per_rule.values())
+        counts = report.num_matches_per_rule.items()
+        return bool(report.updated), sum(count for name, count in counts if not name.endswith("?"))
 
     def size(self) -> int:
         """Number of e-nodes."""
