@@ -245,7 +245,7 @@ MEANINGS: dict[Accuracy, str] = {
 """What each accuracy class says of a rule."""
 
 
-IMPLIED = "hold anyway"
+IMPLIED = "anyway"
 
 
 def _complaint(idle: Sequence[Need], implied: bool) -> tuple[Position, str, str]:

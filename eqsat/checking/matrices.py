@@ -39,8 +39,7 @@ def matrices(
     *_, rows, columns = shape
     spectrum = np.exp(rng.uniform(-0.5, 0.5, (*shape[:-2], min(rows, columns))))
     if condition > 1:
-        decay = np.geomspace(1.0, 1 / condition, min(rows, columns))
-        spectrum = spectrum * rng.permuted(np.broadcast_to(decay, spectrum.shape), axis=-1)
+        spectrum = spectrum * spread(rng, spectrum.shape, condition)
     if {"symmetric", "spd", "orthogonal"} & wanted and {"lower", "upper"} & wanted:
         wanted.add("diagonal")
     if {"lower", "upper"} <= wanted:
@@ -74,6 +73,19 @@ def matrices(
         "...ik,...k,...jk->...ij", left[..., : spectrum.shape[-1]], spectrum, right[..., : spectrum.shape[-1]]
     )
     return np.asarray(np.abs(found) if {"nonnegative", "positive"} & wanted else found)
+
+
+def spread(rng: np.random.Generator, shape: tuple[int, ...], condition: float) -> Array:
+    """Positive numbers whose largest is so many times the smallest, along the last dimension.
+
+    They are of all sizes, or all but one are 1: then what is added may hide how small that one is.
+    """
+    if not shape:
+        return np.asarray(1 / condition)
+    decay = np.geomspace(1.0, 1 / condition, shape[-1])
+    if rng.random() < 0.5:
+        decay = np.where(np.arange(shape[-1]) == 0, 1 / condition, 1.0)
+    return np.asarray(rng.permuted(np.broadcast_to(decay, shape), axis=-1))
 
 
 def _rotations(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

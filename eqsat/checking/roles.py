@@ -14,6 +14,7 @@ from eqsat.checking.statement import Statement
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.syntax import (
     Apply,
+    DeltaOf,
     Expression,
     OperationOf,
     Reduction,
@@ -22,7 +23,7 @@ from eqsat.language.syntax import (
     SelectionOf,
     Variable,
 )
-from eqsat.language.traverse import operands, walk
+from eqsat.language.traverse import operands, variables, walk
 
 MATRIX_NEEDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(words("inv solve det logdet"), ("regular",)),
@@ -36,7 +37,7 @@ MATRIX_NEEDS: dict[str, tuple[str, ...]] = {
 
 SOLVES = frozenset({"solve", "solve_lower", "solve_upper"})
 
-_PASSING = frozenset({"add", "sub", "mul", "div", "neg", "select_n"})
+_PASSING = frozenset({"add", "sub", "neg", "select_n"})
 
 _EXPONENTIAL = frozenset(
     words(
@@ -120,19 +121,26 @@ class Roles:
             self.role(node.operands[1].name).index_along = node.axes[0]
 
     def need(self, node: Expression, axes: tuple[str, str], needs: set[str]) -> None:
+        """Hand a need on to the variables that an expression takes its values from."""
         match node:
-            case Variable(name=name):
-                have = self.placement.of(name)
+            case Variable(name=name) if set(axes) <= self.placement.of(name):
                 role = self.role(name)
-                if set(axes) <= have:
-                    if not role.matrix.get(axes) and not role.matrix.get(axes[::-1]):
-                        role.matrix[axes] = set(needs)
-                else:
-                    role.scalar.add("positive")
-                    role.spread = True
+                if not role.matrix.get(axes) and not role.matrix.get(axes[::-1]):
+                    role.matrix[axes] = set(needs)
+            case Variable(name=name):
+                self.role(name).scalar.add("positive")
             case RenameOf(old=old, new=new, operand=operand):
                 renamed = tuple(old if axis == new else axis for axis in axes)
                 self.need(operand, (renamed[0], renamed[1]), needs)
+            case Apply(function="select_n", operands=(DeltaOf(), _, entries)):
+                self.need(entries, axes, needs)
+                for variable in variables(entries):
+                    self.role(variable.name).spread = not set(axes) <= self.placement.of(variable.name)
+            case Apply(function="mul" | "div", operands=operands):
+                # The factors of a product of which none is a matrix make one of low rank.
+                if any(set(axes) <= self.placement.of(v.name) for one in operands for v in variables(one)):
+                    for operand in operands:
+                        self.need(operand, axes, needs)
             case Apply(function=name) if name in _PASSING:
                 for operand in node.operands:
                     self.need(operand, axes, needs)

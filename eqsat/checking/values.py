@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.checking.kinds import DTYPES
-from eqsat.checking.matrices import matrices
+from eqsat.checking.matrices import matrices, spread
 from eqsat.checking.roles import Role
 from eqsat.errors import RuleError
 
@@ -170,10 +170,20 @@ class Values:
         vector = self.rng.normal(size=tuple(self.lengths[axis] for axis in vector_axes))
         return np.asarray(
             np.einsum(
-                self.drawn[matrix],
+                self.triangle(matrix, rows, columns),
                 [names[axis] for axis in matrix_axes],
                 vector,
                 [names[axis] for axis in vector_axes],
                 [names[axis] for axis in axes],
             )
         )
+
+    def triangle(self, name: str, rows: str, columns: str) -> Array:
+        """What a solve looks at of a matrix: one triangle, where that is what it is about."""
+        value, axes = self.drawn[name], self.axes[name]
+        wanted = self.roles[name].matrix.get((rows, columns), set())
+        core = (axes.index(rows), axes.index(columns))
+        for part, cut in (("lower part", np.tril), ("upper part", np.triu)):
+            if part in wanted:
+                value = np.moveaxis(cut(np.moveaxis(value, core, (-2, -1))), (-2, -1), core)
+        return value
