@@ -53,14 +53,21 @@ class Building(Matching):
         super().__init__(rule, left, right, number, precision)
         self.built: dict[tuple[Expression, str], Built] = {}
         """What has been built already, by expression and by the dtype that its numbers are to be."""
+        self.sets: dict[str, str] = {}
+        """The names of sets of axes, by how they are computed."""
 
     def named(self, value: str) -> str:
         """A name for a set that is computed, so that what is made of it need not say it again."""
         if not value.startswith("(") or value == "(set-empty)":
             return value
-        name = self.fresh("s")
-        self.actions.append(f"(let {name} {value})")
-        return name
+        if value not in self.sets:
+            name = self.fresh("s")
+            short = value
+            for known in sorted(self.sets, key=len, reverse=True):
+                short = short.replace(known, self.sets[known])
+            self.actions.append(f"(let {name} {short})")
+            self.sets[value] = name
+        return self.sets[value]
 
     def node(self, constructor: str, arguments: str, axes: str, opened: str, dtype: str, root: bool) -> Built:
         name = self.fresh("r")
@@ -70,10 +77,9 @@ class Building(Matching):
             # The class that the left side matched has these already.
             self.actions.append(f"(union e {name})")
         else:
-            axes, opened = self.named(axes), self.named(opened)
             self.actions += [
-                f"(set (axes {name}) {axes})",
-                f"(set (open {name}) {opened})",
+                f"(set (axes {name}) {self.named(axes)})",
+                f"(set (open {name}) {self.named(opened)})",
                 f"(set (dtype {name}) {dtype})",
             ]
         return Built(name, axes, opened, dtype)
@@ -170,6 +176,7 @@ class Building(Matching):
                 if expression in absent:
                     return operand
                 name = self.axis(axis)
+                self.demand(expression.operand, operand, name)
                 opened = f"(set-insert {operand.open} {name})"
                 return self.node("Chunk", f"{name} {operand.node}", operand.axes, opened, operand.dtype, root)
             case RenameOf(old=old, new=new):
@@ -177,6 +184,7 @@ class Building(Matching):
                 if expression in absent:
                     return operand
                 before, after = self.axis(old), self.axis(new)
+                self.demand(expression.operand, operand, before)
                 axes = f"(set-insert (set-remove {operand.axes} {before}) {after})"
                 arguments = f"{before} {after} {operand.node}"
                 return self.node("Rename", arguments, axes, operand.open, operand.dtype, root)
@@ -198,6 +206,14 @@ class Building(Matching):
                     return self.node("Fold", arguments, axes, opened, operands[0].dtype, root)
                 arguments += operand_list([operand.node for operand in operands])
                 return self.node("FoldMany", arguments, axes, opened, operands[-1].dtype, root)
+
+    def demand(self, operand: Expression, built: Built, axis: str) -> None:
+        """What is a chunk along an axis, or gets another name for it, has the axis.
+
+        For a variable that lacks it there is a variant of the rule; of anything else, there is no match.
+        """
+        if not isinstance(operand, Variable):
+            self.facts.append(f"(set-contains {built.axes} {axis})")
 
     def build_operation(self, expression: OperationOf, absent: frozenset[Expression], root: bool) -> Built:
         signature = self.signature(expression.name)

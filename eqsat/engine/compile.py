@@ -17,6 +17,7 @@ from eqsat.engine.encode import monoid_key
 from eqsat.engine.relevance import made, symbols
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.ir.formula import Monoid
+from eqsat.ir.operations import known_operation
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -29,11 +30,13 @@ from eqsat.language.syntax import (
     IotaOf,
     Number,
     OperationOf,
+    Reduction,
     RenameOf,
     Rule,
+    SelectionOf,
     Variable,
 )
-from eqsat.language.traverse import variables, walk
+from eqsat.language.traverse import operands, variables, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +156,8 @@ def _variants(rule: Rule, left: Expression, right: Expression, number: int, prec
                 if isinstance(e, (ChunkOf, RenameOf)) and isinstance(e.operand, Variable) and not is_call
             ]
             uncertain = list(dict.fromkeys(uncertain))
-            said = _said_by_patterns(rule, one_left, one_right)
-            for answers in product(*(_possible_answers(e, said) for e in uncertain)):
+            known = _known_axes(rule, one_left, one_right)
+            for answers in product(*(_possible_answers(e, known) for e in uncertain)):
                 present = frozenset(e for e, answer in zip(uncertain, answers, strict=True) if answer)
                 absent = frozenset(uncertain) - present
                 has_axis = isinstance(left, RenameOf) or any(isinstance(e, ChunkOf) for e in uncertain)
@@ -163,22 +166,48 @@ def _variants(rule: Rule, left: Expression, right: Expression, number: int, prec
                 yield from Direction(rule, ordered, one_right, number, precision).compile(absent, present)
 
 
-def _said_by_patterns(rule: Rule, left: Expression, right: Expression) -> dict[tuple[str, str], bool]:
-    """By variable and axis, whether it has the axis; a pattern holds wherever its variable occurs."""
-    said: dict[tuple[str, str], bool] = {}
+def _known_axes(rule: Rule, left: Expression, right: Expression) -> dict[tuple[str, str], bool]:
+    """By variable and axis, whether it has the axis: by patterns, or since there is such a left side."""
+    known: dict[tuple[str, str], bool] = {}
+    for node in walk(left):
+        present, absent = _needed_axes(node)
+        for operand, axes, others in zip(operands(node), present, absent, strict=False):
+            if isinstance(operand, Variable):
+                known.update(((operand.name, axis), True) for axis in axes)
+                known.update(((operand.name, axis), False) for axis in others)
     for variable in (*variables(left), *variables(right)):
-        said.update(((variable.name, axis), True) for axis in variable.has)
-        said.update(((variable.name, axis), False) for axis in variable.lacks)
-    said.update(((known.term, axis), True) for known in rule.properties for axis in known.axes)
-    return said
+        known.update(((variable.name, axis), True) for axis in variable.has)
+        known.update(((variable.name, axis), False) for axis in variable.lacks)
+    known.update(((given.term, axis), True) for given in rule.properties for axis in given.axes)
+    return known
 
 
-def _possible_answers(expression: Expression, said: Mapping[tuple[str, str], bool]) -> tuple[bool, ...]:
+def _needed_axes(node: Expression) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """For each operand of a node, the axes that it must have, and those that it must not have."""
+    match node:
+        case Contraction(axes=axes):
+            return [axes, axes], [(), ()]
+        case Reduction(axes=axes):
+            return [axes], [()]
+        case RenameOf(old=old, new=new) | SelectionOf(axis=old, out_axis=new):
+            return [(old,)], [(new,)]
+        case ChunkOf(axis=axis) | ConcatOf(axis=axis):
+            return [(axis,)], [()]
+        case OperationOf(name=name, axes=axes):
+            spec = known_operation(name)
+            if spec is not None:
+                names = dict(zip(spec.signature.axes, axes, strict=True))
+                cores = [tuple(names[letter] for letter in core) for _, core in spec.signature.operands]
+                return cores, [tuple(axis for axis in axes if axis not in core) for core in cores]
+    return [], []
+
+
+def _possible_answers(expression: Expression, known: Mapping[tuple[str, str], bool]) -> tuple[bool, ...]:
     """Whether the operand of a chunk or of a renaming, a variable, has the axis: what can be."""
     assert isinstance(expression, (ChunkOf, RenameOf))
     assert isinstance(expression.operand, Variable)
     axis = expression.axis if isinstance(expression, ChunkOf) else expression.old
-    answer = said.get((expression.operand.name, axis))
+    answer = known.get((expression.operand.name, axis))
     return (True, False) if answer is None else (answer,)
 
 

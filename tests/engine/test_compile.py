@@ -57,6 +57,12 @@ def test_the_number_of_variants(text: str, count: int) -> None:
     assert variants(text) == count
 
 
+def test_what_gets_another_name_has_the_axis() -> None:
+    text = "dot[k](a{!j}, exp(b)) => rename[j->i] dot[k](a, rename[i->j] exp(b))"
+    (rule,) = parse_rules(f"rule r {text} where i in b, j = copy(i)", "my.rules").rules
+    assert "(set-contains (set-diff (set-union A_a" in compile_rule(rule, 0).text
+
+
 def test_what_stands_on_the_right_several_times_is_built_once() -> None:
     assert compiled("a * exp(b) => (a - log(b)) * (a - log(b)) + log(b)").text.count("(let r") == 4 * 2
 
