@@ -25,6 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 SQUARE = frozenset({"symmetric", "spd", "diagonal"})
 """The properties that only a square matrix has."""
 
+REAL = frozenset({"spd", "orthogonal"})
+"""The properties that only a real matrix has: of a complex one, they would be about conjugates."""
+
 GUFUNC = re.compile(r"\s*\([^()]*\)(?:\s*,\s*\([^()]*\))*\s*->\s*\([^()]*\)\s*")
 """A signature as NumPy writes it."""
 
@@ -204,14 +207,14 @@ def assume(array: Any, *properties: str) -> Any:
     if not properties:
         raise EqsatError(f"assume what? one of {', '.join(PROPERTIES)}")
     for name in properties:
-        _check_property(name, shape)
+        _check_property(name, shape, jnp.result_type(array))
     rank = len(shape)
     dimensions = (rank - 2, rank - 1) if rank >= 2 else ()
     operand = array if hasattr(array, "dtype") else jnp.asarray(array)
     return assume_p.bind(operand, properties=tuple(dict.fromkeys(properties)), dimensions=dimensions)
 
 
-def _check_property(name: str, shape: tuple[int, ...]) -> None:
+def _check_property(name: str, shape: tuple[int, ...], dtype: Any) -> None:
     if name not in PROPERTIES:
         raise EqsatError(f"there is no property {name!r}; there are {', '.join(PROPERTIES)}")
     if PROPERTIES[name] == 0:
@@ -223,6 +226,8 @@ def _check_property(name: str, shape: tuple[int, ...]) -> None:
         raise EqsatError(f"only a square matrix can be {name!r}; this one is {rows} x {columns}")
     if name == "orthogonal" and columns > rows:
         raise EqsatError(f"{columns} columns of {rows} entries can't be orthonormal")
+    if name in REAL and jnp.issubdtype(dtype, jnp.complexfloating):
+        raise EqsatError(f"{name!r} is about real matrices; this one is {dtype}")
 
 
 assume_p = Primitive("eqsat_assume")

@@ -310,3 +310,9 @@ def test_plain_numbers_can_be_assumed_of() -> None:
 def test_what_can_not_be(shape: tuple[int, ...], properties: tuple[str, ...], message: str) -> None:
     with pytest.raises(EqsatError, match=message):
         eqsat.assume(jnp.zeros(shape), *properties)
+
+
+@pytest.mark.parametrize("name", ["spd", "orthogonal"])
+def test_what_complex_matrices_can_not_be(name: str) -> None:
+    with pytest.raises(EqsatError, match=f"'{name}' is about real matrices; this one is complex64"):
+        eqsat.assume(jnp.eye(3, dtype=jnp.complex64), name)

@@ -202,6 +202,7 @@ def test_orthogonal_factors(shape: tuple[int, ...]) -> None:
 
 def test_orthogonal_factors_that_are_none() -> None:
     assert names(jnp.linalg.qr, normal(3, 5)) == []
+    assert names(jnp.linalg.qr, normal(4, 4) + 1j) == []
     assert names(lambda a: jnp.linalg.qr(a, mode="complete"), normal(6, 4)) == []
 
 
