@@ -44,7 +44,7 @@ RENAMING = (
         (f"{EYE} mask-of-diagonal scaled-diagonal times-one", "s * eye(5)", "diag(diagonal(s))"),
         # arithmetic
         ("equal-indices scaled-diagonal", "c * diag(v)", "diag(c * v)"),
-        ("equal-indices divided-diagonal", "diag(v) / c", "diag(v / c)"),
+        ("equal-indices divided-diagonal positive-constant", "diag(v) / 3", "diag(v / 3)"),
         ("equal-indices function-of-diagonal", "-diag(v)", "diag(-v)"),
         ("equal-indices function-of-diagonal", "jax.numpy.real(diag(z))", "diag(jax.numpy.real(z))"),
         ("equal-indices sum-of-diagonals", "diag(v) + diag(w)", "diag(v + w)"),

@@ -76,11 +76,11 @@ IDENTITY = "equal-indices identity-is-diagonal"
         ("solve-for-fewer", "solve(s, a) @ y", "solve(s, a @ y)"),
         ("solve-for-factor", "solve(s, a @ b)", "solve(s, a) @ b"),
         (
-            "pull-out-lower-solve",
+            "lower-solve-for-fewer",
             "solve_triangular(s, a, lower=True) @ y",
             "solve_triangular(s, a @ y, lower=True)",
         ),
-        ("pull-out-upper-solve", "solve_triangular(s, a) @ y", "solve_triangular(s, a @ y)"),
+        ("upper-solve-for-fewer", "solve_triangular(s, a) @ y", "solve_triangular(s, a @ y)"),
         (
             "push-in-lower-solve",
             "solve_triangular(s, a @ b, lower=True)",
@@ -106,6 +106,11 @@ def test_solves(rules: str, left: str, right: str) -> None:
             "solve-by-cholesky solve-for-inverse reassociate",
         ),
         ("pull-out-solve", "solve(s, g.T) @ r", ""),
+        ("pull-out-solve-beside-rows", "solve(s, g.T) @ g", ""),
+        ("pull-out-lower-solve", "solve_triangular(s, g.T, lower=True) @ r", ""),
+        ("pull-out-lower-solve-beside-rows", "solve_triangular(s, g.T, lower=True) @ g", ""),
+        ("pull-out-upper-solve", "solve_triangular(s, g.T) @ r", ""),
+        ("pull-out-both-solves", "(lambda x: x @ x.T)(solve_triangular(s, g.T, lower=True))", ""),
         # what has a batch of its own
         ("solve-for-inverse", "einsum('nij,nj->ni', inv(h), g)", ""),
         ("solve-by-cholesky", "solve(assume(h @ h.swapaxes(1, 2) + eye(5), 'spd'), g[..., None])", ""),
@@ -179,7 +184,7 @@ def test_a_solve_stays_inside_an_accumulated_product() -> None:
     )
     b = np.ones((40, 6000), np.float32)
     careful = eqsat.optimize(gram, budget=1_200_000).plan(factor, b)
-    assert "pull-out-lower-solve" not in careful.rules_fired
+    assert not any(rule.startswith("pull-out") for rule in careful.rules_fired)
     bold = eqsat.optimize(gram, budget=1_200_000, accuracy="amplifies")
-    assert "pull-out-lower-solve" in bold.plan(factor, b).rules_fired
+    assert any(rule.startswith("pull-out") for rule in bold.plan(factor, b).rules_fired)
     np.testing.assert_allclose(bold(factor, b), jnp.asarray(gram(factor, b)), rtol=1e-4)
