@@ -191,7 +191,8 @@ def _label(world: Worlds, axis: str) -> str | None:
 def _refusal(failure: _Failure, trials: list[_Trial]) -> Refusal:
     """What is said about a failure, with a hint at what would make the rule right."""
     refusal = failure.refusal
-    refusal.hint = _missing_pattern(trials) or refusal.hint
+    here = [trial for trial in trials if trial.worlds.universe == failure.world.universe]
+    refusal.hint = _missing_pattern(trials) or _missing_pattern(here) or refusal.hint
     named = [name for name, axes in failure.world.axes.items() if somewhere(axes)]
     if not refusal.hint and any(_worlds_with(trial, named) & trial.good for trial in trials):
         refusal.hint = PATTERNS
