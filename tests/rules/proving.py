@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import jax
@@ -152,18 +152,24 @@ class Graph:
     def check(self, program: Program) -> None:
         """A program is well-formed and means what the original does, whatever the chunks' lengths."""
         check_program(program)
-        expected = interpret(self.program, self.arrays)
-        for length in (1, 2, 3, 100):
+        loops = any(term.open for term in program.reachable())
+        for length in (1, 2, 3, 100) if loops else (100,):
             chunks = {axis: min(length, axis.size) for axis in program.axes()}
-            for value, reference in zip(interpret(program, self.arrays, chunks), expected, strict=True):
+            for value, reference in zip(interpret(program, self.arrays, chunks), self.expected, strict=True):
                 np.testing.assert_allclose(value, reference, rtol=1e-9, atol=1e-9)
+
+    @cached_property
+    def expected(self) -> Sequence[Any]:
+        """What the original means."""
+        return interpret(self.program, self.arrays)
 
     def check_draws(self) -> None:
         """Programs drawn at random mean what the original does."""
         rng = random.Random(0)
-        for _ in range(DRAWS):
-            program, _ = self.cheapest(_AtRandom(CPU, {}, rng))
-            self.check(program)
+        drawn = {self.cheapest(_AtRandom(CPU, {}, rng))[0].outputs: None for _ in range(DRAWS)}
+        for outputs in drawn:
+            if outputs != self.program.outputs:
+                self.check(replace(self.program, outputs=outputs))
 
 
 @dataclass(frozen=True)
