@@ -74,7 +74,9 @@ class Building(Matching):
         self.actions.append(f"(let {name} ({constructor} {arguments}))")
         self.actions.append(f"(set (by-{constructor} {arguments}) {self.number})")
         if root:
-            # The class that the left side matched has these already.
+            # The class that the left side matched has these already: a contraction of narrow numbers in wide
+            # ones is not equal to anything narrow.
+            self.same_dtype("D_e", dtype)
             self.actions.append(f"(union e {name})")
         else:
             self.actions += [
@@ -113,6 +115,7 @@ class Building(Matching):
         match expression:
             case Variable(name=name):
                 if root:
+                    self.same_dtype("D_e", self.dtype(name))
                     self.actions.append(f"(union e t_{name})")
                 return Built(f"t_{name}", f"A_{name}", f"O_{name}", self.dtype(name))
             case Number(value=value):
@@ -207,6 +210,11 @@ class Building(Matching):
                 arguments += operand_list([operand.node for operand in operands])
                 return self.node("FoldMany", arguments, axes, opened, operands[-1].dtype, root)
 
+    def same_dtype(self, *dtypes: str) -> None:
+        """A condition that dtypes are the same, as of elementwise operands; "" is what it must be."""
+        first, *others = dict.fromkeys(dtype for dtype in dtypes if dtype)
+        self.facts += [f"(= {first} {other})" for other in others]
+
     def demand(self, operand: Expression, built: Built, axis: str) -> None:
         """What is a chunk along an axis, or gets another name for it, has the axis.
 
@@ -257,6 +265,8 @@ class Building(Matching):
             if not _undecided(operand)
         }
         like = [built.dtype for index, built in beside.items() if function != "select_n" or index > 0]
+        if like and function not in self.classes:
+            self.same_dtype(*like)
         typed = like[-1] if like else quote("int32") if known and known.boolean else dtype
         operands = [
             beside[index] if index in beside else self.build(operand, absent, dtype=typed)

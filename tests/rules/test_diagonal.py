@@ -146,8 +146,19 @@ def test_what_is_not_diagonal(rules: str, left: str, right: str) -> None:
     cannot_prove(left, right, ARRAYS, f"{rules} {RENAMING}")
 
 
-def test_integers_are_not_divided_into() -> None:
-    assert fires("divided-diagonal", "lax.div(n, n)", ARRAYS) is False
+@pytest.mark.parametrize(
+    ("rule", "expression"),
+    [
+        ("diagonal-times-matrix", "widened(diag(x), y)"),
+        ("diagonal-times-matrix", "widened(eye(5, dtype=int8), y)"),
+        ("matrix-plus-diagonal-times", "widened(y[:, :5] + diag(x), y)"),
+    ],
+)
+def test_a_widening_product_is_left_alone(rule: str, expression: str) -> None:
+    """Without it, its result would be in the operands' dtype, which is too narrow."""
+    given = f"{EYE} diagonal-along-rows {RENAMING}"
+    assert not fires(rule, expression, "x: int8 i   y: int8 p j", given)
+    assert fires(rule, expression.replace("widened", "matmul"), "x: int8 i   y: int8 p j", given)
 
 
 @pytest.mark.parametrize(
