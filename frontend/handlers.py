@@ -12,7 +12,7 @@ from eqsat.frontend.draft import MakeOp, Resolve, View
 from eqsat.frontend.naming import Claim
 from eqsat.frontend.registry import HANDLERS, handles
 from eqsat.frontend.values import CALLS, TRANSPARENT, called
-from eqsat.ir.dtypes import is_extended, is_inexact, numpy_dtype
+from eqsat.ir.dtypes import counts_to, is_extended, is_inexact, numpy_dtype
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.ops import Dot, Iota, Map, Reduce, Select
 from eqsat.ir.properties import PROPERTIES
@@ -215,6 +215,8 @@ def iota(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     axis = layout[equation.params["dimension"]]
     if axis is None:
         return [lowering.view(lowering.constant(0, dtype).node, layout, dtype)]
+    if lowering.draft.axes.size(axis) - 1 > counts_to(dtype):
+        return None  # these are no indices: some are the same
     node = lowering.draft.add(lambda axis_of: Iota(axis_of(axis), dtype), (), (axis,))
     return [lowering.view(node, layout, dtype)]
 

@@ -49,3 +49,16 @@ def accumulator(name: str) -> str:
     ('float32', 'float64')
     """
     return "float32" if is_real_float(name) and itemsize(name) < 4 else name
+
+
+@cache
+def counts_to(name: str) -> int:
+    """The largest n so that a dtype has all of 0, 1, ..., n.
+
+    >>> counts_to("uint8"), counts_to("float32"), counts_to("bfloat16"), counts_to("complex64")
+    (255, 16777216, 256, 16777216)
+    """
+    dtype = numpy_dtype(name)
+    if is_inexact(name):
+        return int(2 ** (jax.numpy.finfo(dtype).nmant + 1))
+    return int(jax.numpy.iinfo(dtype).max)

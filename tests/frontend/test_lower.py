@@ -277,6 +277,15 @@ def test_iota() -> None:
     check_meaning(lambda x: x + lax.broadcasted_iota(np.float32, (5, 1), 1), X)
 
 
+def test_numbers_that_a_dtype_has_not_got_are_no_indices() -> None:
+    """An index that overflows, or is rounded, is the same as another one."""
+    for dtype, length in (("int8", 200), ("float16", 3000)):
+        assert not ops(lowered(lambda d=dtype, n=length: lax.iota(d, n))[0], Iota)
+        assert ops(lowered(lambda d=dtype: lax.iota(d, 128))[0], Iota)
+    check_meaning(lambda: jnp.eye(5) + lax.broadcasted_iota(np.int8, (5, 5), 0))
+
+
+
 # Calls that are inlined.
 
 
