@@ -95,7 +95,7 @@ MANY = "x: 20011   w: 7   a: 20011 3   b: 3 7   q: 20011 5"
         ("chunk-map chunk-contraction", "exp(sin(a) @ b) @ w", 500_000),
         ("chunk-selection", "argmin(sort(abs(x[:, None] - w), 1), 1)", 300_000),
         ("chunk-selection", "lax.top_k(x[:, None] * w, 3)[0][:, 2]", 300_000),
-        ("chunk-operation", "sort(x[:, None] * w, 1) @ w", 300_000),
+        ("chunk-operation/chunk-call", "sort(x[:, None] * w, 1) @ w", 300_000),
         ("chunk-call", "cumsum(exp(x[:, None] * w), 1) @ w", 300_000),
         ("chunk-call chunk-rename", f"{DIFFERENCES}(cumsum(exp(q), 1))", 700_000),
     ],
@@ -103,7 +103,7 @@ MANY = "x: 20011   w: 7   a: 20011 3   b: 3 7   q: 20011 5"
 def test_a_plan_with_it_fits_and_computes_the_same(rules: str, expression: str, budget: int) -> None:
     plan = optimized(expression, MANY, budget)
     assert plan.original_peak_bytes > budget
-    assert set(rules.split()) <= set(plan.rules_fired)
+    assert all(set(either.split("/")) & set(plan.rules_fired) for either in rules.split())
 
 
 N, M, D = Axis(0, 11), Axis(1, 11), Axis(2, 3)
