@@ -29,7 +29,12 @@ Views = Sequence[View]
 @handles(*CALLS)
 def inline_call(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     inner = called(equation)
-    return None if inner is None else lowering.inline(inner, operands)
+    if inner is None:
+        return None
+    name = equation.params.get("name", "")
+    # An inverse is the solution for the identity matrix: of the two names, its own says more.
+    inverse = name == "inv" and bool(lowering.recogniser.matches(name, inner))
+    return lowering.inline(inner, operands, named=not inverse)
 
 
 @handles("custom_linear_solve")

@@ -222,6 +222,11 @@ def test_the_name_of_a_result_has_the_axes_of_the_result() -> None:
     assert any(isinstance(name.op, Rename) for _, name in program.equalities)
 
 
+def test_an_inverse_is_not_also_a_solution() -> None:
+    assert names(lambda a, b: jnp.linalg.inv(a) @ b, A, V) == ["inv[4 4](0)"]
+    assert len(names(lambda a, b: jnp.linalg.inv(a) @ jnp.linalg.solve(a, b), A, V)) == 2
+
+
 def test_names_do_not_change_the_program() -> None:
     program, _ = lowered(lambda a, b: jnp.linalg.inv(a) @ b, A, V)
     assert not [term for term in program.reachable() if isinstance(term.op, (Operation, Rename))]
