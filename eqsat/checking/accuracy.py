@@ -87,12 +87,14 @@ class Measured:
     - `accuracy`: the class that a rule deserves; None if it can't be measured (a rule about integers).
     - `growth`: by kind of data.
     - `changed`: two numbers that should be the same, if any are not.
+    - `negative`: a number of the right side, where the left side is never negative.
     - `instances`: how many were measured.
     """
 
     accuracy: Accuracy | None
     growth: tuple[Growth, ...]
     changed: tuple[str, str] | None = None
+    negative: str = ""
     instances: int = 0
 
     @property
@@ -108,6 +110,7 @@ def measure(rule: Rule, draws: int = DRAWS) -> Measured:
     """The accuracy class that a rule deserves, both ways if it is two-way."""
     changed: tuple[str, str] | None = None
     counted, instances = 0, 0
+    lowest = [np.inf, np.inf]
     ratios: dict[Style, list[Array]] = {}
     errors: dict[Style, list[tuple[float, float, float]]] = {}
     for instance, style in _instances(rule, draws):
@@ -117,6 +120,11 @@ def measure(rule: Rule, draws: int = DRAWS) -> Measured:
         if reference.dtype.kind not in "fc":
             counted += left.size
             continue
+        if reference.dtype.kind == "f" and left.size:
+            lowest = [
+                float(np.fmin(low, np.fmin.reduce(side, axis=None)))
+                for low, side in zip(lowest, (left, right), strict=True)
+            ]
         found, sizes = _ratios(left, reference, right)
         counted += left.size
         ratios.setdefault(style, []).append(found)
@@ -131,7 +139,8 @@ def measure(rule: Rule, draws: int = DRAWS) -> Measured:
             factor = max(float(np.quantile(pooled, 0.75)), largest)
             growth.append(Growth(style, factor, left_error, right_error))
     accuracy = _class_of(changed is None, growth) if counted else None
-    return Measured(accuracy, tuple(growth), changed, instances)
+    negative = str(lowest[1]) if lowest[0] >= 0 > lowest[1] and instances >= FEWEST_ELEMENTS else ""
+    return Measured(accuracy, tuple(growth), changed, negative, instances)
 
 
 def _change(left: Array, right: Array) -> tuple[str, str] | None:

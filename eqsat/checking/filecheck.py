@@ -17,7 +17,7 @@ from eqsat.checking.report import Report, RuleReport, indented, listed
 from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
 from eqsat.checking.statement import rule_of
-from eqsat.checking.tiers import EXAMPLES, Trial
+from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial
 from eqsat.errors import EqsatError
 from eqsat.ir.operations import known_operation
 from eqsat.language.check import check_file
@@ -112,6 +112,14 @@ class FileCheck:
         measured = measure(rule)
         report = replace(report, measured=measured.accuracy)
         failures, notes = self.accuracy(rule, measured)
+        if measured.negative:
+            message = (
+                f"the left side is never negative, but rounding makes the right side {measured.negative}"
+            )
+            advice = "what is done to it next may be a root: clamp it, `max(..., 0)`"
+            failures = (*failures, self.at(rule.position, message, advice))
+        if next(trial.failures_of(INFINITE), None) is not None:
+            notes = (*notes, "where the data is not finite, the right side may be NaN and the left side not")
         more, warnings, tried = self.examples_and_conditions(rule)
         tiers = {**report.tiers, **tried, "float32": measured.instances}
         return replace(report, tiers=tiers, failures=(*failures, *more), warnings=warnings, notes=notes)

@@ -8,9 +8,9 @@ from itertools import islice
 
 from eqsat.checking.conditions import text_of
 from eqsat.checking.judging import Failure
-from eqsat.checking.memberships import variable_names
+from eqsat.checking.memberships import axis_sets, single_axes, variable_names
 from eqsat.checking.tiers import Trial
-from eqsat.language.syntax import Apply, Guard, PropertyGuard, Rule
+from eqsat.language.syntax import Apply, Comparison, Guard, Number, PropertyGuard, Rule, SizeOf
 from eqsat.language.traverse import variables, walk
 
 EXAMPLES = 16
@@ -23,9 +23,18 @@ def hint(rule: Rule, failure: Failure) -> str:
     """A condition under which no failure is found, as advice; nothing if there is none to give."""
     if failure.left is not None and failure.right is not None:
         for conditions in islice(_conditions(rule, failure), MOST_TRIED):
-            guards = tuple(item for item in conditions if isinstance(item, Guard))
-            properties = tuple(item for item in conditions if isinstance(item, PropertyGuard))
-            safer = replace(rule, guards=(*rule.guards, *guards), properties=(*rule.properties, *properties))
+            safer = replace(
+                rule,
+                guards=(*rule.guards, *(item for item in conditions if isinstance(item, Guard))),
+                properties=(
+                    *rule.properties,
+                    *(item for item in conditions if isinstance(item, PropertyGuard)),
+                ),
+                comparisons=(
+                    *rule.comparisons,
+                    *(item for item in conditions if isinstance(item, Comparison)),
+                ),
+            )
             trial = Trial(safer, EXAMPLES)
             if trial.failure() is None and trial.tally.finite:
                 texts = ", ".join(text_of(condition) for condition in conditions)
@@ -33,8 +42,13 @@ def hint(rule: Rule, failure: Failure) -> str:
     return ""
 
 
-def _conditions(rule: Rule, failure: Failure) -> Iterator[tuple[Guard | PropertyGuard, ...]]:
+def _conditions(rule: Rule, failure: Failure) -> Iterator[tuple[Guard | PropertyGuard | Comparison, ...]]:
     """Conditions that rules often lack."""
+    instance = failure.instance
+    for name in (*axis_sets(rule), *single_axes(rule)):
+        if any(instance.lengths.get(axis) == 0 for axis in instance.placement.of(name)):
+            size, zero = SizeOf(name, rule.position), Number("0", rule.position)
+            yield (Comparison(">", size, zero, rule.position),)
     names = [
         name
         for name in variable_names(rule)

@@ -65,13 +65,13 @@ def _fewer_axes(instance: Instance) -> Iterator[Instance]:
     rule = instance.statement.rule
     for axis in sorted(set(instance.placement.columns) - set(single_axes(rule))):
         placement = instance.placement.without(axis)
-        if all(placement.of(name) for name in required_sets(rule)):
+        if instance.lengths[axis] and all(placement.of(name) for name in required_sets(rule)):
             for last in (False, True):
                 yield _resized(instance, placement, {axis: 0}, last)
     for axis, column in instance.placement.columns.items():
         # An axis that a variable need not have.
         for name in variable_names(rule):
-            if column.get(name) and axis not in single_axes(rule):
+            if column.get(name) and axis not in single_axes(rule) and instance.lengths[axis]:
                 changed = {**instance.placement.columns, axis: {**column, name: False}}
                 for element in (0, -1):
                     yield _resliced(instance, Placement(changed), name, axis, element)

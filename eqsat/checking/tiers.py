@@ -53,6 +53,10 @@ class Tier:
     lengths: int | None = None
 
 
+INFINITE = Tier("infinite", Style("infinite"), Criterion.NO_WORSE, 0.5, "f")
+"""Data that is not finite in places. Few identities hold of it: a failure is worth a note, and no more."""
+
+
 @dataclass
 class Tally:
     """What has been tried.
@@ -172,12 +176,16 @@ class Trial:
     def failures(self) -> Iterator[Failure]:
         """Everything that fails, tier by tier, as it is found."""
         for tier in self.tiers():
-            for instance in self.instances(tier):
-                for chunk in CHUNKS if loops(instance.statement.rule) else (0,):
-                    failure = self.judge(replace(instance, chunk=chunk), tier.criterion)
-                    self.tally.count(tier.name, instance)
-                    if failure is not None:
-                        yield failure
+            yield from self.failures_of(tier)
+
+    def failures_of(self, tier: Tier) -> Iterator[Failure]:
+        """Everything that fails in a tier."""
+        for instance in self.instances(tier):
+            for chunk in CHUNKS if loops(instance.statement.rule) else (0,):
+                failure = self.judge(replace(instance, chunk=chunk), tier.criterion)
+                self.tally.count(tier.name, instance)
+                if failure is not None:
+                    yield failure
 
     def tiers(self) -> list[Tier]:
         statement_rules = [statement.rule for statement, _ in self.sources]

@@ -26,8 +26,9 @@ class Style:
     **Attributes:**
 
     - `name`: "normal", "positive", "whole", "full" (all integers of the dtype), "huge" (up to
-      1e4), "zeros" (many of them), "masked" (minus infinity in places), "offset" (spread 1 about 1e4)
-      or "clusters" (near one of a few points that are far apart).
+      1e4), "zeros" (many of them), "masked" (minus infinity in places, where that makes sense),
+      "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4) or "clusters" (near one of
+      a few points that are far apart).
     - `condition`: of matrices that operations or properties are about.
     - `consistent`: whether what is solved for is of order 1, not the right-hand side.
     """
@@ -125,6 +126,9 @@ class Values:
                 return np.asarray(rng.choice([-1.0, 1.0], shape) * scales * rng.uniform(0.5, 1.0, shape))
             case "zeros":
                 return np.where(rng.random(shape) < 0.5, 0.0, rng.normal(size=shape))
+            case "infinite":
+                special = rng.choice([np.inf, -np.inf, np.nan], shape)
+                return np.where(rng.random(shape) < 0.15, special, rng.normal(size=shape))
             case "masked" if role.maskable:
                 mask = rng.random(shape) < 0.4
                 if len(shape) and rng.random() < 0.4:  # whole rows, too

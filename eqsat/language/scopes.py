@@ -163,13 +163,14 @@ def _difference(rule: Rule, world: Worlds, before: Shape, after: Shape, right: E
         label = _label(world, axis)
         if label is None:
             having, lacking = (other, side) if axis in had else (side, other)
-            holder = next(name for name, axes in sorted(world.terms.items()) if axis in world.named(axes))
-            message = f"the {having} side has all axes of `{holder}`, the {lacking} side need not"
+            holders = [name for name, axes in sorted(world.terms.items()) if axis in world.named(axes)]
+            what = f"all axes of `{holders[0]}`" if holders else "the axis of the best entries"
+            message = f"the {having} side has {what}, the {lacking} side need not"
             return Refusal(right.position, message, SAME)
         what = f"an axis of `{label}`" if is_set(label) else f"the axis `{label}`"
         if axis in have:
-            holders = [one for one in variables(right) if axis in world.named(world.terms[one.name])]
-            position = (holders[0] if holders else right).position
+            users = [one for one in variables(right) if axis in world.named(world.terms[one.name])]
+            position = (users[0] if users else right).position
             return Refusal(position, f"{what} is free on the {side} but not on the {other}", SAME)
         return Refusal(right.position, f"{what} is free on the {other} but not on the {side}", SAME)
     loops = union(different(before.cut, after.cut), different(before.open, after.open))
