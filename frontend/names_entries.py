@@ -100,7 +100,7 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
         taken = _taken(lowering, table, tuple(labels), inside, index_labels, tuple(wanted), after)
         if taken is None or mode != GatherScatterMode.FILL_OR_DROP:
             return taken
-        at = dict(zip(index_labels, index.layout, strict=True))
+        at: dict[Hashable, int | None] = dict(zip(index_labels, index.layout, strict=True))
         spread = View(index.node, tuple(at.get(label) for label in wanted), index.dtype)
         low = _map(lowering, "ge", [spread, lowering.constant(0, index.dtype)], "bool")
         high = _map(lowering, "le", [spread, lowering.constant(last, index.dtype)], "bool")
