@@ -23,7 +23,8 @@ from eqsat.checking.statement import Statement
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import Style
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Const, Leaf
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Const, Leaf, Operation
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms
 from eqsat.language.syntax import ChunkOf, Comparison, Example, Expression
@@ -161,7 +162,9 @@ def _program(instance: Instance) -> Loaded:
     kinds = next(k for k in kinds_of(bare) if dict(k.variables) == dict(instance.kinds.variables))
     terms = Terms()
     leaves: dict[str, Term] = {}
+    inputs: list[Term] = []
     arrays: list[Array] = []
+    called = {guard.operands[0] for guard in rule.guards if guard.name == "called"}
     for name in variable_names(rule):
         value, dtype = instance.values[name], DTYPES[kinds.variables[name]]
         if name in instance.constants:
@@ -170,7 +173,11 @@ def _program(instance: Instance) -> Loaded:
         layout = tuple(instance.axes[axis] for axis in instance.axes_of(name))
         dtype = str(value.dtype) if value.dtype.kind == "i" and dtype == "int8" else dtype
         leaves[name] = terms.make(Leaf(len(arrays), layout, dtype))
+        inputs.append(leaves[name])
         arrays.append(value)
+        if name in called and layout:  # the result of some operation
+            reverse = Operation(OPERATIONS["reverse"], layout[:1], dtype)
+            leaves[name] = terms.make(reverse, [leaves[name]])
     builder = Builder(bare, instance.placement, instance.axes, leaves, kinds, terms)
     root = builder.build(left, DTYPES[kinds.nodes[id(left)]], matching=True)
     facts = tuple(
@@ -178,9 +185,8 @@ def _program(instance: Instance) -> Loaded:
         for known in rule.properties
         if set(known.axes) <= instance.placement.of(known.term)
     )
-    inputs = tuple(leaf for leaf in leaves.values() if isinstance(leaf.op, Leaf))
     output = Output(root, tuple(sorted(root.axes)))
-    program = Program(inputs, (output,), terms, {}, facts=facts)
+    program = Program(tuple(inputs), (output,), terms, {}, facts=facts)
     names = {guard.operands[0] for guard in rule.guards if guard.name == "large"}
     names |= {node.axis for node in walk(rule.left) if isinstance(node, ChunkOf)}
     large = tuple(

@@ -1,0 +1,32 @@
+"""Every shipped rule by its own text: what `eqsat check` finds out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from eqsat.rules import shipped
+from eqsat.rulesets import rules_for, shipped_files
+from eqsat.testing import check_rules
+
+@pytest.mark.parametrize("path", shipped(), ids=lambda path: path.stem)
+def test_a_file_is_right(path: Path) -> None:
+    check_rules(path, strict=True)
+
+
+def test_there_is_a_library() -> None:
+    rules = [rule for file in shipped_files() for rule in file.rules]
+    named = [rule for rule in rules if rule.source and rule.examples]
+    assert len(named) >= 80
+    unsourced = {rule.name for rule in rules if not rule.source and rule.space not in LOOPS}
+    assert unsourced == set()
+
+
+LOOPS = {"chunk", "split", "rename"}
+"""The files about loops and names of axes, which state no theorem."""
+
+
+def test_every_rule_is_accepted_by_the_engine_under_a_name_of_its_own() -> None:
+    compiled = rules_for((), "amplifies")
+    assert len({rule.name for rule in compiled}) == len(compiled)
