@@ -11,6 +11,7 @@ RENAMING = (
     "rename-map rename-reduction rename-contraction rename-delta rename-operation rename-twice rename-back"
     " rename-contracted rename-reduced"
 )
+IDENTITY = "equal-indices identity-is-diagonal"
 DIAGONALS = (
     "equal-indices mask-of-diagonal diagonal-along-rows sum-of-diagonal-matrix sum-of-diagonal-contraction"
 )
@@ -40,8 +41,8 @@ def test_traces(rules: str, left: str, right: str) -> None:
         ("determinant-of-transpose", "det(s.T)", "det(s)"),
         ("logdet-of-product", "slogdet(s @ t)[1]", "slogdet(s)[1] + slogdet(t)[1]"),
         ("determinant-of-product", "det(s @ t)", "det(s) * det(t)"),
-        ("logdet-of-inverse logdet-of-renamed", "slogdet(inv(s))[1]", "-slogdet(s)[1]"),
-        ("determinant-of-inverse determinant-of-renamed", "det(inv(s))", "1 / det(s)"),
+        ("logdet-of-inverse", "slogdet(inv(s))[1]", "-slogdet(s)[1]"),
+        ("determinant-of-inverse", "det(inv(s))", "1 / det(s)"),
         ("logdet-of-scaled-rows", "slogdet(v[:, None] * s)[1]", "sum(log(abs(v))) + slogdet(s)[1]"),
         (
             "logdet-of-scaled-rows logdet-of-transpose",
@@ -76,9 +77,19 @@ def test_determinants(rules: str, left: str, right: str) -> None:
         (
             "logdet-of-scaled-identity",
             "slogdet(c * eye(5))[1]",
-            "equal-indices identity-is-diagonal scaled-diagonal times-one",
+            f"{IDENTITY} scaled-diagonal times-one",
         ),
         ("logdet-by-cholesky", "slogdet(assume(q, 'spd'))[1]", ""),
+        (
+            "logdet-of-renamed",
+            "slogdet(solve(s, eye(5)))[1]",
+            f"inverse-for-solve logdet-of-transpose {IDENTITY}",
+        ),
+        (
+            "determinant-of-renamed",
+            "det(solve(s, eye(5)))",
+            f"inverse-for-solve determinant-of-transpose {IDENTITY}",
+        ),
     ],
 )
 def test_sums_of_logarithms(rule: str, expression: str, given: str) -> None:

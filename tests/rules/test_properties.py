@@ -106,7 +106,7 @@ def is_own_transpose(term: str, facts: str) -> bool:
             "symmetric",
             "inv(a @ a.T + diag(v))",
             f"gram-matrix diagonal-matrix diagonal-symmetric symmetric-sum"
-            f" symmetric-inverse symmetric-renamed {DIAGONAL}",
+            f" symmetric-inverse symmetric-both-ways symmetric-renamed {DIAGONAL}",
         ),
         ("spd", "(assume(d, 'spd') + assume(e, 'spd'))", "positive-definite-sum"),
         (
