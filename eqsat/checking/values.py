@@ -105,7 +105,8 @@ class Values:
         value = self.floats(shape, role, axes)
         if kind == "c":
             turns = 1j if self.style.name == "whole" else 3j  # angles of more than half a turn, too
-            return np.asarray(value + turns * self.floats(shape, role, axes))
+            with np.errstate(invalid="ignore"):  # infinities times 0
+                return np.asarray(value + turns * self.floats(shape, role, axes))
         if role.spread and self.style.condition > 1:
             return spread(rng, shape, self.style.condition) * rng.uniform(0.5, 1.0, shape)
         if role.scalar:
