@@ -206,7 +206,9 @@ class Building(Matching):
                 arguments = f"{name} {self.monoid(monoid)} "
                 if not self.declares(monoid):
                     arguments += operands[0].node
-                    return self.node("Fold", arguments, axes, opened, operands[0].dtype, root)
+                    # What a selection finds may be indices.
+                    kept = "" if root and self.classes.get(monoid) == "selections" else operands[0].dtype
+                    return self.node("Fold", arguments, axes, opened, kept, root)
                 arguments += operand_list([operand.node for operand in operands])
                 return self.node("FoldMany", arguments, axes, opened, operands[-1].dtype, root)
 
