@@ -109,10 +109,8 @@ def test_a_square_matrix_may_be_made_of_oblong_ones() -> None:
     ("expression", "rule"),
     [
         ("kron(a, b) @ x", "kronecker-times-vector"),
-        ("x @ kron(a, b)", "vector-times-kronecker"),
         ("solve(kron(eye(20) + a / 40, eye(25) + b / 50), x)", "solve-kronecker"),
         ("trace(kron(a, b))", "diagonal-of-kronecker"),
-        ("slogdet(kron(a, b))[1]", "logdet-of-kronecker"),
     ],
 )
 def test_the_product_is_never_there(expression: str, rule: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from eqsat.rulesets import rules_for
 from tests.rules.proving import cannot_prove, fires, optimized, prove
 
 ARRAYS = "a: i l   b: l p   m: l l   v: i   w: p   c:   u: i k   t: i p"
@@ -107,13 +108,8 @@ LARGE = "a: 400 6   b: 6 400   v: 400   c:   s: 400 3"
     ("expression", "rule", "accuracy"),
     [
         ("solve(diag(5 + v ** 2) + a @ a.T, v)", "woodbury", "amplifies"),
-        ("solve(diag(5 + v ** 2) + a @ b, s)", "woodbury", "amplifies"),
         ("solve(diag(5 + v ** 2) + outer(v, v / 400), v)", "sherman-morrison", "amplifies"),
-        ("slogdet(diag(5 + v ** 2) + a @ a.T)[1]", "determinant-lemma", "amplifies"),
         ("slogdet((5 + c ** 2) * eye(400) + a @ a.T)[1]", "determinant-lemma-identity", "reassociates"),
-        ("slogdet(diag(5 + v ** 2) + outer(v, v))[1]", "determinant-lemma-rank-one", "amplifies"),
-        ("a.T @ solve((5 + c ** 2) * eye(400) + a @ a.T, v)", "push-through", "cancels"),
-        ("a.T @ solve(diag(5 + v ** 2) + a @ a.T, v)", "push-through-diagonal", "amplifies"),
         ("a.T @ inv((5 + c ** 2) * eye(400) + a @ a.T) @ s", "push-through", "cancels"),
     ],
 )
@@ -124,5 +120,6 @@ def test_no_large_system_is_solved(expression: str, rule: str, accuracy: str) ->
 
 
 def test_what_amplifies_errors_is_asked_for() -> None:
-    plan = optimized("solve(diag(5 + v ** 2) + a @ a.T, v)", LARGE, 4_000_000)
-    assert "woodbury" not in plan.rules_fired
+    careful = {compiled.rule.name for compiled in rules_for((), "reassociates")}
+    assert "determinant-lemma-identity" in careful
+    assert not {"woodbury", "woodbury-inverse", "sherman-morrison", "push-through"} & careful
