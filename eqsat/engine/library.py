@@ -1,4 +1,4 @@
-"""E-graphs that have read rules, kept from one program to the next: to read rules takes longer than to run them."""
+"""E-graphs that have read rules, kept for the next program: reading rules takes longer than running them."""
 
 from __future__ import annotations
 

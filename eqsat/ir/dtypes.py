@@ -59,6 +59,5 @@ def counts_to(name: str) -> int:
     (255, 16777216, 256, 16777216)
     """
     dtype = numpy_dtype(name)
-    if is_inexact(name):
-        return int(2 ** (jax.numpy.finfo(dtype).nmant + 1))
-    return int(jax.numpy.iinfo(dtype).max)
+    limits: Any = (jax.numpy.finfo if is_inexact(name) else jax.numpy.iinfo)(dtype)
+    return int(2 ** (limits.nmant + 1) if is_inexact(name) else limits.max)

@@ -149,7 +149,8 @@ rule delta  eq(iota[i], iota[j]) => delta[i, j]  where size(i) = size(j)
 rule woodbury [amplifies]
   solve[i, j](diag[i, j] d + dot[k](u{i}, v{j}), b)
     =>  rename[i->j] (b / d - dot[l](rename[k->l] u / d,
-          solve[k, l](diag[k, l] 1 + dot[i](rename[j->i] v, rename[k->l] u / d), dot[i](rename[j->i] v, b / d))))
+          solve[k, l](diag[k, l] 1 + dot[i](rename[j->i] v, rename[k->l] u / d),
+                      dot[i](rename[j->i] v, b / d))))
   where l = copy(k), size(k) < size(i)
 """
 

@@ -285,7 +285,6 @@ def test_numbers_that_a_dtype_has_not_got_are_no_indices() -> None:
     check_meaning(lambda: jnp.eye(5) + lax.broadcasted_iota(np.int8, (5, 5), 0))
 
 
-
 # Calls that are inlined.
 
 

@@ -10,6 +10,7 @@ from eqsat.rules import shipped
 from eqsat.rulesets import rules_for, shipped_files
 from eqsat.testing import check_rules
 
+
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: path.stem)
 def test_a_file_is_right(path: Path) -> None:
     check_rules(path, strict=True)
