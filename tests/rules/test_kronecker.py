@@ -66,6 +66,10 @@ def test_what_is_found_in_kronecker_products(rule: str, expression: str, given: 
         ("function-of-vector-and-merge", "y - r.reshape(15)", "(y.reshape(5, 3) - r).reshape(15)"),
         ("function-of-merge-and-rest", "r.reshape(15) > 1.0", "(r > 1.0).reshape(15)"),
         ("function-of-rest-and-merge", "1.0 - r.reshape(15)", "(1.0 - r).reshape(15)"),
+        ("function-of-split", "exp(y.reshape(5, 3)).reshape(15)", "exp(y)"),
+        ("function-of-splits", "(y.reshape(5, 3) * w[:, 0].reshape(5, 3)).reshape(15)", "y * w[:, 0]"),
+        ("function-of-split-and-rest", "(y.reshape(5, 3) - h[0]).reshape(15)", "y - h[0]"),
+        ("function-of-rest-and-split", "(h[0] - y.reshape(5, 3)).reshape(15)", "h[0] - y"),
         ("reduction-of-merge", "r.reshape(15).sum()", "r.sum()"),
         ("reduction-of-merge", "r.reshape(15).max()", "r.max()"),
         (
@@ -94,6 +98,7 @@ def test_merged_and_split_axes(rules: str, left: str, right: str) -> None:
         ("merge-of-split", "y.reshape(5, 3).T.reshape(15)", "y"),
         ("function-of-merge", "cumsum(r.reshape(15))", "cumsum(r, 1).reshape(15)"),
         ("reduction-of-split", "y.reshape(5, 3).max(1)", "y.max()"),
+        ("function-of-split-and-rest", "(y.reshape(5, 3) - h[:, None]).reshape(15)", "y - h[0]"),
         ("contraction-over-merge", "r.reshape(15) @ q.T.reshape(15)", "sum(r * q)"),
     ],
 )
