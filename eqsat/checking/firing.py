@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 
 import numpy as np
@@ -79,7 +79,9 @@ def fires_on(rule: Rule | Fact, loaded: Loaded) -> bool:
     return _run(loaded, _compiled(rule)).fired
 
 
+@lru_cache(maxsize=16)
 def _compiled(rule: Rule | Fact) -> list[CompiledRule]:
+    """The rule, and what it needs; the same list every time, for which the engine keeps an e-graph."""
     compiled = [compile_rule(rule, NUMBER)]
     if isinstance(rule, Rule) and loops(rule):
         compiled.append(_split_result())

@@ -209,6 +209,8 @@ class SizeRules:
         - `lengths_of`: which lengths are tried, at first and later.
         - `most`: elements that all axes may span.
         """
+        if not self.can_hold(placement, special):
+            return None
         roots = sorted(set(self.alike.values()))
         large = {self.alike[axis] for axis in self.large}
         for attempt in range(MOST_TRIES):
@@ -264,6 +266,19 @@ class SizeRules:
                     break
         return found
 
+    def can_hold(self, placement: Placement, special: int | None) -> bool:
+        """Whether lengths may be found, as far as bounds tell: an empty set of axes is of size 1, for one."""
+        shortest = 0.0 if special == 0 else 1.0
+        for comparison in self.statement.rule.comparisons:
+            if comparison.relation in ("<", "<=", ">", ">="):
+                low, high = (
+                    bounds_of(side, placement, shortest) for side in (comparison.left, comparison.right)
+                )
+                smaller, larger = (low, high) if comparison.relation[0] == "<" else (high, low)
+                if not _RELATIONS[comparison.relation.replace(">", "<")](smaller[0], larger[1]):
+                    return False
+        return True
+
     def hold(
         self,
         lengths: Mapping[str, int],
@@ -300,6 +315,22 @@ def fits_operation(node: OperationOf, lengths: Mapping[str, int]) -> bool:
             return size[1] <= size[0]
         case name:
             return name not in SQUARE or size[0] == size[1]
+
+
+def bounds_of(quantity: Quantity, placement: Placement, shortest: float) -> tuple[float, float]:
+    """Between what a quantity must be, whatever lengths are chosen."""
+    everything = (float("-inf"), float("inf"))
+    match quantity:
+        case Number(value=value):
+            return value, value
+        case SizeOf(name=name):
+            count = len(placement.of(name))
+            return (min(shortest, 1.0), float("inf")) if count else (1.0, 1.0)
+        case Arithmetic(operator="*", left=Number(value=factor), right=SizeOf() as size) if factor > 0:
+            low, high = bounds_of(size, placement, shortest)
+            return factor * low, factor * high
+        case _:
+            return everything
 
 
 def value_of(
