@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from eqsat.engine.cost import CostModel, Value
-from eqsat.engine.encode import LOADED
+from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Rename
@@ -25,8 +25,9 @@ MOST_MASKED_CLASSES = 12_000
 
 ROUNDS = 3
 
-AS_WRITTEN = 1.001
-"""Where two ways cost the same, the one that was written is taken: what a rule made counts a little more."""
+KNOWN, MADE = 1.0005, 1.001
+"""Where two ways cost the same, the one that was written is taken. What it is known to be otherwise counts a
+little more, and more again what a rule made: another name for a factorisation, not a second one."""
 
 SATURATED = 1e290
 
@@ -118,8 +119,7 @@ class Extractor:
                 if isinstance(node.op, Chunk) and not self.given[node.children[0]]:
                     # What is sliced was stored first; computing the slice alone needs no such pass.
                     cost += 2 * self.model.traffic(operands[0])
-                if node.maker != LOADED:
-                    cost *= AS_WRITTEN
+                cost *= KNOWN if node.maker == EQUATED else 1 if node.maker == LOADED else MADE
                 found.append((node, cost, self._largest_stored(number, node, operands)))
             self._weighed[number] = found
         return found
