@@ -20,7 +20,7 @@ from eqsat.checking.drawing import Drawer
 from eqsat.checking.instance import Instance
 from eqsat.checking.judging import well_posed
 from eqsat.checking.roles import Roles
-from eqsat.checking.statement import CALLS, Statement, directions, loops, statements
+from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import OFFSET, Style
 from eqsat.language.syntax import Accuracy, Rule
@@ -30,7 +30,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 PLAIN = (Style("normal"), Style("positive"))
 """Data on which even a rule that cancels may do well."""
 
-CANCELLING = (Style("offset"), Style("clusters"))
+CANCELLING = (Style("offset"), Style("clusters"), Style("small"))
 """Data on which subtractions lose digits."""
 
 ILL_CONDITIONED = tuple(
@@ -73,6 +73,7 @@ class Growth:
 DATA = {
     "offset": f"on numbers near {OFFSET:.0e}, give or take 1",
     "clusters": "on numbers near 100 and near -100, give or take 0.01",
+    "small": "on numbers of about a thousandth",
     "positive": "on numbers between 0.2 and 2",
 }
 """How kinds of data are called in messages."""
@@ -177,7 +178,7 @@ def _instances(rule: Rule, draws: int) -> Iterator[tuple[Instance, Style]]:
             rng = random.Random(number)
             drawer = Drawer(statement)
             count = max(2, draws // len(chosen))
-            if any(name in CALLS for _, name in statement.functions):
+            if is_slow(statement.rule):
                 count = 1
             for style in _styles(statement, drawer):
                 for _ in range(count):

@@ -13,7 +13,7 @@ from eqsat.checking.memberships import constant_names, variable_names
 from eqsat.checking.placement import Placement, Placements
 from eqsat.checking.roles import Roles
 from eqsat.checking.sizes import SizeRules, Sizes
-from eqsat.checking.statement import Statement
+from eqsat.checking.statement import Statement, is_slow
 from eqsat.checking.typing import Kinds
 from eqsat.checking.values import Style, Values
 
@@ -33,6 +33,7 @@ class Drawer:
         self.violated = violated
         self.placements = Placements(statement, violated)
         self.constants = constant_names(statement.rule)
+        self.slow = is_slow(statement.rule)
 
     @property
     def possible(self) -> bool:
@@ -49,13 +50,16 @@ class Drawer:
         - `special`: the length of one axis: 0 or 1.
         """
         for attempt in range(MOST_TRIES):
-            placement = self.placements.draw(rng, rng.choice((0, 1, 1, 2)) if attempt < 6 else 0)
+            extra = rng.choice((0, 1) if self.slow else (0, 1, 1, 2))
+            placement = self.placements.draw(rng, extra if attempt < 6 else 0)
             if placement is None:
                 continue
+            # Where each shape has to be compiled, the same axes have the same lengths.
+            lengths_rng = random.Random(len(placement.columns)) if self.slow else rng
             # A user's operation may need equal lengths where its signature can't say so.
             rules = SizeRules(self.statement, tuple(sorted(placement.columns)), square=attempt % 2 == 1)
             narrow = "".join(kinds.variables[name] for name in self.constants)
-            sizes = rules.draw(rng, placement, special, self.violated, narrow, tuple(self.constants))
+            sizes = rules.draw(lengths_rng, placement, special, self.violated, narrow, tuple(self.constants))
             if sizes is None:
                 continue
             instance = self.instance(rng.randrange(2**32), kinds, style, placement, sizes)

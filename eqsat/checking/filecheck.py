@@ -262,10 +262,11 @@ def _complaint(idle: Sequence[Need], implied: bool) -> tuple[Position, str, str]
     condition = "the condition" if len(idle) == 1 else "the conditions"
     position = idle[0].condition.position
     if implied:
+        hold = "holds" if len(idle) == 1 else "hold"
         return (
             position,
-            f"{condition} {names} {IMPLIED}",
-            "the rest of the rule implies as much: leave it out",
+            f"{condition} {names} {hold} {IMPLIED}",
+            "the rest of the rule implies it: leave it out",
         )
     advice = "leave it out, or add a `reject` on which the rule fires without it"
     return position, f"nothing needs {condition} {names}", advice

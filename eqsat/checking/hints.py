@@ -16,29 +16,28 @@ from eqsat.language.traverse import variables, walk
 EXAMPLES = 16
 """Fewer than for a verdict: a hint is a guess."""
 
-MOST_TRIED = 5
+MOST_TRIED = 6
 
 
 def hint(rule: Rule, failure: Failure) -> str:
     """A condition under which no failure is found, as advice; nothing if there is none to give."""
-    if failure.left is not None and failure.right is not None:
-        for conditions in islice(_conditions(rule, failure), MOST_TRIED):
-            safer = replace(
-                rule,
-                guards=(*rule.guards, *(item for item in conditions if isinstance(item, Guard))),
-                properties=(
-                    *rule.properties,
-                    *(item for item in conditions if isinstance(item, PropertyGuard)),
-                ),
-                comparisons=(
-                    *rule.comparisons,
-                    *(item for item in conditions if isinstance(item, Comparison)),
-                ),
-            )
-            trial = Trial(safer, EXAMPLES)
-            if trial.failure() is None and trial.tally.finite:
-                texts = ", ".join(text_of(condition) for condition in conditions)
-                return f"no such case is found with `where {texts}`"
+    for conditions in islice(_conditions(rule, failure), MOST_TRIED):
+        safer = replace(
+            rule,
+            guards=(*rule.guards, *(item for item in conditions if isinstance(item, Guard))),
+            properties=(
+                *rule.properties,
+                *(item for item in conditions if isinstance(item, PropertyGuard)),
+            ),
+            comparisons=(
+                *rule.comparisons,
+                *(item for item in conditions if isinstance(item, Comparison)),
+            ),
+        )
+        trial = Trial(safer, EXAMPLES)
+        if trial.failure() is None and trial.tally.finite:
+            texts = ", ".join(text_of(condition) for condition in conditions)
+            return f"no such case is found with `where {texts}`"
     return ""
 
 
@@ -49,21 +48,23 @@ def _conditions(rule: Rule, failure: Failure) -> Iterator[tuple[Guard | Property
         if any(instance.lengths.get(axis) == 0 for axis in instance.placement.of(name)):
             size, zero = SizeOf(name, rule.position), Number("0", rule.position)
             yield (Comparison(">", size, zero, rule.position),)
+    kinds = set(instance.kinds.variables.values())
     names = [
         name
         for name in variable_names(rule)
-        if not _is_variadic(rule, name) and failure.instance.kinds.variables.get(name, "f") != "b"
+        if not _is_variadic(rule, name) and instance.kinds.variables.get(name) != "b"
     ]
-    kinds = set(failure.instance.kinds.variables.values())
+    floats: tuple[Guard, ...] = ()
     if kinds - {"f"} and names:
-        yield (Guard("float", (names[0],), rule.position),)
+        floats = (Guard("float", (names[0],), rule.position),)
+        yield floats
         if "c" in kinds:
             yield (Guard("real", (names[0],), rule.position),)
-    if kinds & {"f", "c"}:
-        for name in names:
-            yield (PropertyGuard("positive", (), name, rule.position),)
-        if len(names) > 1:
-            yield tuple(PropertyGuard("positive", (), name, rule.position) for name in names)
+    positive = [PropertyGuard("positive", (), name, rule.position) for name in names]
+    for one in positive:
+        yield (*floats, one)
+    if len(positive) > 1:
+        yield (*floats, *positive)
 
 
 def _is_variadic(rule: Rule, name: str) -> bool:

@@ -243,6 +243,14 @@ def _numbered(template: Expression, names: set[str], index: int) -> Expression:
     return rewritten(template, replaced)
 
 
+def is_slow(rule: Rule) -> bool:
+    """Whether a rule, without function variables, is about what JAX compiles anew for each shape."""
+    names = {
+        node.name for side in (rule.left, rule.right) for node in walk(side) if isinstance(node, OperationOf)
+    }
+    return any(name in CALLS or not operation_called(name).text for name in names)
+
+
 def loops(rule: Rule) -> bool:
     """Whether a rule is about chunks."""
     return any(isinstance(node, ChunkOf) for side in (rule.left, rule.right) for node in walk(side))

@@ -15,7 +15,7 @@ from eqsat.checking.judging import Criterion, Failure, finite_part, judge
 from eqsat.checking.kinds import is_exact
 from eqsat.checking.memberships import variable_names
 from eqsat.checking.roles import Roles
-from eqsat.checking.statement import CALLS, Statement, directions, loops, statements
+from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import Style
 from eqsat.language.syntax import Apply, FoldOf, OperationOf, Reduction, Rule
@@ -31,7 +31,7 @@ MOST_OTHER_FAILURES = 20
 """So many failures on integers or complex numbers are passed over for one on floats."""
 
 SLOW = 8
-"""Calls of JAX primitives are compiled for each shape, so there are so many times fewer of them."""
+"""Calls and users' operations are compiled for each shape, so there are so many times fewer of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Trial:
             return
         # Every choice of kinds gets its share, and floats most of it.
         count = max(4, round(self.examples * tier.share))
-        if any(name in CALLS for statement, _ in fitting for _, name in statement.functions):
+        if any(is_slow(statement.rule) for statement, _ in fitting):
             count = max(3, count // SLOW)
         for number in range(max(count, min(len(fitting), 2 * count))):
             statement, kinds = fitting[number % len(fitting)]

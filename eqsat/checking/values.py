@@ -27,8 +27,8 @@ class Style:
 
     - `name`: "normal", "positive", "whole", "full" (all integers of the dtype), "huge" (up to
       1e4), "zeros" (many of them), "masked" (minus infinity in places, where that makes sense),
-      "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4) or "clusters" (near one of
-      a few points that are far apart).
+      "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4), "small" (a thousandth) or
+      "clusters" (near one of a few points that are far apart).
     - `condition`: of matrices that operations or properties are about.
     - `consistent`: whether what is solved for is of order 1, not the right-hand side.
     """
@@ -137,6 +137,8 @@ class Values:
                 return np.where(mask, -np.inf, rng.normal(size=shape))
             case "offset":
                 return OFFSET + rng.normal(size=shape)
+            case "small":
+                return 1e-3 * rng.normal(size=shape)
             case "clusters":
                 return self.clustered(shape, axes)
             case _:
