@@ -76,8 +76,10 @@ class Drawer:
     def instance(self, seed: int, kinds: Kinds, style: Style, placement: Placement, sizes: Sizes) -> Instance:
         """An instance with these axes and lengths."""
         roles = Roles(self.statement, placement).roles
-        values = Values(seed, style, sizes.lengths, kinds.variables, roles)
         names = variable_names(self.statement.rule)
+        having = [placement.of(name) for name in names if placement.of(name)]
+        shared = frozenset.intersection(*having) if having else frozenset()
+        values = Values(seed, style, sizes.lengths, kinds.variables, roles, shared)
         # What is solved for is drawn after the matrix.
         ordered = sorted(names, key=lambda name: name in roles and roles[name].solved is not None)
         drawn = {name: values.draw(name, sorted(placement.of(name))) for name in ordered}

@@ -21,6 +21,7 @@ def matrices(
     shape: tuple[int, ...],
     properties: Iterable[str],
     condition: float = 1.0,
+    lone: bool = False,
     whole: bool = False,
 ) -> Array:
     """A stack of well-conditioned matrices with these properties.
@@ -30,7 +31,7 @@ def matrices(
     - `properties`: those of `eqsat.ir.properties`; "regular" says nothing more. With a "lower part" the
       rest of the matrix is anything, since a triangular solve doesn't look at it; with a "symmetric
       part" the matrix is that of a Cholesky factorisation, plus what this doesn't look at.
-    - `condition`: about how ill-conditioned they are instead.
+    - `condition`: about how ill-conditioned they are instead; `lone`: in one direction only.
     - `whole`: whether the entries are integers.
     """
     wanted = set(properties)
@@ -39,7 +40,7 @@ def matrices(
     *_, rows, columns = shape
     spectrum = np.exp(rng.uniform(-0.5, 0.5, (*shape[:-2], min(rows, columns))))
     if condition > 1:
-        spectrum = spectrum * spread(rng, spectrum.shape, condition)
+        spectrum = spectrum * spread(rng, spectrum.shape, condition, lone)
     if {"symmetric", "spd", "orthogonal"} & wanted and {"lower", "upper"} & wanted:
         wanted.add("diagonal")
     if {"lower", "upper"} <= wanted:
@@ -75,15 +76,15 @@ def matrices(
     return np.asarray(np.abs(found) if {"nonnegative", "positive"} & wanted else found)
 
 
-def spread(rng: np.random.Generator, shape: tuple[int, ...], condition: float) -> Array:
+def spread(rng: np.random.Generator, shape: tuple[int, ...], condition: float, lone: bool = False) -> Array:
     """Positive numbers whose largest is so many times the smallest, along the last dimension.
 
-    They are of all sizes, or all but one are 1: then what is added may hide how small that one is.
+    They are of all sizes, or all but a `lone` one are 1: then what is added may hide how small that one is.
     """
     if not shape:
         return np.asarray(1 / condition)
     decay = np.geomspace(1.0, 1 / condition, shape[-1])
-    if rng.random() < 0.5:
+    if lone:
         decay = np.where(np.arange(shape[-1]) == 0, 1 / condition, 1.0)
     return np.asarray(rng.permuted(np.broadcast_to(decay, shape), axis=-1))
 

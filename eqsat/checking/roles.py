@@ -57,6 +57,7 @@ class Role:
     - `matrix`: properties along pairs of axes; "regular" is well-conditioned.
     - `scalar`: properties of the numbers.
     - `index_along`: the axis that the values are indices along.
+    - `away`: whether they are away from 0, as what makes up a regular matrix is.
     - `spread`: whether they make up a matrix that may be ill-conditioned, as a diagonal does.
     - `maskable`: whether it may be minus infinity in places.
     - `solved`: the matrix variable, and its axes, by which the left side solves for this one.
@@ -65,6 +66,7 @@ class Role:
     matrix: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     scalar: set[str] = field(default_factory=set)
     index_along: str | None = None
+    away: bool = False
     spread: bool = False
     maskable: bool = False
     solved: tuple[str, tuple[str, str]] | None = None
@@ -128,7 +130,9 @@ class Roles:
                 if not role.matrix.get(axes) and not role.matrix.get(axes[::-1]):
                     role.matrix[axes] = set(needs)
             case Variable(name=name):
-                self.role(name).scalar.add("positive")
+                if needs == {"symmetric part"}:
+                    self.role(name).scalar.add("positive")
+                self.role(name).away = True
             case RenameOf(old=old, new=new, operand=operand):
                 renamed = tuple(old if axis == new else axis for axis in axes)
                 self.need(operand, (renamed[0], renamed[1]), needs)

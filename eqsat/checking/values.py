@@ -19,6 +19,10 @@ OFFSET = 1e4
 """How far data "with an offset" is from 0, in units of its spread."""
 
 
+CENTRES = (30.0, 100.0)
+"""Where clusters are: far apart, for their size; and of one sign, so that sums don't cancel."""
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
     """What data is like.
@@ -30,12 +34,14 @@ class Style:
       "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4), "small" (a thousandth) or
       "clusters" (near one of a few points that are far apart).
     - `condition`: of matrices that operations or properties are about.
+    - `lone`: whether all is well-conditioned but for one direction.
     - `consistent`: whether what is solved for is of order 1, not the right-hand side.
     """
 
     name: str
     condition: float = 1.0
     consistent: bool = False
+    lone: bool = False
 
     def __str__(self) -> str:
         shown = self.name
@@ -51,6 +57,7 @@ class Values:
 
     - `lengths`: of all axes.
     - `kinds`: of the variables.
+    - `shared`: axes that all variables have.
     """
 
     def __init__(
@@ -60,13 +67,14 @@ class Values:
         lengths: Mapping[str, int],
         kinds: Mapping[str, str],
         roles: Mapping[str, Role],
+        shared: frozenset[str] = frozenset(),
     ) -> None:
         self.rng = np.random.default_rng(seed)
         self.style = style
         self.lengths = lengths
         self.kinds = kinds
         self.roles = roles
-        self.centres: dict[tuple[str, ...], Array] = {}
+        self.shared = shared
         self.drawn: dict[str, Array] = {}
         self.axes: dict[str, tuple[str, ...]] = {}
 
@@ -103,12 +111,15 @@ class Values:
                 values = np.where(rng.random(shape) < 0.1, rng.choice((low, high), shape), values)
             return np.asarray(values.astype(DTYPES[kind]))
         value = self.floats(shape, role, axes)
+        if role.away:
+            value = np.where(value < 0, value - 0.3, value + 0.3)
         if kind == "c":
             turns = 1j if self.style.name == "whole" else 3j  # angles of more than half a turn, too
             with np.errstate(invalid="ignore"):  # infinities times 0
                 return np.asarray(value + turns * self.floats(shape, role, axes))
         if role.spread and self.style.condition > 1:
-            return spread(rng, shape, self.style.condition) * rng.uniform(0.5, 1.0, shape)
+            sizes = spread(rng, shape, self.style.condition, self.style.lone)
+            return sizes * rng.uniform(0.5, 1.0, shape)
         if role.scalar:
             value = np.abs(value)
             if "positive" in role.scalar:
@@ -145,11 +156,10 @@ class Values:
                 return rng.normal(size=shape)
 
     def clustered(self, shape: tuple[int, ...], axes: tuple[str, ...]) -> Array:
-        """Along all axes but the last: near plus or minus 100, so that many differences are small."""
-        if not axes:
-            return np.asarray(100.0 + 0.01 * self.rng.normal())
-        sign = self.rng.choice([-100.0, 100.0], (shape[0], *(1 for _ in shape[1:])))
-        return np.asarray(sign + 0.01 * self.rng.normal(size=shape))
+        """Near one of two centres, by an axis that others lack: some differences are small, and some not."""
+        along = next((axis for axis in axes if axis not in self.shared), axes[0] if axes else "")
+        centre = self.rng.choice(CENTRES, tuple(self.lengths[axis] if axis == along else 1 for axis in axes))
+        return np.asarray(centre + 0.01 * self.rng.normal(size=shape))
 
     # ------------------------------------------------------------------------------- matrices
 
@@ -161,7 +171,7 @@ class Values:
         order = [axis for axis in axes if axis not in pair] + list(pair)
         shape = tuple(self.lengths[axis] for axis in order)
         whole = self.style.name in ("whole", "full")
-        value = matrices(self.rng, shape, wanted | role.scalar, self.style.condition, whole)
+        value = matrices(self.rng, shape, wanted | role.scalar, self.style.condition, self.style.lone, whole)
         return np.transpose(value, [order.index(axis) for axis in axes])
 
     def image(
