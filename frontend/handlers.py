@@ -33,7 +33,9 @@ def inline_call(lowering: Lowering, equation: Any, operands: Views) -> Views | N
         return None
     name = equation.params.get("name", "")
     # An inverse is the solution for the identity matrix: of the two names, its own says more.
-    inverse = name == "inv" and bool(lowering.recogniser.matches(name, inner))
+    # (Its derivative, in one call with it, is a solution that has no other name.)
+    alone = len(inner.jaxpr.outvars) == 1
+    inverse = name == "inv" and alone and bool(lowering.recogniser.matches(name, inner))
     return lowering.inline(inner, operands, named=not inverse)
 
 
