@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 # Imported for the printers that they register.
-from eqsat.backend import calls_arrays, calls_control, calls_library  # noqa: F401
+from eqsat.backend import calls_arrays as calls_arrays
+from eqsat.backend import calls_control as calls_control
+from eqsat.backend import calls_library as calls_library
 from eqsat.backend.calls_registry import PRINTERS, Params, Site, Unprintable, bind_source
 from eqsat.backend.namespace import Namespace
 

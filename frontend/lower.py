@@ -10,7 +10,10 @@ from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Literal
 
 # Imported for what they register.
-from eqsat.frontend import handlers, names_arrays, names_entries, names_linalg  # noqa: F401
+from eqsat.frontend import handlers as handlers
+from eqsat.frontend import names_arrays as names_arrays
+from eqsat.frontend import names_entries as names_entries
+from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
 from eqsat.frontend.naming import Claim, Made, Name, build_names

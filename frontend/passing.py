@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 # Imported for the rules that they register.
-from eqsat.frontend import passing_arrays, passing_linalg  # noqa: F401
+from eqsat.frontend import passing_arrays as passing_arrays
+from eqsat.frontend import passing_linalg as passing_linalg
 from eqsat.frontend.passing_registry import RULES, Passing, Site
 
 __all__ = ["Passing", "passing_dimensions"]

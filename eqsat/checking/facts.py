@@ -8,7 +8,6 @@ from eqsat.checking.conditions import Condition
 from eqsat.checking.instance import Instance
 from eqsat.checking.judging import Criterion, Failure
 from eqsat.checking.matrices import has_property
-from eqsat.checking.statement import rule_of
 from eqsat.checking.tiers import EXAMPLES, Tier, Trial
 from eqsat.language.syntax import Fact
 
@@ -23,7 +22,7 @@ class FactTrial(Trial):
         violated: Condition | None = None,
         seen: frozenset[tuple[tuple[str, str], ...]] = frozenset(),
     ) -> None:
-        super().__init__(rule_of(fact), examples, violated, seen)
+        super().__init__(fact.as_rule(), examples, violated, seen)
         self.fact = fact
 
     def tiers(self) -> list[Tier]:

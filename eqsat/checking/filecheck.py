@@ -16,7 +16,6 @@ from eqsat.checking.necessity import LoadCheck, Need, needs_of
 from eqsat.checking.report import Report, RuleReport, indented, listed
 from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
-from eqsat.checking.statement import rule_of
 from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial
 from eqsat.errors import EqsatError
 from eqsat.ir.operations import known_operation
@@ -127,7 +126,7 @@ class FileCheck:
     def fact(self, fact: Fact) -> RuleReport:
         """The report on a fact."""
         report = RuleReport(self.name_of(fact), "fact", str(fact.position))
-        missing = self.without_function(rule_of(fact))
+        missing = self.without_function(fact.as_rule())
         if missing:
             return replace(report, failures=(missing,))
         try:

@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.checking.examples import Loaded, programs_of
 from eqsat.checking.judging import Criterion, differs
-from eqsat.checking.statement import directions, loops, rule_of, statements
+from eqsat.checking.statement import directions, loops, statements
 from eqsat.engine.compile import CompiledRule, compile_rule
 from eqsat.engine.saturate import Limits, saturate
 from eqsat.engine.snapshot import ENode, Snapshot
@@ -69,7 +69,7 @@ def outcomes(rule: Rule | Fact, example: Example) -> Iterator[Outcome]:
 
 def programs(rule: Rule | Fact, example: Example, violated: Comparison | None = None) -> Iterator[Loaded]:
     """The programs that an example may mean; `violated` is a comparison that must not hold in them."""
-    (forward, *_) = directions(rule_of(rule) if isinstance(rule, Fact) else rule)
+    (forward, *_) = directions(rule.as_rule() if isinstance(rule, Fact) else rule)
     for statement in islice(statements(forward), MOST_STATEMENTS):
         yield from programs_of(statement, example, violated)
 

@@ -17,7 +17,6 @@ from eqsat.checking.conditions import Condition, conditions_of, text_of, without
 from eqsat.checking.facts import FactTrial
 from eqsat.checking.firing import fires_on, programs
 from eqsat.checking.kinds import GUARDED
-from eqsat.checking.statement import rule_of
 from eqsat.checking.tiers import Trial, signature_of_kinds
 from eqsat.errors import EqsatError, RuleError
 from eqsat.language.syntax import Comparison, Fact, Guard, Rule
@@ -50,7 +49,7 @@ class Need:
 
 def needs_of(statement: Rule | Fact, load_check: LoadCheck, examples: int) -> list[Need]:
     """For each condition of a rule or a fact, why it is needed."""
-    rule = rule_of(statement) if isinstance(statement, Fact) else statement
+    rule = statement.as_rule() if isinstance(statement, Fact) else statement
     return [_need(statement, condition, load_check, examples) for condition in conditions_of(rule)]
 
 
@@ -92,7 +91,7 @@ def _kinds_with(statement: Rule | Fact, condition: Condition) -> frozenset[tuple
 def _without(statement: Rule | Fact, condition: Condition) -> Rule | Fact:
     if isinstance(statement, Rule):
         return without(statement, condition)
-    less = without(rule_of(statement), condition)
+    less = without(statement.as_rule(), condition)
     return replace(
         statement,
         term=less.left,

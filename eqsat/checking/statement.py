@@ -20,7 +20,6 @@ from eqsat.language.syntax import (
     Apply,
     ChunkOf,
     Expression,
-    Fact,
     FoldOf,
     OperationOf,
     Reduction,
@@ -91,28 +90,6 @@ def directions(rule: Rule) -> list[Rule]:
     if not rule.both_ways:
         return [forward]
     return [forward, replace(forward, left=rule.right, right=rule.left)]
-
-
-def rule_of(fact: Fact) -> Rule:
-    """A fact as the rule that turns its term into itself: something that can be drawn."""
-    return Rule(
-        name=fact.name,
-        left=fact.term,
-        right=fact.term,
-        both_ways=False,
-        accuracy="exact",
-        classes=(),
-        guards=fact.guards,
-        properties=fact.properties,
-        comparisons=fact.comparisons,
-        definitions=fact.definitions,
-        copies=(),
-        examples=fact.examples,
-        source=fact.source,
-        space=fact.space,
-        monoids=(),
-        position=fact.position,
-    )
 
 
 def members(family: str) -> list[str]:

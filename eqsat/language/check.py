@@ -94,7 +94,7 @@ def _check_rule(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
 
 
 def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
-    rule = _as_rule(fact)
+    rule = fact.as_rule()
     check_property(fact.property, fact.axes, "...", fact.term.position)
     check_conditions(rule)
     check_functions(rule, text, vocabulary)
@@ -124,28 +124,6 @@ def _check_variable_fact(fact: Fact, term: Variable) -> None:
     for known in fact.properties:
         if (known.name, known.axes, known.term) == (fact.property, fact.axes, term.name):
             raise Refusal(known.position, "this is what the fact would say", "leave the fact out")
-
-
-def _as_rule(fact: Fact) -> Rule:
-    """A rule that matches what a fact matches, and changes nothing."""
-    return Rule(
-        name=fact.name,
-        left=fact.term,
-        right=fact.term,
-        both_ways=False,
-        accuracy="exact",
-        classes=(),
-        guards=fact.guards,
-        properties=fact.properties,
-        comparisons=fact.comparisons,
-        definitions=fact.definitions,
-        copies=(),
-        examples=fact.examples,
-        source=fact.source,
-        space=fact.space,
-        monoids=(),
-        position=fact.position,
-    )
 
 
 def _check_progress(rule: Rule) -> None:

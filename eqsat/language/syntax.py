@@ -345,6 +345,27 @@ class Fact:
     space: str
     position: Position = field(compare=False)
 
+    def as_rule(self) -> Rule:
+        """The rule that matches what the fact matches, and turns it into itself."""
+        return Rule(
+            name=self.name,
+            left=self.term,
+            right=self.term,
+            both_ways=False,
+            accuracy="exact",
+            classes=(),
+            guards=self.guards,
+            properties=self.properties,
+            comparisons=self.comparisons,
+            definitions=self.definitions,
+            copies=(),
+            examples=self.examples,
+            source=self.source,
+            space=self.space,
+            monoids=(),
+            position=self.position,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class MonoidDeclaration:
