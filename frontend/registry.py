@@ -10,12 +10,14 @@ from eqsat.frontend.draft import View
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
 
-Handler = Callable[["Lowering", Any, Sequence[View]], Sequence[View] | None]
+Views = Sequence[View]
+
+Handler = Callable[["Lowering", Any, Views], Views | None]
 """`handler(lowering, equation, operands)`: the views of the results, or None to treat it as opaque."""
 
 HANDLERS: dict[str, Handler] = {}
 
-Namer = Callable[["Lowering", Any, Sequence[View], Sequence[View]], None]
+Namer = Callable[["Lowering", Any, Views, Views], None]
 """`namer(lowering, equation, operands, results)`: notes which operations the results are."""
 
 NAMERS: dict[str, Namer] = {}

@@ -1,0 +1,66 @@
+"""Handlers of calls that are inlined, and of branches that are known when a program is planned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from eqsat.frontend.registry import Views, handles
+from eqsat.frontend.values import CALLS, called
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+
+@handles(*CALLS)
+def inline_call(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    inner = called(equation)
+    if inner is None:
+        return None
+    name = equation.params.get("name", "")
+    # An inverse is the solution for the identity matrix: of the two names, its own says more.
+    # (Its derivative, in one call with it, is a solution that has no other name.)
+    alone = len(inner.jaxpr.outvars) == 1
+    inverse = name == "inv" and alone and bool(lowering.recogniser.matches(name, inner))
+    return lowering.inline(inner, operands, named=not inverse)
+
+
+@handles("custom_linear_solve")
+def linear_solve(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """The solution as it is computed; the other functions are for derivatives."""
+    lengths, functions = equation.params["const_lengths"], equation.params["jaxprs"]
+    start, stop = lengths.matvec + lengths.vecmat, sum(lengths)
+    factors = operands[start : start + lengths.solve]
+    # Of a solve by LU factors, no rule has to know more than that it is a solve.
+    by_lu = any(lowering.made[view.node].primitive == "lu" for view in factors if view.node in lowering.made)
+    return lowering.inline(functions.solve, [*factors, *operands[stop:]], named=not by_lu)
+
+
+# What is known when a program is planned: the platform it is for.
+
+
+def platforms() -> frozenset[str]:
+    """The names that the default device's platform goes by."""
+    name = jax.default_backend()
+    vendor = getattr(jax.devices()[0].client, "platform_version", "").lower()
+    return frozenset({name, *(known for known in ("cuda", "rocm") if name == "gpu" and known in vendor)})
+
+
+@handles("platform_index")
+def platform_index(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    here = platforms()
+    for index, names in enumerate(equation.params["platforms"]):
+        if names is None or here & set(names):
+            return [lowering.constant(index, equation.outvars[0].aval.dtype)]
+    return None
+
+
+@handles("cond")
+def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """A conditional whose branch is known is that branch."""
+    index = lowering.constant_value(operands[0])
+    if index is None:
+        return None
+    branches = equation.params["branches"]
+    return lowering.inline(branches[min(max(int(index), 0), len(branches) - 1)], operands[1:])

@@ -1,0 +1,83 @@
+"""Handlers of what only changes layouts, and makes no node at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eqsat.frontend.draft import View
+from eqsat.frontend.naming import Claim
+from eqsat.frontend.registry import Views, handles
+from eqsat.frontend.values import TRANSPARENT
+from eqsat.ir.properties import PROPERTIES
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+
+@handles(*TRANSPARENT)
+def identity(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    return operands
+
+
+@handles("eqsat_assume")
+def assume(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """What `eqsat.assume` says of its operand is noted."""
+    for name in equation.params["properties"]:
+        dimensions = equation.params["dimensions"][: PROPERTIES[name]]
+        lowering.claims.append(Claim(name, operands[0], dimensions))
+    return operands
+
+
+@handles("pad")
+def pad(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """Nothing, if it is by nothing."""
+    return (
+        operands[:1] if all(amounts == (0, 0, 0) for amounts in equation.params["padding_config"]) else None
+    )
+
+
+@handles("transpose")
+def transpose(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    return [View(view.node, tuple(view.layout[d] for d in equation.params["permutation"]), view.dtype)]
+
+
+@handles("squeeze")
+def squeeze(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    gone = set(equation.params["dimensions"])
+    return [View(view.node, tuple(a for d, a in enumerate(view.layout) if d not in gone), view.dtype)]
+
+
+@handles("expand_dims")
+def expand_dims(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    layout = list(view.layout)
+    for dimension in sorted(equation.params["dimensions"]):
+        layout.insert(dimension, None)
+    return [View(view.node, tuple(layout), view.dtype)]
+
+
+@handles("broadcast_in_dim")
+def broadcast_in_dim(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    view = operands[0]
+    placed = dict(zip(equation.params["broadcast_dimensions"], view.layout, strict=True))
+    layout = []
+    for dimension, size in enumerate(equation.outvars[0].aval.shape):
+        axis = placed.get(dimension)
+        layout.append(lowering.draft.axes.fresh(size) if axis is None and size != 1 else axis)
+    return [lowering.view(view.node, layout, view.dtype)]
+
+
+@handles("reshape")
+def reshape(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    (view,) = operands
+    shape = equation.outvars[0].aval.shape
+    if equation.params.get("dimensions") is not None or 0 in shape:
+        return None
+    if not lowering.draft.node_axes(view.node):
+        return [lowering.view(view.node, lowering.draft.fresh_layout(shape), view.dtype)]
+    if [size for size in shape if size != 1] != [size for size in lowering.shape(view) if size != 1]:
+        return None
+    left = iter([axis for axis in view.layout if axis is not None])
+    return [View(view.node, tuple(None if size == 1 else next(left) for size in shape), view.dtype)]
