@@ -8,7 +8,7 @@ carrying for each class the set of classes that its best program is made of (gre
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,8 +20,12 @@ from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Rename
 
-MOST_MASKED_CLASSES = 12_000
-"""Above this many classes the improvement rounds would take too much memory and are left out."""
+MOST_MASKED_CLASSES = 40_000
+"""Above this many classes the improvement rounds would take too much memory (a bit for each pair: 200 MB) and
+are left out."""
+
+FEW_BITS = 24
+"""So many bits of a mask are gone through one by one; more are summed as an array."""
 
 ROUNDS = 3
 
@@ -34,10 +38,35 @@ SATURATED = 1e290
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """One node for each class that the roots need, and the predicted time of all of them."""
+    """One node for each class that the roots need, and the predicted time of all of them.
+
+    **Attributes:**
+
+    - `one_pass`: whether no loop in it needs the result of another one over the same axis.
+    """
 
     nodes: dict[int, ENode]
     seconds: float
+    one_pass: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A node that its class may be computed by.
+
+    **Attributes:**
+
+    - `number`: of its class.
+    - `cost`: predicted seconds.
+    - `largest`: bytes of the largest buffer that choosing it brings about.
+    - `loop`: the axis that it loops over, as a bit; 0 if none.
+    """
+
+    number: int
+    node: ENode
+    cost: float
+    largest: int
+    loop: int
 
 
 class Extractor:
@@ -51,23 +80,30 @@ class Extractor:
         self.bytes = [model.bytes(value) for value in self.values]
         self.given = self._given()
         self.one_pass = False
-        self._weighed: dict[int, list[tuple[ENode, float, int]]] = {}
+        self._weighed: dict[int, list[_Choice]] = {}
+        self._bits: dict[Axis, int] = {}
+        self._open = [sum(map(self._bit, eclass.open)) for eclass in graph.classes]
+
+    def _bit(self, axis: Axis) -> int:
+        """The bit that stands for a loop over that axis."""
+        return self._bits.setdefault(axis, 1 << len(self._bits))
 
     def _given(self) -> list[bool]:
         """Which classes hold an input, a slice of one, or an index: they need no buffer of their own."""
-        given = [any(isinstance(n.op, (Leaf, Const, Iota)) for n in c.nodes) for c in self.graph.classes]
-        renames = [
-            (number, node.children[0])
-            for number, eclass in enumerate(self.graph.classes)
-            for node in eclass.nodes
-            if isinstance(node.op, (Rename, Chunk))
-        ]
-        changed = True
-        while changed:
-            changed = False
-            for number, child in renames:
-                if given[child] and not given[number]:
-                    given[number] = changed = True
+        given = [False] * len(self.graph.classes)
+        named: dict[int, list[int]] = {}
+        reached: list[int] = []
+        for number, eclass in enumerate(self.graph.classes):
+            for node in eclass.nodes:
+                if isinstance(node.op, (Leaf, Const, Iota)):
+                    reached.append(number)
+                elif isinstance(node.op, (Rename, Chunk)):
+                    named.setdefault(node.children[0], []).append(number)
+        while reached:
+            number = reached.pop()
+            if not given[number]:
+                given[number] = True
+                reached.extend(named.get(number, ()))
         return given
 
     def _largest_stored(self, number: int, node: ENode, operands: list[Value]) -> int:
@@ -95,20 +131,21 @@ class Extractor:
 
         **Returns:** None if every program stores something larger.
         """
-        nodes = self._reachable(cap, split)
+        choices = self._reachable(cap, split)
         self.one_pass = one_pass
-        order, chosen = self._cheapest_trees(nodes)
+        order, chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
             return None
         selected = self._reach(chosen)
-        if len(self.graph.classes) <= MOST_MASKED_CLASSES:
-            improved = self._reach(self._improve(nodes, order, chosen))
+        if len(order) <= MOST_MASKED_CLASSES:
+            improved = self._reach(self._improve(choices, order, chosen))
             if improved is not None and self._total(improved) <= self._total(selected or improved):
                 selected = improved
         assert selected is not None, "the cheapest trees have no cycles"
-        return Selection({n: node for n, (node, _) in selected.items()}, self._total(selected))
+        nodes = {number: choice.node for number, choice in selected.items()}
+        return Selection(nodes, self._total(selected), self._is_one_pass(selected))
 
-    def _weigh(self, number: int) -> list[tuple[ENode, float, int]]:
+    def _weigh(self, number: int) -> list[_Choice]:
         """The nodes of a class, each with its time and its largest buffer."""
         found = self._weighed.get(number)
         if found is None:
@@ -120,136 +157,149 @@ class Extractor:
                     # What is sliced was stored first; computing the slice alone needs no such pass.
                     cost += 2 * self.model.traffic(operands[0])
                 cost *= KNOWN if node.maker == EQUATED else 1 if node.maker == LOADED else MADE
-                found.append((node, cost, self._largest_stored(number, node, operands)))
+                loop = self._bit(node.op.axis) if isinstance(node.op, (Fold, Concat)) else 0
+                found.append(_Choice(number, node, cost, self._largest_stored(number, node, operands), loop))
             self._weighed[number] = found
         return found
 
-    def _reachable(self, cap: float, split: frozenset[Axis] | None) -> list[tuple[int, ENode, float]]:
+    def largest_stored(self, cap: float) -> float:
+        """Bytes of the largest buffer that any program within the cap may have."""
+        return max((choice.largest for choice in self._reachable(cap, None)), default=0.0)
+
+    def _reachable(self, cap: float, split: frozenset[Axis] | None) -> list[_Choice]:
         """The nodes that are allowed, of the classes that the roots may need."""
-        nodes: list[tuple[int, ENode, float]] = []
+        loops = ~0 if split is None else sum(map(self._bit, split))
+        choices: list[_Choice] = []
         seen = set(self.roots)
         stack = list(self.roots)
         while stack:
-            number = stack.pop()
-            for node, cost, largest in self._weigh(number):
-                if largest > cap:
+            for choice in self._weigh(stack.pop()):
+                if choice.largest > cap or (choice.loop and not choice.loop & loops):
                     continue
-                if split is not None and isinstance(node.op, (Fold, Concat)) and node.op.axis not in split:
-                    continue
-                nodes.append((number, node, cost))
-                for child in node.children:
+                choices.append(choice)
+                for child in choice.node.children:
                     if child not in seen:
                         seen.add(child)
                         stack.append(child)
-        return nodes
+        return choices
 
-    def _cheapest_trees(
-        self, nodes: list[tuple[int, ENode, float]]
-    ) -> tuple[list[int], dict[int, tuple[ENode, float]]]:
+    def _cheapest_trees(self, choices: list[_Choice]) -> tuple[list[int], dict[int, _Choice]]:
         """Knuth's generalisation of Dijkstra: classes in the order in which their best tree is known."""
         users: dict[int, list[int]] = {}
-        waiting = [0] * len(nodes)
-        totals = [0.0] * len(nodes)
+        waiting = [0] * len(choices)
+        totals = [0.0] * len(choices)
         heap: list[tuple[float, int]] = []
-        for index, (_, node, cost) in enumerate(nodes):
-            totals[index] = cost
-            waiting[index] = len(node.children)
-            for child in node.children:
+        for index, choice in enumerate(choices):
+            totals[index] = choice.cost
+            waiting[index] = len(choice.node.children)
+            for child in choice.node.children:
                 users.setdefault(child, []).append(index)
-            if not node.children:
-                heapq.heappush(heap, (cost, index))
+            if not choice.node.children:
+                heapq.heappush(heap, (choice.cost, index))
         order: list[int] = []
-        closed: dict[int, frozenset[Axis]] = {}
-        chosen: dict[int, tuple[ENode, float]] = {}
+        closed: dict[int, int] = {}
+        chosen: dict[int, _Choice] = {}
         while heap:
             total, index = heapq.heappop(heap)
-            number, node, cost = nodes[index]
+            choice = choices[index]
+            number = choice.number
             if number in chosen:
                 continue
             if self.one_pass:
-                loops = self._loops_within(number, node, closed)
+                loops = self._loops_within(choice, closed)
                 if loops is None:
                     continue
                 closed[number] = loops
-            chosen[number] = (node, cost)
+            chosen[number] = choice
             order.append(number)
             for user in users.get(number, ()):
                 waiting[user] -= 1
                 totals[user] = min(totals[user] + total, SATURATED)
-                if waiting[user] == 0 and nodes[user][0] not in chosen:
+                if waiting[user] == 0 and choices[user].number not in chosen:
                     heapq.heappush(heap, (totals[user], user))
         return order, chosen
 
     def _improve(
-        self,
-        nodes: list[tuple[int, ENode, float]],
-        order: list[int],
-        chosen: dict[int, tuple[ENode, float]],
-    ) -> dict[int, tuple[ENode, float]]:
-        """Rounds of choosing, class by class, the node whose whole DAG is cheapest."""
+        self, choices: list[_Choice], order: list[int], chosen: dict[int, _Choice]
+    ) -> dict[int, _Choice]:
+        """Rounds of choosing, class by class, the node whose whole DAG is cheapest.
+
+        The classes that the best program of a class is made of are the bits of an integer. Only what
+        two ways do not have in common is summed up, and only classes below which something has
+        changed are looked at again.
+        """
         position = {number: index for index, number in enumerate(order)}
-        by_class: dict[int, list[tuple[ENode, float, list[int]]]] = {}
-        for number, node, cost in nodes:
-            if number in position and all(child in position for child in node.children):
-                children = [position[child] for child in node.children]
-                by_class.setdefault(number, []).append((node, cost, children))
-        masks: npt.NDArray[np.bool_] = np.zeros((len(order), len(order)), dtype=bool)
-        known = np.zeros(len(order), dtype=bool)
-        weights = np.zeros(len(order))
+        by_class: list[list[tuple[_Choice, list[int]]]] = [[] for _ in order]
+        for choice in choices:
+            if choice.number in position and all(child in position for child in choice.node.children):
+                children = [position[child] for child in choice.node.children]
+                by_class[position[choice.number]].append((choice, children))
+        masks = [0] * len(order)
+        weights = np.zeros(-(-len(order) // 8) * 8)
         best = dict(chosen)
-        closed: dict[int, frozenset[Axis]] = {}
+        closed: dict[int, int] = {}
+        # When something in or below a class was last changed, and when it was last looked at.
+        changed, examined = [0] * len(order), [0] * len(order)
+        clock = 0
         for _ in range(ROUNDS):
-            changed = False
+            before = clock
             for index, number in enumerate(order):
-                options = by_class[number]
-                if len(options) == 1 and known[index] and not changed:
+                options = by_class[index]
+                last = examined[index]
+                if last and all(changed[child] <= last for _, children in options for child in children):
                     continue
-                found: tuple[float, ENode, float, npt.NDArray[np.bool_]] | None = None
-                for node, cost, children in options:
-                    if not all(known[child] for child in children):
-                        continue
-                    if len(children) == 1:
-                        mask = masks[children[0]]
-                    elif children:
-                        mask = np.logical_or.reduce(masks[children])
+                found: list[tuple[_Choice, list[int], int]] = []
+                for choice, children in options:
+                    mask = 0
+                    for child in children:
+                        if not masks[child]:
+                            break
+                        mask |= masks[child]
                     else:
-                        mask = np.zeros(len(order), dtype=bool)
-                    if mask[index]:
-                        continue
-                    if self.one_pass and self._loops_within(number, node, closed) is None:
-                        continue
-                    total = float(weights @ mask) + cost
-                    if found is None or total < found[0]:
-                        found = (total, node, cost, mask)
-                if found is None:
+                        if mask >> index & 1:
+                            continue
+                        if self.one_pass and self._loops_within(choice, closed) is None:
+                            continue
+                        found.append((choice, children, mask))
+                if not found:
                     continue
-                _, node, cost, mask = found
-                if best[number][0] is not node or not known[index]:
-                    changed = True
-                best[number] = (node, cost)
+                choice, children, mask = found[0] if len(found) == 1 else _cheapest(found, weights)
+                examined[index] = clock
+                mask |= 1 << index
+                below = any(changed[child] > last for child in children)
+                if below or best[number] is not choice or masks[index] != mask:
+                    clock += 1
+                    changed[index] = examined[index] = clock
+                best[number] = choice
                 if self.one_pass:
-                    closed[number] = self._loops_within(number, node, closed) or frozenset()
+                    closed[number] = self._loops_within(choice, closed) or 0
                 masks[index] = mask
-                masks[index, index] = True
-                weights[index] = cost
-                known[index] = True
-            if not changed:
+                weights[index] = choice.cost
+            if clock == before:
                 break
         return best
 
-    def _loops_within(
-        self, number: int, node: ENode, closed: dict[int, frozenset[Axis]]
-    ) -> frozenset[Axis] | None:
-        """The axes of the loops in the tree of a node; None if one of them is open in it as well."""
-        loops = frozenset[Axis]().union(*(closed[child] for child in node.children))
-        if loops & self.graph.classes[number].open:
-            return None
-        return loops | {node.op.axis} if isinstance(node.op, (Fold, Concat)) else loops
+    def _loops_within(self, choice: _Choice, closed: Mapping[int, int]) -> int | None:
+        """The loops in the tree of a node, as bits; None if one is over an axis open in it as well."""
+        loops = 0
+        for child in choice.node.children:
+            loops |= closed[child]
+        return None if loops & self._open[choice.number] else loops | choice.loop
 
-    def _reach(self, chosen: dict[int, tuple[ENode, float]]) -> dict[int, tuple[ENode, float]] | None:
+    def _is_one_pass(self, selected: Mapping[int, _Choice]) -> bool:
+        """Whether no loop needs the result of another one over the same axis."""
+        closed: dict[int, int] = {}
+        for number, choice in selected.items():
+            loops = self._loops_within(choice, closed)
+            if loops is None:
+                return False
+            closed[number] = loops
+        return True
+
+    def _reach(self, chosen: Mapping[int, _Choice]) -> dict[int, _Choice] | None:
         """The part of a choice that the roots need, operands first; None if it has a cycle."""
         state: dict[int, int] = {}
-        reached: dict[int, tuple[ENode, float]] = {}
+        reached: dict[int, _Choice] = {}
         stack = [(root, False) for root in reversed(self.roots)]
         while stack:
             number, leaving = stack.pop()
@@ -263,7 +313,7 @@ class Extractor:
                 return None
             state[number] = 1
             stack.append((number, True))
-            for child in reversed(chosen[number][0].children):
+            for child in reversed(chosen[number].node.children):
                 if state.get(child) == 1:
                     return None
                 if child not in state:
@@ -271,5 +321,28 @@ class Extractor:
         return reached
 
     @staticmethod
-    def _total(selected: dict[int, tuple[ENode, float]]) -> float:
-        return sum(cost for _, cost in selected.values())
+    def _total(selected: Mapping[int, _Choice]) -> float:
+        return sum(choice.cost for choice in selected.values())
+
+
+def _cheapest(
+    options: Sequence[tuple[_Choice, list[int], int]], weights: npt.NDArray[np.float64]
+) -> tuple[_Choice, list[int], int]:
+    """The option that takes least time, with all that it needs: its mask, of classes of these weights."""
+    common = options[0][2]
+    for _, _, mask in options[1:]:
+        common &= mask
+    return min(options, key=lambda option: _weight(option[2] & ~common, weights) + option[0].cost)
+
+
+def _weight(mask: int, weights: npt.NDArray[np.float64]) -> float:
+    """The sum of the weights whose bits are set."""
+    if mask.bit_count() <= FEW_BITS:
+        total = 0.0
+        while mask:
+            lowest = mask & -mask
+            total += float(weights[lowest.bit_length() - 1])
+            mask ^= lowest
+        return total
+    packed = np.frombuffer(mask.to_bytes(len(weights) // 8, "little"), np.uint8)
+    return float(np.unpackbits(packed, bitorder="little") @ weights)

@@ -8,7 +8,7 @@ simulated peak is within the budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -120,15 +120,34 @@ def choose_lengths(
     - `peak_of`: how to tell a schedule's peak.
     - `smallest_block`: bytes of a loop's block below which there is no use in going.
     """
-    target = float(machine.cache)
-    schedule = Schedule(program, block, lengths_for(block, target, machine))
-    best = (schedule, peak_of(schedule, machine))
-    while best[1] > budget and schedule.chunks and target >= smallest_block:
+    targets = list(_targets(machine.cache, smallest_block))
+
+    def sized(number: int) -> tuple[Schedule, int]:
+        schedule = Schedule(program, block, lengths_for(block, targets[number], machine))
+        return schedule, peak_of(schedule, machine)
+
+    best = sized(0)
+    if best[1] <= budget or not best[0].chunks or len(targets) == 1:
+        return best
+    # Smaller blocks need less, so the largest that fit are found by halving what is between.
+    too_large, small = 0, len(targets) - 1
+    leanest = sized(small)
+    if leanest[1] > budget:
+        return min(best, leanest, key=lambda found: found[1])
+    while small - too_large > 1:
+        middle = (too_large + small) // 2
+        found = sized(middle)
+        if found[1] > budget:
+            too_large = middle
+        else:
+            small, leanest = middle, found
+    return leanest
+
+
+def _targets(largest: float, smallest: float) -> Iterator[float]:
+    """The block sizes to try, in bytes: from the largest down to one step below the smallest."""
+    target = float(largest)
+    yield target
+    while target >= smallest:
         target /= SHRINK
-        chunks = lengths_for(block, target, machine)
-        if chunks != schedule.chunks:
-            schedule = Schedule(program, block, chunks)
-            peak = peak_of(schedule, machine)
-            if peak < best[1]:
-                best = (schedule, peak)
-    return best
+        yield target

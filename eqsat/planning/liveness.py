@@ -7,7 +7,7 @@ what it reads alive until they have run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel, Value
@@ -67,38 +67,40 @@ class Simulator:
         """
         model = CostModel(self.machine, lengths)
         stored = stored_terms(block, model)
-        made = {result.number: index for index, step in enumerate(block.steps) for result in step.results}
-        last = _last_uses(block, stored, made)
-        births: dict[int, list[tuple[Term, int]]] = {}
+        last = _last_uses(block, stored)
+        end = len(block.steps)
+        spans: dict[int, tuple[Term, int, int, int]] = {}
         for index, step in enumerate(block.steps):
             sizes = result_bytes(step, model)
             for result in step.results:
-                if result.number in stored:
-                    births.setdefault(index, []).append((result, sizes[result.number]))
-        alive: dict[int, tuple[Term, int]] = {
-            term.number: (term, size)
-            for made_here in births.values()
-            for term, size in made_here
-            if term.number in from_start
-        }
-        peak, peak_step, snapshot = 0, 0, dict(alive)
+                number = result.number
+                if number in stored:
+                    always = number in from_start
+                    birth, death = (0, end) if always else (index, last.get(number, index))
+                    spans[number] = (result, sizes[number], birth, death)
+        change = [0] * (end + 2)
+        for _, size, birth, death in spans.values():
+            change[birth] += size
+            change[death + 1] -= size
+        peak, peak_step, alive = 0, 0, 0
+        inside: Usage | None = None
         timeline: list[int] = []
         for index, step in enumerate(block.steps):
-            for term, size in births.get(index, ()):
-                alive[term.number] = (term, size)
-            during = sum(size for _, size in alive.values())
+            alive += change[index]
             inner: Usage | None = None
             if isinstance(step, Loop):
                 inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]})
-                during += inner.peak
+            during = alive + (inner.peak if inner else 0)
             timeline.append(during)
             if during > peak:
-                peak, peak_step, snapshot = during, index, dict(alive)
-                if inner is not None:
-                    snapshot.update({term.number: (term, size) for term, size in inner.live})
-            gone = [n for n in alive if n not in from_start and last.get(n, index) <= index]
-            for number in gone:
-                del alive[number]
+                peak, peak_step, inside = during, index, inner
+        snapshot = {
+            term.number: (term, size)
+            for term, size, birth, death in spans.values()
+            if birth <= peak_step <= death
+        }
+        if inside is not None:
+            snapshot.update({term.number: (term, size) for term, size in inside.live})
         live = tuple(sorted(snapshot.values(), key=lambda item: -item[1]))
         return Usage(peak, peak_step, tuple(timeline), live)
 
@@ -164,33 +166,22 @@ def _is_given(term: Term) -> bool:
     return isinstance(term.op, (Leaf, Const, Iota))
 
 
-def _last_uses(block: Block, stored: set[int], made: Mapping[int, int]) -> dict[int, int]:
-    """For each stored term the last step that reads it, directly or through fused terms."""
-    last: dict[int, int] = {}
-    reads: dict[int, frozenset[int]] = {}
+def _last_uses(block: Block, stored: set[int]) -> dict[int, int]:
+    """For each stored term the last step that reads it, directly or through fused terms.
 
-    def sources(terms: Sequence[Term]) -> frozenset[int]:
-        found: set[int] = set()
-        for term in terms:
-            if term.number in stored:
-                found.add(term.number)
-            else:
-                found |= reads.get(term.number, frozenset())
-        return frozenset(found)
-
-    for index, step in enumerate(block.steps):
-        read = sources(dependencies(step))
-        for result in step.results:
-            if result.number in stored or isinstance(step, Loop):
-                for number in read:
-                    last[number] = max(last.get(number, 0), index)
-            else:
-                reads[result.number] = read
+    Fused terms that nothing reads, read nothing. One pass from the end: whoever reads a term comes after it.
+    """
     end = len(block.steps)
-    for number in sources(block.needs):
-        last[number] = end
-    for term in block.needs:
-        last[term.number] = end
+    last = {term.number: end for term in block.needs}
+    for index in range(end - 1, -1, -1):
+        step = block.steps[index]
+        if isinstance(step, Loop) or step.term.number in stored:
+            read: int | None = index
+        else:
+            read = last.get(step.term.number)
+        if read is not None:
+            for term in dependencies(step):
+                last[term.number] = max(last.get(term.number, 0), read)
     return last
 
 

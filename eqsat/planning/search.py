@@ -141,18 +141,20 @@ def prepare(
 def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
     """Candidates under lower and lower caps; in each list the fastest that should fit comes first."""
     free = max(free_bytes(search.program, budget), 1)
-    seen: set[tuple[object, ...]] = set()
+    seen: set[frozenset[tuple[int, int]]] = set()
+    extractor: Extractor | None = None
+    largest = 0.0
     for share in CAP_STEPS:
         cap = share * free
-        model = CostModel(search.machine, _nominal_chunks(search, cap))
-        extractor = _extractor(search, model)
+        chunks = _nominal_chunks(search, cap)
+        if extractor is None or extractor.model.chunks != chunks:
+            extractor = _extractor(search, CostModel(search.machine, chunks))
+        elif largest <= cap:
+            continue  # Nothing more is struck out than under the last cap.
+        largest = extractor.largest_stored(cap)
         found: list[Candidate] = []
-        ways = [(split, one_pass) for split in _splits(search.large) for one_pass in (False, True)]
-        for split, one_pass in ways:
-            selection = extractor.extract(cap, split, one_pass)
-            if selection is None:
-                continue
-            key = tuple(sorted((number, str(node)) for number, node in selection.nodes.items()))
+        for selection, one_pass in _selections(search, extractor, cap):
+            key = frozenset((number, id(node)) for number, node in selection.nodes.items())
             if key in seen:
                 continue
             seen.add(key)
@@ -166,6 +168,19 @@ def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
         found.sort(key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
         if found:
             yield found
+
+
+def _selections(search: Search, extractor: Extractor, cap: float) -> Iterator[tuple[Selection, bool]]:
+    """The cheapest programs under a cap, one for each way to loop, and whether one pass was asked for."""
+    for split in _splits(search.large):
+        selection = extractor.extract(cap, split)
+        if selection is None:
+            continue
+        yield selection, False
+        if not selection.one_pass:
+            lean = extractor.extract(cap, split, one_pass=True)
+            if lean is not None:
+                yield lean, True
 
 
 def cheapest(search: Search, budget: int) -> Candidate | None:
