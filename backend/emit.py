@@ -18,8 +18,8 @@ from eqsat.backend.elementwise import (
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
-    length_text,
     realised,
+    sizes_of,
     transposed,
     tuple_text,
     without_unit_dimensions,
@@ -30,6 +30,7 @@ from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import wanted_orders
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.ops import (
+    Call,
     Chunk,
     Concat,
     Const,
@@ -309,25 +310,14 @@ class Emitter:
 
     def call(self, term: Term, op: Opaque, scope: Scope) -> Emitted:
         call = op.call
-        key = (call.id, tuple(arg.number for arg in term.args))
+        key = (call, tuple(arg.number for arg in term.args))
         if key not in scope.calls:
             lengths = scope.lengths_of(term)
-            operands = []
-            for arg, layout in zip(term.args, call.arg_layouts, strict=True):
-                text = realised(self.value(arg, scope), layout, lengths)
-                if not text.isidentifier():
-                    name = self.local("operand")
-                    self.line(scope, f"{name} = {text}")
-                    text = name
-                operands.append(text)
-            source = call_source(
-                call.primitive,
-                call.params,
-                operands,
-                [_shape(layout, lengths) for layout in call.arg_layouts],
-                [_shape(layout, lengths) for layout in call.out_layouts],
-                self.names,
-            )
+            operands = [
+                self.operand(arg, layout, lengths, scope)
+                for arg, layout in zip(term.args, call.arg_layouts, strict=True)
+            ]
+            source = self.call_text(call, operands, lengths)
             name = self.local(f"{call.primitive.name}_{term.number}".replace("-", "_"))
             self.line(scope, f"{name} = {source}")
             scope.calls[key] = name
@@ -341,6 +331,26 @@ class Emitter:
         self.line(scope, f"{name} = {value.text}")
         return Emitted(name, value.order)
 
+    def operand(self, arg: Term, layout: Layout, lengths: Lengths, scope: Scope) -> str:
+        """The name of a call's operand, laid out as the call wants it."""
+        text = realised(self.value(arg, scope), layout, lengths)
+        if not text.isidentifier():
+            name = self.local("operand")
+            self.line(scope, f"{name} = {text}")
+            text = name
+        return text
+
+    def call_text(self, call: Call, operands: Sequence[str], lengths: Lengths) -> str:
+        """A call of a primitive as an expression."""
+        return call_source(
+            call.primitive,
+            call.params,
+            operands,
+            [sizes_of(layout, lengths) for layout in call.arg_layouts],
+            [sizes_of(layout, lengths) for layout in call.out_layouts],
+            self.names,
+        )
+
     def output_order(self, term: Term) -> tuple[Axis, ...] | None:
         """The order in which the program returns a term, if it does."""
         layout = self._outputs.get(term.number)
@@ -352,10 +362,6 @@ class Emitter:
 def _indices(start: str, length: str, dtype: str) -> str:
     """The indices of a chunk."""
     return f"lax.convert_element_type({start}, {dtype_text(dtype)}) + lax.iota({dtype_text(dtype)}, {length})"
-
-
-def _shape(layout: Layout, lengths: Lengths) -> list[str]:
-    return ["1" if axis is None else length_text(axis, lengths) for axis in layout]
 
 
 @dataclass(frozen=True)

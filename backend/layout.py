@@ -37,6 +37,11 @@ def shape_text(order: Sequence[Axis], lengths: Lengths) -> str:
     return tuple_text([length_text(axis, lengths) for axis in order])
 
 
+def sizes_of(layout: Layout, lengths: Lengths) -> list[str]:
+    """The length of each dimension of a layout, as text."""
+    return ["1" if axis is None else length_text(axis, lengths) for axis in layout]
+
+
 def merge_orders(orders: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
     """One order of all axes that keeps to the given orders, the longest one first, where they agree.
 

@@ -12,11 +12,19 @@ from typing import TYPE_CHECKING
 
 from eqsat.backend.declared_folds import Carried, DeclaredFolds
 from eqsat.backend.elementwise import dtype_text
-from eqsat.backend.layout import Emitted, shape_text, transposed, tuple_text
+from eqsat.backend.layout import (
+    Emitted,
+    realised,
+    shape_text,
+    transposed,
+    tuple_text,
+    without_unit_dimensions,
+)
 from eqsat.backend.monoids import identity_text, merge_text
+from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator
 from eqsat.ir.formula import Monoid
-from eqsat.ir.ops import Concat, Fold, Select
+from eqsat.ir.ops import Call, Concat, Fold, Opaque, Select
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Loop, bodies_of
 
@@ -103,6 +111,8 @@ class LoopEmitter:
                         continue
                     state, lines, read = self._selection(result, select, values[0])
                     selections[key] = state
+                case Fold(monoid=Opaque(call=call)):
+                    state, lines, read = self._successive_calls(result, call, inner)
                 case Fold(monoid=str(kind)):
                     state, lines, read = self._accumulation(result, kind, values[0])
                 case _:
@@ -128,6 +138,23 @@ class LoopEmitter:
             total = f"lax.convert_element_type({name}, {dtype_text(result.dtype)})"
         state = Carried(name, initial, value.order, name)
         return state, [f"{name} = {merge_text(kind, name, piece)}"], lambda: Emitted(total, value.order)
+
+    def _successive_calls(self, result: Term, call: Call, inner: Scope) -> Update:
+        """A call that accumulates: each chunk of its operands into what came of those before."""
+        start, *others = result.args
+        layout = call.arg_layouts[0]
+        name = self.emitter.local(f"{call.primitive.name}_{result.number}".replace("-", "_"))
+        # A copy: it is updated in place.
+        initial = realised(self.emitter.value(start, self.scope), layout, self.scope.lengths_of(result))
+        opened = frozenset[Axis]().union(*(arg.open for arg in result.args))
+        lengths = {axis: text for axis, text in inner.lengths.items() if axis in opened}
+        operands = [
+            self.emitter.operand(arg, other, lengths, inner)
+            for arg, other in zip(others, call.arg_layouts[1:], strict=True)
+        ]
+        update = f"{name} = {self.emitter.call_text(call, [name, *operands], lengths)}"
+        order = tuple(axis for axis in layout if axis is not None)
+        return Carried(name, initial, order, name), [update], lambda: without_unit_dimensions(name, layout)
 
     def _placement(self, result: Term, value: Emitted) -> Update:
         """A concatenation: each chunk's piece is written into its place."""
@@ -191,6 +218,8 @@ def _describe(result: Term) -> str:
             return "concatenation"
         case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
             return kind
+        case Fold(monoid=Opaque(call=call)):
+            return str(call.primitive.name)
         case Fold(monoid=str(kind)):
             return kind
     raise AssertionError(result)

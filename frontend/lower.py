@@ -14,6 +14,7 @@ from eqsat.frontend import handlers as handlers
 from eqsat.frontend import names_arrays as names_arrays
 from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_linalg as names_linalg
+from eqsat.frontend.accumulating import accumulated_dimensions
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
 from eqsat.frontend.naming import Claim, Made, Name, build_names
@@ -36,10 +37,10 @@ SHAPE_PRESERVING: Mapping[str, int] = {
     "dynamic_update_slice": 0,
     "scatter": 0,
     "scatter-add": 0,
-    "scatter_add": 0,
-    "scatter_mul": 0,
-    "scatter_min": 0,
-    "scatter_max": 0,
+    "scatter-sub": 0,
+    "scatter-mul": 0,
+    "scatter-min": 0,
+    "scatter-max": 0,
 }
 """Primitives whose results lie on the axes of one operand, and which operand that is."""
 
@@ -233,10 +234,18 @@ class Lowering:
                 for view, dimension in zip(operands, group.args, strict=True)
             )
         ]
+        accumulated = [
+            dims
+            for dims in accumulated_dimensions(equation)
+            if any(
+                dimension is not None and self.has_axis(view, view.layout[dimension])
+                for view, dimension in zip(operands, dims, strict=True)
+            )
+        ]
         labels: list[dict[Hashable, int]] = [{} for _ in operands]
         passes: list[dict[int, int]] = [{} for _ in operands]
-        for number, group in enumerate(passing):
-            for index, dimension in enumerate(group.args):
+        for number, dims in enumerate([*(group.args for group in passing), *accumulated]):
+            for index, dimension in enumerate(dims):
                 if dimension is not None:
                     axis = operands[index].layout[dimension]
                     assert axis is not None
@@ -282,7 +291,8 @@ class Lowering:
                 tuple(layout(entries) for entries in layouts),
                 tuple(layout(entries) for entries in results),
                 dtypes,
-                frozenset(axis_of(axis) for axis in targets.values()),
+                frozenset(axis_of(targets[number]) for number in range(len(passing))),
+                frozenset(axis_of(targets[len(passing) + number]) for number in range(len(accumulated))),
             )
 
         made: list[View] = []

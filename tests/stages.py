@@ -94,6 +94,8 @@ def _head(op: Op) -> str:
             return f"{spec.name}[{' '.join(str(axis.size) for axis in axes)}]"
         case Fold(axis=axis, monoid=Select(kind=kind) | Monoid(name=kind)):
             return f"fold[{axis.size}, {kind}]"
+        case Fold(axis=axis, monoid=Opaque(call=call)):
+            return f"fold[{axis.size}, {call.primitive.name}]"
         case Fold(axis=axis, monoid=kind):
             return f"fold[{axis.size}, {kind}]"
         case Concat(axis=axis):

@@ -26,16 +26,16 @@ from eqsat.checking.kinds import (
 from eqsat.checking.placement import Placement
 from eqsat.checking.sizes import fits_operation
 from eqsat.checking.statement import (
-    CALL,
-    CALLS,
+    ACCUMULATING,
     ENTRIES,
+    PRIMITIVES,
     SELECTIONS,
     Statement,
     operation_called,
     signature_of,
 )
 from eqsat.checking.typing import Kinds
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import (
@@ -166,6 +166,12 @@ class Builder:
                 return self.moved(Chunk(self.axes[axis]), self.axes[axis], operand)
             case ConcatOf(axis=axis):
                 return make(Concat(self.axes[axis]), [self.term(node.operand, dtype)])
+            case FoldOf(monoid=monoid, operands=(OperationOf() as body,)) if monoid in ACCUMULATING:
+                operands = [self.term(operand, dtype) for operand in body.operands]
+                core = [self.axes[axis] for axis in body.axes]
+                return self.terms.make(
+                    Fold(self.axes[node.axis], self.call(monoid, core, operands)), operands
+                )
             case FoldOf():
                 return self.fold(node, [self.term(operand, dtype) for operand in node.operands])
 
@@ -283,27 +289,34 @@ class Builder:
         if not fits_operation(node, {name: axis.size for name, axis in self.axes.items()}):
             lengths = ", ".join(f"{axis} of length {self.axes[axis].size}" for axis in node.axes)
             raise IllFormed(f"`{node.name}` of {lengths}")
-        if node.name.startswith(CALL):
-            return self.call(node.name, core, operands)
+        if node.name in PRIMITIVES:
+            return self.terms.make(self.call(node.name, list(core.values()), operands), operands)
         spec = operation_called(node.name)
         self.require(operands[0].dtype, operation_kinds(node.name), f"an operand of `{node.name}`")
         dtype = spec.dtype or operands[0].dtype
         return self.terms.make(Operation(spec, tuple(core.values()), dtype), operands)
 
-    def call(self, name: str, core: Mapping[str, Axis], operands: list[Term]) -> Term:
+    def call(self, name: str, axes: Sequence[Axis], operands: list[Term]) -> Opaque:
         """A call of a plain primitive: the other axes come first, and pass."""
-        signature = CALLS[name]
-        rest = frozenset[Axis]().union(*(operand.axes for operand in operands)) - set(core.values())
+        signature = PRIMITIVES[name]
+        core = dict(zip(signature.axes, axes, strict=True))
+        rest = frozenset[Axis]().union(*(operand.axes for operand in operands)) - set(axes)
         batch = tuple(sorted(rest))
-        layouts = [(*batch, *(core[letter] for letter in letters)) for _, letters in signature.operands]
+        layouts: list[Layout] = [
+            (*batch, *(core[letter] for letter in letters)) for _, letters in signature.operands
+        ]
+        accumulates: frozenset[Axis] = frozenset()
+        if name in ACCUMULATING:
+            layouts[1] = (*layouts[1], None)  # along which the coordinates of an index are
+            accumulates = frozenset(axes[-1:])
         out = (*batch, *(core[letter] for letter in signature.result))
         last = len(layouts[0]) - 1
         parameters, primitive = _primitive(signature.name, last)
         # One call for each way of laying its operands out: the same number for the same call.
         number = hash((name, tuple(layouts))) % 10**6
         dtype = operands[-1].dtype
-        call = Call(number, primitive, parameters, tuple(layouts), (out,), (dtype,), rest)
-        return self.terms.make(Opaque(call, 0), operands)
+        call = Call(number, primitive, parameters, tuple(layouts), (out,), (dtype,), rest, accumulates)
+        return Opaque(call, 0)
 
 
 def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
@@ -313,9 +326,25 @@ def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
             return {"dimension": last, "is_stable": True, "num_keys": 1}, jax.lax.sort_p
         case "cumsum":
             return {"axis": last, "reverse": False}, jax.lax.cumsum_p
+        case "scatter_add":
+            return _scattering(last), jax.lax.scatter_add_p
         case _:
             flags = {"transpose_a": False, "conjugate_a": False, "unit_diagonal": False}
             return {"left_side": True, "lower": True, **flags}, jax.lax.linalg.triangular_solve_p
+
+
+def _scattering(last: int) -> dict[str, object]:
+    """The parameters of adding numbers to entries along dimension `last`, those before it being a batch."""
+    batch = tuple(range(last))
+    numbers = jax.lax.ScatterDimensionNumbers((), (last,), (last,), batch, batch)
+    shapes = [(2,) * (last + 1), (2,) * (last + 1) + (1,), (2,) * (last + 1)]
+    arrays = [
+        jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, ("f", "i", "f"), strict=True)
+    ]
+    traced = jax.make_jaxpr(lambda x, index, updates: jax.lax.scatter_add(x, index, updates, numbers))(
+        *arrays
+    )
+    return dict(traced.eqns[-1].params)
 
 
 def _undecided(node: Expression) -> bool:

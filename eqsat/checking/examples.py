@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, permutations, product
 from typing import Any
@@ -19,7 +19,7 @@ from eqsat.checking.placement import Placement, required_sets
 from eqsat.checking.renaming import renamed
 from eqsat.checking.rewriting import rewritten
 from eqsat.checking.sizes import SizeRules
-from eqsat.checking.statement import Statement
+from eqsat.checking.statement import CORE, Statement
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import Style
 from eqsat.ir.axis import Axis
@@ -27,7 +27,7 @@ from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Const, Leaf, Operation
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms
-from eqsat.language.syntax import ChunkOf, Comparison, Example, Expression
+from eqsat.language.syntax import ChunkOf, Comparison, Example, Expression, Rule
 from eqsat.language.traverse import walk
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -115,7 +115,7 @@ def _placements(statement: Statement, example: Example) -> Iterator[Placement]:
     terms = variable_names(rule)
     options: list[list[Column]] = []
     for letter in letters:
-        given = {name: letter in schema_of(example, name) for name in terms}
+        given = _given(rule, example, letter, terms)
         axis = letter if letter in single_axes(rule) else ANY
         found = columns(statement, axis, conditions=False, given=given)
         agreeing = columns(statement, axis, conditions=True, given=given)
@@ -128,6 +128,16 @@ def _placements(statement: Statement, example: Example) -> Iterator[Placement]:
         placement = Placement(dict(zip(letters, chosen, strict=True)))
         if all(placement.of(name) for name in needed):
             yield placement
+
+
+def _given(rule: Rule, example: Example, letter: str, terms: Sequence[str]) -> dict[str, bool]:
+    """What an example says of an axis: which variables have it."""
+    if letter.endswith(CORE):
+        return {}  # it does not know of those
+    given = {name: letter in schema_of(example, name) for name in terms}
+    if any(guard.name == "accumulates" and guard.operands[1] == letter for guard in rule.guards):
+        given[terms[0]] = False  # what is accumulated into lacks it
+    return given
 
 
 def _loaded(

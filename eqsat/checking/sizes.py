@@ -17,7 +17,7 @@ from eqsat.checking.conditions import Condition
 from eqsat.checking.kinds import words
 from eqsat.checking.memberships import has_entries
 from eqsat.checking.placement import Placement
-from eqsat.checking.statement import CALLS, ENTRIES, Statement, operation_called
+from eqsat.checking.statement import ENTRIES, PRIMITIVES, Statement, operation_called
 from eqsat.language.syntax import (
     Arithmetic,
     Comparison,
@@ -168,7 +168,7 @@ class SizeRules:
             self.products += [(axes[4], (axes[0], axes[2])), (axes[5], (axes[1], axes[3]))]
         elif node.name == "head":
             self.ordered.append((axes[1], axes[0]))
-        elif self.square and node.name not in CALLS:
+        elif self.square and node.name not in PRIMITIVES:
             spec = operation_called(node.name)
             if spec.function is not None:
                 for axis in axes[1:]:

@@ -29,6 +29,9 @@ from eqsat.language.syntax import (
 )
 from eqsat.language.traverse import variables, walk
 
+CORE = "_core"
+"""What the names of core axes end with, of an operation that stands for a class."""
+
 CALL = "call:"
 """What the names of calls of plain JAX primitives begin with, where an operation's name is expected."""
 
@@ -44,6 +47,14 @@ CALLS: dict[str, Signature] = {
     )
 }
 """Primitives that stand for the class `calls`, with their core axes."""
+
+ACCUMULATING: dict[str, Signature] = {
+    CALL + "scatter_add": parse_signature("scatter_add[p, n](x: p, index: n, updates: n) -> p")
+}
+"""Those that stand for calls which accumulate. They do so along the last of their core axes."""
+
+PRIMITIVES = {**CALLS, **ACCUMULATING}
+"""By name, the signatures of all primitives that stand for others."""
 
 SELECTIONS = ("argmax", "argmin", "top_k:values", "top_k:indices")
 """The selections that stand for the class: top_k with an axis of entries called `ENTRIES`."""
@@ -70,7 +81,7 @@ class Statement:
 
 def signature_of(name: str) -> Signature:
     """The signature of an operation, or of a call that stands in an operation's place."""
-    return CALLS[name] if name in CALLS else operation_called(name).signature
+    return PRIMITIVES[name] if name in PRIMITIVES else operation_called(name).signature
 
 
 def operation_called(name: str) -> OperationSpec:
@@ -120,12 +131,18 @@ def statements(rule: Rule) -> Iterator[Statement]:
         return
     (function, family), *rest = rule.classes
     arity = _arity(rule, function)
-    for member in members(family):
+    for member in ACCUMULATING if accumulated(rule, function) else members(family):
         if arity is not None and family not in _REDUCING and _arity_of(member) != arity:
             continue
         chosen = _substituted(rule, function, member)
         for inner in statements(replace(chosen, classes=tuple(rest))):
             yield replace(inner, functions=((function, member), *inner.functions))
+
+
+def accumulated(rule: Rule, function: str) -> str | None:
+    """The axis along which a rule's function accumulates."""
+    said = (guard.operands for guard in rule.guards if guard.name == "accumulates")
+    return next((axis for name, axis in said if name == function), None)
 
 
 _REDUCING = ("reductions", "monoids", "selections")
@@ -151,7 +168,7 @@ def _substituted(rule: Rule, function: str, member: str) -> Rule:
     """The rule with a member in place of a function variable."""
     numbered = _numbered_variables(rule, function)
     arity = _arity_of(member) if numbered or member in ELEMENTWISE else 0
-    called = member in CALLS or known_operation(member) is not None
+    called = member in PRIMITIVES or known_operation(member) is not None
 
     def replaced(node: Expression) -> Expression | None:
         match node:
@@ -162,6 +179,8 @@ def _substituted(rule: Rule, function: str, member: str) -> Rule:
                     below = [_numbered(template, numbered, index) for index in range(arity)]
                 if called and member not in ELEMENTWISE:
                     core = core_letters(signature_of(member))
+                    along = accumulated(rule, function)
+                    core = (*core[:-1], along) if along else core
                     renamed = {e.old: e.new for e in node.operands if isinstance(e, RenameOf)}
                     axes = tuple(renamed.get(letter, letter) for letter in core)
                     return OperationOf(member, axes, tuple(below), node.position)
@@ -192,7 +211,7 @@ def _substituted(rule: Rule, function: str, member: str) -> Rule:
 
 def core_letters(signature: Signature) -> tuple[str, ...]:
     """Axis names for the core axes of an operation that stands for a class; no rule has such names."""
-    return tuple(f"{letter}_core" for letter in signature.axes)
+    return tuple(f"{letter}{CORE}" for letter in signature.axes)
 
 
 def _numbered_variables(rule: Rule, function: str) -> set[str]:
@@ -225,7 +244,7 @@ def is_slow(rule: Rule) -> bool:
     names = {
         node.name for side in (rule.left, rule.right) for node in walk(side) if isinstance(node, OperationOf)
     }
-    return any(name in CALLS or not operation_called(name).text for name in names)
+    return any(name in PRIMITIVES or not operation_called(name).text for name in names)
 
 
 def loops(rule: Rule) -> bool:

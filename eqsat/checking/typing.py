@@ -23,7 +23,7 @@ from eqsat.checking.kinds import (
     operation_kinds,
 )
 from eqsat.checking.memberships import constant_names
-from eqsat.checking.statement import CALLS, Statement, operation_called
+from eqsat.checking.statement import ACCUMULATING, PRIMITIVES, Statement, operation_called
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.language.syntax import (
     Apply,
@@ -151,12 +151,12 @@ class _Inference:
         return self.new("c") if name == "complex" else united
 
     def operation(self, node: OperationOf, below: list[int]) -> int:
-        allowed = "f" if node.name in CALLS else operation_kinds(node.name)
-        if node.name == "take":
+        allowed = "f" if node.name in PRIMITIVES else operation_kinds(node.name)
+        if node.name == "take" or node.name in ACCUMULATING:
             self.restrict(below[1], "i")
-            return self.restrict(below[0], allowed)
+            return self.restrict(self.unite([below[0], *below[2:]]), allowed)
         united = self.restrict(self.unite(below), allowed)
-        if node.name not in CALLS:
+        if node.name not in PRIMITIVES:
             dtype = operation_called(node.name).dtype
             if dtype:
                 return self.new("i" if "int" in dtype else "b" if dtype == "bool" else "f")

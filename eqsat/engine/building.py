@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.encode import core_list, operand_list, quote
-from eqsat.engine.matching import Matching, changes_dtype, place_key
+from eqsat.engine.matching import CALL_LISTS, Matching, changes_dtype, place_key
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operations import Signature, known_operation
 from eqsat.language.functions import PLACES
@@ -198,6 +198,8 @@ class Building(Matching):
                 return self.node(
                     "Concat", f"{name} {operand.node}", operand.axes, opened, operand.dtype, root
                 )
+            case FoldOf(monoid=monoid) if self.classes.get(monoid) == "calls":
+                return self.build_accumulation(expression, root)
             case FoldOf(axis=axis, monoid=monoid):
                 operands = [self.build(operand, absent, dtype=dtype) for operand in expression.operands]
                 name = self.axis(axis)
@@ -291,18 +293,29 @@ class Building(Matching):
         (operands,) = expression.operands
         if not (root and isinstance(operands, (ChunkOf, RenameOf))):
             raise self.fail("a call's operands can only be taken by chunks, or renamed")
+        calls = self.classes[expression.function] == "calls"
+        lists: Sequence[str] = CALL_LISTS if calls else ("core",)
         if isinstance(operands, ChunkOf):
             listed = f"(ChunkAll {self.axis(operands.axis)} t_args)"
         else:
-            listed = f"(RenameAll {self.axis(operands.old)} {self.axis(operands.new)} t_args)"
-        if self.classes[expression.function] == "calls":
-            return self.node("Opaque", f"f_{expression.function} result {listed}", "", "", "", root)
-        core = "core"
-        if isinstance(operands, RenameOf):
             old, new = self.axis(operands.old), self.axis(operands.new)
-            core = f"(RenameCore {old} {new} core)"
-            self.facts.append(f"(set-not-contains core-set {new})")
-        return self.node("Operation", f"f_{expression.function} {core} {listed}", "", "", "", root)
+            listed = f"(RenameAll {old} {new} t_args)"
+            self.facts += [f"(set-not-contains {core}-set {new})" for core in lists]
+            lists = [f"(RenameCore {old} {new} {core})" for core in lists]
+        constructor, result = ("Opaque", "result ") if calls else ("Operation", "")
+        arguments = f"f_{expression.function} {result}{' '.join(lists)} {listed}"
+        return self.node(constructor, arguments, "", "", "", root)
+
+    def build_accumulation(self, expression: FoldOf, root: bool) -> Built:
+        """The call that was matched, done for one chunk of its operands after another."""
+        match expression:
+            case FoldOf(
+                axis=axis, monoid=monoid, operands=(Apply(function=function, operands=(ChunkOf(axis=cut),)),)
+            ) if root and (function, cut) == (monoid, axis):
+                name = self.axis(axis)
+                arguments = f"{name} f_{function} result {' '.join(CALL_LISTS)} (ChunkAll {name} t_args)"
+                return self.node("FoldCall", arguments, "", "", "", root)
+        raise self.fail("what is folded with a call is that call, on chunks: `fold[n, f] f(chunk[n] a..)`")
 
 
 def _undecided(expression: Expression) -> bool:

@@ -59,6 +59,9 @@ SHORT_ROW = 256
 MERGE_WORK = 10.0
 """What merging an element of a declared monoid's state costs, in additions."""
 
+CALL_WORK = 2.0
+"""What an element costs a call of a primitive of which nothing else is known, in additions."""
+
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
 
@@ -131,6 +134,12 @@ class CostModel:
                 work = self.selection(select, body) + self.selection_work(select, rows, 2 * select.k)
                 combine = work / self.machine.elements + 2 * self.traffic(body)
                 return combine + 8 * self.machine.call
+            case Fold(monoid=Opaque()):
+                # What is accumulated into stays where it is; the chunks are read.
+                _, *chunks = operands
+                work = max((self.elements(chunk.axes, chunk.open) for chunk in chunks), default=0)
+                reading = sum(self.traffic(chunk) for chunk in chunks)
+                return self.machine.call + reading + CALL_WORK * work / self.machine.elements
             case Concat() | Fold():
                 return 2 * self.traffic(operands[0]) + self.machine.call
         seconds = self.machine.call + self.traffic(result)
@@ -166,7 +175,7 @@ class CostModel:
                     longest = max((axis.size for axis in core if axis not in call.passing), default=1)
                     seconds += 2 * cubic * longest * work / self.machine.flops
                 else:
-                    weight = 30.0 if call.primitive.name == "sort" else 2.0
+                    weight = 30.0 if call.primitive.name == "sort" else CALL_WORK
                     seconds += weight * work / self.machine.elements
                 seconds += sum(self.traffic(operand) for operand in operands)
         return seconds
@@ -216,7 +225,7 @@ class CostModel:
         match op:
             case Dot() | Select():
                 return True
-            case Fold(monoid=Select()):
+            case Fold(monoid=Select() | Opaque()):
                 return True
             case Operation(spec=spec):
                 return spec.name not in VIEW_OPERATIONS

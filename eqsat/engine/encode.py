@@ -101,6 +101,12 @@ def monoid_key(monoid: Monoid) -> str:
     return f"{monoid.name}#{zlib.crc32(repr(monoid).encode())}"
 
 
+def call_axes(call: Call) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]:
+    """The axes of a call as the e-graph lists them: those that pass, accumulate, are needed whole."""
+    passing, accumulates, whole = map(sorted, (call.passing, call.accumulates, call.whole))
+    return tuple(passing), tuple(accumulates), tuple(whole)
+
+
 def precision_key(op: Dot, operands: Iterable[str]) -> str:
     """A contraction's precision in the e-graph; with its dtypes if those of its operands differ."""
     mixed = sorted({dtype for dtype in operands if dtype != op.dtype})
@@ -137,7 +143,10 @@ def encode_op(op: Op, args: list[str], dtypes: list[str], symbols: Symbols) -> t
             return "Rename", [str(old.id), str(new.id), *args]
         case Opaque(call=call, result=result):
             symbols.calls[call.id] = call
-            return "Opaque", [str(call.id), str(result), operand_list(args)]
+            # Along some of its axes, all operands may be broadcast: then no term has them.
+            symbols.axes.update((axis.id, axis) for axes in call_axes(call) for axis in axes)
+            lists = [core_list([str(axis.id) for axis in axes]) for axes in call_axes(call)]
+            return "Opaque", [str(call.id), str(result), *lists, operand_list(args)]
         case Operation(spec=spec, axes=core):
             symbols.operations[spec.name] = spec
             return "Operation", [
@@ -168,6 +177,11 @@ def encode_term(term: Term, symbols: Symbols, maker: int = LOADED) -> str:
                 lines.append(f"(set (value {node}) {value!r})")
         case Operation(axes=core):
             lines.append(f"(set (core-axes {args[1]}) {axis_set(core)})")
+        case Opaque(call=call):
+            lines += [
+                f"(set (core-axes {listed}) {axis_set(axes)})"
+                for listed, axes in zip(args[2:5], call_axes(call), strict=True)
+            ]
     return "\n".join(lines)
 
 
@@ -230,8 +244,6 @@ def encode_program(
     large_ids = {axis.id for axis in large}
     lines += [f"(large {number})" for number in sorted(large_ids)]
     lines += [f"(stored (Node {term.number}))" for term in stored]
-    for call in symbols.calls.values():
-        lines += [f"(passes {call.id} {axis.id})" for axis in call.passing if axis.id in large_ids]
     return ["\n".join(lines[start : start + 25]) for start in range(0, len(lines), 25)], symbols
 
 

@@ -43,6 +43,9 @@ MAX_NESTING = 2
 """Most loops that one value may be computed inside of."""
 
 
+CALL_LISTS = ("c_passes", "c_accumulates", "c_whole")
+"""What the lists of a call's axes are called; `X-set` is the set of those in list X."""
+
 CHANGING = frozenset({"select_n", "convert", "abs", "real", "imag", "complex"})
 """Functions whose operands and result may differ in dtype, as do those of comparisons."""
 
@@ -223,8 +226,6 @@ class Matching:
     def application(self, expression: Apply, operands: str) -> str:
         """The egglog term of a function applied to operands."""
         count = len(expression.operands)
-        if self.classes.get(expression.function) == "calls":
-            return f"(Opaque f_{expression.function} result {operands})"
         if expression.function in self.classes:
             return f"(Map{count} f_{expression.function} {operands})"
         if expression.function not in ELEMENTWISE or ELEMENTWISE[expression.function].arity != count:
@@ -313,8 +314,8 @@ class Matching:
                 return f"({name} t_{operands[0]})"
             case "passes" if self.classes[operands[0]] == "operations":
                 return f"(set-not-contains core-set {self.axis(operands[1])})"
-            case "passes":
-                return f"(passes f_{operands[0]} {self.axis(operands[1])})"
+            case "passes" | "accumulates":
+                return f"(set-contains c_{name}-set {self.axis(operands[1])})"
             case "float" | "real" | "integer" | "complex" | "boolean":
                 return f"({name} {self.dtype(operands[0])})"
             case "constant":
@@ -324,19 +325,21 @@ class Matching:
         raise self.fail(f"there is no guard {name}")
 
     def match_call(self) -> None:
-        """Facts that match a chunk, or a renaming, of a call or of a named operation."""
+        """Facts that match a call or a named operation, a chunk of one, or a renaming."""
         (function, family), outer = next(iter(self.classes.items())), self.left
-        if isinstance(outer, ChunkOf):
-            self.facts.append(f"(= e (Chunk {self.axis(outer.axis)} whole))")
-        elif isinstance(outer, RenameOf):
-            self.facts.append(f"(= e (Rename {self.axis(outer.old)} {self.axis(outer.new)} whole))")
-        else:
-            what = "a call, only chunks" if family == "calls" else "an operation, only chunks and renamings"
-            raise self.fail(f"of {what} can be taken: `chunk[n] f(a..)` on the left")
+        match outer:
+            case ChunkOf():
+                self.facts.append(f"(= e (Chunk {self.axis(outer.axis)} whole))")
+            case RenameOf():
+                self.facts.append(f"(= e (Rename {self.axis(outer.old)} {self.axis(outer.new)} whole))")
+            case Apply():
+                self.facts.append("(= e whole)")
+            case _:
+                raise self.fail("of calls and operations, only chunks and renamings can be taken")
         if family == "calls":
-            if not isinstance(outer, ChunkOf):
-                raise self.fail("of a call, only chunks can be taken: `chunk[n] f(a..)` on the left")
-            self.facts.append(f"(= whole (Opaque f_{function} result t_args))")
+            lists = " ".join(CALL_LISTS)
+            self.facts.append(f"(= whole (Opaque f_{function} result {lists} t_args))")
+            self.facts += [f"(= {listed}-set (core-axes {listed}))" for listed in CALL_LISTS]
         else:
             self.facts += [
                 f"(= whole (Operation f_{function} core t_args))",

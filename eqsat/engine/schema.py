@@ -21,13 +21,18 @@ CONSTRUCTORS: dict[str, tuple[str, ...]] = {
     "Select": ("String", "i64", "T"),
     "Operation": ("String", "Core", "Args"),
     "Rename": ("i64", "i64", "T"),
-    "Opaque": ("i64", "i64", "Args"),
+    "Opaque": ("i64", "i64", "Core", "Core", "Core", "Args"),
     "Chunk": ("i64", "T"),
     "Concat": ("i64", "T"),
     "Fold": ("i64", "String", "T"),
     "FoldMany": ("i64", "String", "Args"),
+    "FoldCall": ("i64", "i64", "i64", "Core", "Core", "Core", "Args"),
 }
-"""The ops in the e-graph. `by-X` beside each constructor X records which rule made a node."""
+"""The ops in the e-graph. `by-X` beside each constructor X records which rule made a node.
+
+A call is its number, that of its result, and three lists of axes: those that pass, those along which it
+accumulates, those that it needs whole. So it can get other names for its axes.
+"""
 
 DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
     "float": is_real_float,
@@ -60,7 +65,7 @@ _ANALYSES = """
 (function number (String String) String :merge old)
 (relation axis (i64)) (relation copy (i64 i64)) (relation large (i64))
 (relation stored (T)) (relation called (T))
-(relation member (String String)) (relation passes (i64 i64)) (relation uniform (String))
+(relation member (String String)) (relation uniform (String))
 (relation conversion (String String))
 """
 
@@ -79,7 +84,9 @@ _BOOKKEEPING = """
        (set (dtype c) d) (union e (Cons c (RenameAll j k rest)))))
 (rule ((= e (RenameAll j k (Cons a rest))) (= A (axes a)) (set-not-contains A j))
       ((union e (Cons a (RenameAll j k rest)))))
-(rule ((= e (RenameCore j k (Axes0)))) ((union e (Axes0)) (set (core-axes e) (set-empty))))
+(rule ((= e (Axes0))) ((set (core-axes e) (set-empty))))
+(rule ((= e (AxesCons n rest)) (= A (core-axes rest))) ((set (core-axes e) (set-insert A n))))
+(rule ((= e (RenameCore j k (Axes0)))) ((union e (Axes0))))
 (rule ((= e (RenameCore j k (AxesCons j rest)))) ((union e (AxesCons k (RenameCore j k rest)))))
 (rule ((= e (RenameCore j k (AxesCons i rest))) (!= i j)) ((union e (AxesCons i (RenameCore j k rest)))))
 (rule ((= e (Operation f c a))) ((called e)))

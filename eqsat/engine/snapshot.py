@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eqsat.engine.encode import LOADED, Symbols, precision_of
+from eqsat.engine.encode import LOADED, Symbols, call_axes, precision_of
 from eqsat.engine.schema import CONSTRUCTORS
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import known_operation
@@ -133,12 +133,18 @@ def _decode(
             return _selection(inputs[0], axes[inputs[1]], symbols), inputs[2:]
         case "Rename":
             return Rename(axes[inputs[0]], axes[inputs[1]]), inputs[2:]
-        case "Opaque" | "Operation" | "FoldMany":
+        case "Opaque":
+            operands = lists.get(inputs[5])
+            call = _call(inputs, symbols, lists)
+            return (None, ()) if call is None or operands is None else (call, operands)
+        case "FoldCall":
+            operands = lists.get(inputs[6])
+            call = _call(inputs[1:], symbols, lists)
+            return (None, ()) if call is None or operands is None else (Fold(axes[inputs[0]], call), operands)
+        case "Operation" | "FoldMany":
             operands = lists.get(inputs[2])
             if operands is None:
                 return None, ()
-            if constructor == "Opaque":
-                return Opaque(symbols.calls[inputs[0]], inputs[1]), operands
             if constructor == "FoldMany":
                 return Fold(axes[inputs[0]], symbols.monoids[inputs[1]]), operands
             core = lists.get(inputs[1])
@@ -155,6 +161,19 @@ def _decode(
             monoid = inputs[1] if ":" not in inputs[1] else _selection(inputs[1], axis, symbols)
             return Fold(axis, monoid), inputs[2:]
     raise AssertionError(constructor)
+
+
+def _call(inputs: tuple[Any, ...], symbols: Symbols, lists: dict[Any, tuple[Any, ...]]) -> Opaque | None:
+    """A call whose axes may have got other names."""
+    call = symbols.calls[inputs[0]]
+    names: dict[Axis, Axis] = {}
+    for handle, written in zip(inputs[2:5], call_axes(call), strict=True):
+        listed = lists.get(handle)
+        if listed is None or len(set(listed)) < len(listed):
+            return None
+        names |= {old: symbols.axes[new] for old, new in zip(written, listed, strict=True)}
+    changed = any(old != new for old, new in names.items())
+    return Opaque(call.renamed(names) if changed else call, inputs[1])
 
 
 def _map(key: str, dtype: str, symbols: Symbols) -> Map:

@@ -43,7 +43,7 @@ from eqsat.ir.spec import parse_const
 from eqsat.ir.term import Term, reachable
 
 Values = ChainMap[Any, Any]
-"""By term number, innermost loop first; results of a call by (its id, its operands' numbers)."""
+"""By term number, innermost loop first; results of a call by (the call, its operands' numbers)."""
 
 
 def interpret(
@@ -136,9 +136,9 @@ class _Interpreter:
             case Chunk():
                 return args[0]
             case Opaque(call=call, result=result):
-                key = (call.id, tuple(arg.number for arg in term.args))
+                key = (call, tuple(arg.number for arg in term.args))
                 if key not in values:
-                    values[key] = called(call, args, term, ranges, self.precision)
+                    values[key] = called(call, args, term.args, ranges, self.precision)
                 return values[key][result]
 
     def loop(self, term: Term, op: Concat | Fold, ranges: Ranges, values: Values) -> Array:
@@ -159,6 +159,15 @@ class _Interpreter:
         match op:
             case Fold(monoid=Monoid() as monoid):
                 return self.merged(term, monoid, pieces)
+            case Fold(axis=axis, monoid=Opaque(call=call)):
+                state, held = firsts[0], term.args[0]
+                for chunk, (_, *others) in zip(self.chunks(axis), pieces, strict=True):
+                    within, operands = {**ranges, axis: chunk}, (held, *term.args[1:])
+                    (state,) = called(
+                        call, [state, *others], operands, within, self.precision, frozenset({axis})
+                    )
+                    held = term
+                return state
             case Fold(monoid=str(kind)):
                 return reduced(kind, np.stack(firsts), (0,), firsts[0].dtype)
             case Fold(monoid=Select() as selection):

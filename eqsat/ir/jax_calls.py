@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -22,19 +22,31 @@ Ranges = Mapping[Axis, slice]
 """The current chunk of every open loop."""
 
 
-def called(call: Call, args: list[Any], term: Term, ranges: Ranges, precision: str) -> list[Any]:
+def called(
+    call: Call,
+    args: Sequence[Any],
+    terms: Sequence[Term],
+    ranges: Ranges,
+    precision: str,
+    cut: frozenset[Axis] = frozenset(),
+) -> list[Any]:
     """The primitive's results, each in the order of its axes' ids.
 
-    The primitive is called at full length always. A chunk is surrounded by copies of itself, for that
-    is what a passing axis promises: a slice of the results depends on that slice of the operands.
+    The primitive is called at full length always, but for the axes `cut`. A chunk is surrounded by copies of
+    itself, for that is what a passing axis promises: a slice of the results depends on that slice of the
+    operands.
+
+    **Arguments:**
+
+    - `args`, `terms`: the operands' values, and what they are values of.
     """
-    opened = frozenset[Axis]().union(*(arg.open for arg in term.args))
+    opened = frozenset[Axis]().union(*(arg.open for arg in terms))
     any_dtype = _takes_any_dtype(call.params)
     arrays = []
-    for value, arg, layout in zip(args, term.args, call.arg_layouts, strict=True):
-        for axis in arg.open & arg.axes:
+    for value, arg, layout in zip(args, terms, call.arg_layouts, strict=True):
+        for axis in arg.open & arg.axes - cut:
             value = _surrounded(value, position(arg, axis), ranges[axis], axis.size)
-        shape = tuple(1 if axis is None else axis.size for axis in layout)
+        shape = tuple(1 if axis is None else _length(axis, ranges, cut) for axis in layout)
         array = laid_out(value, sorted(arg.axes), layout, shape)
         if not any_dtype and not is_extended(arg.dtype):
             array = array.astype(numpy_dtype(arg.dtype))
@@ -51,6 +63,10 @@ def called(call: Call, args: list[Any], term: Term, ranges: Ranges, precision: s
                 value = value[(slice(None),) * place + (ranges[axis],)]
         values.append(value)
     return values
+
+
+def _length(axis: Axis, ranges: Ranges, cut: frozenset[Axis]) -> int:
+    return ranges[axis].stop - ranges[axis].start if axis in cut else axis.size
 
 
 def _surrounded(chunk: Array, place: int, where: slice, length: int) -> Array:

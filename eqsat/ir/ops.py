@@ -20,7 +20,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.ir.axis import Axis, Layout
@@ -134,6 +135,8 @@ class Call:
       layout that the argument's term lacks is broadcast before the call.
     - `passing`: axes along which the call may be done by chunks: a slice of the operands that have
       it gives that slice of every result.
+    - `accumulates`: axes along which it may be done a chunk at a time, each into the result of the one
+      before, in place of the first operand: those of a scatter's updates. The only result has none of them.
     """
 
     id: int
@@ -143,6 +146,30 @@ class Call:
     out_layouts: tuple[Layout, ...]
     out_dtypes: tuple[str, ...]
     passing: frozenset[Axis]
+    accumulates: frozenset[Axis] = frozenset()
+
+    @property
+    def whole(self) -> frozenset[Axis]:
+        """The axes that the call needs whole, or makes."""
+        layouts = (*self.arg_layouts, *self.out_layouts)
+        mentioned = frozenset(axis for layout in layouts for axis in layout if axis is not None)
+        return mentioned - self.passing - self.accumulates
+
+    def renamed(self, names: Mapping[Axis, Axis]) -> Call:
+        """The same call on axes of other names; those that are not in `names` keep theirs."""
+
+        def layouts(old: tuple[Layout, ...]) -> tuple[Layout, ...]:
+            return tuple(
+                tuple(None if axis is None else names.get(axis, axis) for axis in layout) for layout in old
+            )
+
+        return replace(
+            self,
+            arg_layouts=layouts(self.arg_layouts),
+            out_layouts=layouts(self.out_layouts),
+            passing=frozenset(names.get(axis, axis) for axis in self.passing),
+            accumulates=frozenset(names.get(axis, axis) for axis in self.accumulates),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,11 +218,12 @@ class Fold:
 
     A reduction's kind combines values of the body's own shape. A `Select` finds the best entries
     along `axis` of all chunks: its body still has the axis. A declared `Monoid` has an operand for
-    each part of its state, which broadcast over each other.
+    each part of its state, which broadcast over each other. A call that accumulates along `axis` is
+    done for each chunk of its operands, with what came of the chunks before as its first one.
     """
 
     axis: Axis
-    monoid: str | Select | Monoid
+    monoid: str | Select | Monoid | Opaque
 
 
 Op = (

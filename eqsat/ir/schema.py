@@ -66,6 +66,8 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
             return args[0]
         case Fold(axis=axis, monoid=Select(out_axis=out_axis)):
             return without(args[0], axis, out_axis)
+        case Fold(monoid=Opaque() as call):
+            return result_axes(call, args)
         case Fold():
             return frozenset[Axis]().union(*args)
 
@@ -81,6 +83,8 @@ def result_dtype(op: Op, args: Sequence[str]) -> str:
             return call.out_dtypes[result]
         case Fold(monoid=Select(dtype=dtype)):
             return dtype
+        case Fold(monoid=Opaque() as call):
+            return result_dtype(call, args)
         case Rename() | Chunk() | Concat():
             return args[0]
         case Fold():

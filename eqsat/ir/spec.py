@@ -99,13 +99,15 @@ def check_term(term: Term) -> None:
         case Rename(old=old, new=new):
             _check_rename(term, old, new, args[0])
         case Opaque():
-            _check_opaque(term, op)
+            _check_opaque(term, op, op.call.passing)
         case Operation():
             _check_operation(term, op)
         case Fold(monoid=Monoid() as monoid):
             _check_declared_fold(term, op, monoid)
         case Fold(monoid=str() | Select() as monoid):
             _check_fold(term, op, monoid, args[0])
+        case Fold(axis=axis, monoid=Opaque() as call):
+            _check_accumulation(term, axis, call)
         case Concat(axis=axis) if axis not in args[0].axes:
             _fail(term, f"the body has no axis {axis} to concatenate along")
         case _:
@@ -174,7 +176,7 @@ def _expected_arity(op: Op) -> int | None:
             return ELEMENTWISE[name].arity if name in ELEMENTWISE else None
         case Dot():
             return 2
-        case Opaque(call=call):
+        case Opaque(call=call) | Fold(monoid=Opaque(call=call)):
             return len(call.arg_layouts)
         case Operation(spec=spec):
             return len(spec.signature.operands)
@@ -262,7 +264,8 @@ def _check_rename(term: Term, old: Axis, new: Axis, operand: Term) -> None:
         _fail(term, f"renames axis {old}, of which the operand is only a chunk")
 
 
-def _check_opaque(term: Term, op: Opaque) -> None:
+def _check_opaque(term: Term, op: Opaque, cut: frozenset[Axis]) -> None:
+    """A call that may be given chunks along the axes `cut`."""
     call = op.call
     for layout in (*call.arg_layouts, *call.out_layouts):
         _check_layout(term, layout)
@@ -275,8 +278,17 @@ def _check_opaque(term: Term, op: Opaque) -> None:
             _fail(term, f"operand {position} has axes {sorted(extra)}, which are not in its layout {layout}")
     mentioned.update(*call.out_layouts)
     for axis in sorted(frozenset[Axis]().union(*(arg.open for arg in term.args))):
-        if axis in mentioned and axis not in call.passing:
+        if axis in mentioned and axis not in cut:
             _fail(term, f"{call.primitive} is given a chunk of axis {axis}, which it needs whole")
+
+
+def _check_accumulation(term: Term, axis: Axis, op: Opaque) -> None:
+    call = op.call
+    if axis not in call.accumulates:
+        _fail(term, f"{call.primitive} does not accumulate along axis {axis}")
+    if any(axis in layout for layout in (call.arg_layouts[0], *call.out_layouts)):
+        _fail(term, f"what {call.primitive} accumulates into has the axis {axis} itself")
+    _check_opaque(term, op, call.passing | {axis})
 
 
 def _check_operation(term: Term, op: Operation) -> None:

@@ -167,6 +167,12 @@ def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
         elif name in SELECTIONS:
             hint = f"name selections by their class: `fold[{node.axis}, s] a  for s in selections`"
         raise Refusal(node.position, f"there is no monoid `{name}`", hint)
+    if family == "calls":
+        match node.operands:
+            case (Apply(function=function),) if function == name:
+                return
+        hint = f"write `fold[{node.axis}, {name}] {name}(chunk[{node.axis}] a..)`"
+        raise Refusal(node.position, f"`{name}` combines nothing but what it is itself", hint)
     if family and family not in FOLDING:
         hint = f"let `{name}` range over {alternatives(sorted(FOLDING))}"
         raise Refusal(node.position, f"a fold can't combine with any of the {family}", hint)
@@ -221,8 +227,19 @@ def check_calls(rule: Rule, classes: dict[str, str]) -> None:
     """A call is only given chunks along axes that it treats independently."""
     passes = {guard.operands for guard in rule.guards if guard.name == "passes"}
     before = set(_chunked_calls(rule.left, classes))
+    # Where a call accumulates, chunks are for a fold with that call.
+    folded = {
+        (node.monoid, node.axis, operand)
+        for node in walk(rule.right)
+        if isinstance(node, FoldOf)
+        for operand in node.operands
+    }
+    accumulates = {guard.operands for guard in rule.guards if guard.name == "accumulates"}
     for call, chunk in _chunked_calls(rule.right, classes):
-        if (call.function, chunk.axis) not in passes and (call, chunk) not in before:
+        along = (call.function, chunk.axis)
+        if along in accumulates and (*along, call) in folded:
+            continue
+        if along not in passes and (call, chunk) not in before:
             message = f"`{call.function}` may need the axis `{chunk.axis}` whole"
             raise Refusal(chunk.position, message, f"add the guard `passes({call.function}, {chunk.axis})`")
 

@@ -42,7 +42,10 @@ REDUCING = frozenset({"reductions", "monoids", "selections"})
 """The classes whose functions are written `f[K] a`."""
 
 FOLDING = frozenset({"monoids", "selections"})
-"""The classes whose functions a `fold[n, f]` may combine with."""
+"""The classes whose functions a `fold[n, f]` may combine with; a call only combines with itself."""
+
+ALONG = ("passes", "accumulates")
+"""The guards that say what a call does along an axis."""
 
 GUARDS: dict[str, tuple[str, ...]] = {
     "in": ("axes", "axes or term"),
@@ -50,6 +53,7 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "stored": ("term",),
     "called": ("term",),
     "passes": ("call", "axis"),
+    "accumulates": ("call", "axis"),
     "nonempty": ("set",),
     "constant": ("term",),
     "float": ("term",),

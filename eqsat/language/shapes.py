@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.operations import Signature
-from eqsat.language.functions import CALLED
+from eqsat.language.functions import ALONG, CALLED
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -131,13 +131,24 @@ class Shaper:
 
     def application(self, node: Apply, operands: list[Shape]) -> Shape:
         if self.classes.get(node.function) in CALLED:
-            # Along an axis that it passes, a primitive is like an elementwise function. What it does
-            # with its other axes is not written in the rule.
-            passed = [guard.operands[1] for guard in self.rule.guards if guard.name == "passes"]
-            if not any(axis in self.worlds.universe for axis in passed):
+            # Along an axis that it passes, a primitive is like an elementwise function; one along which it
+            # accumulates, its result lacks. What it does with its other axes is not written in the rule.
+            named = [guard.operands[1] for guard in self.rule.guards if guard.name in ALONG]
+            if not any(axis in self.worlds.universe for axis in named):
                 self.unknown |= self.good
                 self.good = 0
+            return self.accumulation(node, self.together(node, operands))
         return self.together(node, operands)
+
+    def accumulation(self, node: Apply, result: Shape) -> Shape:
+        """The shape of a call, given that of its operands: without the axes along which it accumulates."""
+        for guard in self.rule.guards:
+            place = self.worlds.place(guard.operands[-1])
+            if guard.name == "accumulates" and guard.operands[0] == node.function and place is not None:
+                missing = self.worlds.everywhere & ~result.axes[place]
+                self.refuse(missing, node, f"no operand has the axis `{guard.operands[1]}`")
+                result = Shape(_put(result.axes, place, 0), _put(result.cut, place, 0), result.open)
+        return result
 
     def reduce(self, node: Reduction | Contraction, result: Shape, operands: list[Shape]) -> Shape:
         kind = "dot" if isinstance(node, Contraction) else node.kind

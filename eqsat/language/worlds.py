@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import product
 
 from eqsat.language.diagnostics import Refusal
+from eqsat.language.functions import ALONG
 from eqsat.language.syntax import ConstantValue, Expression, RenameOf, Rule, Variable
 from eqsat.language.traverse import is_set, operator_axes, parts, walk
 
@@ -212,7 +213,7 @@ def _axis_names(rule: Rule, nodes: list[Expression]) -> set[str]:
     names = {axis for node in nodes for axis in operator_axes(node)}
     names.update(axis for node in nodes if isinstance(node, Variable) for axis in node.has + node.lacks)
     names.update(name for guard in rule.guards if guard.name == "in" for name in guard.operands)
-    names.update(guard.operands[1] for guard in rule.guards if guard.name == "passes")
+    names.update(guard.operands[1] for guard in rule.guards if guard.name in ALONG)
     names.update(axis for known in rule.properties for axis in known.axes)
     names.update(name for copy in rule.copies for name in (copy.name, copy.original))
     for definition in rule.definitions:

@@ -8,7 +8,7 @@ from typing import Any
 
 from eqsat.budget import format_bytes
 from eqsat.ir.formula import Monoid
-from eqsat.ir.ops import Concat, Fold, Select
+from eqsat.ir.ops import Concat, Fold, Opaque, Select
 from eqsat.planning.blocks import Loop
 from eqsat.planning.search import Candidate
 
@@ -112,6 +112,8 @@ def _report(loop: Loop, chunk: int) -> LoopReport:
                 kinds.append("concatenation")
             case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
                 kinds.append(kind)
+            case Fold(monoid=Opaque(call=call)):
+                kinds.append(str(call.primitive.name))
             case Fold(monoid=str(kind)):
                 kinds.append(kind)
     count = -(-loop.axis.size // chunk)

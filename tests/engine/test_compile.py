@@ -123,11 +123,7 @@ def test_conditions_become_facts(text: str, fact: str) -> None:
             "the left side contracts over one set of axes at a time",
         ),
         ("a{N} => concat[N] chunk[N] a  where large(N), stored(a)", "N is a set of axes; one axis is needed"),
-        (
-            "rename[j->k] f(a..) => f(rename[j->k] a..)  for f in calls where passes(f, j)",
-            "of a call, only chunks can be taken",
-        ),
-        ("sum[K] f(a..) => f(a..)  for f in calls", "of a call, only chunks can be taken"),
+        ("sum[K] f(a..) => f(a..)  for f in calls", "only chunks and renamings can be taken"),
     ],
 )
 def test_what_can_not_be_compiled(text: str, message: str) -> None:

@@ -80,6 +80,17 @@ def call(arg: Layout, out: Layout, passing: Sequence[Axis] = ()) -> Opaque:
     return Opaque(Call(0, lax.sort_p, {}, (arg,), (out,), (F32,), frozenset(passing)), 0)
 
 
+def accumulation(into: Layout, along: Axis) -> Opaque:
+    """Adding {a} to an array, or to its entries, along an axis."""
+    layouts = (into, (I,))
+    return Opaque(Call(0, lax.add_p, {}, layouts, (into,), (F32,), frozenset(), frozenset({along})), 0)
+
+
+def test_a_call_that_accumulates_may_take_a_chunk_at_a_time(make: Builder) -> None:
+    zero = make(Const("0.0", F32))
+    check_term(make(Fold(I, accumulation((J,), I)), zero, make(Chunk(I), make.sum(make.a, K))))
+
+
 def test_a_matrix_product_with_a_loop_is_well_formed(make: Builder) -> None:
     product = make(Dot(frozenset({K}), F32), make(Chunk(I), make.a), make.b)
     summed = make(Fold(I, "sum"), make.sum(product, I))
@@ -144,6 +155,15 @@ ILL_FORMED = {
     "should have length 2": lambda m: m(replace(TOP_TWO, out_axis=I), m.b),
     "are not in its layout": lambda m: m(call((I,), (I,)), m.a),
     "given a chunk of axis a:5, which it needs whole": lambda m: m(call((I, K), (I, K)), m(Chunk(I), m.a)),
+    "add does not accumulate along axis a:5": lambda m: m(
+        Fold(I, accumulation((J,), J)), m(Const("0.0", F32)), m(Chunk(I), m.sum(m.a, K))
+    ),
+    "what add accumulates into has the axis a:5 itself": lambda m: m(
+        Fold(I, accumulation((I,), I)), m(Const("0.0", F32)), m(Chunk(I), m.sum(m.a, K))
+    ),
+    "is given a chunk of axis a:5, which it needs": lambda m: m(
+        accumulation((J,), I), m(Const("0.0", F32)), m(Chunk(I), m.sum(m.a, K))
+    ),
     "the call has no result -1": lambda m: m(replace(call((I, K), (I, K)), result=-1), m.a),
     "of which its operand already is one": lambda m: m(Chunk(I), m(Chunk(I), m.a)),
     "the body takes no chunk of it": lambda m: m(Concat(I), m.a),

@@ -9,13 +9,27 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from jax import lax
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS
-from eqsat.ir.ops import Delta, Dot, Iota, Leaf, Map, Op, Operation, Reduce, Rename, Select
+from eqsat.ir.ops import (
+    Call,
+    Delta,
+    Dot,
+    Iota,
+    Leaf,
+    Map,
+    Op,
+    Opaque,
+    Operation,
+    Reduce,
+    Rename,
+    Select,
+)
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
-from tests.rules.proving import Graph, saturated_program
+from tests.rules.proving import Graph, optimized, saturated_program
 
 AXES = {name: Axis(number, 3 if name == "k" else 5) for number, name in enumerate("ijklm")}
 INPUTS = {"a": "i k", "b": "i k", "c": "l k", "d": "k", "e": "i l", "f": "i j"}
@@ -75,6 +89,13 @@ class Terse:
     def softmax(self, name: str, a: Term) -> Term:
         return self.make(Operation(OPERATIONS["softmax"], (AXES[name],), "float32"), a)
 
+    def call(self, a: Term, layout: str, passing: str) -> Term:
+        """A primitive along the last axis of a layout."""
+        axes = tuple(AXES[name] for name in layout.split())
+        params = {"axis": len(axes) - 1, "reverse": False}
+        passes = frozenset(AXES[name] for name in passing.split())
+        return self.make(Opaque(Call(0, lax.cumsum_p, params, (axes,), (axes,), ("float32",), passes), 0), a)
+
     def solve(self, names: str, a: Term, b: Term) -> Term:
         rows, columns = names.split()
         return self.make(Operation(OPERATIONS["solve"], (AXES[rows], AXES[columns]), "float32"), a, b)
@@ -99,7 +120,7 @@ def proves(written: Callable[[Terse], tuple[Term, Term]], rules: str) -> bool:
 
 EVERY = (
     "rename-map rename-reduction rename-contraction rename-iota rename-delta rename-selection"
-    " rename-operation rename-twice rename-back rename-reduced"
+    " rename-operation rename-call rename-twice rename-back rename-reduced"
 )
 
 
@@ -131,6 +152,9 @@ EVERY = (
             "rename-operation",
             lambda t: (t.to_j(t.solve("l i", t.e, t.c)), t.solve("l j", t.to_j(t.e), t.c)),
         ),
+        # a primitive along the axis, or along another one
+        ("rename-call", lambda t: (t.to_j(t.call(t.a, "i k", "i")), t.call(t.to_j(t.a), "j k", "j"))),
+        ("rename-call", lambda t: (t.to_j(t.call(t.e, "l i", "l")), t.call(t.to_j(t.e), "l j", "l"))),
         ("rename-twice", lambda t: (t.renamed("j", "l", t.to_j(t.a)), t.renamed("i", "l", t.a))),
         ("rename-back", lambda t: (t.renamed("j", "i", t.to_j(t.a)), t.a)),
         ("rename-reduced", lambda t: (t.total("j", t.to_j(t.a)), t.total("i", t.a))),
@@ -213,6 +237,11 @@ def test_what_is_contracted_keeps_a_name_that_the_other_operand_needs() -> None:
             "rename-operation",
             lambda t: (t.renamed("i", "j", t.solve("l i", t.e, t.c)), t.solve("l i", t.e, t.c)),
         ),
+        ("rename-call", lambda t: (t.renamed("i", "j", t.call(t.a, "i k", "i")), t.call(t.a, "i k", "i"))),
+        (
+            "rename-call",
+            lambda t: (t.to_j(t.call(t.e, "l i", "l")), t.call(t.to_j(t.e), "j l", "j")),
+        ),
         ("rename-delta", lambda t: (t.to_j(t.delta("i", "l")), t.delta("i", "l"))),
         ("rename-twice", lambda t: (t.renamed("j", "l", t.to_j(t.a)), t.to_j(t.a))),
         # another axis is renamed, or nothing is
@@ -242,3 +271,12 @@ def test_a_name_is_not_captured() -> None:
         (child,) = node.children
         assert node.op.old in graph.classes[child].axes
         assert node.op.new not in graph.classes[child].axes
+
+
+GRAM = "(lambda p: exp(p @ p.T) @ v)(concatenate([sin(x[:, None] * w), cos(x[:, None] * w)], 1))"
+
+
+def test_a_plan_for_the_gram_matrix_of_what_a_primitive_makes() -> None:
+    """The same features have two names, for rows and columns; both are computed by chunks."""
+    plan = optimized(GRAM, "x: 2003   w: 7   v: 2003", 600_000)
+    assert plan.original_peak_bytes > 10_000_000

@@ -42,6 +42,14 @@ PAIRS = "exp(x[:, None] - y)"
         (f"argmin({PAIRS}, 1)", "m", "split-selection chunk-map"),
         (f"lax.top_k({PAIRS}, 3)[0]", "m", "split-selection chunk-map"),
         (f"lax.top_k({PAIRS}, 3)[1]", "m", "split-selection chunk-map"),
+        # updates along it, of entries, of rows, in a batch
+        ("zeros(4).at[o].add(exp(x))", "n", "split-accumulation chunk-map"),
+        ("y.at[o].add(exp(x))", "n", "split-accumulation chunk-map"),
+        ("b.at[o].max(exp(a))", "n", "split-accumulation chunk-map"),
+        ("b.at[o, 1].multiply(exp(x))", "n", "split-accumulation chunk-map chunk-call"),
+        ("zeros((7, 2), int).at[o % 7, o % 2].add(o)", "n", "split-accumulation chunk-map chunk-call"),
+        ("jax.ops.segment_min(exp(a), o, 5)", "n", "split-accumulation chunk-map"),
+        ("jax.vmap(lambda v: v.at[o].add(x * v[0]))(b)", "n", "split-accumulation chunk-map"),
         # results along it
         (f"sum({PAIRS}, 1)", "n", "split-result chunk-map chunk-reduction"),
         (f"{PAIRS} @ v", "n", "split-result chunk-map chunk-contraction"),
@@ -61,6 +69,9 @@ def test_a_program_by_chunks(expression: str, over: str, rules: str) -> None:
         (f"{PAIRS} @ v", "n", "split-contraction split-reduction chunk-map"),
         (f"argmax({PAIRS}, 0)", "n", "split-reduction split-contraction chunk-map"),
         (f"sum({PAIRS}, 0)", "n", "split-selection split-contraction chunk-map"),
+        # the axis that is written to
+        ("x.at[arange(4)].add(exp(y))", "n", "split-accumulation split-reduction chunk-map chunk-call"),
+        ("exp(x).at[o].add(y[2])", "n", "split-accumulation chunk-map"),
         # a call that needs the axis whole
         (f"cumsum({PAIRS}, 0)", "n", "split-result chunk-map chunk-call"),
         (f"sort({PAIRS}, 0)", "n", "split-result chunk-map chunk-call"),
@@ -76,7 +87,7 @@ def closers(graph: Graph) -> set[str]:
     for eclass in graph.saturation.graph.classes:
         for node in eclass.nodes:
             match node.op:
-                case Fold(axis=axis, monoid=Select(kind=kind)) | Fold(axis=axis, monoid=kind):
+                case Fold(axis=axis, monoid=Select(kind=kind) | str(kind)):
                     found.add(f"{kind} over {axis.size}")
                 case Concat(axis=axis):
                     found.add(f"concat over {axis.size}")
@@ -135,6 +146,9 @@ LONG = "x: 20011   w: 7   y: 5 20011"
         ("split-selection", "argmin(sort(abs(x[:, None] - w), 1), 0)", 300_000),
         ("split-selection", "lax.top_k(-abs(w[:, None] - x), 7)[0]", 130_000),
         ("split-selection", "lax.top_k(-abs(w[:, None] - x), 7)[1]", 130_000),
+        ("split-accumulation", "zeros(7).at[int32(x)].add(exp(-abs(x[:, None] - w)).sum(1))", 170_000),
+        ("split-accumulation", "w.at[int32(x)].set(exp(-abs(x[:, None] - w)).sum(1))", 170_000),
+        ("split-accumulation", "jax.grad(lambda t: sin(t[int32(x)][:, None] * w).sum())(w)", 170_000),
         ("split-result", "sort(x[:, None] * w, 1)[:, 3]", 300_000),
         ("split-result", "cumsum(exp(x[:, None] * w), 1) @ w", 300_000),
     ],
