@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.budget import parse_budget
+from eqsat.deadline import Deadline
 from eqsat.driver import Planned, Planner
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU, Machine
@@ -30,7 +31,13 @@ class Optimized(Generic[P, R]):
     """A function within a memory budget; see `optimize`."""
 
     def __init__(
-        self, fn: Callable[P, R], budget: int, rules: Sequence[RulePath], accuracy: str, machine: Machine
+        self,
+        fn: Callable[P, R],
+        budget: int,
+        rules: Sequence[RulePath],
+        accuracy: str,
+        machine: Machine,
+        planning_seconds: float | None,
     ) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
@@ -38,6 +45,7 @@ class Optimized(Generic[P, R]):
         self._rule_paths = tuple(rules)
         self._accuracy = accuracy
         self._machine = machine
+        self._planning_seconds = planning_seconds
         self._plans: dict[Any, Planned] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -79,10 +87,11 @@ class Optimized(Generic[P, R]):
         return found
 
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Planned:
+        deadline = Deadline.after(self._planning_seconds)
         rules = rules_for(self._rule_paths, self._accuracy)
         traced = trace(self._fn, args, kwargs)
         names = _argument_names(self._fn, args, kwargs)
-        return Planner(traced, names, self._budget, rules, self._machine).planned()
+        return Planner(traced, names, self._budget, rules, self._machine, deadline).planned()
 
 
 def optimize(
@@ -92,6 +101,7 @@ def optimize(
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
     machine: Machine = CPU,
+    planning_seconds: float | None = None,
 ) -> Optimized[P, R]:
     """`fn`, with the same signature and the same results, within a memory budget.
 
@@ -104,6 +114,9 @@ def optimize(
     - `accuracy`: what rewriting may do to floating-point results: "exact" (nothing beyond computing
       by pieces), "reassociates" (sums in another order), "cancels" (also identities that subtract
       nearly equal numbers, guarded).
+    - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
+      far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
+      finished: XLA can't be interrupted.
 
     **Returns:** a callable; `.plan(*args)` says how it computes.
 
@@ -122,8 +135,12 @@ def optimize(
     if not callable(fn):
         raise TypeError(f"optimize takes a function, not {fn!r}")
     check_accuracy(accuracy)
+    if planning_seconds is not None and not planning_seconds > 0:
+        raise ValueError(
+            f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}"
+        )
     paths = (rules,) if isinstance(rules, (str, PathLike)) else tuple(rules)
-    return Optimized(fn, parse_budget(budget), paths, accuracy, machine)
+    return Optimized(fn, parse_budget(budget), paths, accuracy, machine, planning_seconds)
 
 
 def _signature(leaf: Any) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from eqsat.backend.certificate import Certified, certify
 from eqsat.backend.emit import Module, emit
 from eqsat.budget import format_bytes
+from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
@@ -82,12 +83,14 @@ class Planner:
         budget: int,
         rules: Sequence[CompiledRule],
         machine: Machine,
+        deadline: Deadline = NO_DEADLINE,
     ) -> None:
         self.traced = traced
         self.names = names
         self.budget = budget
         self.rules = rules
         self.machine = machine
+        self.deadline = deadline
         self.seconds: dict[str, float] = {}
         self.smallest: tuple[int, Candidate] | None = None
         self.latest_peak = 0
@@ -154,7 +157,10 @@ class Planner:
         program, hoisted = self.timed("lower", lambda: lower(closed))
         constants = [jnp.asarray(constant) for constant in hoisted]
         written = self.timed("search", lambda: as_written(program, self.machine))
+        late = f"planning time limit of {self.deadline.seconds:g} s"
         for most_axes in SPLIT_AXES:
+            if self.deadline.passed():
+                break
             search = self._saturate(program, fits, most_axes)
             for candidate in self._candidates(search, written, fits):
                 module, certified = self._compile(candidate, [*avals, *constants])
@@ -169,12 +175,17 @@ class Planner:
                 return self._unchanged(original, written, constants, search.saturation.stop_reason)
             if len(search.large) < most_axes:
                 break
-        raise self._too_big(original, written, search)
+        if fits:
+            return self._unchanged(original, written, constants, late)
+        raise self._too_big(original, written, program)
 
     def _saturate(self, program: Program, fits: bool, most_axes: int) -> Search:
         """The program's e-graph; a program that fits needs no loops."""
         budget = None if fits else self.budget
-        search = self.timed("saturate", lambda: prepare(program, self.rules, budget, self.machine, most_axes))
+        search = self.timed(
+            "saturate",
+            lambda: prepare(program, self.rules, budget, self.machine, most_axes, deadline=self.deadline),
+        )
         self.banned = search.saturation.banned
         return search
 
@@ -193,11 +204,13 @@ class Planner:
     def _candidates(self, search: Search, written: Candidate, fits: bool) -> Iterator[Candidate]:
         """Programs worth compiling, best first; one that came out too big is tried with smaller chunks."""
         if fits:
+            if self.deadline.passed():
+                return
             best = self.timed("search", lambda: cheapest(search, self.budget))
             if best and best.makers and best.predicted_seconds < CLEARLY_FASTER * written.predicted_seconds:
                 yield best
             return
-        groups = attempts(search, self.budget)
+        groups = attempts(search, self.budget, self.deadline)
         leanest: Candidate | None = None
         while True:
             group = self.timed("search", lambda: next(groups, None))
@@ -205,13 +218,13 @@ class Planner:
                 break
             leanest = min([*group, *([leanest] if leanest else [])], key=lambda c: c.predicted_peak)
             for candidate in group[:MOST_COMPILED]:
-                if candidate.predicted_peak > HOPELESS * self.budget:
+                if candidate.predicted_peak > HOPELESS * self.budget or self.deadline.passed():
                     break
                 yield candidate
                 for _ in range(RECHUNKS):
                     before = self.latest_peak
                     smaller = rechunk(candidate, self._smaller_target(candidate), self.machine)
-                    if smaller.schedule.chunks == candidate.schedule.chunks:
+                    if smaller.schedule.chunks == candidate.schedule.chunks or self.deadline.passed():
                         break
                     candidate = smaller
                     yield candidate
@@ -220,7 +233,7 @@ class Planner:
                         break
                 if self.unmoved >= MOST_UNMOVED:
                     return
-        if leanest is not None and self.smallest is None:
+        if leanest is not None and self.smallest is None and not self.deadline.passed():
             yield leanest
 
     def _smaller_target(self, candidate: Candidate) -> float:
@@ -304,12 +317,12 @@ class Planner:
         )
         return Planned(plan, lambda *leaves: certified(*leaves, *arrays), inline, self.traced)
 
-    def _too_big(self, original: Certified, written: Candidate, search: Search) -> BudgetError:
+    def _too_big(self, original: Certified, written: Candidate, program: Program) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""
         reached = min([original.peak] + ([self.smallest[0]] if self.smallest else []))
         candidate = self.smallest[1] if self.smallest and self.smallest[0] <= original.peak else written
         _, usage = simulate(candidate.schedule, self.machine)
-        origins = search.program.origins
+        origins = program.origins
         lines = [
             f"no program within the budget of {format_bytes(self.budget)} was found;"
             f" the smallest peak reached is {format_bytes(reached)}"
@@ -323,7 +336,12 @@ class Planner:
             )
         if self.banned:
             lines.append(f"These rules were stopped, as they made too many terms: {', '.join(self.banned)}.")
-        lines.append(
-            f"Raise the budget to {format_bytes(reached, enough=True)} or more, or allow more with accuracy=."
-        )
+        enough = format_bytes(reached, enough=True)
+        if self.deadline.passed():
+            lines.append(
+                f"Planning was cut short after planning_seconds={self.deadline.seconds:g}; there may be"
+                f" programs that fit. Raise planning_seconds, or the budget to {enough} or more."
+            )
+        else:
+            lines.append(f"Raise the budget to {enough} or more, or allow more with accuracy=.")
         return BudgetError("\n".join(lines), reached)

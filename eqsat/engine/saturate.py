@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.engine.encode import Symbols, encode_program
 from eqsat.engine.library import Library, loaded_rules
@@ -71,6 +72,7 @@ def saturate(
     large: Iterable[Axis],
     stored: Iterable[Term],
     limits: Limits | None = None,
+    deadline: Deadline = NO_DEADLINE,
 ) -> Saturation:
     """Load a program, run the rules on it, and take a snapshot.
 
@@ -78,11 +80,12 @@ def saturate(
 
     - `large`: axes that may be split into chunks.
     - `stored`: terms that may be computed piece by piece.
+    - `deadline`: when to stop, whatever the limits.
     """
     limits = limits or Limits()
     began = time.perf_counter()
     with loaded_rules(rules) as library:
-        run = _Run(program, library, limits)
+        run = _Run(program, library, limits, deadline)
         symbols = run.load(large, stored)
         reason = run.phase(loops=False, rounds=limits.algebra_rounds)
         loop_reason = run.phase(loops=True, rounds=limits.loop_rounds)
@@ -105,9 +108,10 @@ class _Run:
     - `size`, `latest`: the number of e-nodes of the program, and now.
     """
 
-    def __init__(self, program: Program, library: Library, limits: Limits) -> None:
+    def __init__(self, program: Program, library: Library, limits: Limits, deadline: Deadline) -> None:
         self.program = program
         self.limits = limits
+        self.deadline = deadline
         self.library = library
         self.graph = library.graph
         self.matches: Counter[str] = Counter()
@@ -162,7 +166,11 @@ class _Run:
             math.inf if loops else limits.rule_growth * self.size + limits.rule_matches // 100,
             time.thread_time() + limits.seconds,
         )
-        stopped = {"time": f"time limit of {limits.seconds} s", "size": f"limit of {growth} new e-nodes"}
+        stopped = {
+            "deadline": f"planning time limit of {self.deadline.seconds:g} s",
+            "time": f"time limit of {limits.seconds} s",
+            "size": f"limit of {growth} new e-nodes",
+        }
         for number in range(rounds):
             self.wake()
             rules = [rule for rule in self.active if rule.splits == loops]
@@ -190,6 +198,8 @@ class _Run:
         """Run rules once; which limit was met, if one was, and whether they changed anything."""
         changed = False
         for rule in rules:
+            if self.deadline.passed():
+                return "deadline", changed
             updated, count = self.graph.run_ruleset(rule.ruleset)
             self.matches[rule.name] += count
             self.idle[rule.number] = 0 if count else self.idle[rule.number] + 1

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.engine.contraction_orders import with_contraction_orders
 from eqsat.engine.cost import CostModel
@@ -117,6 +118,7 @@ def prepare(
     machine: Machine,
     most_axes: int = SPLIT_AXES[0],
     limits: Limits | None = None,
+    deadline: Deadline = NO_DEADLINE,
 ) -> Search:
     """Saturate a program's e-graph.
 
@@ -124,6 +126,7 @@ def prepare(
 
     - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
     - `most_axes`: how many axes may be looped over.
+    - `deadline`: when to stop saturating.
     """
     large: tuple[Axis, ...] = ()
     cap = None
@@ -134,12 +137,15 @@ def prepare(
         reassociate = any(not rule.exact for rule in rules)
         program = with_contraction_orders(program, reassociate, rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
-    saturation = saturate(program, rules, large, stored, limits)
+    saturation = saturate(program, rules, large, stored, limits, deadline)
     return Search(program, saturation, rules, machine, large)
 
 
-def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
-    """Candidates under lower and lower caps; in each list the fastest that should fit comes first."""
+def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
+    """Candidates under lower and lower caps; in each list the fastest that should fit comes first.
+
+    After the deadline, there are no more than have been found.
+    """
     free = max(free_bytes(search.program, budget), 1)
     seen: set[frozenset[tuple[int, int]]] = set()
     extractor: Extractor | None = None
@@ -154,6 +160,8 @@ def attempts(search: Search, budget: int) -> Iterator[list[Candidate]]:
         largest = extractor.largest_stored(cap)
         found: list[Candidate] = []
         for selection, one_pass in _selections(search, extractor, cap):
+            if deadline.passed():
+                break
             key = frozenset((number, id(node)) for number, node in selection.nodes.items())
             if key in seen:
                 continue
