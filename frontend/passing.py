@@ -13,6 +13,7 @@ from typing import Any
 # Imported for the rules that they register.
 from eqsat.frontend import passing_arrays as passing_arrays
 from eqsat.frontend import passing_linalg as passing_linalg
+from eqsat.frontend import passing_random as passing_random
 from eqsat.frontend.passing_registry import RULES, Passing, Site
 
 __all__ = ["Passing", "passing_dimensions"]
@@ -27,6 +28,7 @@ def passing_dimensions(eqn: Any) -> tuple[Passing, ...]:
         tuple(tuple(atom.aval.shape) for atom in eqn.invars),
         tuple(tuple(atom.aval.shape) for atom in eqn.outvars),
         eqn.params,
+        tuple(str(atom.aval.dtype) for atom in eqn.invars),
     )
     if any(0 in shape for shape in (*site.args, *site.outs)):
         return ()  # nothing to save, and too many ways for lengths to look alike

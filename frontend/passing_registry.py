@@ -27,11 +27,15 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a rule may know of an equation: the shapes of its operands and results, and its parameters."""
+    """What a rule may know of an equation: the shapes of its operands and results, and its parameters.
+
+    `dtypes` are the names of those of the operands.
+    """
 
     args: tuple[Shape, ...]
     outs: tuple[Shape, ...]
     params: dict[str, Any]
+    dtypes: tuple[str, ...] = ()
 
 
 Rule = Callable[[Site], Iterable[Passing]]

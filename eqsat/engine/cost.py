@@ -47,7 +47,9 @@ class Value:
     dtype: str
 
 
-VIEW_PRIMITIVES = frozenset({"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze"})
+VIEW_PRIMITIVES = frozenset(
+    {"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze", "bitcast_convert_type"}
+)
 """Primitives that read their operand where they are fused; they need no buffer of their own."""
 
 VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "take"})
@@ -61,6 +63,9 @@ MERGE_WORK = 10.0
 
 CALL_WORK = 2.0
 """What an element costs a call of a primitive of which nothing else is known, in additions."""
+
+WORK = {"sort": 30.0, "threefry2x32": 80.0}
+"""What it costs the primitives of which that is known."""
 
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
@@ -175,7 +180,7 @@ class CostModel:
                     longest = max((axis.size for axis in core if axis not in call.passing), default=1)
                     seconds += 2 * cubic * longest * work / self.machine.flops
                 else:
-                    weight = 30.0 if call.primitive.name == "sort" else CALL_WORK
+                    weight = WORK.get(call.primitive.name, CALL_WORK)
                     seconds += weight * work / self.machine.elements
                 seconds += sum(self.traffic(operand) for operand in operands)
         return seconds

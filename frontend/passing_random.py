@@ -1,0 +1,47 @@
+"""The rules for random numbers: what is drawn for each key, or hashed from each pair of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.frontend.passing_registry import Passing, Site, aligned, others, passes
+
+THREEFRY = "key<fry>"
+"""The dtype of the keys of JAX's default generator. Others may draw something else for a batch of keys."""
+
+
+def _keys(site: Site) -> Iterator[int]:
+    """The dimensions of an array of keys."""
+    return (dim for dim in range(len(site.args[0])) if site.dtypes[0] == THREEFRY)
+
+
+@passes("threefry2x32")
+def _threefry(site: Site) -> Iterator[Passing]:
+    # A key for all numbers may be a scalar.
+    shape = site.outs[0]
+    for dim in range(len(shape)):
+        yield Passing(
+            tuple(dim if given and given[dim] == shape[dim] else None for given in site.args), (dim, dim)
+        )
+
+
+@passes("random_bits", "random_split")
+def _drawn(site: Site) -> Iterator[Passing]:
+    return aligned(site, _keys(site))
+
+
+@passes("random_fold_in")
+def _folded_in(site: Site) -> Iterator[Passing]:
+    keys, numbers = site.args
+    return aligned(site, _keys(site) if len(numbers) == len(keys) else ())
+
+
+@passes("random_seed")
+def _seeded(site: Site) -> Iterator[Passing]:
+    return aligned(site, others(site))
+
+
+@passes("random_wrap", "random_unwrap")
+def _taken_apart(site: Site) -> Iterator[Passing]:
+    # The last dimension of what is no key holds the words of a key.
+    return aligned(site, range(min(len(site.args[0]), len(site.outs[0]))))
