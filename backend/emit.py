@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.backend.calls import call_source
+from eqsat.backend.control import ControlEmitter
 from eqsat.backend.elementwise import (
     constant_text,
     dtype_text,
@@ -47,7 +48,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Loop, Schedule
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 
 INDENT = "    "
 
@@ -63,6 +64,7 @@ class Scope:
 
     - `values`: emitted values by term number, those of the scopes around included.
     - `calls`: results of primitive calls made so far, so that one call serves all its results.
+    - `results`: those of control flow, one text each.
     - `lengths`: the length, as text, of each axis that is being chunked.
     - `starts`: the first index of its current chunk.
     - `depth`: of indentation.
@@ -73,6 +75,7 @@ class Scope:
     starts: dict[Axis, str]
     depth: int
     calls: dict[Any, str] = field(default_factory=dict)
+    results: dict[Any, list[str]] = field(default_factory=dict)
 
     def lengths_of(self, term: Term) -> Lengths:
         """The lengths of the axes along which a term is a chunk: others are whole, even inside a loop."""
@@ -91,7 +94,12 @@ class Scope:
             {**self.starts, axis: start},
             self.depth + 1,
             {} if again else dict(self.calls),
+            {} if again else dict(self.results),
         )
+
+    def of_body(self) -> Scope:
+        """The scope of a body of control flow, which has its own terms."""
+        return Scope({}, self.lengths, self.starts, self.depth + 1)
 
 
 class Emitter:
@@ -104,12 +112,14 @@ class Emitter:
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
         self.inputs = [self.local(name) for name in names]
-        self.wanted = wanted_orders(schedule.program)
-        self.open_in = {term.number: term.open for term in schedule.program.reachable()}
-        self.open_in |= {term.number: term.open for term in schedule.program.inputs}
+        self.wanted: dict[int, tuple[Axis, ...]] = {}
+        self.open_in: dict[int, frozenset[Axis]] = {}
         self._outputs: dict[int, Layout] = {}
-        for output in schedule.program.outputs:
-            self._outputs.setdefault(output.term.number, output.layout)
+        for program in schedule.program.inside():
+            self.wanted |= wanted_orders(program)
+            self.open_in |= {term.number: term.open for term in (*program.inputs, *program.reachable())}
+            for output in program.outputs:
+                self._outputs.setdefault(output.term.number, output.layout)
 
     # Lines and names.
 
@@ -167,7 +177,8 @@ class Emitter:
             if isinstance(step, Loop):
                 LoopEmitter(self, step, self.schedule.chunks[step.id], scope).emit()
             elif step.term.number not in scope.values:
-                scope.values[step.term.number] = self.term(step.term, scope)
+                value = self.control(step, scope) if step.bodies else self.term(step.term, scope)
+                scope.values[step.term.number] = value
 
     def value(self, term: Term, scope: Scope) -> Emitted:
         """The emitted value of a term; constants and indices are written where they are used."""
@@ -308,6 +319,15 @@ class Emitter:
             return Emitted(f"lax.squeeze({text}, ({len(rest)},))", rest)
         return Emitted(text, (*rest, op.out_axis))
 
+    def control(self, step: Compute, scope: Scope) -> Emitted:
+        """A result of control flow; the call is written with the first one."""
+        op = step.term.op
+        assert isinstance(op, Opaque)
+        key = (op.call, tuple(arg.number for arg in step.term.args))
+        if key not in scope.results:
+            scope.results[key] = ControlEmitter(self, step, scope).emit()
+        return self.result(step.term, op, scope.results[key][op.result], scope)
+
     def call(self, term: Term, op: Opaque, scope: Scope) -> Emitted:
         call = op.call
         key = (call, tuple(arg.number for arg in term.args))
@@ -324,7 +344,11 @@ class Emitter:
         text = scope.calls[key]
         if call.primitive.multiple_results:
             text = f"{text}[{op.result}]"
-        value = without_unit_dimensions(text, call.out_layouts[op.result])
+        return self.result(term, op, text, scope)
+
+    def result(self, term: Term, op: Opaque, text: str, scope: Scope) -> Emitted:
+        """A result of a call as a variable."""
+        value = without_unit_dimensions(text, op.call.out_layouts[op.result])
         if value.text.isidentifier():
             return value
         name = self.local(f"result_{term.number}")

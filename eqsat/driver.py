@@ -155,7 +155,9 @@ class Planner:
         """The first rewritten program that fits, or the function as it is if it fits and none is better."""
         closed = self.traced.closed
         program, hoisted = self.timed("lower", lambda: lower(closed))
-        constants = [jnp.asarray(constant) for constant in hoisted]
+        with jax.ensure_compile_time_eval():
+            # A plan outlives the trace in which it is made.
+            constants = [jnp.asarray(constant) for constant in hoisted]
         written = self.timed("search", lambda: as_written(program, self.machine))
         late = f"planning time limit of {self.deadline.seconds:g} s"
         for most_axes in SPLIT_AXES:

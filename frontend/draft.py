@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.frontend.coalesce import AxisClasses
 from eqsat.ir.axis import Axis, Layout
-from eqsat.ir.ops import Op, Rename
+from eqsat.ir.control import Body
+from eqsat.ir.control_axes import with_bodies
+from eqsat.ir.ops import Op, Opaque, Rename
+from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms
 
 Resolve = Callable[[int], Axis]
@@ -20,11 +23,17 @@ DraftLayout = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A term to be: how to make its op once the axes are known, and its schema so far."""
+    """A term to be: how to make its op once the axes are known, and its schema so far.
+
+    **Attributes:**
+
+    - `bodies`: of a call of control flow, the programs inside.
+    """
 
     make: MakeOp
     args: tuple[int, ...]
     axes: frozenset[int]
+    bodies: tuple[DraftBody, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,31 @@ class View:
     node: int
     layout: DraftLayout
     dtype: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DraftBody:
+    """A body of control flow to be.
+
+    **Attributes:**
+
+    - `inputs`: the nodes that stand for what it is given, one for each of `sources`, the operands of the call.
+    - `equal`: pairs of nodes of equal values.
+    - `facts`: a property of a node, along axes.
+    """
+
+    inputs: tuple[int, ...]
+    sources: tuple[int, ...]
+    outputs: tuple[View, ...]
+    equal: tuple[tuple[int, int], ...]
+    facts: tuple[tuple[str, int, DraftLayout], ...]
+
+    @property
+    def roots(self) -> Iterator[int]:
+        """The nodes that have to be there for it."""
+        yield from self.inputs
+        yield from (view.node for view in self.outputs)
+        yield from (node for _, node in self.equal)
 
 
 class Draft:
@@ -53,9 +87,11 @@ class Draft:
         self.axes.keep_apart(axis for axis in layout if axis is not None)
         return layout
 
-    def add(self, make: MakeOp, args: Sequence[int], axes: Iterable[int]) -> int:
+    def add(
+        self, make: MakeOp, args: Sequence[int], axes: Iterable[int], bodies: tuple[DraftBody, ...] = ()
+    ) -> int:
         """A new node; its number."""
-        self.nodes.append(Node(make, tuple(args), frozenset(axes)))
+        self.nodes.append(Node(make, tuple(args), frozenset(axes), bodies))
         return len(self.nodes) - 1
 
     def node_axes(self, node: int) -> frozenset[int]:
@@ -75,6 +111,7 @@ class Draft:
             if node not in needed:
                 needed.add(node)
                 stack.extend(self.nodes[node].args)
+                stack.extend(root for body in self.nodes[node].bodies for root in body.roots)
         return needed
 
     def rename(self, node: int, mapping: Mapping[int, int]) -> int:
@@ -163,8 +200,15 @@ class Draft:
             if not any(self.axes.unify(axis, other) for other in kept):
                 kept.append(axis)
 
-    def resolve(self, roots: Iterable[int]) -> tuple[Terms, dict[int, Term], Callable[[DraftLayout], Layout]]:
-        """The terms of the given nodes and all they need, and how layouts translate."""
+    def resolve(
+        self, roots: Iterable[int], origins: dict[int, str]
+    ) -> tuple[Terms, dict[int, Term], Callable[[DraftLayout], Layout]]:
+        """The terms of the given nodes and all they need, and how layouts translate.
+
+        **Arguments:**
+
+        - `origins`: what bodies take for the origins of their terms.
+        """
         self.share_names()
         made: dict[int, Axis] = {}
 
@@ -179,9 +223,29 @@ class Draft:
 
         terms = Terms()
         term_of: dict[int, Term] = {}
+        bodies: dict[DraftBody, Body] = {}
+
+        def body_of(body: DraftBody) -> Body:
+            if body not in bodies:
+                outputs = tuple(Output(term_of[view.node], layout_of(view.layout)) for view in body.outputs)
+                equal = [(term_of[one], term_of[other]) for one, other in body.equal if one in term_of]
+                facts = [
+                    KnownFact(name, term_of[node], tuple(axis for axis in layout_of(axes) if axis is not None))
+                    for name, node, axes in body.facts
+                    if node in term_of
+                ]
+                inputs = tuple(term_of[node] for node in body.inputs)
+                program = Program(inputs, outputs, terms, origins, tuple(equal), tuple(facts))
+                bodies[body] = Body(program, body.sources)
+            return bodies[body]
+
         for number in sorted(self.needed(roots)):
             draft = self.nodes[number]
-            term_of[number] = terms.make(draft.make(axis_of), [term_of[arg] for arg in draft.args])
+            op, args = draft.make(axis_of), [term_of[arg] for arg in draft.args]
+            if draft.bodies:
+                assert isinstance(op, Opaque)
+                op = Opaque(with_bodies(op.call, [body_of(body) for body in draft.bodies], args), op.result)
+            term_of[number] = terms.make(op, args)
         return terms, term_of, layout_of
 
 

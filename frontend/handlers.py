@@ -1,5 +1,6 @@
 """The handlers of the primitives that the IR understands, by family: imported for what they register."""
 
+from eqsat.frontend import control as control
 from eqsat.frontend import handlers_calls as handlers_calls
 from eqsat.frontend import handlers_contractions as handlers_contractions
 from eqsat.frontend import handlers_elementwise as handlers_elementwise

@@ -1,4 +1,4 @@
-"""Handlers of calls that are inlined, and of branches that are known when a program is planned."""
+"""Handlers of calls that are inlined, and of what is known when a program is planned."""
 
 from __future__ import annotations
 
@@ -54,13 +54,3 @@ def platform_index(lowering: Lowering, equation: Any, operands: Views) -> Views 
         if names is None or here & set(names):
             return [lowering.constant(index, equation.outvars[0].aval.dtype)]
     return None
-
-
-@handles("cond")
-def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
-    """A conditional whose branch is known is that branch."""
-    index = lowering.constant_value(operands[0])
-    if index is None:
-        return None
-    branches = equation.params["branches"]
-    return lowering.inline(branches[min(max(int(index), 0), len(branches) - 1)], operands[1:])

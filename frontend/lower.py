@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend.accumulating import accumulated_dimensions
 from eqsat.frontend.canonical import Recogniser
+from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
+from eqsat.frontend.foreign import inline_foreign
 from eqsat.frontend.naming import Claim, Made, Name, build_names
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
-from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
@@ -65,6 +66,7 @@ class Lowering:
     - `made`: of calls, and what namers note, by node: where it comes from.
     - `claims`: what the user says of values.
     - `recogniser`: which calls are which operations.
+    - `enclosures`: the bodies of control flow that are being lowered, outermost first.
     """
 
     def __init__(self) -> None:
@@ -72,12 +74,14 @@ class Lowering:
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
         self.recogniser = Recogniser()
-        self._names: list[Name] = []
+        self.enclosures: list[Enclosure] = []
+        self.noted: list[Name] = []
         self._naming = True
         self._origins: dict[int, str] = {}
         self._calls = 0
         self._hoisted: list[tuple[Any, View]] = []
         self._inputs = 0
+        self._body_inputs = 0
 
     # What handlers build with.
 
@@ -118,7 +122,7 @@ class Lowering:
 
     def name(self, equation: Any, body: View, build: Callable[[], View | None]) -> None:
         """Note that `body`, a result of `equation`, is the operation that `build` will make."""
-        self._names.append(Name(body, build, source_info_util.summarize(equation.source_info)))
+        self.noted.append(Name(body, build, source_info_util.summarize(equation.source_info)))
 
     def note_origin(self, first_new: int, origin: str) -> None:
         """Say where the nodes from number `first_new` on come from, but for those that know it."""
@@ -132,18 +136,21 @@ class Lowering:
         arguments = [self._input(aval) for aval in closed.in_avals]
         results = self.inline(closed, arguments)
         inputs = [*arguments, *(view for _, view in self._hoisted)]
-        pairs = build_names(self, self._names, results)
+        pairs = build_names(self, self.noted, results)
+        origins: dict[int, str] = {}
         terms, term_of, layout_of = self.draft.resolve(
-            [view.node for view in (*inputs, *results)] + [node for _, node in pairs]
+            [view.node for view in (*inputs, *results)] + [node for _, node in pairs], origins
         )
         outputs = tuple(Output(term_of[view.node], layout_of(view.layout)) for view in results)
         equalities = [(term_of[body], term_of[name]) for body, name in pairs]
         facts = [
-            KnownFact(claim.property, term_of[claim.view.node], axes)
-            for claim in self.claims
-            if claim.view.node in term_of and (axes := self._claimed_axes(claim, layout_of)) is not None
+            KnownFact(name, term_of[node], tuple(axis for axis in layout_of(axes) if axis is not None))
+            for name, node, axes in self.facts(self.claims)
+            if node in term_of
         ]
-        origins = {term_of[node].number: origin for node, origin in self._origins.items() if node in term_of}
+        origins.update(
+            (term_of[node].number, origin) for node, origin in self._origins.items() if node in term_of
+        )
         program = Program(
             tuple(term_of[view.node] for view in inputs),
             outputs,
@@ -179,7 +186,8 @@ class Lowering:
             operands = [read(atom) for atom in equation.invars]
             first_new = len(self.draft.nodes)
             handler = HANDLERS.get(equation.primitive.name)
-            results = handler(self, equation, operands) if handler else None
+            known = handler or inline_foreign
+            results = known(self, equation, operands)
             if results is None:
                 results = self._opaque(equation, operands)
             if first_new < len(self.draft.nodes):
@@ -191,21 +199,29 @@ class Lowering:
                 views[var] = view
         return [read(atom) for atom in jaxpr.outvars]
 
-    def _claimed_axes(
-        self, claim: Claim, layout_of: Callable[[DraftLayout], Layout]
-    ) -> tuple[Axis, ...] | None:
-        """The axes that a claim is about, if the claimed term has them."""
-        layout = [claim.view.layout[dimension] for dimension in claim.dimensions]
-        if not all(self.has_axis(claim.view, axis) for axis in layout):
-            return None
-        return tuple(axis for axis in layout_of(tuple(layout)) if axis is not None)
+    def facts(self, claims: Iterable[Claim]) -> Iterator[tuple[str, int, DraftLayout]]:
+        """The property, the node and the axes that a claim is about, if the node has them."""
+        for claim in claims:
+            layout = tuple(claim.view.layout[dimension] for dimension in claim.dimensions)
+            if all(self.has_axis(claim.view, axis) for axis in layout):
+                yield claim.property, claim.view.node, layout
+
+    def fresh_call(self) -> int:
+        """A number for a call that is no other call's."""
+        self._calls += 1
+        return self._calls - 1
 
     def _input(self, aval: Any) -> View:
         index = self._inputs
         self._inputs += 1
-        layout = self.draft.fresh_layout(aval.shape)
-        dtype = str(aval.dtype)
+        return self._leaf(index, self.draft.fresh_layout(aval.shape), str(aval.dtype))
 
+    def body_input(self, layout: DraftLayout, dtype: str) -> View:
+        """An input of a body of control flow."""
+        self._body_inputs += 1
+        return self._leaf(-self._body_inputs, layout, dtype)
+
+    def _leaf(self, index: int, layout: DraftLayout, dtype: str) -> View:
         def make(axis_of: Resolve) -> Leaf:
             return Leaf(index, tuple(None if axis is None else axis_of(axis) for axis in layout), dtype)
 
@@ -214,13 +230,14 @@ class Lowering:
 
     def _hoist(self, value: Any, aval: Any) -> View:
         """A constant array becomes an input; a constant scalar is written into the program."""
-        for seen, view in self._hoisted:
-            if seen is value:
-                return view
         if aval.shape == () and not is_extended(str(aval.dtype)):
             return self.constant(value, aval.dtype)
-        view = self._input(aval)
-        self._hoisted.append((value, view))
+        view = next((view for seen, view in self._hoisted if seen is value), None)
+        if view is None:
+            view = self._input(aval)
+            self._hoisted.append((value, view))
+        for enclosure in self.enclosures:
+            view = enclosure.captured(self, view)
         return view
 
     def _opaque(self, equation: Any, operands: Sequence[View]) -> list[View]:
@@ -277,8 +294,7 @@ class Lowering:
             fresh = self.draft.fresh_layout(out.aval.shape)
             results.append(tuple(through.get(dimension, axis) for dimension, axis in enumerate(fresh)))
         dtypes = tuple(str(out.aval.dtype) for out in equation.outvars)
-        number = self._calls
-        self._calls += 1
+        number = self.fresh_call()
 
         def make_call(axis_of: Resolve) -> Call:
             def layout(entries: DraftLayout) -> tuple[Any, ...]:

@@ -77,6 +77,7 @@ class Symbols:
     axes: dict[int, Axis] = field(default_factory=dict)
     maps: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = field(default_factory=dict)
     monoids: dict[str, Monoid] = field(default_factory=dict)
+    leaves: dict[int, Leaf] = field(default_factory=dict)
     calls: dict[int, Call] = field(default_factory=dict)
     operations: dict[str, OperationSpec] = field(default_factory=dict)
     precisions: set[str] = field(default_factory=lambda: {"", "HIGHEST"})
@@ -125,6 +126,7 @@ def encode_op(op: Op, args: list[str], dtypes: list[str], symbols: Symbols) -> t
     """The constructor and its arguments, as text, for `op(*args)`."""
     match op:
         case Leaf(index=index):
+            symbols.leaves[index] = op
             return "Leaf", [str(index)]
         case Const(text=text, dtype=dtype):
             return "Const", [quote(text), quote(dtype)]

@@ -18,7 +18,7 @@ from eqsat.engine.cost import CostModel, Value
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Rename
+from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Opaque, Rename
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds would take too much memory (a bit for each pair: 200 MB) and
@@ -70,10 +70,22 @@ class _Choice:
 
 
 class Extractor:
-    """Extraction from one snapshot under one cost model."""
+    """Extraction from one snapshot under one cost model.
 
-    def __init__(self, graph: Snapshot, model: CostModel, roots: Iterable[int]) -> None:
+    **Attributes:**
+
+    - `inside`: by a call's number, the time of the programs inside of it.
+    """
+
+    def __init__(
+        self,
+        graph: Snapshot,
+        model: CostModel,
+        roots: Iterable[int],
+        inside: Mapping[int, float] | None = None,
+    ) -> None:
         self.graph = graph
+        self.inside = inside or {}
         self.model = model
         self.roots = tuple(dict.fromkeys(roots))
         self.values = [Value(c.axes, c.open, c.dtype) for c in graph.classes]
@@ -156,6 +168,9 @@ class Extractor:
                 if isinstance(node.op, Chunk) and not self.given[node.children[0]]:
                     # What is sliced was stored first; computing the slice alone needs no such pass.
                     cost += 2 * self.model.traffic(operands[0])
+                if isinstance(node.op, Opaque):
+                    # Everything inside runs once for all results of the call.
+                    cost += self.inside.get(node.op.call.id, 0.0) / len(node.op.call.out_dtypes)
                 cost *= KNOWN if node.maker == EQUATED else 1 if node.maker == LOADED else MADE
                 loop = self._bit(node.op.axis) if isinstance(node.op, (Fold, Concat)) else 0
                 found.append(_Choice(number, node, cost, self._largest_stored(number, node, operands), loop))

@@ -116,7 +116,7 @@ def _decode(
     axes = symbols.axes
     match constructor:
         case "Leaf":
-            return program.inputs[inputs[0]].op, ()
+            return symbols.leaves[inputs[0]], ()
         case "Const":
             return Const(inputs[0], inputs[1]), ()
         case "Iota":
@@ -173,6 +173,9 @@ def _call(inputs: tuple[Any, ...], symbols: Symbols, lists: dict[Any, tuple[Any,
             return None
         names |= {old: symbols.axes[new] for old, new in zip(written, listed, strict=True)}
     changed = any(old != new for old, new in names.items())
+    if changed and call.bodies:
+        # A loop under other names would be a second loop; renaming its result is cheaper.
+        return None
     return Opaque(call.renamed(names) if changed else call, inputs[1])
 
 

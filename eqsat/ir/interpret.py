@@ -80,11 +80,18 @@ class _Interpreter:
         if len(self.arrays) != len(program.inputs):
             raise EqsatError(f"the program has {len(program.inputs)} inputs; got {len(self.arrays)} arrays")
         values: Values = ChainMap({})
-        self.evaluate(list(program.reachable()), {}, values)
+        self.indices = {leaf.number: index for index, leaf in enumerate(program.inputs)}
+        # A chunk that a body is given is all that it knows of an axis.
+        whole = {axis: slice(None) for output in program.outputs for axis in output.term.open}
+        self.evaluate(list(program.reachable()), whole, values)
         return [
             np.array(laid_out(values[out.term.number], sorted(out.term.axes), out.layout, out.shape))
             for out in program.outputs
         ]
+
+    def inside(self, program: Program, arrays: Sequence[Any]) -> list[Array]:
+        """The outputs of a body of control flow."""
+        return _Interpreter(arrays, self.chunk_lengths, self.precision).run(program)
 
     def dtype(self, name: str) -> np.dtype[Any]:
         return reference_dtype(name, self.precision)
@@ -103,7 +110,8 @@ class _Interpreter:
         args = [values[arg.number] for arg in term.args]
         axes = sorted(term.axes)
         match op:
-            case Leaf(index=index, layout=layout, dtype=dtype):
+            case Leaf(layout=layout, dtype=dtype):
+                index = self.indices[term.number]
                 return as_value(self.arrays[index], layout, None if is_extended(dtype) else self.dtype(dtype))
             case Const(text=text, dtype=dtype):
                 with np.errstate(all="ignore"):
@@ -138,7 +146,7 @@ class _Interpreter:
             case Opaque(call=call, result=result):
                 key = (call, tuple(arg.number for arg in term.args))
                 if key not in values:
-                    values[key] = called(call, args, term.args, ranges, self.precision)
+                    values[key] = called(call, args, term.args, ranges, self.precision, self.inside)
                 return values[key][result]
 
     def loop(self, term: Term, op: Concat | Fold, ranges: Ranges, values: Values) -> Array:
@@ -164,7 +172,7 @@ class _Interpreter:
                 for chunk, (_, *others) in zip(self.chunks(axis), pieces, strict=True):
                     within, operands = {**ranges, axis: chunk}, (held, *term.args[1:])
                     (state,) = called(
-                        call, [state, *others], operands, within, self.precision, frozenset({axis})
+                        call, [state, *others], operands, within, self.precision, self.inside, frozenset({axis})
                     )
                     held = term
                 return state

@@ -11,6 +11,7 @@ import numpy as np
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import is_extended, numpy_dtype
+from eqsat.ir.interpret_control import Run, controlled
 from eqsat.ir.numpy_arrays import Array, as_value, laid_out, position
 from eqsat.ir.numpy_functions import reference_dtype
 from eqsat.ir.numpy_operations import in_numpy
@@ -28,6 +29,7 @@ def called(
     terms: Sequence[Term],
     ranges: Ranges,
     precision: str,
+    run: Run,
     cut: frozenset[Axis] = frozenset(),
 ) -> list[Any]:
     """The primitive's results, each in the order of its axes' ids.
@@ -41,7 +43,7 @@ def called(
     - `args`, `terms`: the operands' values, and what they are values of.
     """
     opened = frozenset[Axis]().union(*(arg.open for arg in terms))
-    any_dtype = _takes_any_dtype(call.params)
+    any_dtype = call.control is not None or _takes_any_dtype(call.params)
     arrays = []
     for value, arg, layout in zip(args, terms, call.arg_layouts, strict=True):
         for axis in arg.open & arg.axes - cut:
@@ -51,9 +53,12 @@ def called(
         if not any_dtype and not is_extended(arg.dtype):
             array = array.astype(numpy_dtype(arg.dtype))
         arrays.append(array)
-    with jax.enable_x64(True):
-        out = call.primitive.bind(*map(jax.numpy.asarray, arrays), **dict(call.params))
-    results = out if call.primitive.multiple_results else [out]
+    if call.control is not None:
+        results = controlled(call, arrays, run)
+    else:
+        with jax.enable_x64(True):
+            out = call.primitive.bind(*map(jax.numpy.asarray, arrays), **dict(call.params))
+        results = out if call.primitive.multiple_results else [out]
     values = []
     for result, layout, dtype in zip(results, call.out_layouts, call.out_dtypes, strict=True):
         target = None if is_extended(dtype) else reference_dtype(dtype, precision)

@@ -25,13 +25,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.control import Body, Control
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import OperationSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Input number `index` of the program; `layout` names the dimensions of the array passed in."""
+    """An input of a program; `layout` names the dimensions of the array passed in.
+
+    Inputs of the function are numbered from 0, those of bodies from -1 downwards: no two are one term.
+    """
 
     index: int
     layout: Layout
@@ -137,6 +141,7 @@ class Call:
       it gives that slice of every result.
     - `accumulates`: axes along which it may be done a chunk at a time, each into the result of the one
       before, in place of the first operand: those of a scatter's updates. The only result has none of them.
+    - `control`, `bodies`: of control flow, what kind it is and the programs inside, which are what it means.
     """
 
     id: int
@@ -147,6 +152,8 @@ class Call:
     out_dtypes: tuple[str, ...]
     passing: frozenset[Axis]
     accumulates: frozenset[Axis] = frozenset()
+    control: Control | None = None
+    bodies: tuple[Body, ...] = field(default=(), repr=False)
 
     @property
     def whole(self) -> frozenset[Axis]:

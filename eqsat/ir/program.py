@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, Layout, layout_shape
 from eqsat.ir.dtypes import itemsize
+from eqsat.ir.ops import Opaque
 from eqsat.ir.term import Term, Terms, reachable
 
 
@@ -41,14 +42,14 @@ class KnownFact:
     axes: tuple[Axis, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A function as terms.
+    """A function, or a body of control flow, as terms. Compared by identity.
 
     **Attributes:**
 
     - `inputs`: one `Leaf` term per flat input of the function, then one per hoisted constant;
-      an input that nothing uses is still there.
+      an input that nothing uses is still there. Of a body, one per source.
     - `outputs`: in the function's flat order.
     - `terms`: the table that interns all of them.
     - `equalities`: pairs of a term that the outputs need and another one that is always equal to it:
@@ -71,6 +72,20 @@ class Program:
     def axes(self) -> frozenset[Axis]:
         """Every axis that occurs in a reachable term's schema."""
         return frozenset().union(*(term.axes for term in self.reachable()))
+
+    def inside(self) -> Iterator[Program]:
+        """This program and the bodies in it, and in those, outer before inner."""
+        stack = [self]
+        seen: set[Program] = set()
+        while stack:
+            program = stack.pop()
+            if program in seen:
+                continue
+            seen.add(program)
+            yield program
+            for term in program.reachable():
+                if isinstance(term.op, Opaque):
+                    stack.extend(body.program for body in term.op.call.bodies)
 
     def known(self) -> Iterator[Term]:
         """Every term that the outputs need, or that is known to be equal to one of those; operands first."""

@@ -13,9 +13,15 @@ from eqsat.ir.term import Term
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """Compute one term from terms computed before."""
+    """Compute one term from terms computed before.
+
+    **Attributes:**
+
+    - `bodies`: of a call of control flow, the blocks of the programs inside.
+    """
 
     term: Term
+    bodies: tuple[Block, ...] = ()
 
     @property
     def results(self) -> tuple[Term, ...]:
@@ -46,12 +52,20 @@ class Block:
     steps: tuple[Compute | Loop, ...]
     needs: tuple[Term, ...]
 
+    def blocks(self) -> Iterator[Block]:
+        """The block and all blocks inside of it."""
+        yield self
+        for step in self.steps:
+            for inner in inner_blocks(step):
+                yield from inner.blocks()
+
     def loops(self) -> Iterator[Loop]:
-        """Every loop in the block, outer before inner."""
+        """Every loop over chunks in the block and in bodies of control flow, outer before inner."""
         for step in self.steps:
             if isinstance(step, Loop):
                 yield step
-                yield from step.body.loops()
+            for block in inner_blocks(step):
+                yield from block.loops()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,11 @@ class Schedule:
     program: Program
     block: Block
     chunks: Mapping[int, int]
+
+
+def inner_blocks(step: Compute | Loop) -> tuple[Block, ...]:
+    """The blocks inside a step."""
+    return (step.body,) if isinstance(step, Loop) else step.bodies
 
 
 def dependencies(step: Compute | Loop) -> tuple[Term, ...]:

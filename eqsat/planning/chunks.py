@@ -45,16 +45,23 @@ def even_length(size: int, longest: int) -> int:
 
 def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine) -> int:
     """Bytes of the largest value stored in one turn of a loop, inner loops' included."""
+    return _heaviest_in(loop.body, loop.axis, lengths, machine)
+
+
+def _heaviest_in(block: Block, axis: Axis, lengths: Mapping[Axis, int], machine: Machine) -> int:
     model = CostModel(machine, lengths)
-    stored = stored_terms(loop.body, model)
+    stored = stored_terms(block, model)
     largest = 1
-    for step in loop.body.steps:
+    for step in block.steps:
         for result in step.results:
             # What a loop collects is stored where the loop is, not in its body.
-            if result.number in stored and loop.axis in result.axes:
+            if result.number in stored and axis in result.axes:
                 largest = max(largest, model.bytes(value_of(result)))
         if isinstance(step, Loop):
             largest = max(largest, _heaviest(step, {**lengths, step.axis: 1}, machine))
+        else:
+            for body in step.bodies:
+                largest = max(largest, _heaviest_in(body, axis, lengths, machine))
     return largest
 
 
@@ -81,6 +88,8 @@ def lengths_for(block: Block, target: float, machine: Machine) -> dict[int, int]
     def size(block: Block, around: Mapping[Axis, int]) -> None:
         for step in block.steps:
             if not isinstance(step, Loop):
+                for body in step.bodies:
+                    size(body, around)
                 continue
             per_unit = _heaviest(step, {**around, step.axis: 1}, machine)
             longest = target / per_unit

@@ -14,9 +14,10 @@ from eqsat.engine.cost import CostModel, Value
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator
 from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.control import turns
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Rename
+from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Opaque, Rename
 from eqsat.ir.term import Term, reachable
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, dependencies
@@ -85,11 +86,16 @@ class Simulator:
         peak, peak_step, alive = 0, 0, 0
         inside: Usage | None = None
         timeline: list[int] = []
+        entered: set[int] = set()
         for index, step in enumerate(block.steps):
             alive += change[index]
             inner: Usage | None = None
             if isinstance(step, Loop):
                 inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]})
+            elif step.bodies and id(step.bodies) not in entered:
+                # One of them at a time, and once for all results of one call.
+                entered.add(id(step.bodies))
+                inner = max((self.block(body, lengths) for body in step.bodies), key=lambda usage: usage.peak)
             during = alive + (inner.peak if inner else 0)
             timeline.append(during)
             if during > peak:
@@ -216,6 +222,8 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
             if isinstance(step, Loop):
                 total += merging_bytes(step, model)
                 total += everything(step.body, {**lengths, step.axis: schedule.chunks[step.id]})
+            else:
+                total += sum(everything(body, lengths) for body in step.bodies)
         return total
 
     program = schedule.program
@@ -236,6 +244,13 @@ def merging_bytes(loop: Loop, model: CostModel) -> int:
     return sum(found.values())
 
 
+def turns_of(term: Term) -> int:
+    """How often the bodies of a call run."""
+    assert isinstance(term.op, Opaque)
+    assert term.op.call.control is not None
+    return turns(term.op.call.control)
+
+
 def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int], times: int = 1) -> float:
     """Predicted time of a block, everything in its loops included.
 
@@ -248,9 +263,14 @@ def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int],
         return model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
 
     seconds = 0.0
+    entered: set[int] = set()
     for step in block.steps:
         if isinstance(step, Compute):
             seconds += times * run(model, step.term)
+            if step.bodies and id(step.bodies) not in entered:
+                entered.add(id(step.bodies))
+                again = times * turns_of(step.term)
+                seconds += sum(predicted_seconds(body, model, chunks, again) for body in step.bodies)
             continue
         chunk = chunks[step.id]
         inner = CostModel(model.machine, {**model.chunks, step.axis: chunk})

@@ -11,13 +11,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Rename
+from eqsat.ir.ops import Call, Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, bodies_of
 
-Context = tuple[Axis, ...]
-"""The axes of the loops around a block, outermost first."""
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The loops around a block.
+
+    **Attributes:**
+
+    - `axes`: what they run over, outermost first.
+    - `outermost`: how many of them are around the body of control flow that the block belongs to. What
+      varies with none of the others is computed in that body.
+    """
+
+    axes: tuple[Axis, ...] = ()
+    outermost: int = 0
+
+    def within(self, axis: Axis) -> Context:
+        """The context of the body of a loop in this one."""
+        return Context((*self.axes, axis), self.outermost)
+
+    def of_bodies(self) -> Context:
+        """The context of the bodies of control flow in this one."""
+        return Context(self.axes, len(self.axes))
 
 
 def placed_in(term: Term, context: Context) -> int:
@@ -25,12 +44,16 @@ def placed_in(term: Term, context: Context) -> int:
 
     Of two loops over one axis, the inner one's chunk is meant.
     """
-    needed = 0
+    axes = context.axes
+    needed = context.outermost
     for axis in term.open:
-        if axis not in context:
-            return len(context) + 1
-        needed = max(needed, len(context) - context[::-1].index(axis))
+        if axis not in axes:
+            return len(axes) + 1
+        needed = max(needed, len(axes) - axes[::-1].index(axis))
     return needed
+
+
+OUTSIDE = Context()
 
 
 def is_free(term: Term) -> bool:
@@ -55,23 +78,36 @@ class LoopBuilder:
 
     def __init__(self) -> None:
         self._loops = 0
+        self._bodies: dict[tuple[Call, Context], tuple[Block, ...]] = {}
 
-    def block(self, needs: Sequence[Term], context: Context = ()) -> Block:
+    def block(self, needs: Sequence[Term], context: Context = OUTSIDE) -> Block:
         """The block that computes `needs`, all of which belong inside `context`'s loops."""
         units = self._units(needs, context)
         steps: list[Compute | Loop] = []
         for unit in _in_order(units, needs):
             if unit.axis is None:
-                steps.append(Compute(unit.results[0]))
+                steps.append(Compute(unit.results[0], self.bodies(unit.results[0], context)))
                 continue
             self._loops += 1
             identity = self._loops
-            inner = (*context, unit.axis)
+            inner = context.within(unit.axis)
             bodies = list(dict.fromkeys(body for result in unit.results for body in bodies_of(result)))
             body = self.block(bodies, inner)
             imports = _imports(unit.results, context)
             steps.append(Loop(identity, unit.axis, tuple(unit.results), body, imports))
         return Block(tuple(steps), tuple(dict.fromkeys(needs)))
+
+    def bodies(self, term: Term, context: Context) -> tuple[Block, ...]:
+        """The blocks of the programs inside a term's op: the same ones for all results of one call."""
+        if not isinstance(term.op, Opaque) or not term.op.call.bodies:
+            return ()
+        key = (term.op.call, context)
+        if key not in self._bodies:
+            self._bodies[key] = tuple(
+                self.block([output.term for output in body.program.outputs], context.of_bodies())
+                for body in term.op.call.bodies
+            )
+        return self._bodies[key]
 
     def _units(self, needs: Sequence[Term], context: Context) -> list[_Unit]:
         """The block's terms, closers of one axis merged where that shares work."""
@@ -122,7 +158,7 @@ class LoopBuilder:
 
 def _terms_here(needs: Iterable[Term], context: Context) -> list[Term]:
     """The terms to be computed directly in this block, operands first."""
-    depth = len(context)
+    depth = len(context.axes)
     done: dict[int, Term] = {}
     stack = [(term, False) for term in reversed(list(needs))]
     while stack:
@@ -157,7 +193,7 @@ def _inside(closer: Term, context: Context) -> list[Term]:
 def _is_inside(term: Term, closer: Term, context: Context) -> bool:
     """Whether a term is computed anew on every chunk of a closer's loop."""
     assert isinstance(closer.op, (Fold, Concat))
-    return placed_in(term, (*context, closer.op.axis)) > len(context)
+    return placed_in(term, context.within(closer.op.axis)) > len(context.axes)
 
 
 def _imports(closers: Iterable[Term], context: Context) -> tuple[Term, ...]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
@@ -14,14 +14,17 @@ from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Map, Opaque, Operation, Reduce, Select
+from eqsat.ir.control import Body, turns
+from eqsat.ir.ops import Call, Dot, Map, Opaque, Operation, Reduce, Select
 from eqsat.ir.program import Output, Program
+from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Schedule
 from eqsat.planning.chunks import choose_lengths
 from eqsat.planning.liveness import predicted_seconds, upper_bound, value_of
 from eqsat.planning.loops import build
+from eqsat.planning.sinking import with_sunk
 
 SPLIT_AXES = (2, 4)
 """How many axes are considered for loops, those with most bytes first: few, and more if need be."""
@@ -36,8 +39,14 @@ CAP_STEPS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
 NAMED = "named-operation"
 """What the report calls a named operation that is called instead of its body."""
 
+SUNK = "sunk-into-loop"
+"""What it calls control flow that computes a large operand inside."""
+
 REORDERED = "contraction-order"
 """What it calls the steps of a contraction of many factors whose order was found by a path solver."""
+
+KNOWN_AS = {Operation: NAMED, Opaque: SUNK}
+"""What it calls ops that were entered beside what was written."""
 
 LARGEST_ITEM = 8
 """Bytes of an element, to tell how many elements fit."""
@@ -73,13 +82,32 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Search:
-    """What all attempts at one program share."""
+    """What all attempts at one program share.
+
+    **Attributes:**
+
+    - `large`: the axes that may be looped over.
+    - `bodies`: for calls of control flow, the search for each body; None for one that has nothing large.
+    - `latest`, `progress`: of a program that is such a body, the candidate found last.
+    """
 
     program: Program
     saturation: Saturation
     rules: Sequence[CompiledRule]
     machine: Machine
     large: tuple[Axis, ...]
+    bodies: dict[Call, tuple[Search | None, ...]]
+    latest: list[Candidate] = field(default_factory=list)
+    progress: _Progress = field(default_factory=lambda: _Progress())
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """Control flow with programs for its bodies, and the predicted time of all that runs inside."""
+
+    call: Call
+    makers: dict[int, str]
+    seconds: float
 
 
 def free_bytes(program: Program, budget: int) -> int:
@@ -128,17 +156,61 @@ def prepare(
     - `most_axes`: how many axes may be looped over.
     - `deadline`: when to stop saturating.
     """
+    free = None if budget is None else max(free_bytes(program, budget), 0)
+    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline)
+
+
+def _prepared(
+    program: Program,
+    rules: Sequence[CompiledRule],
+    free: int | None,
+    machine: Machine,
+    most_axes: int,
+    limits: Limits | None,
+    whole: frozenset[Axis],
+    deadline: Deadline,
+) -> Search:
+    """Saturate the e-graphs of a program and of the bodies inside.
+
+    **Arguments:**
+
+    - `free`: bytes that there are for temporaries.
+    - `whole`: axes that are not looped over here, since a loop around may be.
+    """
     large: tuple[Axis, ...] = ()
     cap = None
-    if budget is not None:
-        cap = max(free_bytes(program, budget), 0) // LARGEST_ITEM
-        large = large_axes(program, max(free_bytes(program, budget), 0) / BIG_SHARE)[:most_axes]
+    bodies: dict[Call, tuple[Search | None, ...]] = {}
+    if free is not None:
+        cap = free // LARGEST_ITEM
+        large = tuple(axis for axis in large_axes(program, free / BIG_SHARE) if axis not in whole)[:most_axes]
+        program = with_sunk(program, free / BIG_SHARE)
+        for call in dict.fromkeys(_control_flow(program)):
+            around = whole | call.passing
+            bodies[call] = tuple(
+                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline)
+                if _has_large(body.program, free / BIG_SHARE)
+                else None
+                for body in call.bodies
+            )
     if rules:
         reassociate = any(not rule.exact for rule in rules)
         program = with_contraction_orders(program, reassociate, rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
     saturation = saturate(program, rules, large, stored, limits, deadline)
-    return Search(program, saturation, rules, machine, large)
+    return Search(program, saturation, rules, machine, large, bodies)
+
+
+def _control_flow(program: Program) -> Iterator[Call]:
+    for term in program.known():
+        if isinstance(term.op, Opaque) and term.op.call.bodies:
+            yield term.op.call
+
+
+def _has_large(program: Program, threshold: float) -> bool:
+    """Whether a program, or a body inside of it, computes anything large."""
+    return any(
+        term.args and term.bytes > threshold for inner in program.inside() for term in inner.reachable()
+    )
 
 
 def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
@@ -147,35 +219,57 @@ def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> I
     After the deadline, there are no more than have been found.
     """
     free = max(free_bytes(search.program, budget), 1)
-    seen: set[frozenset[tuple[int, int]]] = set()
-    extractor: Extractor | None = None
-    largest = 0.0
+    progress = _Progress()
     for share in CAP_STEPS:
-        cap = share * free
-        chunks = _nominal_chunks(search, cap)
-        if extractor is None or extractor.model.chunks != chunks:
-            extractor = _extractor(search, CostModel(search.machine, chunks))
-        elif largest <= cap:
-            continue  # Nothing more is struck out than under the last cap.
-        largest = extractor.largest_stored(cap)
-        found: list[Candidate] = []
-        for selection, one_pass in _selections(search, extractor, cap):
-            if deadline.passed():
-                break
-            key = frozenset((number, id(node)) for number, node in selection.nodes.items())
-            if key in seen:
-                continue
-            seen.add(key)
-            candidate = _candidate(search, selection, budget)
-            useful = useful_axes(candidate.schedule)
-            if useful != {loop.axis for loop in candidate.schedule.block.loops()}:
-                # Some loop turns only once: better none at all, if the cap allows.
-                plainer = extractor.extract(cap, useful, one_pass)
-                candidate = candidate if plainer is None else _candidate(search, plainer, budget)
-            found.append(candidate)
-        found.sort(key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
+        found = _found(search, share * free, budget, progress, deadline)
         if found:
             yield found
+
+
+@dataclass
+class _Progress:
+    """What the attempts at one program have come to.
+
+    **Attributes:**
+
+    - `seen`: what has been selected, by the nodes' identities.
+    - `extractor`, `largest`: the latest one, and the largest value stored under its cap.
+    """
+
+    seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
+    extractor: Extractor | None = None
+    largest: float = 0.0
+
+
+def _found(
+    search: Search, cap: float, budget: int, progress: _Progress, deadline: Deadline
+) -> list[Candidate]:
+    """The candidates under a cap that have not been seen, the fastest that should fit first."""
+    planned = _planned_calls(search, cap, free_bytes(search.program, budget), deadline)
+    chunks = _nominal_chunks(search, cap)
+    extractor = progress.extractor
+    if extractor is None or planned or extractor.model.chunks != chunks:
+        extractor = progress.extractor = _extractor(search, CostModel(search.machine, chunks), planned)
+    elif progress.largest <= cap:
+        return []  # Nothing more is struck out than under the last cap.
+    progress.largest = extractor.largest_stored(cap)
+    inside = {(-number - 1, id(planned_call.call)) for number, planned_call in planned.items()}
+    found: list[Candidate] = []
+    for selection, one_pass in _selections(search, extractor, cap):
+        if deadline.passed():
+            break
+        key = frozenset(inside | {(number, id(node)) for number, node in selection.nodes.items()})
+        if key in progress.seen:
+            continue
+        progress.seen.add(key)
+        candidate = _candidate(search, selection, budget, planned)
+        useful = useful_axes(candidate.schedule)
+        if useful != {loop.axis for loop in candidate.schedule.block.loops()}:
+            # Some loop turns only once: better none at all, if the cap allows.
+            plainer = extractor.extract(cap, useful, one_pass)
+            candidate = candidate if plainer is None else _candidate(search, plainer, budget, planned)
+        found.append(candidate)
+    return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
 
 
 def _selections(search: Search, extractor: Extractor, cap: float) -> Iterator[tuple[Selection, bool]]:
@@ -191,11 +285,43 @@ def _selections(search: Search, extractor: Extractor, cap: float) -> Iterator[tu
                 yield lean, True
 
 
+def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) -> dict[int, PlannedCall]:
+    """The search's control flow, by number, with the best programs for its bodies under a cap."""
+    planned = {}
+    for call, searches in search.bodies.items():
+        bodies, makers, seconds = [], {}, 0.0
+        for body, inner in zip(call.bodies, searches, strict=True):
+            if inner is None:
+                best = as_written(body.program, search.machine)
+                bodies.append(body)
+            else:
+                best = _best_body(inner, cap, free, deadline)
+                bodies.append(Body(best.schedule.program, body.sources))
+                makers.update(best.makers)
+            seconds += best.predicted_seconds
+        assert call.control is not None
+        changed = replace(call, bodies=tuple(bodies)) if any(searches) else call
+        planned[call.id] = PlannedCall(changed, makers, turns(call.control) * seconds)
+    return planned
+
+
+def _best_body(search: Search, cap: float, free: int, deadline: Deadline) -> Candidate:
+    """The program for a body under a cap; that of the latest higher one if there is none."""
+    budget = free + sum(term.bytes for term in search.program.inputs)
+    budget += sum(output.bytes for output in search.program.outputs)
+    found = _found(search, cap, budget, search.progress, deadline)
+    if found:
+        search.latest[:] = found[:1]
+    elif not search.latest:
+        search.latest.append(as_written(search.program, search.machine))
+    return search.latest[0]
+
+
 def cheapest(search: Search, budget: int) -> Candidate | None:
     """The fastest program whatever it stores, without loops."""
-    extractor = _extractor(search, CostModel(search.machine, {}))
+    extractor = _extractor(search, CostModel(search.machine, {}), {})
     selection = extractor.extract(math.inf, frozenset())
-    return None if selection is None else _candidate(search, selection, budget)
+    return None if selection is None else _candidate(search, selection, budget, {})
 
 
 def as_written(program: Program, machine: Machine) -> Candidate:
@@ -246,27 +372,45 @@ def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
     return chunks
 
 
-def _extractor(search: Search, model: CostModel) -> Extractor:
+def _extractor(search: Search, model: CostModel, planned: Mapping[int, PlannedCall]) -> Extractor:
     class_of = search.saturation.graph.class_of
     roots = [class_of[output.term.number] for output in search.program.outputs]
-    return Extractor(search.saturation.graph, model, roots)
+    inside = {number: call.seconds for number, call in planned.items()}
+    return Extractor(search.saturation.graph, model, roots, inside)
 
 
-def _candidate(search: Search, selection: Selection, budget: int) -> Candidate:
+def _candidate(
+    search: Search, selection: Selection, budget: int, planned: Mapping[int, PlannedCall]
+) -> Candidate:
     """The selected nodes as a program of terms, in blocks, with chunk lengths."""
     program = search.program
     terms: dict[int, Term] = {}
     makers: dict[int, str] = {}
+    calls: dict[tuple[int, frozenset[Axis]], Call] = {}
+
+    def with_plan(call: Call, args: Sequence[Term]) -> Call:
+        opened = frozenset[Axis]().union(*(arg.open for arg in args)) & call.passing
+        if (call.id, opened) not in calls:
+            if call.id in planned:
+                makers.update(planned[call.id].makers)
+                call = planned[call.id].call
+            calls[call.id, opened] = in_chunks(call, opened, program.terms)
+        return calls[call.id, opened]
+
     for number, node in selection.nodes.items():
-        term = program.terms.make(node.op, [terms[child] for child in node.children])
+        args = [terms[child] for child in node.children]
+        op = node.op
+        if isinstance(op, Opaque) and op.call.bodies:
+            op = Opaque(with_plan(op.call, args), op.result)
+        term = program.terms.make(op, args)
         terms[number] = term
         if node.maker == EQUATED:
-            makers[term.number] = NAMED if isinstance(node.op, Operation) else REORDERED
+            makers[term.number] = KNOWN_AS.get(type(node.op), REORDERED)
         elif node.maker != LOADED:
             makers[term.number] = search.rules[node.maker].name
     class_of = search.saturation.graph.class_of
     outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
-    rewritten = replace(program, outputs=outputs)
+    rewritten = replace(program, outputs=outputs, equalities=(), facts=())
     return _scheduled(rewritten, build(rewritten), makers, budget, search.machine)
 
 
@@ -294,7 +438,7 @@ def fusion_pays(block: Block, machine: Machine) -> bool:
     work is a short reduction, over the coordinates of a distance, and in convolutions.
     """
     model = CostModel(machine, {})
-    steps = [step for inner in (block, *(loop.body for loop in block.loops())) for step in inner.steps]
+    steps = [step for inner in block.blocks() for step in inner.steps]
     terms = [step.term for step in steps if isinstance(step, Compute)]
     most = max((term.elements for term in terms), default=0)
     pays = False

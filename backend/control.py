@@ -1,0 +1,140 @@
+"""Control flow as source: a nested function per body, and the JAX loop or choice that calls it.
+
+What a body is given in every turn alike, it sees as the variables around it; only what changes from turn
+to turn is passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from eqsat.backend.calls_registry import call as call_text
+from eqsat.backend.layout import Emitted, Lengths, realised, tuple_text, without_unit_dimensions
+from eqsat.ir.control import Body, Choice, Scan, While
+from eqsat.ir.ops import Call, Leaf, Opaque
+from eqsat.ir.substitution import chunk_of
+from eqsat.planning.blocks import Block, Compute
+
+if TYPE_CHECKING:
+    from eqsat.backend.emit import Emitter, Scope
+
+
+class ControlEmitter:
+    """Writes one call of control flow."""
+
+    def __init__(self, emitter: Emitter, step: Compute, scope: Scope) -> None:
+        assert isinstance(step.term.op, Opaque)
+        self.emitter = emitter
+        self.step = step
+        self.scope = scope
+        self.call: Call = step.term.op.call
+        self.lengths: Lengths = scope.lengths_of(step.term)
+        self.operands = [
+            realised(emitter.value(arg, scope), layout, self.lengths)
+            for arg, layout in zip(step.term.args, self.call.arg_layouts, strict=True)
+        ]
+
+    def emit(self) -> list[str]:
+        """Write the call; the texts of its results."""
+        match self.call.control:
+            case Scan() as scan:
+                return self.scan(scan)
+            case While() as loop:
+                return self.while_loop(loop)
+            case Choice():
+                return self.choice()
+        raise AssertionError(f"{self.call.primitive} is no control flow")
+
+    def scan(self, scan: Scan) -> list[str]:
+        turn = self.emitter.local("turn")
+        count = len(scan.carried)
+        groups = {"carry": scan.carried, "slices": scan.sliced}
+        self.body(turn, groups, self.call.bodies[0], self.step.bodies[0], count)
+        carry, entries = self.emitter.local("carried"), self.emitter.local("stacked")
+        options = {"length": str(scan.length)}
+        if scan.reverse:
+            options["reverse"] = "True"
+        if scan.unroll != 1:
+            options["unroll"] = str(scan.unroll)
+        first = [self.of_operands(places) for places in groups.values()]
+        self.line(f"{carry}, {entries} = {call_text('lax.scan', turn, *first, **options)}")
+        results = len(self.call.out_layouts)
+        return [
+            *(f"{carry}[{number}]" for number in range(count)),
+            *(f"{entries}[{number}]" for number in range(results - count)),
+        ]
+
+    def while_loop(self, loop: While) -> list[str]:
+        names = [self.emitter.local(hint) for hint in ("unfinished", "turn")]
+        groups = {"carry": loop.carried}
+        self.body(names[0], groups, self.call.bodies[0], self.step.bodies[0], None)
+        self.body(names[1], groups, self.call.bodies[1], self.step.bodies[1], len(loop.carried))
+        last = self.emitter.local("last")
+        self.line(f"{last} = {call_text('lax.while_loop', *names, self.of_operands(loop.carried))}")
+        return [f"{last}[{number}]" for number in range(len(loop.carried))]
+
+    def choice(self) -> list[str]:
+        names = []
+        for body, block in zip(self.call.bodies, self.step.bodies, strict=True):
+            names.append(self.emitter.local("branch"))
+            self.body(names[-1], {}, body, block, len(self.call.out_layouts))
+        chosen = self.emitter.local("chosen")
+        self.line(f"{chosen} = {call_text('lax.switch', self.operands[0], tuple_text(names))}")
+        return [f"{chosen}[{number}]" for number in range(len(self.call.out_layouts))]
+
+    def line(self, text: str) -> None:
+        self.emitter.line(self.scope, text)
+
+    def of_operands(self, places: Sequence[int]) -> str:
+        return tuple_text([self.operands[place] for place in places]) if places else "()"
+
+    def body(
+        self, name: str, groups: dict[str, tuple[int, ...]], body: Body, block: Block, carried: int | None
+    ) -> None:
+        """Write a function that does what a body does.
+
+        **Arguments:**
+
+        - `groups`: its parameters, each a tuple, and for which operands they stand.
+        - `carried`: how many results are carried on; the others, of a scan, are a second tuple. With None
+          there is one result, and no tuple.
+        """
+        emitter = self.emitter
+        parameters = {group: emitter.local(group) for group, places in groups.items()}
+        self.line(f"def {name}({', '.join(parameters.values())}):")
+        inner = self.scope.of_body()
+        used = {term.number for term in body.program.reachable()}
+        for leaf, source in zip(body.program.inputs, body.sources, strict=True):
+            assert isinstance(leaf.op, Leaf)
+            if leaf.number not in used:
+                continue
+            text = self.operands[source]
+            for group, places in groups.items():
+                if source in places:
+                    text = f"{parameters[group]}[{places.index(source)}]"
+            value = without_unit_dimensions(text, leaf.op.layout)
+            if value.text != text or not text.isidentifier():
+                variable = emitter.local("given")
+                emitter.line(inner, f"{variable} = {value.text}")
+                value = Emitted(variable, value.order)
+            inner.values[leaf.number] = value
+            # Of an axis that is being chunked, the loop around has given it a chunk.
+            chunk = chunk_of(leaf, frozenset(self.lengths), body.program.terms)
+            inner.values[chunk.number] = value
+        emitter.block(block, inner)
+        results = [
+            realised(emitter.value(output.term, inner), output.layout, self.lengths)
+            for output in body.program.outputs
+        ]
+        if carried is None:
+            text = results[0]
+        elif isinstance(self.call.control, Scan):
+            text = f"{_tuple(results[:carried])}, {_tuple(results[carried:])}"
+        else:
+            text = _tuple(results)
+        emitter.line(inner, f"return {text}")
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return tuple_text(items) if items else "()"

@@ -1,0 +1,83 @@
+"""Which axes pass through control flow: a slice of its operands gives that slice of its results.
+
+So does an axis along which every body works slice by slice, and which what is carried keeps in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.control import Body, Scan, While, carried, sliced
+from eqsat.ir.ops import Call, Leaf, Opaque, Operation
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+
+
+def with_bodies(call: Call, bodies: Sequence[Body], args: Sequence[Term]) -> Call:
+    """The call of these operands with its bodies, and the axes that pass through them."""
+    call = replace(call, bodies=tuple(bodies))
+    # What is only broadcast along an axis gives no chunk of it: the call would be the same.
+    varying = frozenset[Axis]().union(*(arg.axes for arg in args))
+    return replace(call, passing=frozenset(axis for axis in varying if _passes(call, axis)))
+
+
+def _passes(call: Call, axis: Axis) -> bool:
+    control = call.control
+    assert control is not None
+    for place, layout in enumerate(call.arg_layouts):
+        if place in sliced(control) and layout[0] == axis:
+            return False
+    for number, body in enumerate(call.bodies):
+        for leaf, source in zip(body.program.inputs, body.sources, strict=True):
+            assert isinstance(leaf.op, Leaf)
+            if _place(leaf.op.layout, axis) != _place(_fed(call, source), axis):
+                return False
+        if isinstance(control, While) and number == 0:
+            continue
+        for output, wanted in zip(body.program.outputs, _given(call), strict=True):
+            if _place(output.layout, axis) != _place(wanted, axis):
+                return False
+    for result, place in enumerate(carried(control)):
+        if _place(call.out_layouts[result], axis) != _place(call.arg_layouts[place], axis):
+            return False
+    return all(works_slice_by_slice(body.program, axis) for body in call.bodies)
+
+
+def _place(layout: Layout, axis: Axis) -> int:
+    return layout.index(axis) if axis in layout else -1
+
+
+def _fed(call: Call, source: int) -> Layout:
+    """The layout of what an operand gives to a body in one turn."""
+    assert call.control is not None
+    layout = call.arg_layouts[source]
+    return layout[1:] if source in sliced(call.control) else layout
+
+
+def _given(call: Call) -> list[Layout]:
+    """The layouts of what a turn, or a branch, gives for each result of the call."""
+    first = len(carried(call.control)) if isinstance(call.control, Scan) else len(call.out_layouts)
+    return [*call.out_layouts[:first], *(layout[1:] for layout in call.out_layouts[first:])]
+
+
+def works_slice_by_slice(program: Program, axis: Axis) -> bool:
+    """Whether a slice along `axis` of the inputs that have it gives just that slice of everything computed."""
+    return all(_keeps(term, axis) for term in program.reachable())
+
+
+def _keeps(term: Term, axis: Axis) -> bool:
+    if isinstance(term.op, Leaf):
+        return True
+    if (axis in term.axes) != any(axis in arg.axes for arg in term.args):
+        # It is summed over, or counted along, or takes another axis's name...
+        return False
+    match term.op:
+        case Operation(axes=core):
+            return axis not in core
+        case Opaque(call=call):
+            mentioned: Iterable[Layout] = (*call.arg_layouts, *call.out_layouts)
+            return axis in call.passing or not any(axis in layout for layout in mentioned)
+        case _:
+            return True

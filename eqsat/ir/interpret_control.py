@@ -1,0 +1,64 @@
+"""What control flow means, for the reference interpreter: its bodies, run in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.ir.control import Body, Choice, Scan, While
+from eqsat.ir.numpy_arrays import Array
+from eqsat.ir.ops import Call
+from eqsat.ir.program import Program
+
+Run = Callable[[Program, Sequence[Any]], list[Array]]
+"""The outputs of a program for some inputs."""
+
+
+def controlled(call: Call, operands: Sequence[Any], run: Run) -> list[Array]:
+    """The results of a call of control flow.
+
+    **Arguments:**
+
+    - `operands`: arrays of the layouts that the call says.
+    """
+
+    def turn(body: Body, given: Sequence[Any]) -> list[Array]:
+        return run(body.program, [given[source] for source in body.sources])
+
+    given = list(operands)
+    match call.control:
+        case Choice():
+            last = len(call.bodies) - 1
+            return turn(call.bodies[min(max(int(given[0]), 0), last)], given)
+        case While(carried=carried):
+            condition, body = call.bodies
+            while bool(turn(condition, given)[0]):
+                for place, value in zip(carried, turn(body, given), strict=True):
+                    given[place] = value
+            return [np.asarray(given[place]) for place in carried]
+        case Scan() as scan:
+            return _scanned(call, scan, given, turn)
+    raise AssertionError(f"{call.primitive} is no control flow")
+
+
+def _scanned(
+    call: Call, scan: Scan, given: list[Any], turn: Callable[[Body, Sequence[Any]], list[Array]]
+) -> list[Array]:
+    (body,) = call.bodies
+    sequences = {place: given[place] for place in scan.sliced}
+    count = len(scan.carried)
+    entries: dict[int, list[Array]] = {}
+    for index in reversed(range(scan.length)) if scan.reverse else range(scan.length):
+        given = [sequences[place][index] if place in sequences else value for place, value in enumerate(given)]
+        results = turn(body, given)
+        for place, value in zip(scan.carried, results[:count], strict=True):
+            given[place] = value
+        entries[index] = results[count:]
+    stacked = []
+    for number, layout in enumerate(call.out_layouts[count:]):
+        rest = tuple(1 if axis is None else axis.size for axis in layout[1:])
+        pieces = [entries[index][number] for index in range(scan.length)]
+        stacked.append(np.stack(pieces) if pieces else np.zeros((0, *rest)))
+    return [*(np.asarray(given[place]) for place in scan.carried), *stacked]

@@ -1,0 +1,229 @@
+"""Control flow: scan, while and cond become calls with bodies that are programs themselves.
+
+A body's inputs bear the axes of the operands that feed them, so that loop and surroundings agree on names
+as far as they can: an axis that passes through the body can then be split outside of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eqsat.frontend.draft import DraftBody, DraftLayout, MakeOp, Resolve, View
+from eqsat.frontend.naming import Made, build_names
+from eqsat.frontend.registry import Views, handles
+from eqsat.ir.axis import Layout
+from eqsat.ir.control import Choice, Control, Scan, While, carried, sliced
+from eqsat.ir.ops import Call, Opaque
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+
+@dataclass
+class Enclosure:
+    """A body that is being lowered.
+
+    **Attributes:**
+
+    - `operands`: those of the call, to which are added the values from outside that the body turns out to use.
+    - `inputs`: the nodes that stand for operands inside, and which those are.
+    """
+
+    operands: list[View]
+    inputs: list[int] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+
+    def given(self, lowering: Lowering, source: int, layout: DraftLayout) -> View:
+        """What stands inside for an operand, or for a slice of it, of that layout."""
+        view = lowering.body_input(layout, self.operands[source].dtype)
+        self.inputs.append(view.node)
+        self.sources.append(source)
+        return view
+
+    def steady(self, lowering: Lowering, source: int) -> View:
+        """What stands inside for an operand that stays the same: a constant for itself."""
+        view = self.operands[source]
+        if lowering.constant_value(view) is not None:
+            return view
+        inside = self.given(lowering, source, compact(lowering, view))
+        return View(inside.node, view.layout, view.dtype)
+
+    def captured(self, lowering: Lowering, view: View) -> View:
+        """What stands inside for a value from outside."""
+        for place, operand in enumerate(self.operands):
+            if operand.node == view.node and operand.layout == view.layout and place in self.sources:
+                return View(self.inputs[self.sources.index(place)], view.layout, view.dtype)
+        self.operands.append(view)
+        return self.steady(lowering, len(self.operands) - 1)
+
+
+def compact(lowering: Lowering, view: View) -> DraftLayout:
+    """The layout without what the view is only broadcast along."""
+    return tuple(axis for axis in view.layout if lowering.has_axis(view, axis))
+
+
+def lower_body(
+    lowering: Lowering, operands: list[View], control: Control, jaxpr: Any, sources: Sequence[int]
+) -> DraftBody:
+    """A jaxpr as a body whose arguments are fed by the operands `sources`."""
+    enclosure = Enclosure(operands)
+    noted, claims = lowering.noted, len(lowering.claims)
+    lowering.noted = []
+    arguments = []
+    for source in sources:
+        layout = operands[source].layout
+        if source in carried(control):
+            arguments.append(enclosure.given(lowering, source, layout))
+        elif source in sliced(control):
+            arguments.append(enclosure.given(lowering, source, layout[1:]))
+        else:
+            arguments.append(enclosure.steady(lowering, source))
+    lowering.enclosures.append(enclosure)
+    try:
+        results = lowering.inline(jaxpr, arguments)
+        equal = build_names(lowering, lowering.noted, results)
+    finally:
+        lowering.enclosures.pop()
+        lowering.noted = noted
+    facts = tuple(lowering.facts(lowering.claims[claims:]))
+    del lowering.claims[claims:]
+    return DraftBody(
+        tuple(enclosure.inputs), tuple(enclosure.sources), tuple(results), tuple(equal), facts
+    )
+
+
+def controlled(
+    lowering: Lowering,
+    equation: Any,
+    operands: list[View],
+    control: Control,
+    bodies: tuple[DraftBody, ...],
+    layouts: Sequence[DraftLayout],
+) -> list[View]:
+    """The results, of those layouts, of a call with bodies."""
+    moving = {*carried(control), *sliced(control)}
+    arg_layouts = [
+        view.layout if place in moving else compact(lowering, view) for place, view in enumerate(operands)
+    ]
+    dtypes = tuple(str(out.aval.dtype) for out in equation.outvars)
+    number = lowering.fresh_call()
+
+    def make_call(axis_of: Resolve) -> Call:
+        def layout(entries: DraftLayout) -> Layout:
+            return tuple(None if axis is None else axis_of(axis) for axis in entries)
+
+        return Call(
+            number,
+            equation.primitive,
+            {},
+            tuple(map(layout, arg_layouts)),
+            tuple(map(layout, layouts)),
+            dtypes,
+            frozenset(),
+            control,
+        )
+
+    views = []
+    nodes = [view.node for view in operands]
+    for result, entries in enumerate(layouts):
+        axes = [axis for axis in entries if axis is not None]
+        node = lowering.draft.add(_result_maker(make_call, result), nodes, axes, bodies)
+        views.append(lowering.view(node, entries, dtypes[result]))
+        lowering.made[node] = Made(equation.primitive.name, result, tuple(operands), views[-1])
+    return views
+
+
+def _result_maker(make_call: Any, result: int) -> MakeOp:
+    return lambda axis_of: Opaque(make_call(axis_of), result)
+
+
+def agree(lowering: Lowering, first: DraftLayout, second: DraftLayout) -> None:
+    """Make the axes of two layouts of one shape the same where that may be."""
+    for one, other in zip(first, second, strict=True):
+        if one is not None and other is not None:
+            lowering.draft.axes.unify(one, other)
+
+
+def _known_outside(lowering: Lowering, operands: Sequence[View], layout: DraftLayout) -> DraftLayout:
+    """A result's layout: the body's axes that operands have too, and new ones for the rest."""
+    axes = lowering.draft.axes
+    outside = {axes.find(axis) for view in operands for axis in view.layout if axis is not None}
+    return tuple(
+        axis if axis is None or axes.find(axis) in outside else axes.fresh(axes.size(axis)) for axis in layout
+    )
+
+
+# The primitives.
+
+
+def scan_groups(equation: Any) -> tuple[int, int]:
+    """How many operands of a scan come from around it, and how many are carried."""
+    params = equation.params
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    # From JAX 0.11, trees say which operand is what; they are in this order.
+    groups = params["ft_in"].update(list(range(len(equation.invars)))).unpack()
+    numbers = [list(group) for group in groups]
+    assert [number for group in numbers for number in group] == list(range(len(equation.invars)))
+    return len(numbers[0]), len(numbers[1])
+
+
+@handles("scan")
+def scan(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    params = equation.params
+    constants, carries = scan_groups(equation)
+    stop = constants + carries
+    control = Scan(
+        tuple(range(constants, stop)),
+        tuple(range(stop, len(operands))),
+        params["length"],
+        params["reverse"],
+        params["unroll"],
+    )
+    views = list(operands)
+    body = lower_body(lowering, views, control, params["jaxpr"], range(len(operands)))
+    for place, output in zip(control.carried, body.outputs[:carries], strict=True):
+        agree(lowering, views[place].layout, output.layout)
+    layouts = [views[place].layout for place in control.carried]
+    for output in body.outputs[carries:]:
+        (stacked,) = lowering.draft.fresh_layout((control.length,))
+        layouts.append((stacked, *_known_outside(lowering, views, output.layout)))
+    return controlled(lowering, equation, views, control, (body,), layouts)
+
+
+@handles("while")
+def while_loop(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    params = equation.params
+    first, stop = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    control = While(tuple(range(stop, len(operands))))
+    if params["cond_jaxpr"].jaxpr.outvars[0].aval.shape:
+        return None
+    views = list(operands)
+    condition_sources = [*range(first), *control.carried]
+    condition = lower_body(lowering, views, control, params["cond_jaxpr"], condition_sources)
+    body = lower_body(lowering, views, control, params["body_jaxpr"], [*range(first, stop), *control.carried])
+    for place, output in zip(control.carried, body.outputs, strict=True):
+        agree(lowering, views[place].layout, output.layout)
+    layouts = [views[place].layout for place in control.carried]
+    return controlled(lowering, equation, views, control, (condition, body), layouts)
+
+
+@handles("cond")
+def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """A conditional; one whose branch is known is that branch."""
+    branches = equation.params["branches"]
+    index = lowering.constant_value(operands[0])
+    if index is not None:
+        return lowering.inline(branches[min(max(int(index), 0), len(branches) - 1)], operands[1:])
+    views = list(operands)
+    control = Choice()
+    sources = range(1, len(operands))
+    bodies = tuple(lower_body(lowering, views, control, branch, sources) for branch in branches)
+    layouts = []
+    for outputs in zip(*(body.outputs for body in bodies), strict=True):
+        for other in outputs[1:]:
+            agree(lowering, outputs[0].layout, other.layout)
+        layouts.append(_known_outside(lowering, views, outputs[0].layout))
+    return controlled(lowering, equation, views, control, bodies, layouts)

@@ -1,0 +1,49 @@
+"""Primitives that other libraries define in terms of JAX's: what their implementations do is what they are.
+
+Equinox, lineax and others wrap whole solvers into primitives of their own, to give them rules of
+differentiation. Such a primitive's implementation is a function of JAX arrays, which can be traced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+from eqsat.frontend.draft import View
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+
+def inline_foreign(lowering: Lowering, equation: Any, operands: Sequence[View]) -> list[View] | None:
+    """The results of a foreign primitive by its implementation; None if it is JAX's own, or can't be seen into."""
+    inside = _inside(equation)
+    return None if inside is None else lowering.inline(inside, operands)
+
+
+def _inside(equation: Any) -> ClosedJaxpr | None:
+    primitive = equation.primitive
+    implementation = getattr(primitive, "impl", None)
+    if implementation is None or _is_from_jax(implementation) or equation.effects:
+        return None
+    shapes = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in equation.invars]
+    try:
+        closed = jax.make_jaxpr(partial(implementation, **equation.params))(*shapes)
+    except Exception:
+        # It looks at values, or calls into something else than JAX.
+        return None
+    wanted = [(out.aval.shape, out.aval.dtype) for out in equation.outvars]
+    if [(aval.shape, aval.dtype) for aval in closed.out_avals] != wanted or closed.effects:
+        return None
+    return None if any(inner.primitive is primitive for inner in closed.jaxpr.eqns) else closed
+
+
+def _is_from_jax(implementation: Callable[..., Any]) -> bool:
+    while isinstance(implementation, partial):
+        implementation = implementation.func
+    module = getattr(implementation, "__module__", None) or ""
+    return module.split(".")[0] in ("jax", "jaxlib")
