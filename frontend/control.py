@@ -6,16 +6,19 @@ as far as they can: an axis that passes through the body can then be split outsi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eqsat.frontend.draft import DraftBody, DraftLayout, MakeOp, Resolve, View
+from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.naming import Made, build_names
 from eqsat.frontend.registry import Views, handles
 from eqsat.ir.axis import Layout
 from eqsat.ir.control import Choice, Control, Scan, While, carried, sliced
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.dtypes import is_extended
+from eqsat.ir.ops import Call, Opaque, Reduce
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -27,7 +30,7 @@ class Enclosure:
 
     **Attributes:**
 
-    - `operands`: those of the call, to which are added the values from outside that the body turns out to use.
+    - `operands`: those of the call; values from outside that the body turns out to use are added.
     - `inputs`: the nodes that stand for operands inside, and which those are.
     """
 
@@ -65,9 +68,13 @@ def compact(lowering: Lowering, view: View) -> DraftLayout:
 
 
 def lower_body(
-    lowering: Lowering, operands: list[View], control: Control, jaxpr: Any, sources: Sequence[int]
+    lowering: Lowering,
+    operands: list[View],
+    control: Control,
+    inside: Callable[[list[View]], Sequence[View]],
+    sources: Sequence[int],
 ) -> DraftBody:
-    """A jaxpr as a body whose arguments are fed by the operands `sources`."""
+    """The body that gives what `inside` does, whose arguments are fed by the operands `sources`."""
     enclosure = Enclosure(operands)
     noted, claims = lowering.noted, len(lowering.claims)
     lowering.noted = []
@@ -82,16 +89,14 @@ def lower_body(
             arguments.append(enclosure.steady(lowering, source))
     lowering.enclosures.append(enclosure)
     try:
-        results = lowering.inline(jaxpr, arguments)
+        results = inside(arguments)
         equal = build_names(lowering, lowering.noted, results)
     finally:
         lowering.enclosures.pop()
         lowering.noted = noted
     facts = tuple(lowering.facts(lowering.claims[claims:]))
     del lowering.claims[claims:]
-    return DraftBody(
-        tuple(enclosure.inputs), tuple(enclosure.sources), tuple(results), tuple(equal), facts
-    )
+    return DraftBody(tuple(enclosure.inputs), tuple(enclosure.sources), tuple(results), tuple(equal), facts)
 
 
 def controlled(
@@ -183,7 +188,8 @@ def scan(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
         params["unroll"],
     )
     views = list(operands)
-    body = lower_body(lowering, views, control, params["jaxpr"], range(len(operands)))
+    inside = partial(lowering.inline, params["jaxpr"])
+    body = lower_body(lowering, views, control, inside, range(len(operands)))
     for place, output in zip(control.carried, body.outputs[:carries], strict=True):
         agree(lowering, views[place].layout, output.layout)
     layouts = [views[place].layout for place in control.carried]
@@ -195,19 +201,48 @@ def scan(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
 
 @handles("while")
 def while_loop(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """A loop. A batch of them goes on while any does, and those that are done stay as they are."""
     params = equation.params
     first, stop = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     control = While(tuple(range(stop, len(operands))))
-    if params["cond_jaxpr"].jaxpr.outvars[0].aval.shape:
+    batch = params["cond_jaxpr"].jaxpr.outvars[0].aval.shape
+    if batch and (0 in batch or any(is_extended(view.dtype) for view in operands[stop:])):
         return None
     views = list(operands)
-    condition_sources = [*range(first), *control.carried]
-    condition = lower_body(lowering, views, control, params["cond_jaxpr"], condition_sources)
-    body = lower_body(lowering, views, control, params["body_jaxpr"], [*range(first, stop), *control.carried])
+
+    def unfinished(arguments: list[View]) -> list[View]:
+        (predicate,) = lowering.inline(params["cond_jaxpr"], arguments)
+        return [any_of(lowering, predicate)] if batch else [predicate]
+
+    def turn(arguments: list[View]) -> list[View]:
+        carry = arguments[stop:]
+        new = lowering.inline(params["body_jaxpr"], [*arguments[first:stop], *carry])
+        if not batch:
+            return new
+        (predicate,) = lowering.inline(params["cond_jaxpr"], [*arguments[:first], *carry])
+        return [
+            lowering.elementwise(map_maker("select_n", old.dtype), (predicate, old, value), old.dtype)
+            for old, value in zip(carry, new, strict=True)
+        ]
+
+    condition = lower_body(lowering, views, control, unfinished, [*range(first), *control.carried])
+    body = lower_body(lowering, views, control, turn, range(len(operands)))
     for place, output in zip(control.carried, body.outputs, strict=True):
         agree(lowering, views[place].layout, output.layout)
     layouts = [views[place].layout for place in control.carried]
     return controlled(lowering, equation, views, control, (condition, body), layouts)
+
+
+def any_of(lowering: Lowering, view: View) -> View:
+    """Whether any of an array of truth values is true."""
+    axes = [axis for axis in view.layout if lowering.has_axis(view, axis)]
+    if not axes:
+        return View(view.node, (), view.dtype)
+
+    def make(axis_of: Resolve) -> Reduce:
+        return Reduce("or", frozenset(axis_of(axis) for axis in axes if axis is not None), view.dtype)
+
+    return View(lowering.draft.add(make, [view.node], ()), (), view.dtype)
 
 
 @handles("cond")
@@ -220,7 +255,9 @@ def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     views = list(operands)
     control = Choice()
     sources = range(1, len(operands))
-    bodies = tuple(lower_body(lowering, views, control, branch, sources) for branch in branches)
+    bodies = tuple(
+        lower_body(lowering, views, control, partial(lowering.inline, branch), sources) for branch in branches
+    )
     layouts = []
     for outputs in zip(*(body.outputs for body in bodies), strict=True):
         for other in outputs[1:]:

@@ -54,7 +54,7 @@ class DraftBody:
 
     **Attributes:**
 
-    - `inputs`: the nodes that stand for what it is given, one for each of `sources`, the operands of the call.
+    - `inputs`: the nodes that stand for what it is given, one for each of `sources`, operands of the call.
     - `equal`: pairs of nodes of equal values.
     - `facts`: a property of a node, along axes.
     """
@@ -230,7 +230,9 @@ class Draft:
                 outputs = tuple(Output(term_of[view.node], layout_of(view.layout)) for view in body.outputs)
                 equal = [(term_of[one], term_of[other]) for one, other in body.equal if one in term_of]
                 facts = [
-                    KnownFact(name, term_of[node], tuple(axis for axis in layout_of(axes) if axis is not None))
+                    KnownFact(
+                        name, term_of[node], tuple(axis for axis in layout_of(axes) if axis is not None)
+                    )
                     for name, node, axes in body.facts
                     if node in term_of
                 ]

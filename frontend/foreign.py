@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def inline_foreign(lowering: Lowering, equation: Any, operands: Sequence[View]) -> list[View] | None:
-    """The results of a foreign primitive by its implementation; None if it is JAX's own, or can't be seen into."""
+    """The results of a foreign primitive, by its implementation; None if that can't be seen into."""
     inside = _inside(equation)
     return None if inside is None else lowering.inline(inside, operands)
 

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import Body, Scan, While, carried, sliced
-from eqsat.ir.ops import Call, Leaf, Opaque, Operation
+from eqsat.ir.ops import Call, Leaf, Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
-from eqsat.ir.term import Term
+from eqsat.ir.substitution import substituted
+from eqsat.ir.term import Term, reachable
 
 
 def with_bodies(call: Call, bodies: Sequence[Body], args: Sequence[Term]) -> Call:
@@ -42,7 +43,38 @@ def _passes(call: Call, axis: Axis) -> bool:
     for result, place in enumerate(carried(control)):
         if _place(call.out_layouts[result], axis) != _place(call.arg_layouts[place], axis):
             return False
+    if isinstance(control, While):
+        condition, body = call.bodies
+        if not works_slice_by_slice(condition.program, axis):
+            return works_slice_by_slice(body.program, axis) and _ends_for_each(condition, body, control, axis)
     return all(works_slice_by_slice(body.program, axis) for body in call.bodies)
+
+
+def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> bool:
+    """Whether the loop goes on while a predicate holds anywhere along the axis, but changes only what it
+    holds for: so it is with a batch of loops. Then slices may take fewer turns than all together."""
+    (output,) = condition.program.outputs
+    match output.term.op:
+        case Reduce(kind="or", axes=axes) if axis in axes:
+            predicate = output.term.args[0]
+        case _:
+            return False
+    if not all(keeps(term, axis) for term in reachable([predicate])):
+        return False
+    fed = {source: leaf for leaf, source in zip(body.program.inputs, body.sources, strict=True)}
+    known = {}
+    for leaf, source in zip(condition.program.inputs, condition.sources, strict=True):
+        if source not in fed:
+            return False
+        known[leaf.number] = fed[source]
+    (inside,) = substituted(body.program.terms, [predicate], known)
+    for place, result in zip(control.carried, body.program.outputs, strict=True):
+        match result.term.op:
+            case Map(name="select_n") if result.term.args[:2] == (inside, fed.get(place)):
+                continue
+            case _ if result.term is not fed.get(place):
+                return False
+    return True
 
 
 def _place(layout: Layout, axis: Axis) -> int:
@@ -63,11 +95,12 @@ def _given(call: Call) -> list[Layout]:
 
 
 def works_slice_by_slice(program: Program, axis: Axis) -> bool:
-    """Whether a slice along `axis` of the inputs that have it gives just that slice of everything computed."""
-    return all(_keeps(term, axis) for term in program.reachable())
+    """Whether a slice along `axis` of the inputs gives just that slice of everything computed."""
+    return all(keeps(term, axis) for term in program.reachable())
 
 
-def _keeps(term: Term, axis: Axis) -> bool:
+def keeps(term: Term, axis: Axis) -> bool:
+    """Whether a slice along `axis` of the operands that have it gives that slice of the term."""
     if isinstance(term.op, Leaf):
         return True
     if (axis in term.axes) != any(axis in arg.axes for arg in term.args):

@@ -51,7 +51,9 @@ def _scanned(
     count = len(scan.carried)
     entries: dict[int, list[Array]] = {}
     for index in reversed(range(scan.length)) if scan.reverse else range(scan.length):
-        given = [sequences[place][index] if place in sequences else value for place, value in enumerate(given)]
+        given = [
+            sequences[place][index] if place in sequences else value for place, value in enumerate(given)
+        ]
         results = turn(body, given)
         for place, value in zip(scan.carried, results[:count], strict=True):
             given[place] = value

@@ -35,6 +35,7 @@ from eqsat.ir.ops import (
 )
 from eqsat.ir.program import Output, Program
 from eqsat.ir.schema import infer
+from eqsat.ir.spec_control import check_control
 from eqsat.ir.term import Term
 
 REDUCTIONS = frozenset({"mean", *IDENTITIES})
@@ -43,10 +44,21 @@ SELECTIONS = frozenset({"argmax", "argmin", "top_k"})
 
 def check_program(program: Program) -> None:
     """Raise an `EqsatError` that names the first ill-formed term or output of `program`."""
-    sizes: dict[int, int] = {}
     for index, leaf in enumerate(program.inputs):
         if not isinstance(leaf.op, Leaf) or leaf.op.index != index:
             raise EqsatError(f"input {index} should be Leaf number {index}, but is {describe(leaf)}")
+    for inner in program.inside():
+        _check_terms(inner)
+        for number, output in enumerate(inner.outputs):
+            _check_output(number, output)
+            if output.term.open and inner is program:
+                opened = sorted(output.term.open)
+                raise EqsatError(f"output {number}: {describe(output.term)} is still open in {opened}")
+
+
+def _check_terms(program: Program) -> None:
+    sizes: dict[int, int] = {}
+    for leaf in program.inputs:
         check_term(leaf)
     for term in program.reachable():
         check_term(term)
@@ -55,8 +67,6 @@ def check_program(program: Program) -> None:
                 _fail(term, f"axis {axis} has length {sizes[axis.id]} elsewhere in the program")
         if isinstance(term.op, Leaf) and term not in program.inputs:
             _fail(term, "a leaf that is not among the program's inputs")
-    for number, output in enumerate(program.outputs):
-        _check_output(number, output)
 
 
 def check_term(term: Term) -> None:
@@ -267,6 +277,8 @@ def _check_rename(term: Term, old: Axis, new: Axis, operand: Term) -> None:
 def _check_opaque(term: Term, op: Opaque, cut: frozenset[Axis]) -> None:
     """A call that may be given chunks along the axes `cut`."""
     call = op.call
+    if call.control is not None:
+        check_control(term, call)
     for layout in (*call.arg_layouts, *call.out_layouts):
         _check_layout(term, layout)
     if not 0 <= op.result < len(call.out_layouts) == len(call.out_dtypes):
@@ -338,5 +350,3 @@ def _check_output(number: int, output: Output) -> None:
         raise EqsatError(f"output {number}: the layout {layout} names an axis twice")
     if missing := term.axes - set(named):
         raise EqsatError(f"output {number}: axes {sorted(missing)} of {describe(term)} are not in {layout}")
-    if term.open:
-        raise EqsatError(f"output {number}: {describe(term)} is still open in {sorted(term.open)}")

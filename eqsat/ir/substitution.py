@@ -9,7 +9,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body
 from eqsat.ir.ops import Call, Chunk, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
-from eqsat.ir.term import Term, Terms, reachable
+from eqsat.ir.term import Term, Terms
 
 
 def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) -> list[Term]:

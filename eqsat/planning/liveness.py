@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel, Value
 from eqsat.ir.axis import Axis
+from eqsat.ir.control import turns
 from eqsat.ir.dtypes import accumulator
 from eqsat.ir.elementwise import ELEMENTWISE
-from eqsat.ir.control import turns
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
 from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Opaque, Rename

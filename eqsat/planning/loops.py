@@ -16,6 +16,7 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, bodies_of
 
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The loops around a block.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -87,7 +88,8 @@ class Search:
     **Attributes:**
 
     - `large`: the axes that may be looped over.
-    - `bodies`: for calls of control flow, the search for each body; None for one that has nothing large.
+    - `bodies`: for calls of control flow, the search for each body; the body itself if it has nothing large.
+    - `planned`: those calls, by number, as they were planned last.
     - `latest`, `progress`: of a program that is such a body, the candidate found last.
     """
 
@@ -96,18 +98,20 @@ class Search:
     rules: Sequence[CompiledRule]
     machine: Machine
     large: tuple[Axis, ...]
-    bodies: dict[Call, tuple[Search | None, ...]]
+    bodies: dict[Call, tuple[Search | Candidate, ...]]
+    planned: dict[int, PlannedCall] = field(default_factory=dict)
     latest: list[Candidate] = field(default_factory=list)
     progress: _Progress = field(default_factory=lambda: _Progress())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PlannedCall:
-    """Control flow with programs for its bodies, and the predicted time of all that runs inside."""
+    """Control flow with the programs `found` for its bodies, and the predicted time of all that runs inside."""
 
     call: Call
     makers: dict[int, str]
     seconds: float
+    found: tuple[Candidate, ...]
 
 
 def free_bytes(program: Program, budget: int) -> int:
@@ -179,7 +183,7 @@ def _prepared(
     """
     large: tuple[Axis, ...] = ()
     cap = None
-    bodies: dict[Call, tuple[Search | None, ...]] = {}
+    bodies: dict[Call, tuple[Search | Candidate, ...]] = {}
     if free is not None:
         cap = free // LARGEST_ITEM
         large = tuple(axis for axis in large_axes(program, free / BIG_SHARE) if axis not in whole)[:most_axes]
@@ -189,7 +193,7 @@ def _prepared(
             bodies[call] = tuple(
                 _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline)
                 if _has_large(body.program, free / BIG_SHARE)
-                else None
+                else as_written(body.program, machine)
                 for body in call.bodies
             )
     if rules:
@@ -233,11 +237,13 @@ class _Progress:
     **Attributes:**
 
     - `seen`: what has been selected, by the nodes' identities.
-    - `extractor`, `largest`: the latest one, and the largest value stored under its cap.
+    - `extractor`, `planned`, `largest`: the latest one, the calls it counts with, and the largest value
+      that is stored under its cap.
     """
 
     seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
     extractor: Extractor | None = None
+    planned: dict[int, PlannedCall] = field(default_factory=dict)
     largest: float = 0.0
 
 
@@ -248,12 +254,13 @@ def _found(
     planned = _planned_calls(search, cap, free_bytes(search.program, budget), deadline)
     chunks = _nominal_chunks(search, cap)
     extractor = progress.extractor
-    if extractor is None or planned or extractor.model.chunks != chunks:
+    if extractor is None or progress.planned != planned or extractor.model.chunks != chunks:
         extractor = progress.extractor = _extractor(search, CostModel(search.machine, chunks), planned)
+        progress.planned = planned
     elif progress.largest <= cap:
         return []  # Nothing more is struck out than under the last cap.
     progress.largest = extractor.largest_stored(cap)
-    inside = {(-number - 1, id(planned_call.call)) for number, planned_call in planned.items()}
+    inside = {(-number - 1, id(planned_call)) for number, planned_call in planned.items()}
     found: list[Candidate] = []
     for selection, one_pass in _selections(search, extractor, cap):
         if deadline.passed():
@@ -287,22 +294,25 @@ def _selections(search: Search, extractor: Extractor, cap: float) -> Iterator[tu
 
 def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) -> dict[int, PlannedCall]:
     """The search's control flow, by number, with the best programs for its bodies under a cap."""
-    planned = {}
     for call, searches in search.bodies.items():
-        bodies, makers, seconds = [], {}, 0.0
-        for body, inner in zip(call.bodies, searches, strict=True):
-            if inner is None:
-                best = as_written(body.program, search.machine)
-                bodies.append(body)
-            else:
-                best = _best_body(inner, cap, free, deadline)
-                bodies.append(Body(best.schedule.program, body.sources))
-                makers.update(best.makers)
-            seconds += best.predicted_seconds
+        best = tuple(
+            inner if isinstance(inner, Candidate) else _best_body(inner, cap, free, deadline)
+            for body, inner in zip(call.bodies, searches, strict=True)
+        )
+        before = search.planned.get(call.id)
+        if before is not None and all(map(operator.is_, before.found, best)):
+            continue
+        programs = [
+            body if isinstance(inner, Candidate) else Body(candidate.schedule.program, body.sources)
+            for body, inner, candidate in zip(call.bodies, searches, best, strict=True)
+        ]
         assert call.control is not None
-        changed = replace(call, bodies=tuple(bodies)) if any(searches) else call
-        planned[call.id] = PlannedCall(changed, makers, turns(call.control) * seconds)
-    return planned
+        makers = {number: name for candidate in best for number, name in candidate.makers.items()}
+        seconds = turns(call.control) * sum(candidate.predicted_seconds for candidate in best)
+        search.planned[call.id] = PlannedCall(
+            replace(call, bodies=tuple(programs)), makers, seconds, best
+        )
+    return dict(search.planned)
 
 
 def _best_body(search: Search, cap: float, free: int, deadline: Deadline) -> Candidate:

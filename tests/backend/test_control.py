@@ -1,0 +1,35 @@
+"""Control flow as source."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.backend.running import emitted
+from tests.control_programs import CASES
+from tests.stages import lowered
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_source_computes_the_same(name: str) -> None:
+    function, arguments = CASES[name]
+    program, constants = lowered(function, *arguments)
+    module = emitted(program)
+    leaves: list[Any] = jax.tree.leaves(arguments)
+    results = jax.jit(module.function())(*leaves, *constants)
+    wanted = jax.tree.leaves(jax.jit(function)(*arguments))
+    for result, value in zip(results, wanted, strict=True):
+        assert result.dtype == value.dtype
+        np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-5)
+
+
+def test_a_body_reads_what_stays_the_same_from_around_it() -> None:
+    function, arguments = CASES["scan: carried and stacked"]
+    source = emitted(lowered(function, *arguments)[0]).source
+    assert "lax.scan(turn, " in source
+    assert "length=6" in source
+    assert re.search(r"carry\w*\[0\]", source)

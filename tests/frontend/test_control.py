@@ -1,0 +1,79 @@
+"""Control flow as calls with bodies: what they mean, and which axes pass through."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from eqsat.ir.ops import Opaque
+from eqsat.ir.program import Program
+from tests.control_programs import CASES
+from tests.stages import check_meaning, lowered, normal, ops
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_bodies_mean_what_the_primitive_does(name: str) -> None:
+    function, arguments = CASES[name]
+    program = check_meaning(function, *arguments, rtol=1e-4)
+    assert all(op.call.bodies for op in ops(program, Opaque) if op.call.control)
+
+
+def passing(program: Program) -> set[int]:
+    """The lengths of the axes that pass through some call of control flow."""
+    calls = [op.call for inner in program.inside() for op in ops(inner, Opaque) if op.call.control]
+    return {axis.size for call in calls for axis in call.passing}
+
+
+def test_a_batch_of_sequences_passes_through_a_scan() -> None:
+    program, _ = lowered(
+        lambda xs, w: lax.scan(lambda h, x: (jnp.tanh(h @ w + x),) * 2, jnp.zeros((3, 4)), xs),
+        normal(6, 3, 4),
+        normal(4, 4),
+    )
+    assert passing(program) == {3}
+
+
+def test_a_batch_that_is_summed_does_not_pass() -> None:
+    program, _ = lowered(
+        lambda xs: lax.scan(lambda h, x: (h + x, (h * x).sum()), jnp.zeros(3), xs), normal(6, 3)
+    )
+    assert passing(program) == set()
+
+
+def test_what_counts_along_an_axis_keeps_it_whole() -> None:
+    program, _ = lowered(
+        lambda x: lax.scan(lambda h, _: (h * jnp.arange(3), None), x, None, length=2)[0], normal(3)
+    )
+    assert passing(program) == set()
+
+
+def test_what_is_carried_to_another_place_keeps_its_axis_whole() -> None:
+    program, _ = lowered(lambda x: lax.scan(lambda h, _: (h.T, None), x, None, length=3)[0], normal(3, 3))
+    assert passing(program) == set()
+
+
+def test_a_batch_passes_through_both_branches_of_a_choice() -> None:
+    program, _ = lowered(
+        lambda p, x: lax.cond(p > 0, jnp.sin, lambda x: x - x.max(1, keepdims=True), x),
+        jnp.float32(1.0),
+        normal(5, 3),
+    )
+    assert passing(program) == {5}
+
+
+def test_a_known_branch_is_taken_when_planning() -> None:
+    program, _ = lowered(lambda x: lax.cond(jnp.array(0) > 1, jnp.sin, jnp.cos, x), normal(3))
+    assert len(ops(program, Opaque)) <= 1
+
+
+def test_keys_are_carried() -> None:
+    def draws(key, x):
+        def turn(key, _):
+            key, now = jax.random.split(key)
+            return key, jax.random.uniform(now, (2,))
+
+        return lax.scan(turn, key, None, length=3)[1] + x
+
+    lowered(draws, jax.random.key(0), normal(2))
