@@ -127,7 +127,7 @@ def controlled(
             tuple(map(layout, layouts)),
             dtypes,
             frozenset(),
-            control,
+            control=control,
         )
 
     views = []

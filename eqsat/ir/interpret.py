@@ -172,7 +172,13 @@ class _Interpreter:
                 for chunk, (_, *others) in zip(self.chunks(axis), pieces, strict=True):
                     within, operands = {**ranges, axis: chunk}, (held, *term.args[1:])
                     (state,) = called(
-                        call, [state, *others], operands, within, self.precision, self.inside, frozenset({axis})
+                        call,
+                        [state, *others],
+                        operands,
+                        within,
+                        self.precision,
+                        self.inside,
+                        frozenset({axis}),
                     )
                     held = term
                 return state

@@ -106,7 +106,7 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class PlannedCall:
-    """Control flow with the programs `found` for its bodies, and the predicted time of all that runs inside."""
+    """Control flow with the programs `found` for its bodies, and the predicted time of all inside."""
 
     call: Call
     makers: dict[int, str]
@@ -309,9 +309,7 @@ def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) ->
         assert call.control is not None
         makers = {number: name for candidate in best for number, name in candidate.makers.items()}
         seconds = turns(call.control) * sum(candidate.predicted_seconds for candidate in best)
-        search.planned[call.id] = PlannedCall(
-            replace(call, bodies=tuple(programs)), makers, seconds, best
-        )
+        search.planned[call.id] = PlannedCall(replace(call, bodies=tuple(programs)), makers, seconds, best)
     return dict(search.planned)
 
 
