@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -12,57 +12,71 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 
+from eqsat.arguments import Statics, abstract, argument_names, is_explicit, joined, signature
 from eqsat.budget import parse_budget
-from eqsat.deadline import Deadline
-from eqsat.driver import Planned, Planner
+from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU, Machine
 from eqsat.planning.plan import Plan
-from eqsat.rulesets import RulePath, check_accuracy, rules_for
+from eqsat.rulesets import RulePath, check_accuracy
+from eqsat.transforms.call import Call
+from eqsat.transforms.nesting import without_programs
+from eqsat.transforms.primitives import optimized_p
+from eqsat.transforms.settings import NO_MESH, Settings, setting
+from eqsat.transforms.surroundings import Surroundings, needs_surroundings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-TRACED_UNDER = ("enable_x64", "default_matmul_precision", "numpy_dtype_promotion")
-"""The settings of JAX that a function's jaxpr depends on."""
+TRACED_UNDER = ("enable_x64", "default_matmul_precision", "numpy_dtype_promotion", "default_device")
+"""The settings of JAX that a function's jaxpr, or where it runs, depends on."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A function traced at some types of arguments.
+
+    **Attributes:**
+
+    - `call`: the program, or None if it depends on the mesh or on a mapped axis that it is called under.
+    - `out_tree`: the tree of its result.
+    - `captured`: values of transformations under way that it closes over: the last of its arguments.
+    """
+
+    call: Call | None
+    out_tree: Any = None
+    captured: tuple[Any, ...] = ()
 
 
 class Optimized(Generic[P, R]):
     """A function within a memory budget; see `optimize`."""
 
-    def __init__(
-        self,
-        fn: Callable[P, R],
-        budget: int,
-        rules: Sequence[RulePath],
-        accuracy: str,
-        machine: Machine,
-        planning_seconds: float | None,
-    ) -> None:
+    def __init__(self, fn: Callable[P, R], settings: Settings, statics: Statics) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
-        self._budget = budget
-        self._rule_paths = tuple(rules)
-        self._accuracy = accuracy
-        self._machine = machine
-        self._planning_seconds = planning_seconds
-        self._plans: dict[Any, Planned] = {}
+        self._settings = settings
+        self._statics = statics
+        self._jitted: Callable[P, R] = jax.jit(
+            fn, static_argnums=statics.positions or None, static_argnames=statics.names or None
+        )
+        self._instances: dict[Any, Instance] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        planned = self._planned(args, kwargs)
-        leaves = [*jax.tree.leaves((args, kwargs)), *planned.traced.captured]
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            flat = planned.inline(*leaves)
-        elif planned.jitted:
-            flat = planned.run(*leaves)
-        else:
-            avals = planned.traced.closed.in_avals
-            arrays = [
-                leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
-                for leaf, aval in zip(leaves, avals, strict=True)
-            ]
-            flat = planned.run(*arrays)
-        result: R = jax.tree.unflatten(planned.traced.out_tree, flat)
+        around = Surroundings.now()
+        instance, leaves = self._instance(args, kwargs, around)
+        call = instance.call
+        if call is None:
+            return self._jitted(*args, **kwargs)
+        if call.closed.effects:
+            if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+                call.planned()  # says so if it is too big
+            return self._jitted(*args, **kwargs)
+        arrays = [
+            leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
+            for leaf, aval in zip([*leaves, *instance.captured], call.closed.in_avals, strict=True)
+        ]
+        flat = optimized_p.bind(*around.made_to_vary(arrays), program=call)
+        result: R = jax.tree.unflatten(instance.out_tree, flat)
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -71,27 +85,58 @@ class Optimized(Generic[P, R]):
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s."""
-        return self._planned(args, kwargs).plan
+        call = self._instance(args, kwargs, Surroundings.now())[0].call
+        if call is None:
+            raise EqsatError(
+                f"{_name(self._fn)} depends on the mesh or on the mapped axis that it is called under, so it"
+                " is left to jax.jit, and has no plan"
+            )
+        return call.planned().plan
 
-    def _planned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Planned:
+    def _instance(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], around: Surroundings
+    ) -> tuple[Instance, list[Any]]:
+        """The function at these types of arguments, and the arguments' leaves."""
+        args, kwargs, static = self._statics.split(args, kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
-        shapes = tuple(_signature(leaf) for leaf in leaves)
-        settings = [getattr(jax.config, f"jax_{name}") for name in TRACED_UNDER]
-        key = (tree, shapes, *settings, jax.default_backend())
-        found = self._plans.get(key)
+        key = (
+            tree,
+            tuple(signature(leaf) for leaf in leaves),
+            tuple((where, type(value), value) for where, value in static.items()),
+            *map(setting, TRACED_UNDER),
+            jax.default_backend(),
+            around,
+        )
+        found = self._instances.get(key)
         if found is None:
-            found = self._make(args, kwargs)
-            if not found.traced.captured:
-                # What a function closes over inside a transformation is another value next time.
-                self._plans[key] = found
-        return found
 
-    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Planned:
-        deadline = Deadline.after(self._planning_seconds)
-        rules = rules_for(self._rule_paths, self._accuracy)
-        traced = trace(self._fn, args, kwargs)
-        names = _argument_names(self._fn, args, kwargs)
-        return Planner(traced, names, self._budget, rules, self._machine, deadline).planned()
+            def flat(*values: Any) -> Any:
+                args, kwargs = jax.tree.unflatten(tree, values)
+                args, kwargs = joined(args, kwargs, static)
+                return self._fn(*args, **kwargs)
+
+            found = self._traced(flat, leaves, around, argument_names(self._fn, args, kwargs))
+            if not found.captured:
+                # What a function closes over inside a transformation is another value next time.
+                self._instances[key] = found
+        return found, leaves
+
+    def _traced(
+        self, flat: Callable[..., Any], leaves: Sequence[Any], around: Surroundings, names: Sequence[str]
+    ) -> Instance:
+        """The function of flat arguments as a program, if it can be one of its own."""
+        if any(map(is_explicit, leaves)):
+            return Instance(None)
+        if not around.empty:
+            here = trace(flat, tuple(leaves), {})
+            if here.captured or needs_surroundings(here.closed.jaxpr):
+                return Instance(None)
+        with jax.sharding.use_abstract_mesh(NO_MESH):
+            traced = trace(flat, tuple(map(abstract, leaves)), {})
+        settings = replace(self._settings, double=setting("enable_x64"))
+        extra = [f"captured_{number}" for number in range(len(traced.captured))]
+        call = Call(without_programs(traced.closed), settings, [*names, *extra], _name(self._fn))
+        return Instance(call, traced.out_tree, traced.captured)
 
 
 def optimize(
@@ -102,6 +147,8 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine = CPU,
     planning_seconds: float | None = None,
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
 ) -> Optimized[P, R]:
     """`fn`, with the same signature and the same results, within a memory budget.
 
@@ -117,8 +164,11 @@ def optimize(
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
+    - `static_argnums`, `static_argnames`: which arguments are no arrays, but part of the program, as for
+      `jax.jit`. They must be hashable.
 
-    **Returns:** a callable; `.plan(*args)` says how it computes.
+    **Returns:** a callable; `.plan(*args)` says how it computes. JAX's transformations of it keep to the
+    budget too: what they make of it is planned as a program of its own.
 
     **Raises:** `BudgetError` when called (or planned) if no program within the budget is found.
 
@@ -140,30 +190,9 @@ def optimize(
             f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}"
         )
     paths = (rules,) if isinstance(rules, (str, PathLike)) else tuple(rules)
-    return Optimized(fn, parse_budget(budget), paths, accuracy, machine, planning_seconds)
+    settings = Settings(parse_budget(budget), paths, accuracy, machine, planning_seconds)
+    return Optimized(fn, settings, Statics.of(fn, static_argnums, static_argnames))
 
 
-def _signature(leaf: Any) -> tuple[Any, ...]:
-    """What of an argument a plan depends on."""
-    aval = jax.typeof(leaf) if not isinstance(leaf, jax.ShapeDtypeStruct) else leaf
-    return (tuple(aval.shape), str(aval.dtype), bool(getattr(aval, "weak_type", False)))
-
-
-def _argument_names(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """A name for every flat argument: its parameter's, with the path of a leaf inside it."""
-    try:
-        bound = inspect.signature(fn).bind(*args, **kwargs)
-        parameters = list(bound.arguments)
-    except (TypeError, ValueError):
-        parameters = []
-    leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
-    names = []
-    for path, _ in leaves:
-        first = path[1]
-        if isinstance(first, jax.tree_util.SequenceKey):
-            head = parameters[first.idx] if first.idx < len(parameters) else f"argument_{first.idx}"
-        else:
-            head = str(getattr(first, "key", first))
-        tail = [str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path[2:]]
-        names.append("_".join([head, *tail]))
-    return names
+def _name(fn: Callable[..., Any]) -> str:
+    return str(getattr(fn, "__name__", type(fn).__name__))

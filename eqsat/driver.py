@@ -61,20 +61,24 @@ class Planned:
 
     **Attributes:**
 
-    - `run`: on flat arrays: the certified executable.
-    - `jitted`: whether `run` takes what `jax.jit` takes, not only arrays of the traced dtypes.
+    - `run`: on flat arrays of the traced dtypes: the certified executable.
     - `inline`: on flat tracers: the same program, to be staged into somebody else's.
     """
 
     plan: Plan
     run: Callable[..., Sequence[Any]]
     inline: Callable[..., Sequence[Any]]
-    traced: Traced
-    jitted: bool = False
 
 
 class Planner:
-    """Plans one traced function."""
+    """Plans one traced function.
+
+    **Attributes:**
+
+    - `names`: of its arguments.
+    - `placement`: the arguments' shardings, if they are not all on the default device. The budget is then
+      that of each device.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class Planner:
         rules: Sequence[CompiledRule],
         machine: Machine,
         deadline: Deadline = NO_DEADLINE,
+        placement: Sequence[jax.sharding.Sharding] = (),
     ) -> None:
         self.traced = traced
         self.names = names
@@ -91,6 +96,7 @@ class Planner:
         self.rules = rules
         self.machine = machine
         self.deadline = deadline
+        self.placement = placement
         self.seconds: dict[str, float] = {}
         self.smallest: tuple[int, Candidate] | None = None
         self.latest_peak = 0
@@ -111,7 +117,11 @@ class Planner:
         **Raises:** `BudgetError` if there is none.
         """
         closed = self.traced.closed
-        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in closed.in_avals]
+        placement: Sequence[Any] = self.placement or [None] * len(closed.in_avals)
+        avals = [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+            for aval, sharding in zip(closed.in_avals, placement, strict=True)
+        ]
         captured = sum(constant.nbytes for constant in closed.consts if hasattr(constant, "nbytes"))
         original = self.timed("compile", lambda: certify(self.traced.call_flat, avals, captured=captured))
         fixed = self.fixed = original.arguments + original.outputs - original.aliased
@@ -155,9 +165,8 @@ class Planner:
         """The first rewritten program that fits, or the function as it is if it fits and none is better."""
         closed = self.traced.closed
         program, hoisted = self.timed("lower", lambda: lower(closed))
-        with jax.ensure_compile_time_eval():
-            # A plan outlives the trace in which it is made.
-            constants = [jnp.asarray(constant) for constant in hoisted]
+        constants = [jnp.asarray(constant) for constant in hoisted]
+        inputs = [*avals, *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants)]
         written = self.timed("search", lambda: as_written(program, self.machine))
         late = f"planning time limit of {self.deadline.seconds:g} s"
         for most_axes in SPLIT_AXES:
@@ -165,7 +174,7 @@ class Planner:
                 break
             search = self._saturate(program, fits, most_axes)
             for candidate in self._candidates(search, written, fits):
-                module, certified = self._compile(candidate, [*avals, *constants])
+                module, certified = self._compile(candidate, inputs)
                 moved = self.smallest is None or certified.peak < UNMOVED * self.smallest[0]
                 self.unmoved = 0 if moved else self.unmoved + 1
                 if self.smallest is None or certified.peak < self.smallest[0]:
@@ -192,12 +201,16 @@ class Planner:
         return search
 
     def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
-        """Emit and compile a candidate. `inputs`: arrays, or their shapes and dtypes."""
+        """Emit and compile a candidate for inputs of these shapes and dtypes."""
         names = self._names(candidate.schedule.program)
         module = self.timed("emit", lambda: emit(candidate.schedule, names, candidate.makers))
         bound = candidate.predicted_peak if candidate.fused else 0
-        avals = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in inputs]
-        return module, self.timed("compile", lambda: certify(module.function(), avals, bound))
+        function = self._typed(module.function())
+        return module, self.timed("compile", lambda: certify(function, inputs, bound))
+
+    def _typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """A function whose results have the weak types of the traced one's."""
+        return lambda *values: self.traced.typed(function(*values))
 
     def _names(self, program: Program) -> list[str]:
         extra = len(program.inputs) - len(self.names)
@@ -254,14 +267,12 @@ class Planner:
         seconds = written.predicted_seconds if written else 0.0
         source = ""
         run: Callable[..., Sequence[Any]] = original
-        jitted = False
         if written is not None:
             program = written.schedule.program
             source = emit(written.schedule, self._names(program)).source
             everything = sum(term.bytes for term in program.reachable())
             if everything + original.arguments + original.outputs <= self.budget:
                 run = jax.jit(self.traced.call_flat)
-                jitted = True
         plan = Plan(
             self.budget,
             original.peak,
@@ -278,7 +289,7 @@ class Planner:
             tuple(constants),
             self.banned,
         )
-        return Planned(plan, run, self.traced.call_flat, self.traced, jitted)
+        return Planned(plan, run, self.traced.call_flat)
 
     def _changed(
         self,
@@ -307,17 +318,10 @@ class Planner:
             self.banned,
         )
         arrays = plan.constants
-        function = module.function()
-
-        @jax.custom_jvp
-        def inline(*leaves: Any) -> tuple[Any, ...]:
-            return tuple(function(*leaves, *arrays))
-
-        # Derivatives are the original's: its custom rules hold, whatever was rewritten.
-        inline.defjvp(
-            lambda primals, tangents: jax.jvp(lambda *x: tuple(self.traced.call_flat(*x)), primals, tangents)
+        function = self._typed(module.function())
+        return Planned(
+            plan, lambda *leaves: certified(*leaves, *arrays), lambda *leaves: function(*leaves, *arrays)
         )
-        return Planned(plan, lambda *leaves: certified(*leaves, *arrays), inline, self.traced)
 
     def _too_big(self, original: Certified, written: Candidate, program: Program) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""

@@ -1,0 +1,128 @@
+"""The arguments of a call: which are static, what a plan depends on of the others, and their names."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+
+@dataclass(frozen=True)
+class Statics:
+    """Which arguments of a function are static, by position and by name, as for `jax.jit`."""
+
+    positions: tuple[int, ...]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        fn: Callable[..., Any],
+        argnums: int | Iterable[int] | None,
+        argnames: str | Iterable[str] | None,
+    ) -> Statics:
+        """Those that are named either way: a parameter of which only one is given is static in both."""
+        numbers = () if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
+        try:
+            parameters = list(inspect.signature(fn).parameters.values())
+        except (TypeError, ValueError):
+            return cls(numbers, names)
+        positional = [
+            parameter.name
+            for parameter in parameters
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        numbers = tuple(number % len(positional) if number < 0 else number for number in numbers)
+        if argnames is None:
+            names = tuple(positional[number] for number in numbers if number < len(positional))
+        elif argnums is None:
+            numbers = tuple(positional.index(name) for name in names if name in positional)
+        return cls(numbers, names)
+
+    def split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], dict[int | str, Any]]:
+        """The arguments with None for the static ones; and those, by position or name."""
+        if not self.positions and not self.names:
+            return args, kwargs, {}
+        static: dict[int | str, Any] = {n: args[n] for n in self.positions if n < len(args)}
+        static |= {name: kwargs[name] for name in self.names if name in kwargs}
+        for where, value in static.items():
+            _check_hashable(where, value)
+        dynamic = tuple(None if n in static else value for n, value in enumerate(args))
+        return dynamic, {name: None if name in static else v for name, v in kwargs.items()}, static
+
+
+def joined(
+    args: tuple[Any, ...], kwargs: dict[str, Any], static: dict[int | str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call of which `Statics.split` took the static ones."""
+    every = tuple(static.get(n, value) for n, value in enumerate(args))
+    return every, {name: static.get(name, value) for name, value in kwargs.items()}
+
+
+def _check_hashable(where: int | str, value: Any) -> None:
+    try:
+        hash(value)
+    except TypeError as error:
+        which = f"number {where}" if isinstance(where, int) else repr(where)
+        raise ValueError(
+            f"the static argument {which} is {value!r} of type {type(value).__name__}, which has no hash:"
+            f" plans are kept by the values of static arguments, so these must be hashable ({error})"
+        ) from error
+
+
+def signature(leaf: Any) -> Hashable:
+    """What of an argument a plan depends on."""
+    return _signature(_aval(leaf))
+
+
+@functools.lru_cache(maxsize=4096)
+def _signature(aval: Any) -> Hashable:
+    return (tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)), _is_explicit(aval))
+
+
+def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """The type of an argument by itself, on no mesh."""
+    aval = _aval(leaf)
+    weak = bool(getattr(aval, "weak_type", False))
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
+
+
+def is_explicit(leaf: Any) -> bool:
+    """Whether an argument's sharding is part of its type, on which its results' types depend."""
+    return _is_explicit(_aval(leaf))
+
+
+def _is_explicit(aval: Any) -> bool:
+    mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
+    return mesh is not None and jax.sharding.AxisType.Explicit in mesh.axis_types
+
+
+def _aval(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
+
+
+def argument_names(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+    """A name for every flat argument: its parameter's, with the path of a leaf inside it."""
+    try:
+        bound = inspect.signature(fn).bind(*args, **kwargs)
+        parameters = list(bound.arguments)
+    except (TypeError, ValueError):
+        parameters = []
+    leaves, _ = jax.tree_util.tree_flatten_with_path((args, kwargs))
+    names = []
+    for path, _ in leaves:
+        first = path[1]
+        if isinstance(first, jax.tree_util.SequenceKey):
+            head = parameters[first.idx] if first.idx < len(parameters) else f"argument_{first.idx}"
+        else:
+            head = str(getattr(first, "key", first))
+        tail = [str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path[2:]]
+        names.append("_".join([head, *tail]))
+    return names

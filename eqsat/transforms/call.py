@@ -1,0 +1,146 @@
+"""`Call`: a program within a budget."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from eqsat.deadline import Deadline
+from eqsat.driver import Planned, Planner
+from eqsat.errors import BudgetError
+from eqsat.frontend.trace import Traced
+from eqsat.rulesets import rules_for
+from eqsat.transforms.dependence import dependent
+from eqsat.transforms.nesting import Program, without_programs
+from eqsat.transforms.settings import Settings, setting
+
+Dims = tuple[int | None, ...]
+"""By argument or result: which dimension is the batch's, or None if it has none."""
+
+
+class Call(Program):
+    """A program that is planned when it is first evaluated or lowered; equal to itself only.
+
+    **Attributes:**
+
+    - `closed`: the program. It has no effects, names no mesh or mapped axis, and calls no `Program`.
+    - `names`: of its arguments, for the text of plans.
+    - `title`: what to call it in messages: "the gradient of kernel".
+    - `derived`: what transformations have made of it, so that this is traced and planned once.
+    """
+
+    def __init__(self, closed: ClosedJaxpr, settings: Settings, names: Sequence[str], title: str) -> None:
+        self.closed = closed
+        self.settings = settings
+        self.names = tuple(names)
+        self.title = title
+        self.derived: dict[Hashable, Any] = {}
+        self._plans: dict[Hashable, Planned] = {}
+
+    def __repr__(self) -> str:
+        return self.title
+
+    def as_jaxpr(self) -> ClosedJaxpr:
+        return self.closed
+
+    def planned(self, placement: tuple[Any, ...] = ()) -> Planned:
+        """The plan, and what carries it out.
+
+        **Arguments:**
+
+        - `placement`: the shardings of the arguments, if they are not all on the default device.
+
+        **Raises:** `BudgetError` that says which program it is about.
+        """
+        found = self._plans.get(placement)
+        if found is None:
+            settings = self.settings
+            deadline = Deadline.after(settings.planning_seconds)
+            rules = rules_for(settings.rules, settings.accuracy)
+            with settings.alone():
+                planner = Planner(
+                    Traced(self.closed),
+                    self.names,
+                    settings.budget,
+                    rules,
+                    settings.machine,
+                    deadline,
+                    placement,
+                )
+                try:
+                    found = planner.planned()
+                except BudgetError as error:
+                    raise BudgetError(f"{self.title}: {error}", error.smallest_peak) from None
+            self._plans[placement] = found
+        return found
+
+    def run(self, *arguments: Any) -> Sequence[Any]:
+        """The results, by the certified executable."""
+        arrays = [
+            argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
+            for argument, aval in zip(arguments, self.closed.in_avals, strict=True)
+        ]
+        return self.planned(_placement(arrays)).run(*arrays)
+
+    def batched(self, dims: Dims, size: int, spmd_axis_name: Any = None) -> tuple[Call, Dims]:
+        """The program over a batch, and where its results have the batch's dimension."""
+        results = dependent(self.closed, [dim is not None for dim in dims])
+        outs = tuple(0 if depends else None for depends in results)
+        key = ("batched", dims, size, spmd_axis_name)
+        if key not in self.derived:
+            function = jax.vmap(
+                jaxpr_as_fun(self.closed),
+                in_axes=dims,
+                out_axes=list(outs),
+                axis_size=size,
+                spmd_axis_name=spmd_axis_name,
+            )
+            self.derived[key] = traced_call(
+                function,
+                batched_avals(self.closed.in_avals, dims, size),
+                self.settings,
+                self.names,
+                f"{self.title}, for a batch of {size}",
+            )
+        return self.derived[key], outs
+
+
+def traced_call(
+    function: Callable[..., Sequence[Any]],
+    avals: Sequence[Any],
+    settings: Settings,
+    names: Sequence[str],
+    title: str,
+) -> Call:
+    """The `Call` of a function of flat arguments of these types."""
+    inputs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals]
+    with settings.alone():
+        closed = without_programs(jax.make_jaxpr(function)(*inputs))
+    return Call(closed, settings, names, title)
+
+
+def batched_avals(avals: Sequence[Any], dims: Dims, size: int) -> list[Any]:
+    """The types of arguments of which some have a batch dimension."""
+    return [
+        aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
+        for aval, dim in zip(avals, dims, strict=True)
+    ]
+
+
+def _placement(arrays: Sequence[jax.Array]) -> tuple[Any, ...]:
+    """The arrays' shardings, or nothing if all are on the device that programs are compiled for."""
+    home = _home(setting("default_device"))
+    shardings = [array.sharding for array in arrays]
+    return () if all(sharding == home for sharding in shardings) else tuple(shardings)
+
+
+@functools.cache
+def _home(device: Any) -> jax.sharding.Sharding:
+    """On a device; on the one that JAX takes by default for None, or for the name of a platform."""
+    one = device if isinstance(device, jax.Device) else jax.devices(device)[0]
+    return jax.sharding.SingleDeviceSharding(one)

@@ -1,0 +1,137 @@
+"""The linear maps that differentiation makes of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
+
+from eqsat.frontend.values import primitives
+from eqsat.transforms.call import Call, traced_call
+from eqsat.transforms.dependence import dependent
+from eqsat.transforms.linear import LinearMap
+from eqsat.transforms.selection import Mask, chosen, inverted, merged
+
+
+def derivative(call: Call, wrt: Mask) -> LinearMap:
+    """The map of tangents of the marked arguments to tangents of results: of those that `moved` marks.
+
+    Its residuals are the program's arguments, and nothing that is computed from them: going backward, the
+    program and its derivative are one program, that is planned as a whole.
+    """
+    key = ("derivative", wrt)
+    if key not in call.derived:
+        call.derived[key] = _derivative(call, wrt)
+    found: LinearMap = call.derived[key]
+    return found
+
+
+def moved(call: Call, wrt: Mask) -> Mask:
+    """Which results have tangents if the marked arguments have."""
+    return tuple(
+        depends and bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+        for depends, aval in zip(dependent(call.closed, wrt), call.closed.out_avals, strict=True)
+    )
+
+
+def _derivative(call: Call, wrt: Mask) -> LinearMap:
+    outs = moved(call, wrt)
+
+    def forward(residuals: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
+        at = _restricted(call, residuals, wrt, outs)
+        results: Sequence[Any] = jax.jvp(at, chosen(wrt, residuals), list(tangents))[1]
+        return results
+
+    def backward(residuals: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        at = _restricted(call, residuals, wrt, _given(outs, cotangents))
+        pullback = jax.vjp(at, *chosen(wrt, residuals))[1]
+        results: Sequence[Any] = pullback([part for part in cotangents if part is not None])
+        return results
+
+    return LinearMap(
+        forward,
+        backward,
+        call.closed.in_avals,
+        [aval.to_tangent_aval() for aval in chosen(wrt, call.closed.in_avals)],
+        [aval.to_tangent_aval() for aval in chosen(outs, call.closed.out_avals)],
+        call.settings,
+        [*call.names, *(f"{name}_tangent" for name in chosen(wrt, call.names))],
+        call.title,
+    )
+
+
+def primal(call: Call, wrt: Mask) -> Call:
+    """What computes the results where the marked arguments are differentiated.
+
+    That is the program itself, but for parts that have a rule for reverse mode alone: what the rule computes
+    instead can be differentiated again, and forward too.
+    """
+    if "custom_vjp_call" not in primitives(call.closed):
+        return call
+    key = ("primal", wrt)
+    if key not in call.derived:
+        everything = (True,) * len(call.closed.out_avals)
+
+        def function(*values: Any) -> Sequence[Any]:
+            at = _restricted(call, values, wrt, everything)
+            results: Sequence[Any] = jax.vjp(at, *chosen(wrt, values))[0]
+            return results
+
+        call.derived[key] = traced_call(function, call.closed.in_avals, call.settings, call.names, call.title)
+    found: Call = call.derived[key]
+    return found
+
+
+def as_linear(call: Call, wrt: Mask) -> LinearMap:
+    """A program that is linear in the marked arguments as a map of these. The others are its residuals."""
+    key = ("itself", wrt)
+    if key not in call.derived:
+        call.derived[key] = _as_linear(call, wrt)
+    found: LinearMap = call.derived[key]
+    return found
+
+
+def _as_linear(call: Call, wrt: Mask) -> LinearMap:
+    everything = (True,) * len(call.closed.out_avals)
+    inputs, others = chosen(wrt, call.closed.in_avals), inverted(wrt)
+
+    def at(residuals: Sequence[Any], outs: Mask) -> Callable[..., Sequence[Any]]:
+        return _restricted(call, merged(wrt, inputs, residuals), wrt, outs)
+
+    def forward(residuals: Sequence[Any], vectors: Sequence[Any]) -> Sequence[Any]:
+        return at(residuals, everything)(*vectors)
+
+    def backward(residuals: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
+        transposed = jax.linear_transpose(at(residuals, _given(everything, cotangents)), *inputs)
+        results: Sequence[Any] = transposed([part for part in cotangents if part is not None])
+        return results
+
+    return LinearMap(
+        forward,
+        backward,
+        chosen(others, call.closed.in_avals),
+        inputs,
+        call.closed.out_avals,
+        call.settings,
+        [*chosen(others, call.names), *chosen(wrt, call.names)],
+        call.title,
+    )
+
+
+def _given(outs: Mask, cotangents: Sequence[Any]) -> Mask:
+    """Which results have a cotangent that is not None, of those marked: they have one each."""
+    parts = iter(cotangents)
+    return tuple(out and next(parts) is not None for out in outs)
+
+
+def _restricted(call: Call, arguments: Sequence[Any], free: Mask, outs: Mask) -> Callable[..., Sequence[Any]]:
+    """The marked results as a function of the arguments that are marked as free."""
+    fixed = chosen(inverted(free), arguments)
+
+    def function(*values: Any) -> Sequence[Any]:
+        return chosen(outs, jaxpr_as_fun(call.closed)(*merged(free, values, fixed)))
+
+    return function

@@ -1,0 +1,51 @@
+"""What planning a program depends on besides the program."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from eqsat.machine import Machine
+from eqsat.rulesets import RulePath
+
+
+def setting(name: str) -> Any:
+    """A setting of JAX as it is in this context: "enable_x64"..."""
+    return getattr(jax.config, f"jax_{name}")
+
+
+NO_MESH = jax.sharding.AbstractMesh((), ())
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the caller of `optimize` asks for.
+
+    **Attributes:**
+
+    - `budget`: bytes.
+    - `rules`: the paths of `.rules` files besides the shipped ones.
+    - `accuracy`: which rules are allowed, by what they do to rounding.
+    - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
+    - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
+    """
+
+    budget: int
+    rules: tuple[RulePath, ...]
+    accuracy: str
+    machine: Machine
+    planning_seconds: float | None = None
+    double: bool = False
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """A context in which programs are traced and compiled by themselves.
+
+        Whatever transformation, or `shard_map`, is under way has nothing to do with them.
+        """
+        with jax.core.eval_context(), jax.enable_x64(self.double), jax.sharding.use_abstract_mesh(NO_MESH):
+            yield
