@@ -19,7 +19,7 @@ def examples() -> list[str]:
 
 
 def test_the_ten_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
-    example, _ = examples()
+    example, _, _ = examples()
     namespace: dict[str, object] = {}
     exec(example, namespace)
     printed = capsys.readouterr().out
@@ -33,9 +33,15 @@ def test_the_ten_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_the_user_says_is_made_use_of(capsys: pytest.CaptureFixture[str]) -> None:
-    _, example = examples()
+    _, example, _ = examples()
     exec(example, {})
     assert "solve-by-cholesky" in capsys.readouterr().out
+
+
+def test_the_gradient_is_within_the_budget(capsys: pytest.CaptureFixture[str]) -> None:
+    *_, example = examples()
+    exec(example, {})
+    assert capsys.readouterr().out == "(4000, 3)\n"
 
 
 def test_the_rule_is_right(tmp_path: Path) -> None:
