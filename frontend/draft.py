@@ -80,6 +80,7 @@ class Draft:
         self.axes = AxisClasses()
         self.nodes: list[Node] = []
         self._renamed: dict[int, None] = {}
+        self._numbers: dict[Hashable, int] = {}
 
     def fresh_layout(self, shape: Iterable[int]) -> DraftLayout:
         """A layout of new axes; dimensions of length 1 get none."""
@@ -90,9 +91,18 @@ class Draft:
     def add(
         self, make: MakeOp, args: Sequence[int], axes: Iterable[int], bodies: tuple[DraftBody, ...] = ()
     ) -> int:
-        """A new node; its number."""
-        self.nodes.append(Node(make, tuple(args), frozenset(axes), bodies))
-        return len(self.nodes) - 1
+        """The number of a node: a new one, unless there is one already that is known to be the same."""
+        node = Node(make, tuple(args), frozenset(axes), bodies)
+        key = (make(self._so_far), node.args, bodies)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.nodes)
+            self.nodes.append(node)
+        return self._numbers[key]
+
+    def _so_far(self, axis: int) -> Axis:
+        """What an axis is called so far."""
+        root = self.axes.find(axis)
+        return Axis(root, self.axes.size(root))
 
     def node_axes(self, node: int) -> frozenset[int]:
         """The node's schema, as representatives."""
@@ -100,7 +110,7 @@ class Draft:
 
     def op(self, node: int) -> Op:
         """The node's op, its axes numbered as they are so far."""
-        return self.nodes[node].make(lambda axis: Axis(self.axes.find(axis), self.axes.size(axis)))
+        return self.nodes[node].make(self._so_far)
 
     def needed(self, roots: Iterable[int]) -> set[int]:
         """The given nodes and all that they need."""

@@ -22,6 +22,7 @@ from eqsat.frontend.foreign import inline_foreign
 from eqsat.frontend.naming import Claim, Made, Name, build_names
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
+from eqsat.frontend.values import Numbering
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
@@ -79,6 +80,8 @@ class Lowering:
         self._naming = True
         self._origins: dict[int, str] = {}
         self._calls = 0
+        self._numbering = Numbering()
+        self._calls_made: dict[Hashable, list[View]] = {}
         self._hoisted: list[tuple[Any, View]] = []
         self._inputs = 0
         self._body_inputs = 0
@@ -189,7 +192,7 @@ class Lowering:
             known = handler or inline_foreign
             results = known(self, equation, operands)
             if results is None:
-                results = self._opaque(equation, operands)
+                results = self._called(equation, operands)
             if first_new < len(self.draft.nodes):
                 self.note_origin(first_new, source_info_util.summarize(equation.source_info))
             namer = NAMERS.get(equation.primitive.name)
@@ -239,6 +242,20 @@ class Lowering:
         for enclosure in self.enclosures:
             view = enclosure.captured(self, view)
         return view
+
+    def _called(self, equation: Any, operands: Sequence[View]) -> list[View]:
+        """Any other primitive; one that is called alike twice is called once."""
+        if equation.effects:
+            return self._opaque(equation, operands)
+        find = self.draft.axes.find
+        given = tuple(
+            (view.node, tuple(None if axis is None else find(axis) for axis in view.layout))
+            for view in operands
+        )
+        key = (equation.primitive, self._numbering.parameter(equation.params), given)
+        if key not in self._calls_made:
+            self._calls_made[key] = self._opaque(equation, operands)
+        return self._calls_made[key]
 
     def _opaque(self, equation: Any, operands: Sequence[View]) -> list[View]:
         """Any other primitive: called as it is, chunkable along the dimensions that pass through."""

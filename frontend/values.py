@@ -83,13 +83,13 @@ class Numbering:
         jaxpr = closed.jaxpr
         numbers: dict[Any, int] = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
-            numbers[variable] = self.number(("constant", self._parameter(value)))
+            numbers[variable] = self.number(("constant", self.parameter(value)))
 
         def read(atom: Any) -> int:
             if isinstance(atom, Literal):
                 aval: Any = atom.aval
                 value = np.asarray(atom.val, aval.dtype)
-                return self.number(("constant", self._parameter(value)))
+                return self.number(("constant", self.parameter(value)))
             return numbers[atom]
 
         for equation in jaxpr.eqns:
@@ -103,7 +103,7 @@ class Numbering:
             return self.results(inner, operands)
         if equation.primitive.name in TRANSPARENT and len(operands) == 1:
             return operands
-        key: Hashable = (equation.primitive.name, self._parameter(equation.params), tuple(operands))
+        key: Hashable = (equation.primitive.name, self.parameter(equation.params), tuple(operands))
         if equation.effects:
             # What has effects is never the same twice.
             key = ("effect", len(self._alive))
@@ -116,7 +116,7 @@ class Numbering:
         inputs = [self.number(("parameter", position, aval)) for position, aval in enumerate(avals)]
         return ("function", avals, tuple(self.results(closed, inputs)))
 
-    def _parameter(self, value: Any) -> Hashable:
+    def parameter(self, value: Any) -> Hashable:
         """What identifies a primitive's parameter. 1, 1.0 and True are equal in Python, and not here."""
         match value:
             case ClosedJaxpr():
@@ -124,9 +124,9 @@ class Numbering:
             case Jaxpr():
                 return self._function(ClosedJaxpr(value, ()))
             case tuple() | list():
-                return tuple(self._parameter(part) for part in value)
+                return tuple(self.parameter(part) for part in value)
             case Mapping():
-                return tuple(sorted((str(key), self._parameter(part)) for key, part in value.items()))
+                return tuple(sorted((str(key), self.parameter(part)) for key, part in value.items()))
             case bool() | np.bool_():
                 return ("bool", bool(value))
             case Integral():
@@ -136,7 +136,7 @@ class Numbering:
             case np.ndarray() | np.generic() if value.nbytes <= LARGE:
                 return ("array", value.shape, str(value.dtype), np.asarray(value).tobytes())
             case jax.Array() if _readable(value):
-                return self._parameter(np.asarray(value))
+                return self.parameter(np.asarray(value))
         try:
             hash(value)
         except TypeError:
