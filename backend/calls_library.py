@@ -22,6 +22,10 @@ def _convolution(site: Site) -> str:
     names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
     options = {name: literal(site.params[name]) for name in names}
     options |= site.given(feature_group_count=1, batch_group_count=1, precision=None)
+    numbers = site.params["dimension_numbers"]
+    if "feature_group_count" in options and site.arg_shapes[1][numbers.rhs_spec[1]] == "1":
+        # A kernel reads one feature, so there are as many groups as features, even of a part of them.
+        options["feature_group_count"] = site.arg_shapes[0][numbers.lhs_spec[1]]
     if site.params["preferred_element_type"] is not None:
         options["preferred_element_type"] = dtype_name(site.params["preferred_element_type"])
     return call("lax.conv_general_dilated", *site.args, **options)

@@ -19,6 +19,13 @@ def identity(lowering: Lowering, equation: Any, operands: Views) -> Views | None
     return operands
 
 
+@handles("device_put")
+def device_put(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """Nothing, if no device is named: it says that the operands are arrays."""
+    places = (*equation.params["devices"], *equation.params["srcs"])
+    return operands if all(place is None for place in places) else None
+
+
 @handles("eqsat_assume")
 def assume(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """What `eqsat.assume` says of its operand is noted."""
@@ -47,15 +54,6 @@ def squeeze(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     (view,) = operands
     gone = set(equation.params["dimensions"])
     return [View(view.node, tuple(a for d, a in enumerate(view.layout) if d not in gone), view.dtype)]
-
-
-@handles("expand_dims")
-def expand_dims(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
-    (view,) = operands
-    layout = list(view.layout)
-    for dimension in sorted(equation.params["dimensions"]):
-        layout.insert(dimension, None)
-    return [View(view.node, tuple(layout), view.dtype)]
 
 
 @handles("broadcast_in_dim")

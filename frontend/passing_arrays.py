@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eqsat.frontend.passing_registry import Passing, Site, aligned, others, passes
+from eqsat.ir.elementwise import ELEMENTWISE
 
 # Taking parts
 
@@ -142,16 +143,18 @@ def _cumulative(site: Site) -> Iterator[Passing]:
     return aligned(site, others(site, site.params["axis"]))
 
 
-@passes("select_n", "clamp")
-def _broadcasting(site: Site) -> Iterator[Passing]:
-    # The selector of select_n and the bounds of clamp may be scalars.
+@passes("convert_element_type", *(ELEMENTWISE.keys() - {"convert"}))
+def _elementwise(site: Site) -> Iterator[Passing]:
+    # Those with parameters that a Map has no place for. The selector of select_n and the bounds of clamp
+    # may be scalars.
     for dim in range(len(site.outs[0])):
         yield Passing(tuple(dim if shape else None for shape in site.args), (dim,))
 
 
-@passes("copy", "real", "imag", "conj", "exp", "log", "sqrt", "tanh", "reduce_precision", "stop_gradient")
-def _same(site: Site) -> Iterator[Passing]:
-    return aligned(site, others(site))
+@passes("optimization_barrier")
+def _barrier(site: Site) -> Iterator[Passing]:
+    # What it keeps together stays together, chunk by chunk: what all operands have.
+    return aligned(site, range(min(map(len, site.args))))
 
 
 @passes("dot_general")
@@ -168,6 +171,38 @@ def _dot_general(site: Site) -> Iterator[Passing]:
     for dim in (d for d in range(len(rhs)) if d not in {*right, *right_batch}):
         yield Passing((None, dim), (out,))
         out += 1
+
+
+@passes("ragged_dot_general")
+def _ragged_dot(site: Site) -> Iterator[Passing]:
+    lhs, rhs, _ = site.args
+    numbers = site.params["ragged_dot_dimension_numbers"]
+    (left, right), (left_batch, right_batch) = numbers.dot_dimension_numbers
+    free_left = [d for d in range(len(lhs)) if d not in {*left, *left_batch}]
+    free_right = [
+        d for d in range(len(rhs)) if d not in {*right, *right_batch, *numbers.rhs_group_dimensions}
+    ]
+    first = len(site.outs[0]) - len(free_left) - len(free_right)
+    for out, dim in enumerate(free_left, first):
+        if dim not in numbers.lhs_ragged_dimensions:
+            yield Passing((dim, None, None), (out,))
+    for out, dim in enumerate(free_right, first + len(free_left)):
+        yield Passing((None, dim, None), (out,))
+
+
+@passes("bcoo_dot_general", "bcsr_dot_general")
+def _sparse_dot(site: Site) -> Iterator[Passing]:
+    # What the sparse operand is made of is as it is; the dense one has dimensions of its own.
+    (_, right), (_, batch) = site.params["dimension_numbers"]
+    *parts, rhs = site.args
+    free = [d for d in range(len(rhs)) if d not in {*right, *batch}]
+    for out, dim in enumerate(free, len(site.outs[0]) - len(free)):
+        yield Passing((*(None for _ in parts), dim), (out,))
+
+
+@passes("coo_matmat", "csr_matmat")
+def _sparse_matmat(site: Site) -> Iterator[Passing]:
+    yield Passing((None, None, None, 1), (1,))
 
 
 @passes("reduce")
@@ -200,6 +235,11 @@ def _window(site: Site) -> Iterator[Passing]:
     return aligned(site, _whole(site))
 
 
+@passes("select_and_scatter")
+def _select_and_scatter(site: Site) -> Iterator[Passing]:
+    return aligned(site, _whole(site), operands=2)
+
+
 @passes("reduce_window")
 def _reduce_window(site: Site) -> Iterator[Passing]:
     return aligned(site, _whole(site), operands=len(site.outs))
@@ -213,6 +253,9 @@ def _convolution(site: Site) -> Iterator[Passing]:
         yield Passing((lhs[0], None), (out[0],))
         if params["feature_group_count"] == 1:
             yield Passing((None, rhs[0]), (out[1],))
+        elif params["feature_group_count"] == site.args[0][lhs[1]]:
+            # One kernel per feature: as many groups as there are features left.
+            yield Passing((lhs[1], rhs[0]), (out[1],))
     kernel = site.args[1]
     plan = zip(
         lhs[2:], rhs[2:], out[2:], params["window_strides"], params["padding"], params["lhs_dilation"],

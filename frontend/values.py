@@ -20,11 +20,12 @@ from eqsat.ir.dtypes import is_extended
 CALLS = frozenset(
     {
         "jit",
-        "pjit",
+        "call",
         "closed_call",
-        "core_call",
+        "composite",
+        "custom_vmap_call",
+        "linear_call",
         "remat2",
-        "checkpoint",
         "custom_jvp_call",
         "custom_vjp_call",
     }
@@ -34,7 +35,7 @@ CALLS = frozenset(
 LARGE = 1 << 20
 """Constants of more bytes are told apart by being other objects, not by their elements."""
 
-TRANSPARENT = frozenset({"stop_gradient", "copy", "copy_p", "name"})
+TRANSPARENT = frozenset({"stop_gradient", "copy", "name"})
 """Primitives of one operand that return it."""
 
 
@@ -42,7 +43,7 @@ def called(equation: Any) -> ClosedJaxpr | None:
     """The jaxpr that an equation calls, if that is all it does."""
     if equation.primitive.name not in CALLS:
         return None
-    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+    for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "callee"):
         inner = equation.params.get(key)
         if inner is not None:
             return inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())

@@ -57,7 +57,8 @@ def called(
         results = controlled(call, arrays, run)
     else:
         with jax.enable_x64(True):
-            out = call.primitive.bind(*map(jax.numpy.asarray, arrays), **dict(call.params))
+            params = call.primitive.get_bind_params(dict(call.params))
+            out = call.primitive.bind(*map(jax.numpy.asarray, arrays), **params)
         results = out if call.primitive.multiple_results else [out]
     values = []
     for result, layout, dtype in zip(results, call.out_layouts, call.out_dtypes, strict=True):

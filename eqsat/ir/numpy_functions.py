@@ -66,6 +66,10 @@ def _pow(x: Array, y: Array) -> Array:
     return np.asarray(np.power(x, y.astype(x.dtype) if x.dtype.kind in "fc" else y))
 
 
+def _atan2(y: Array, x: Array) -> Array:
+    return np.asarray(np.arctan2(y, x) if y.dtype.kind == "f" else _from_jax("atan2")(y, x))
+
+
 def _select_n(which: Array, *cases: Array) -> Array:
     which, *cases_ = np.broadcast_arrays(which.astype(np.int64), *cases)
     return np.asarray(np.select([which == i for i in range(len(cases_))], cases_))
@@ -102,6 +106,7 @@ NUMPY_FUNCTIONS: dict[str, Function] = {
     "copy": np.asarray,
     "stop_gradient": np.asarray,
     "square": np.square,
+    "one_minus_square": lambda x: 1 - x * x,
     "integer_pow": lambda x, y: np.power(x, np.asarray(y, x.dtype)) if y >= 0 else 1 / np.power(x, -y),
     "is_finite": np.isfinite,
     "sqrt": np.sqrt,
@@ -111,6 +116,7 @@ NUMPY_FUNCTIONS: dict[str, Function] = {
     "exp2": np.exp2,
     "expm1": np.expm1,
     "log": np.log,
+    "log2": np.log2,
     "log1p": np.log1p,
     "logistic": lambda x: 1 / (1 + np.exp(-x)),
     "sin": np.sin,
@@ -135,7 +141,7 @@ NUMPY_FUNCTIONS: dict[str, Function] = {
     "pow": _pow,
     "max": np.maximum,
     "min": np.minimum,
-    "atan2": np.arctan2,
+    "atan2": _atan2,
     "complex": lambda x, y: x + 1j * y,
     "and": np.bitwise_and,
     "or": np.bitwise_or,
@@ -160,6 +166,8 @@ def _convert(x: Array, dtype: np.dtype[Any]) -> Array:
     if x.dtype.kind == "f" and dtype.kind in "iu":
         with jax.enable_x64(True):
             return np.asarray(jax.lax.convert_element_type(x, dtype))
+    if jax.numpy.issubdtype(x.dtype, np.integer) and dtype.itemsize == x.dtype.itemsize == 1:
+        x = x.astype(np.int64)  # NumPy knows no way from int4 to uint4
     return x.astype(dtype)
 
 

@@ -1,0 +1,125 @@
+"""Whether an optimized function is the function: the same results, or the same exception."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import eqsat
+from eqsat.backend.certificate import certify
+
+ROOMY = 1 << 30
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How one function came out at one budget: "unchanged", "rewritten", "not reached" or "raises"."""
+
+    outcome: str
+    peak: int = 0
+    budget: int = 0
+
+
+def differentiable(args: dict[str, Any]) -> list[int]:
+    return [n for n, value in enumerate(args.values()) if jnp.issubdtype(value.dtype, jnp.inexact)]
+
+
+def gradient(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
+    """The gradient of a weighted sum of all real and imaginary parts of the results."""
+    where = tuple(differentiable(args))
+
+    def total(*values: Any) -> Any:
+        leaves = [leaf for leaf in jax.tree.leaves(fn(*values)) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+        parts = [part for leaf in leaves for part in _real_parts(leaf)]
+        return sum(
+            jnp.sum(part * jnp.cos(jnp.arange(part.size, dtype=part.dtype)).reshape(part.shape))
+            for part in parts
+        )
+
+    def mixed(*values: Any) -> Any:
+        complex_ = any(jnp.iscomplexobj(values[n]) for n in where)
+        return jax.grad(lambda *v: jnp.real(total(*v)) if complex_ else total(*v), where)(*values)
+
+    return mixed
+
+
+def tangent(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
+    """The derivative along the arguments themselves."""
+    where = differentiable(args)
+
+    def derivative(*values: Any) -> Any:
+        def of(*some: Any) -> Any:
+            full = list(values)
+            for n, value in zip(where, some, strict=True):
+                full[n] = value
+            return fn(*full)
+
+        point = [values[n] for n in where]
+        return jax.jvp(of, point, point)[1]
+
+    return derivative
+
+
+def _real_parts(leaf: Any) -> list[Any]:
+    return [jnp.real(leaf), jnp.imag(leaf)] if jnp.iscomplexobj(leaf) else [leaf]
+
+
+def raised(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, type[BaseException] | None]:
+    """The leaves of the results, or the type of the exception."""
+    try:
+        return jax.tree.leaves(jax.block_until_ready(fn(*args))), None
+    except Exception as error:
+        return None, type(error)
+
+
+def tight_budget(fn: Callable[..., Any], args: tuple[Any, ...], part: float) -> int:
+    """Arguments, results, and a part of the temporaries of the function as it is."""
+    original = certify(lambda *a: jax.tree.leaves(fn(*a)), args)
+    fixed = original.arguments + original.outputs - original.aliased
+    return max(fixed + int(part * (original.peak - fixed)), 1)
+
+
+def judge(fn: Callable[..., Any], args: tuple[Any, ...], part: float | None) -> Verdict:
+    """Compares; `part` of the temporaries is the budget, or None for a roomy one."""
+    wanted, error = raised(jax.jit(fn), args)
+    if error is not None:
+        _, own = raised(eqsat.optimize(fn, budget=ROOMY), args)
+        assert own is error, f"{own} instead of {error}"
+        return Verdict("raises")
+    budget = ROOMY if part is None else tight_budget(fn, args, part)
+    optimized = eqsat.optimize(fn, budget=budget)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            plan = optimized.plan(*args)
+        except eqsat.BudgetError:
+            assert part is not None, "a roomy budget was not reached"
+            return Verdict("not reached", budget=budget)
+        assert plan.peak_bytes <= budget
+        got = jax.tree.leaves(optimized(*args))
+    assert len(got) == len(wanted)
+    for one, other in zip(got, wanted, strict=True):
+        same(one, other, not plan.changed)
+    return Verdict("rewritten" if plan.changed else "unchanged", plan.peak_bytes, budget)
+
+
+def same(got: Any, wanted: Any, exact: bool) -> None:
+    """Two arrays agree: to the bit if `exact`, else as far as sums in another order do."""
+    assert (got.shape, got.dtype, got.weak_type) == (wanted.shape, wanted.dtype, wanted.weak_type)
+    if jnp.issubdtype(got.dtype, jax.dtypes.prng_key):
+        got, wanted = jax.random.key_data(got), jax.random.key_data(wanted)
+    if exact or not jnp.issubdtype(got.dtype, jnp.inexact):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(wanted))
+        return
+    wide = np.complex128 if jnp.iscomplexobj(got) else np.float64
+    one, other = np.asarray(got).astype(wide), np.asarray(wanted).astype(wide)
+    finite = np.abs(other[np.isfinite(other)])
+    scale = float(finite.max()) if finite.size else 1.0
+    eps = float(jnp.finfo(got.dtype).eps)
+    np.testing.assert_allclose(one, other, rtol=1000 * eps, atol=200 * eps * scale)
