@@ -16,7 +16,7 @@ from eqsat.frontend import passing_linalg as passing_linalg
 from eqsat.frontend import passing_random as passing_random
 from eqsat.frontend.passing_registry import RULES, Passing, Site
 
-__all__ = ["Passing", "passing_dimensions"]
+__all__ = ["RULES", "Passing", "passing_dimensions"]
 
 
 def passing_dimensions(eqn: Any) -> tuple[Passing, ...]:

@@ -22,15 +22,20 @@ keys = jax.random.split(key, 3)
 
 # Random numbers: as drawn
 case("random_bits", lambda k: jax.random.bits(k, (4, 5)), key, passing={})
-case("random_bits:keys", jax.vmap(lambda k: jax.random.bits(k, (5,), np.uint8)), keys, passing={})
+case("random_bits:keys", jax.vmap(lambda k: jax.random.bits(k, (5,), np.uint8)), keys, passing={(0,): (0,)})
 case("random_fold_in", jax.random.fold_in, key, np.uint32(3), passing={})
 case("random_gamma", jax.random.gamma, key, np.abs(x45) + 1, passing={})
 case("random_seed", lambda s: jax.random.key(s), np.int32(3), passing={})
 case("random_split", lambda k: jax.random.split(k, 3), key, passing={})
-case("random_unwrap", jax.random.key_data, keys, passing={})
+case("random_unwrap", jax.random.key_data, keys, passing={(0,): (0,)})
 case("random_wrap", jax.random.wrap_key_data, arr(2, dtype=np.uint32), passing={})
 case("random_clone", jax.random.clone, key, passing={})
-case("threefry2x32", primitives.threefry2x32_p.bind, *[arr(7, dtype=np.uint32)] * 4, passing={})
+case(
+    "threefry2x32",
+    primitives.threefry2x32_p.bind,
+    *[arr(7, dtype=np.uint32)] * 4,
+    passing={(0, 0, 0, 0): (0, 0)},
+)
 case("rng_bit_generator", lambda k: lax.rng_bit_generator(k, (5,)), arr(4, dtype=np.uint32), passing={})
 case("rng_uniform", lambda x: lax.rng_uniform(x, x + 1, (5,)), np.float32(0), passing={}, runs=False)
 
