@@ -100,7 +100,8 @@ class Lowering:
     def constant(self, value: Any, dtype: Any) -> View:
         """A scalar constant of that dtype."""
         name = str(dtype)
-        text = constant_text(np.asarray(value).astype(numpy_dtype(name)))
+        with np.errstate(all="ignore"):  # too large a number is infinite, and that is all
+            text = constant_text(np.asarray(value).astype(numpy_dtype(name)))
         return View(self.draft.add(lambda _: Const(text, name), (), ()), (), name)
 
     def constant_value(self, view: View) -> Any | None:

@@ -236,7 +236,11 @@ def _sample(name: str) -> tuple[str, list[np.ndarray], dict[str, object]]:
     return "float32", operands, params
 
 
-@pytest.mark.parametrize("name", sorted(set(ELEMENTWISE) - {"convert", "stop_gradient", "add_any"}))
+HERE = {name for name in ELEMENTWISE if hasattr(lax, name) or hasattr(lax, f"{name}_p")}
+"""Not all versions of JAX have all of them."""
+
+
+@pytest.mark.parametrize("name", sorted(HERE - {"stop_gradient", "add_any"}))
 def test_each_elementwise_function_is_what_jax_computes(name: str) -> None:
     dtype, operands, params = _sample(name)
     with jax.enable_x64(True):
