@@ -167,6 +167,10 @@ _JAX_NAMES: dict[str, Any] = {
     "softmax": lambda x, axis: jax.nn.softmax(x, axis),
     "logistic": jax.nn.sigmoid,
     "clamp": lambda low, x, high: jax.lax.clamp(low, x, high),
+    "repeat": lambda count, turn, c: jax.lax.fori_loop(0, count, lambda _, c: turn(c), c),
+    "scan": lambda turn, c, xs, reverse: jax.lax.scan(turn, c, xs, reverse=reverse),
+    "each": jax.lax.map,
+    "branch": jax.lax.cond,
 }
 
 
@@ -179,6 +183,19 @@ def _numpy_softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return exponentials / np.sum(exponentials, axis, keepdims=True)
 
 
+def _numpy_repeat(count: int, turn: Callable[..., Any], c: Any) -> Any:
+    for _ in range(count):
+        c = turn(c)
+    return c
+
+
+def _numpy_scan(turn: Callable[..., Any], c: Any, xs: np.ndarray, reverse: bool) -> tuple[Any, np.ndarray]:
+    stacked = np.zeros(xs.shape)
+    for index in reversed(range(len(xs))) if reverse else range(len(xs)):
+        c, stacked[index] = turn(c, xs[index])
+    return c, stacked
+
+
 _NUMPY_NAMES: dict[str, Any] = {
     "jnp": np,
     "float32": np.float64,
@@ -189,4 +206,8 @@ _NUMPY_NAMES: dict[str, Any] = {
     "softmax": _numpy_softmax,
     "logistic": lambda x: 1 / (1 + np.exp(-x)),
     "clamp": lambda low, x, high: np.clip(x, low, high),
+    "repeat": _numpy_repeat,
+    "scan": _numpy_scan,
+    "each": lambda function, xs: np.stack([function(x) for x in xs]),
+    "branch": lambda condition, first, second: first() if condition else second(),
 }

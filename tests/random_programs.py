@@ -33,10 +33,10 @@ def random_programs(draw: Draw, most_steps: int = 9, large: bool = True) -> Prog
         shape = tuple(draw(st.lists(st.sampled_from(lengths), min_size=1, max_size=3)))
         while math.prod(shape) > MOST_ELEMENTS // 4:
             shape = shape[1:]
-        _input(draw, program, shape)
+        new_input(draw, program, shape)
     for _ in range(draw(st.integers(min(4, most_steps), most_steps))):
         draw(st.sampled_from(STEPS))(draw, program)
-    _finish(draw, program)
+    finish(draw, program)
     return program
 
 
@@ -49,7 +49,7 @@ def bottlenecks(draw: Draw) -> ProgramText:
     program = ProgramText()
     n, m = draw(st.sampled_from(LARGE_LENGTHS[2:])), draw(st.sampled_from(LARGE_LENGTHS[2:]))
     points = (draw(st.sampled_from([2, 3, 5])),) if draw(st.booleans()) else ()
-    x, y = _input(draw, program, (n, *points)), _input(draw, program, (m, *points))
+    x, y = new_input(draw, program, (n, *points)), new_input(draw, program, (m, *points))
     kind = draw(st.sampled_from(["pairs", "product"])) if points else "pairs"
     if kind == "product":
         program.add(f"{x.tame(1)} @ {y.tame(1)}.T", (n, m), "float32", points[0], False, points[0])
@@ -59,11 +59,12 @@ def bottlenecks(draw: Draw) -> ProgramText:
         combine(draw, program, x, x, ("[:, None]", "[None]", (n, n, *points)))
     for _ in range(draw(st.integers(0, 4))):
         draw(st.sampled_from(STEPS))(draw, program)
-    _finish(draw, program)
+    finish(draw, program)
     return program
 
 
-def _input(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> Value:
+def new_input(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> Value:
+    """One more input of that shape."""
     exact = draw(st.booleans())
     dtype = draw(st.sampled_from(["float32", "float32", "int32"])) if exact else "float32"
     value = Value(f"v{len(program.inputs)}", shape, dtype, 5 if exact else 2, exact)
@@ -71,7 +72,7 @@ def _input(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> Value:
     return value
 
 
-def _finish(draw: Draw, program: ProgramText) -> None:
+def finish(draw: Draw, program: ProgramText) -> None:
     """Make large values small, and say what is returned."""
     for value in program.values[:1]:
         if value.elements > 1000 and value.dtype != "bool":

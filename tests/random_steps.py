@@ -34,7 +34,7 @@ def step(weight: int = 1) -> Callable[[Step], Step]:
     return enter
 
 
-def _pick(draw: Draw, program: ProgramText, suits: Callable[[Value], bool]) -> Value | None:
+def pick(draw: Draw, program: ProgramText, suits: Callable[[Value], bool]) -> Value | None:
     """A value that suits: the latest more often than not, so that programs are deep."""
     candidates = [value for value in program.values if suits(value)]
     latest = draw(st.sampled_from([1, 1, 3, len(candidates)]))
@@ -66,7 +66,7 @@ _EXACT_UNARY: tuple[tuple[str, Callable[[float], float]], ...] = (
 
 @step(3)
 def unary(draw: Draw, program: ProgramText) -> None:
-    value = _pick(draw, program, lambda v: v.is_float)
+    value = pick(draw, program, lambda v: v.is_float)
     if value is None:
         return
     template, limit, bound = draw(st.sampled_from(_UNARY))
@@ -76,7 +76,7 @@ def unary(draw: Draw, program: ProgramText) -> None:
 
 @step(2)
 def ring_unary(draw: Draw, program: ProgramText) -> None:
-    value = _pick(draw, program, lambda v: v.stays_exact(2 * v.bound**2 + 1))
+    value = pick(draw, program, lambda v: v.stays_exact(2 * v.bound**2 + 1))
     if value is not None:
         template, bound = draw(st.sampled_from(_EXACT_UNARY))
         program.add(template.format(value.name), value.shape, value.dtype, bound(value.bound), True)
@@ -111,10 +111,10 @@ _BINARY: tuple[tuple[str, Callable[[float, float], float], bool], ...] = (
 
 @step(4)
 def binary(draw: Draw, program: ProgramText) -> None:
-    x = _pick(draw, program, lambda v: v.dtype != "bool")
+    x = pick(draw, program, lambda v: v.dtype != "bool")
     if x is None:
         return
-    y = _pick(draw, program, lambda v: v.dtype == x.dtype)
+    y = pick(draw, program, lambda v: v.dtype == x.dtype)
     pair = None if y is None else _paired(draw, x, y)
     if y is None or pair is None:
         return
@@ -142,7 +142,7 @@ def combine(
 @step()
 def masked(draw: Draw, program: ProgramText) -> None:
     """A choice by a comparison of exact values or of indices."""
-    value = _pick(draw, program, lambda v: v.is_float and v.shape != ())
+    value = pick(draw, program, lambda v: v.is_float and v.shape != ())
     if value is None:
         return
     length = value.shape[-1]
@@ -156,7 +156,7 @@ def masked(draw: Draw, program: ProgramText) -> None:
 
 @step()
 def converted(draw: Draw, program: ProgramText) -> None:
-    value = _pick(draw, program, lambda v: v.exact and v.bound <= 128)
+    value = pick(draw, program, lambda v: v.exact and v.bound <= 128)
     if value is not None:
         dtype = draw(st.sampled_from(["float32", "int32", "bfloat16"]))
         program.add(f"{value.name}.astype({dtype})", value.shape, dtype, value.bound, True)
@@ -174,7 +174,7 @@ def _reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool
 
 @step(4)
 def reduction(draw: Draw, program: ProgramText) -> None:
-    value = _pick(draw, program, lambda v: v.shape != () and v.dtype != "bool")
+    value = pick(draw, program, lambda v: v.shape != () and v.dtype != "bool")
     if value is not None:
         reduce_value(draw, program, value)
 
@@ -210,7 +210,7 @@ def reduce_value(draw: Draw, program: ProgramText, value: Value) -> None:
 @step()
 def selection(draw: Draw, program: ProgramText) -> None:
     """argmax, argmin, top-k and sort; positions only of what is exact."""
-    value = _pick(draw, program, lambda v: v.shape != () and v.dtype in ("float32", "int32"))
+    value = pick(draw, program, lambda v: v.shape != () and v.dtype in ("float32", "int32"))
     if value is None:
         return
     axis = draw(st.integers(0, len(value.shape) - 1))
@@ -237,7 +237,7 @@ def selection(draw: Draw, program: ProgramText) -> None:
 @step()
 def along_an_axis(draw: Draw, program: ProgramText) -> None:
     """softmax and cumulative sums."""
-    value = _pick(draw, program, lambda v: v.is_float and v.shape != ())
+    value = pick(draw, program, lambda v: v.is_float and v.shape != ())
     if value is None:
         return
     axis = draw(st.integers(0, len(value.shape) - 1))
@@ -251,8 +251,8 @@ def along_an_axis(draw: Draw, program: ProgramText) -> None:
 @step(4)
 def contraction(draw: Draw, program: ProgramText) -> None:
     """An einsum with letters in any order: batch, contracted, free and summed ones."""
-    x = _pick(draw, program, lambda v: v.is_float and len(v.shape) in (1, 2, 3))
-    y = _pick(draw, program, lambda v: v.is_float and len(v.shape) in (1, 2, 3))
+    x = pick(draw, program, lambda v: v.is_float and len(v.shape) in (1, 2, 3))
+    y = pick(draw, program, lambda v: v.is_float and len(v.shape) in (1, 2, 3))
     if x is None or y is None:
         return
     left, right, free = "abc"[: len(x.shape)], "", "pqr"
@@ -284,7 +284,7 @@ def contraction(draw: Draw, program: ProgramText) -> None:
 @step()
 def chain(draw: Draw, program: ProgramText) -> None:
     """A product of three matrices, the last one perhaps a vector, written left to right."""
-    a = _pick(draw, program, lambda v: v.is_float and len(v.shape) == 2 and v.elements <= 30_000)
+    a = pick(draw, program, lambda v: v.is_float and len(v.shape) == 2 and v.elements <= 30_000)
     if a is not None:
         n, k = a.shape
         m = a.tame(1)
@@ -296,7 +296,7 @@ def chain(draw: Draw, program: ProgramText) -> None:
 @step(3)
 def movement(draw: Draw, program: ProgramText) -> None:
     """Data moved and not changed: transposes, reshapes, slices, reversals, padding, repetition."""
-    value = _pick(draw, program, lambda v: v.shape != ())
+    value = pick(draw, program, lambda v: v.shape != ())
     if value is None:
         return
     name, shape, rank = value.name, value.shape, len(value.shape)
@@ -320,7 +320,7 @@ def movement(draw: Draw, program: ProgramText) -> None:
         widths = tuple((1, 2) if i == axis else (0, 0) for i in range(rank))
         expression, shape = f"jnp.pad({name}, {widths})", (*shape[:axis], length + 3, *shape[axis + 1 :])
     else:
-        other = _pick(
+        other = pick(
             draw, program, lambda v: v.dtype == value.dtype and _differ_only_in(v.shape, shape, axis)
         )
         assert other is not None  # the value itself will do

@@ -21,6 +21,7 @@ from eqsat.ir.interpret import interpret
 from eqsat.ir.spec import check_program
 from examples.measure import plain_peak
 from tests.program_text import ProgramText
+from tests.random_control import random_loops
 from tests.random_programs import bottlenecks, random_programs
 
 UNHURRIED = settings(
@@ -61,7 +62,7 @@ def budget_between(low: int, high: int, fraction: float) -> int:
 
 
 @settings(UNHURRIED, max_examples=3000)
-@given(random_programs() | bottlenecks(), st.integers(0, 3))
+@given(random_programs() | bottlenecks() | random_loops(), st.integers(0, 3))
 def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramText, seed: int) -> None:
     arrays = program.arrays(seed)
     lowered, constants = lower(trace(program.function(), tuple(arrays), {}).closed)
@@ -72,7 +73,7 @@ def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramTex
 
 
 @settings(UNHURRIED, max_examples=300)
-@given(random_programs() | bottlenecks() | bottlenecks(), BUDGETS, st.integers(0, 3))
+@given(random_programs() | bottlenecks() | bottlenecks() | random_loops(), BUDGETS, st.integers(0, 3))
 def test_an_optimized_program_keeps_to_the_budget_and_agrees_with_plain_jax(
     program: ProgramText, fraction: float, seed: int
 ) -> None:
