@@ -78,6 +78,18 @@ def test_a_batch_of_sequences_goes_through_the_loop_by_chunks() -> None:
     assert any(loop.size == 2000 for loop in plan.loops)
 
 
+def test_all_results_of_a_loop_that_is_done_by_chunks_come_from_one_pass() -> None:
+    def ensemble(y0, w):
+        def step(y, _):
+            k = jnp.tanh(y @ w) @ w.T - y
+            return y + 0.1 * k, y.sum(1)
+
+        return lax.scan(step, y0, None, length=4)
+
+    plan = fitted(ensemble, 1_800_000, normal(10_000, 8), 0.1 * normal(8, 64))
+    assert [loop.size for loop in plan.loops] == [10_000]
+
+
 def test_a_batch_of_loops_that_end_when_they_like() -> None:
     def shrink(x):
         return lax.while_loop(lambda c: jnp.sum(c * c) > 1.0, lambda c: 0.7 * jnp.sin(c), x).sum()

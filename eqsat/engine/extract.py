@@ -8,6 +8,7 @@ carrying for each class the set of classes that its best program is made of (gre
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -69,12 +70,29 @@ class _Choice:
     loop: int
 
 
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """What the programs inside of a call need.
+
+    **Attributes:**
+
+    - `seconds`: their time in all turns.
+    - `largest`: bytes of the largest value that they store, but for what they give.
+    """
+
+    seconds: float
+    largest: int
+
+
+NOTHING = Inside(0.0, 0)
+
+
 class Extractor:
     """Extraction from one snapshot under one cost model.
 
     **Attributes:**
 
-    - `inside`: by a call's number, the time of the programs inside of it.
+    - `inside`: by a call's number, what the programs inside of it need.
     """
 
     def __init__(
@@ -82,7 +100,7 @@ class Extractor:
         graph: Snapshot,
         model: CostModel,
         roots: Iterable[int],
-        inside: Mapping[int, float] | None = None,
+        inside: Mapping[int, Inside] | None = None,
     ) -> None:
         self.graph = graph
         self.inside = inside or {}
@@ -125,6 +143,10 @@ class Extractor:
             largest = self.bytes[number]
         if self.model.stores_operands(node.op, operands):
             largest = max([largest, *(self.bytes[c] for c in node.children if not self.given[c])])
+        if isinstance(node.op, Opaque) and node.op.call.id in self.inside:
+            opened = self.graph.classes[number].open & node.op.call.passing
+            part = math.prod(self.model.length(axis, opened) / axis.size for axis in opened)
+            largest = max(largest, int(part * self.inside[node.op.call.id].largest))
         return largest
 
     def extract(
@@ -170,7 +192,8 @@ class Extractor:
                     cost += 2 * self.model.traffic(operands[0])
                 if isinstance(node.op, Opaque):
                     # Everything inside runs once for all results of the call.
-                    cost += self.inside.get(node.op.call.id, 0.0) / len(node.op.call.out_dtypes)
+                    inside = self.inside.get(node.op.call.id, NOTHING)
+                    cost += inside.seconds / len(node.op.call.out_dtypes)
                 cost *= KNOWN if node.maker == EQUATED else 1 if node.maker == LOADED else MADE
                 loop = self._bit(node.op.axis) if isinstance(node.op, (Fold, Concat)) else 0
                 found.append(_Choice(number, node, cost, self._largest_stored(number, node, operands), loop))

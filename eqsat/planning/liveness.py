@@ -232,6 +232,25 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
     return arguments + outputs + everything(schedule.block, {})
 
 
+def largest_stored(schedule: Schedule, machine: Machine) -> int:
+    """Bytes of the largest value that a schedule stores, but for its results."""
+    results = {output.term.number for output in schedule.program.outputs}
+
+    def within(block: Block, lengths: Mapping[Axis, int]) -> int:
+        model = CostModel(machine, lengths)
+        stored = stored_terms(block, model) - results
+        sizes = [0]
+        for step in block.steps:
+            sizes += [model.bytes(value_of(result)) for result in step.results if result.number in stored]
+            if isinstance(step, Loop):
+                sizes.append(within(step.body, {**lengths, step.axis: schedule.chunks[step.id]}))
+            else:
+                sizes += [within(body, lengths) for body in step.bodies]
+        return max(sizes)
+
+    return within(schedule.block, {})
+
+
 def merging_bytes(loop: Loop, model: CostModel) -> int:
     """Bytes of every value that merging and finishing the states of a loop's folds makes."""
     merging = Merging()

@@ -7,7 +7,7 @@ results. A term that two loops need and that varies with both is computed in bot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis
@@ -64,6 +64,13 @@ def is_free(term: Term) -> bool:
     return isinstance(term.op, (Leaf, Const, Iota, Delta))
 
 
+def work_of(term: Term) -> Hashable:
+    """What is done to compute a term: the same for all results of a call."""
+    if isinstance(term.op, Opaque):
+        return term.op.call, tuple(arg.number for arg in term.args)
+    return term.number
+
+
 @dataclass
 class _Unit:
     """A step in the making: a term, or closers that will be one loop."""
@@ -71,7 +78,7 @@ class _Unit:
     results: list[Term]
     needs: set[int]
     axis: Axis | None = None
-    shared: set[int] = field(default_factory=set)
+    shared: set[Hashable] = field(default_factory=set)
 
 
 class LoopBuilder:
@@ -133,7 +140,7 @@ class LoopBuilder:
                 axis = term.op.axis
                 level = below.get(axis, 0) + 1
                 below[axis] = level
-                work = {t.number for t in _inside(term, context) if not is_free(t)}
+                work = {work_of(t) for t in _inside(term, context) if not is_free(t)}
                 found = None
                 for other in units:
                     if (

@@ -12,7 +12,7 @@ from eqsat.engine.compile import CompiledRule
 from eqsat.engine.contraction_orders import with_contraction_orders
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
-from eqsat.engine.extract import Extractor, Selection
+from eqsat.engine.extract import Extractor, Inside, Selection
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, turns
@@ -23,7 +23,7 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Schedule
 from eqsat.planning.chunks import choose_lengths
-from eqsat.planning.liveness import predicted_seconds, upper_bound, value_of
+from eqsat.planning.liveness import largest_stored, predicted_seconds, upper_bound, value_of
 from eqsat.planning.loops import build
 from eqsat.planning.sinking import with_sunk
 
@@ -106,11 +106,11 @@ class Search:
 
 @dataclass(frozen=True, eq=False)
 class PlannedCall:
-    """Control flow with the programs `found` for its bodies, and the predicted time of all inside."""
+    """Control flow with the programs `found` for its bodies, and what they need."""
 
     call: Call
     makers: dict[int, str]
-    seconds: float
+    inside: Inside
     found: tuple[Candidate, ...]
 
 
@@ -308,8 +308,11 @@ def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) ->
         ]
         assert call.control is not None
         makers = {number: name for candidate in best for number, name in candidate.makers.items()}
-        seconds = turns(call.control) * sum(candidate.predicted_seconds for candidate in best)
-        search.planned[call.id] = PlannedCall(replace(call, bodies=tuple(programs)), makers, seconds, best)
+        inside = Inside(
+            turns(call.control) * sum(candidate.predicted_seconds for candidate in best),
+            max(largest_stored(candidate.schedule, search.machine) for candidate in best),
+        )
+        search.planned[call.id] = PlannedCall(replace(call, bodies=tuple(programs)), makers, inside, best)
     return dict(search.planned)
 
 
@@ -383,7 +386,7 @@ def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
 def _extractor(search: Search, model: CostModel, planned: Mapping[int, PlannedCall]) -> Extractor:
     class_of = search.saturation.graph.class_of
     roots = [class_of[output.term.number] for output in search.program.outputs]
-    inside = {number: call.seconds for number, call in planned.items()}
+    inside = {number: call.inside for number, call in planned.items()}
     return Extractor(search.saturation.graph, model, roots, inside)
 
 
