@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 import pytest
 from jax import lax
@@ -29,7 +30,7 @@ from eqsat.ir.ops import (
 )
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
-from tests.rules.proving import Graph, optimized, saturated_program
+from tests.rules.proving import Graph, optimized, saturated_program, traced
 
 AXES = {name: Axis(number, 3 if name == "k" else 5) for number, name in enumerate("ijklm")}
 INPUTS = {"a": "i k", "b": "i k", "c": "l k", "d": "k", "e": "i l", "f": "i j"}
@@ -280,3 +281,24 @@ def test_a_plan_for_the_gram_matrix_of_what_a_primitive_makes() -> None:
     """The same features have two names, for rows and columns; both are computed by chunks."""
     plan = optimized(GRAM, "x: 2003   w: 7   v: 2003", 600_000)
     assert plan.original_peak_bytes > 10_000_000
+
+
+def test_control_flow_keeps_the_names_that_its_bodies_know() -> None:
+    def fn(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
+        start = jax.numpy.zeros((x.shape[1], w.shape[0]))
+        p = lax.scan(lambda carry, row: (jax.numpy.tanh(carry + row[:, None] * w), None), start, x)[0]
+        return jax.numpy.exp(p @ p.T) @ v
+
+    rng = np.random.default_rng(0)
+    values = (rng.normal(size=(2, 11)), rng.normal(size=3), rng.normal(size=11))
+    rules = "split-result split-contraction chunk-call chunk-rename chunk-map chunk-contraction"
+    graph = traced(fn, values, f"rename-call {rules}", "n")
+    for eclass in graph.saturation.graph.classes:
+        for node in eclass.nodes:
+            if isinstance(node.op, Opaque) and node.op.call.bodies:
+                (original,) = {
+                    op.call
+                    for op in (t.op for t in graph.program.reachable())
+                    if isinstance(op, Opaque) and op.call.bodies
+                }
+                assert node.op.call == original
