@@ -1,7 +1,9 @@
-"""Along which dimensions a JAX primitive accumulates: it may be done piece by piece, one after another.
+"""Along which dimensions a JAX primitive may be done piece by piece, though its results lack them.
 
-A scatter writes, adds or multiplies its updates into its operand. In which order is left to XLA, so one
-part of them may come after another. The result of the first part takes the operand's place for the second.
+A scatter *accumulates*: it writes, adds or multiplies its updates into its operand. In which order is left
+to XLA, so one part of them may come after another. The result of the first part takes the operand's place for
+the second. A convolution *sums* over its input features, as does its derivative over the batch: what comes of
+parts of them adds up to the whole.
 """
 
 from __future__ import annotations
@@ -13,25 +15,45 @@ from eqsat.frontend.passing_registry import Dims, Site
 
 Rule = Callable[[Site], Iterable[Dims]]
 
-RULES: dict[str, Rule] = {}
+ACCUMULATING: dict[str, Rule] = {}
 """By primitive name: for each dimension, which one of each operand it is. The first operand lacks it."""
 
+SUMMING: dict[str, Rule] = {}
+"""The same of dimensions that are summed over."""
 
-def accumulates(*names: str) -> Callable[[Rule], Rule]:
-    """Registers a rule for the primitives of those names; their one result is like their first operand."""
 
+def _registers(rules: dict[str, Rule], names: tuple[str, ...]) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for name in names:
-            assert name not in RULES, name
-            RULES[name] = rule
+            assert name not in rules, name
+            rules[name] = rule
         return rule
 
     return register
 
 
+def accumulates(*names: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for the primitives of those names; their one result is like their first operand."""
+    return _registers(ACCUMULATING, names)
+
+
+def sums(*names: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for the primitives of those names."""
+    return _registers(SUMMING, names)
+
+
 def accumulated_dimensions(eqn: Any) -> tuple[Dims, ...]:
     """The dimensions of length above 1 along which a jaxpr's equation accumulates."""
-    rule = RULES.get(eqn.primitive.name)
+    return _dimensions(ACCUMULATING, eqn)
+
+
+def summed_dimensions(eqn: Any) -> tuple[Dims, ...]:
+    """The dimensions of length above 1 over which a jaxpr's equation sums."""
+    return _dimensions(SUMMING, eqn)
+
+
+def _dimensions(rules: dict[str, Rule], eqn: Any) -> tuple[Dims, ...]:
+    rule = rules.get(eqn.primitive.name)
     if rule is None or eqn.effects:
         return ()
     shapes = tuple(tuple(atom.aval.shape) for atom in eqn.invars)
@@ -54,3 +76,10 @@ def _scatter(site: Site) -> Iterator[Dims]:
     for at in range(len(indices) - 1):
         if at not in numbers.scatter_indices_batching_dims:
             yield (None, at, rest[at])
+
+
+@sums("conv_general_dilated")
+def _convolution(site: Site) -> Iterator[Dims]:
+    left, right, _ = site.params["dimension_numbers"]  # each: batch (of the kernel: output), feature, spatial
+    if site.params["feature_group_count"] == site.params["batch_group_count"] == 1:
+        yield (left[1], right[1])

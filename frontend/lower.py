@@ -14,7 +14,7 @@ from eqsat.frontend import handlers as handlers
 from eqsat.frontend import names_arrays as names_arrays
 from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_linalg as names_linalg
-from eqsat.frontend.accumulating import accumulated_dimensions
+from eqsat.frontend.accumulating import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
@@ -269,17 +269,20 @@ class Lowering:
                 for view, dimension in zip(operands, group.args, strict=True)
             )
         ]
-        accumulated = [
-            dims
-            for dims in accumulated_dimensions(equation)
-            if any(
-                dimension is not None and self.has_axis(view, view.layout[dimension])
-                for view, dimension in zip(operands, dims, strict=True)
-            )
-        ]
+        accumulated, summed = (
+            [
+                dims
+                for dims in found
+                if any(
+                    dimension is not None and self.has_axis(view, view.layout[dimension])
+                    for view, dimension in zip(operands, dims, strict=True)
+                )
+            ]
+            for found in (accumulated_dimensions(equation), summed_dimensions(equation))
+        )
         labels: list[dict[Hashable, int]] = [{} for _ in operands]
         passes: list[dict[int, int]] = [{} for _ in operands]
-        for number, dims in enumerate([*(group.args for group in passing), *accumulated]):
+        for number, dims in enumerate([*(group.args for group in passing), *accumulated, *summed]):
             for index, dimension in enumerate(dims):
                 if dimension is not None:
                     axis = operands[index].layout[dimension]
@@ -313,6 +316,8 @@ class Lowering:
             results.append(tuple(through.get(dimension, axis) for dimension, axis in enumerate(fresh)))
         dtypes = tuple(str(out.aval.dtype) for out in equation.outvars)
         number = self.fresh_call()
+        first, second = len(passing), len(passing) + len(accumulated)
+        chosen = [targets[place] for place in range(second + len(summed))]
 
         def make_call(axis_of: Resolve) -> Call:
             def layout(entries: DraftLayout) -> tuple[Any, ...]:
@@ -325,8 +330,9 @@ class Lowering:
                 tuple(layout(entries) for entries in layouts),
                 tuple(layout(entries) for entries in results),
                 dtypes,
-                frozenset(axis_of(targets[number]) for number in range(len(passing))),
-                frozenset(axis_of(targets[len(passing) + number]) for number in range(len(accumulated))),
+                frozenset(map(axis_of, chosen[:first])),
+                frozenset(map(axis_of, chosen[first:second])),
+                frozenset(map(axis_of, chosen[second:])),
             )
 
         made: list[View] = []

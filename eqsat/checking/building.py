@@ -30,6 +30,7 @@ from eqsat.checking.statement import (
     ENTRIES,
     PRIMITIVES,
     SELECTIONS,
+    SUMMING,
     Statement,
     operation_called,
     signature_of,
@@ -284,7 +285,8 @@ class Builder:
             wanted = {core[letter] for letter in letters}
             if operand.axes & set(core.values()) != wanted:
                 raise IllFormed(f"operand `{name}` of `{node.name}` has the wrong core axes")
-            if operand.open & set(core.values()):
+            cut = frozenset(list(core.values())[-1:] if node.name in SUMMING else ())
+            if operand.open & set(core.values()) - cut:
                 raise IllFormed(f"`{node.name}` of a chunk of a core axis")
         if not fits_operation(node, {name: axis.size for name, axis in self.axes.items()}):
             lengths = ", ".join(f"{axis} of length {self.axes[axis].size}" for axis in node.axes)
@@ -305,17 +307,17 @@ class Builder:
         layouts: list[Layout] = [
             (*batch, *(core[letter] for letter in letters)) for _, letters in signature.operands
         ]
-        accumulates: frozenset[Axis] = frozenset()
-        if name in ACCUMULATING:
+        accumulates = frozenset(axes[-1:] if name in ACCUMULATING else ())
+        sums = frozenset(axes[-1:] if name in SUMMING else ())
+        if accumulates:
             layouts[1] = (*layouts[1], None)  # along which the coordinates of an index are
-            accumulates = frozenset(axes[-1:])
         out = (*batch, *(core[letter] for letter in signature.result))
         last = len(layouts[0]) - 1
         parameters, primitive = _primitive(signature.name, last)
         # One call for each way of laying its operands out: the same number for the same call.
         number = hash((name, tuple(layouts))) % 10**6
         dtype = operands[-1].dtype
-        call = Call(number, primitive, parameters, tuple(layouts), (out,), (dtype,), rest, accumulates)
+        call = Call(number, primitive, parameters, tuple(layouts), (out,), (dtype,), rest, accumulates, sums)
         return Opaque(call, 0)
 
 
@@ -326,6 +328,11 @@ def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
             return {"dimension": last, "is_stable": True, "num_keys": 1}, jax.lax.sort_p
         case "cumsum":
             return {"axis": last, "reverse": False}, jax.lax.cumsum_p
+        case "dot_general":
+            numbers = (((last,), (last,)), (tuple(range(last - 1)), tuple(range(last - 1))))
+            matrix = jax.ShapeDtypeStruct((2,) * (last + 1), "float32")
+            traced = jax.make_jaxpr(lambda a, b: jax.lax.dot_general(a, b, numbers))(matrix, matrix)
+            return dict(traced.eqns[-1].params), jax.lax.dot_general_p
         case "scatter_add":
             return _scattering(last), jax.lax.scatter_add_p
         case _:

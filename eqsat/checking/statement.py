@@ -53,7 +53,15 @@ ACCUMULATING: dict[str, Signature] = {
 }
 """Those that stand for calls which accumulate. They do so along the last of their core axes."""
 
-PRIMITIVES = {**CALLS, **ACCUMULATING}
+SUMMING: dict[str, Signature] = {
+    CALL + "dot_general": parse_signature("dot_general[p, q, n](a: p n, b: q n) -> p q")
+}
+"""Those that stand for calls which sum, over the last of their core axes."""
+
+REDUCING = {"accumulates": ACCUMULATING, "sums": SUMMING}
+"""By the guard that asks for them."""
+
+PRIMITIVES = {**CALLS, **ACCUMULATING, **SUMMING}
 """By name, the signatures of all primitives that stand for others."""
 
 SELECTIONS = ("argmax", "argmin", "top_k:values", "top_k:indices")
@@ -131,7 +139,8 @@ def statements(rule: Rule) -> Iterator[Statement]:
         return
     (function, family), *rest = rule.classes
     arity = _arity(rule, function)
-    for member in ACCUMULATING if accumulated(rule, function) else members(family):
+    along = reduced(rule, function)
+    for member in REDUCING[along[0]] if along else members(family):
         if arity is not None and family not in _REDUCING and _arity_of(member) != arity:
             continue
         chosen = _substituted(rule, function, member)
@@ -139,10 +148,10 @@ def statements(rule: Rule) -> Iterator[Statement]:
             yield replace(inner, functions=((function, member), *inner.functions))
 
 
-def accumulated(rule: Rule, function: str) -> str | None:
-    """The axis along which a rule's function accumulates."""
-    said = (guard.operands for guard in rule.guards if guard.name == "accumulates")
-    return next((axis for name, axis in said if name == function), None)
+def reduced(rule: Rule, function: str) -> tuple[str, str] | None:
+    """What a rule's function does, and along which axis: it accumulates or sums."""
+    said = ((guard.name, guard.operands) for guard in rule.guards if guard.name in REDUCING)
+    return next(((what, axis) for what, (name, axis) in said if name == function), None)
 
 
 _REDUCING = ("reductions", "monoids", "selections")
@@ -179,8 +188,8 @@ def _substituted(rule: Rule, function: str, member: str) -> Rule:
                     below = [_numbered(template, numbered, index) for index in range(arity)]
                 if called and member not in ELEMENTWISE:
                     core = core_letters(signature_of(member))
-                    along = accumulated(rule, function)
-                    core = (*core[:-1], along) if along else core
+                    along = reduced(rule, function)
+                    core = (*core[:-1], along[1]) if along else core
                     renamed = {e.old: e.new for e in node.operands if isinstance(e, RenameOf)}
                     axes = tuple(renamed.get(letter, letter) for letter in core)
                     return OperationOf(member, axes, tuple(below), node.position)

@@ -291,7 +291,7 @@ class Building(Matching):
     def build_call(self, expression: Apply, root: bool) -> Built:
         """A call, or a named operation, of the operands of the one that was matched, by chunks or renamed."""
         (operands,) = expression.operands
-        if not (root and isinstance(operands, (ChunkOf, RenameOf))):
+        if not isinstance(operands, (ChunkOf, RenameOf)):
             raise self.fail("a call's operands can only be taken by chunks, or renamed")
         calls = self.classes[expression.function] == "calls"
         lists: Sequence[str] = CALL_LISTS if calls else ("core",)
@@ -304,7 +304,13 @@ class Building(Matching):
             lists = [f"(RenameCore {old} {new} {core})" for core in lists]
         constructor, result = ("Opaque", "result ") if calls else ("Operation", "")
         arguments = f"f_{expression.function} {result}{' '.join(lists)} {listed}"
-        return self.node(constructor, arguments, "", "", "", root)
+        if root:
+            return self.node(constructor, arguments, "", "", "", root)
+        if not (calls and isinstance(operands, ChunkOf)):
+            raise self.fail("inside something else, a call can only be one on chunks")
+        self.facts.append("(= A_e (axes e))")
+        opened = f"(set-insert O_e {self.axis(operands.axis)})"
+        return self.node(constructor, arguments, "A_e", opened, "D_e", root)
 
     def build_accumulation(self, expression: FoldOf, root: bool) -> Built:
         """The call that was matched, done for one chunk of its operands after another."""

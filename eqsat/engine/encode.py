@@ -105,10 +105,9 @@ def monoid_key(monoid: Monoid) -> str:
     return f"{monoid.name}#{zlib.crc32(repr(monoid).encode())}"
 
 
-def call_axes(call: Call) -> tuple[tuple[Axis, ...], tuple[Axis, ...], tuple[Axis, ...]]:
-    """The axes of a call as the e-graph lists them: those that pass, accumulate, are needed whole."""
-    passing, accumulates, whole = map(sorted, (call.passing, call.accumulates, call.whole))
-    return tuple(passing), tuple(accumulates), tuple(whole)
+def call_axes(call: Call) -> tuple[tuple[Axis, ...], ...]:
+    """The axes of a call as the e-graph lists them: passing, accumulating, summed over, needed whole."""
+    return tuple(tuple(sorted(axes)) for axes in (call.passing, call.accumulates, call.sums, call.whole))
 
 
 def precision_key(op: Dot, operands: Iterable[str]) -> str:
@@ -185,7 +184,7 @@ def encode_term(term: Term, symbols: Symbols, maker: int = LOADED) -> str:
         case Opaque(call=call):
             lines += [
                 f"(set (core-axes {listed}) {axis_set(axes)})"
-                for listed, axes in zip(args[2:5], call_axes(call), strict=True)
+                for listed, axes in zip(args[2:6], call_axes(call), strict=True)
             ]
     return "\n".join(lines)
 

@@ -43,7 +43,7 @@ MAX_NESTING = 2
 """Most loops that one value may be computed inside of."""
 
 
-CALL_LISTS = ("c_passes", "c_accumulates", "c_whole")
+CALL_LISTS = ("c_passes", "c_accumulates", "c_sums", "c_whole")
 """What the lists of a call's axes are called; `X-set` is the set of those in list X."""
 
 CHANGING = frozenset({"select_n", "convert", "abs", "real", "imag", "complex"})
@@ -314,7 +314,7 @@ class Matching:
                 return f"({name} t_{operands[0]})"
             case "passes" if self.classes[operands[0]] == "operations":
                 return f"(set-not-contains core-set {self.axis(operands[1])})"
-            case "passes" | "accumulates":
+            case "passes" | "accumulates" | "sums":
                 return f"(set-contains c_{name}-set {self.axis(operands[1])})"
             case "float" | "real" | "integer" | "complex" | "boolean":
                 return f"({name} {self.dtype(operands[0])})"

@@ -21,17 +21,17 @@ CONSTRUCTORS: dict[str, tuple[str, ...]] = {
     "Select": ("String", "i64", "T"),
     "Operation": ("String", "Core", "Args"),
     "Rename": ("i64", "i64", "T"),
-    "Opaque": ("i64", "i64", "Core", "Core", "Core", "Args"),
+    "Opaque": ("i64", "i64", "Core", "Core", "Core", "Core", "Args"),
     "Chunk": ("i64", "T"),
     "Concat": ("i64", "T"),
     "Fold": ("i64", "String", "T"),
     "FoldMany": ("i64", "String", "Args"),
-    "FoldCall": ("i64", "i64", "i64", "Core", "Core", "Core", "Args"),
+    "FoldCall": ("i64", "i64", "i64", "Core", "Core", "Core", "Core", "Args"),
 }
 """The ops in the e-graph. `by-X` beside each constructor X records which rule made a node.
 
-A call is its number, that of its result, and three lists of axes: those that pass, those along which it
-accumulates, those that it needs whole. So it can get other names for its axes.
+A call is its number, that of its result, and four lists of axes: those that pass, those along which it
+accumulates, those that it sums over, those that it needs whole. So it can get other names for its axes.
 """
 
 DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {

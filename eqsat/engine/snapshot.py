@@ -134,11 +134,11 @@ def _decode(
         case "Rename":
             return Rename(axes[inputs[0]], axes[inputs[1]]), inputs[2:]
         case "Opaque":
-            operands = lists.get(inputs[5])
+            operands = lists.get(inputs[6])
             call = _call(inputs, symbols, lists)
             return (None, ()) if call is None or operands is None else (call, operands)
         case "FoldCall":
-            operands = lists.get(inputs[6])
+            operands = lists.get(inputs[7])
             call = _call(inputs[1:], symbols, lists)
             return (None, ()) if call is None or operands is None else (Fold(axes[inputs[0]], call), operands)
         case "Operation" | "FoldMany":
@@ -167,7 +167,7 @@ def _call(inputs: tuple[Any, ...], symbols: Symbols, lists: dict[Any, tuple[Any,
     """A call whose axes may have got other names."""
     call = symbols.calls[inputs[0]]
     names: dict[Axis, Axis] = {}
-    for handle, written in zip(inputs[2:5], call_axes(call), strict=True):
+    for handle, written in zip(inputs[2:6], call_axes(call), strict=True):
         listed = lists.get(handle)
         if listed is None or len(set(listed)) < len(listed):
             return None

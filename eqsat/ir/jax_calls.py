@@ -34,15 +34,16 @@ def called(
 ) -> list[Any]:
     """The primitive's results, each in the order of its axes' ids.
 
-    The primitive is called at full length always, but for the axes `cut`. A chunk is surrounded by copies of
-    itself, for that is what a passing axis promises: a slice of the results depends on that slice of the
-    operands.
+    The primitive is called at full length always, but for the axes `cut` and those that it sums over. A
+    chunk is surrounded by copies of itself, for that is what a passing axis promises: a slice of the results
+    depends on that slice of the operands.
 
     **Arguments:**
 
     - `args`, `terms`: the operands' values, and what they are values of.
     """
     opened = frozenset[Axis]().union(*(arg.open for arg in terms))
+    cut = cut | (call.sums & opened)
     any_dtype = call.control is not None or _takes_any_dtype(call.params)
     arrays = []
     for value, arg, layout in zip(args, terms, call.arg_layouts, strict=True):

@@ -141,6 +141,7 @@ class Call:
       it gives that slice of every result.
     - `accumulates`: axes along which it may be done a chunk at a time, each into the result of the one
       before, in place of the first operand: those of a scatter's updates. The only result has none of them.
+    - `sums`: axes of operands over which the results are sums: those of chunks add up to those of the whole.
     - `control`, `bodies`: of control flow, what kind it is and the programs inside, which are what it means.
     """
 
@@ -152,6 +153,7 @@ class Call:
     out_dtypes: tuple[str, ...]
     passing: frozenset[Axis]
     accumulates: frozenset[Axis] = frozenset()
+    sums: frozenset[Axis] = frozenset()
     control: Control | None = None
     bodies: tuple[Body, ...] = field(default=(), repr=False)
 
@@ -160,7 +162,7 @@ class Call:
         """The axes that the call needs whole, or makes."""
         layouts = (*self.arg_layouts, *self.out_layouts)
         mentioned = frozenset(axis for layout in layouts for axis in layout if axis is not None)
-        return mentioned - self.passing - self.accumulates
+        return mentioned - self.passing - self.accumulates - self.sums
 
     def renamed(self, names: Mapping[Axis, Axis]) -> Call:
         """The same call on axes of other names; those that are not in `names` keep theirs."""
@@ -176,6 +178,7 @@ class Call:
             out_layouts=layouts(self.out_layouts),
             passing=frozenset(names.get(axis, axis) for axis in self.passing),
             accumulates=frozenset(names.get(axis, axis) for axis in self.accumulates),
+            sums=frozenset(names.get(axis, axis) for axis in self.sums),
         )
 
 

@@ -227,7 +227,7 @@ def check_calls(rule: Rule, classes: dict[str, str]) -> None:
     """A call is only given chunks along axes that it treats independently."""
     passes = {guard.operands for guard in rule.guards if guard.name == "passes"}
     before = set(_chunked_calls(rule.left, classes))
-    # Where a call accumulates, chunks are for a fold with that call.
+    # Where a call accumulates, chunks are for a fold with that call; where it sums, for a sum.
     folded = {
         (node.monoid, node.axis, operand)
         for node in walk(rule.right)
@@ -235,9 +235,12 @@ def check_calls(rule: Rule, classes: dict[str, str]) -> None:
         for operand in node.operands
     }
     accumulates = {guard.operands for guard in rule.guards if guard.name == "accumulates"}
+    summed = {guard.operands for guard in rule.guards if guard.name == "sums"}
     for call, chunk in _chunked_calls(rule.right, classes):
         along = (call.function, chunk.axis)
         if along in accumulates and (*along, call) in folded:
+            continue
+        if along in summed and ("sum", chunk.axis, call) in folded:
             continue
         if along not in passes and (call, chunk) not in before:
             message = f"`{call.function}` may need the axis `{chunk.axis}` whole"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.language.check_functions import reserved
 from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.language.functions import REDUCED
 from eqsat.language.syntax import (
     Apply,
     AxisDefinition,
@@ -212,7 +213,7 @@ def _bound_by(rule: Rule, side: Expression, where: str) -> _Bound:
         for guard in rule.guards:
             if guard.name == "in" and not is_set(guard.operands[0]) and guard.operands[1] in axes | terms:
                 axes.add(guard.operands[0])
-            if guard.name == "accumulates":  # it chooses n, each of those axes in turn
+            if guard.name in REDUCED:  # it chooses n, each of those axes in turn
                 axes.add(guard.operands[1])
         for copy in rule.copies:
             if copy.original in axes:

@@ -44,7 +44,10 @@ REDUCING = frozenset({"reductions", "monoids", "selections"})
 FOLDING = frozenset({"monoids", "selections"})
 """The classes whose functions a `fold[n, f]` may combine with; a call only combines with itself."""
 
-ALONG = ("passes", "accumulates")
+REDUCED = ("accumulates", "sums")
+"""The guards that say of an axis of a call's operands that its results lack it."""
+
+ALONG = ("passes", *REDUCED)
 """The guards that say what a call does along an axis."""
 
 GUARDS: dict[str, tuple[str, ...]] = {
@@ -54,6 +57,7 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "called": ("term",),
     "passes": ("call", "axis"),
     "accumulates": ("call", "axis"),
+    "sums": ("call", "axis"),
     "nonempty": ("set",),
     "constant": ("term",),
     "float": ("term",),

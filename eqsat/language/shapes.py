@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.operations import Signature
-from eqsat.language.functions import ALONG, CALLED
+from eqsat.language.functions import ALONG, CALLED, REDUCED
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -132,7 +132,7 @@ class Shaper:
     def application(self, node: Apply, operands: list[Shape]) -> Shape:
         if self.classes.get(node.function) in CALLED:
             # Along an axis that it passes, a primitive is like an elementwise function; one along which it
-            # accumulates, its result lacks. What it does with its other axes is not written in the rule.
+            # accumulates, or sums, its result lacks. What it does with other axes is not written in the rule.
             named = [guard.operands[1] for guard in self.rule.guards if guard.name in ALONG]
             if not any(axis in self.worlds.universe for axis in named):
                 self.unknown |= self.good
@@ -141,10 +141,10 @@ class Shaper:
         return self.together(node, operands)
 
     def accumulation(self, node: Apply, result: Shape) -> Shape:
-        """The shape of a call, given that of its operands: without the axes along which it accumulates."""
+        """The shape of a call, given that of its operands: without the axes that its results lack."""
         for guard in self.rule.guards:
             place = self.worlds.place(guard.operands[-1])
-            if guard.name == "accumulates" and guard.operands[0] == node.function and place is not None:
+            if guard.name in REDUCED and guard.operands[0] == node.function and place is not None:
                 missing = self.worlds.everywhere & ~result.axes[place]
                 self.refuse(missing, node, f"no operand has the axis `{guard.operands[1]}`")
                 result = Shape(_put(result.axes, place, 0), _put(result.cut, place, 0), result.open)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from eqsat.backend.calls import Namespace, call_source
-from eqsat.frontend.accumulating import accumulated_dimensions
+from eqsat.frontend.accumulating import accumulated_dimensions, summed_dimensions
 from tests.stages import normal
 
 AT = np.random.default_rng(0).integers(-2, 9, 11).astype(np.int32)  # some of them nowhere
@@ -86,3 +86,47 @@ def test_pieces_one_after_another_make_the_whole(name: str) -> None:
 def test_what_only_reads_accumulates_nothing() -> None:
     closed = jax.make_jaxpr(lambda x: x[AT])(normal(7))
     assert all(accumulated_dimensions(equation) == () for equation in closed.jaxpr.eqns)
+
+
+def strided(x: Any, w: Any) -> Any:
+    return jax.lax.conv_general_dilated(x, w, (2,), "SAME")
+
+
+def by_channels_last(x: Any, w: Any) -> Any:
+    return jax.lax.conv_general_dilated(x, w, (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC"))
+
+
+def derivative(x: Any, w: Any) -> Any:
+    """By the kernel, for an image and what the derivative of the result is."""
+    return jax.vjp(lambda w: by_channels_last(x, w), jnp.ones((3, 5, 2), x.dtype))[1](w)[0]
+
+
+@pytest.mark.parametrize(
+    ("fn", "shapes", "expected"),
+    [
+        (strided, [(4, 5, 9), (2, 5, 3)], (1, 1)),
+        (by_channels_last, [(4, 9, 5), (3, 5, 2)], (2, 1)),
+        (derivative, [(4, 9, 5), (4, 7, 2)], (0, 0)),
+    ],
+)
+def test_pieces_of_what_is_summed_over_add_up(
+    fn: Callable[..., Any], shapes: list[tuple[int, ...]], expected: tuple[int, int]
+) -> None:
+    args = [normal(*shape) for shape in shapes]
+    equations = jax.make_jaxpr(fn)(*args).jaxpr.eqns
+    *_, equation = (eqn for eqn in equations if eqn.primitive.name == "conv_general_dilated")
+    assert summed_dimensions(equation) == (expected,)
+    whole = equation.primitive.bind(*args, **equation.params)
+    parts = []
+    for part in (slice(0, 2), slice(2, None)):
+        pieces = [value[(slice(None),) * dim + (part,)] for value, dim in zip(args, expected, strict=True)]
+        parts.append(equation.primitive.bind(*pieces, **equation.params))
+    np.testing.assert_allclose(parts[0] + parts[1], whole, rtol=1e-4, atol=1e-4)
+
+
+def test_features_in_groups_are_not_summed_over() -> None:
+    def grouped(x: Any, w: Any) -> Any:
+        return jax.lax.conv_general_dilated(x, w, (1,), "VALID", feature_group_count=2)
+
+    (equation,) = jax.make_jaxpr(grouped)(normal(4, 6, 9), normal(2, 3, 3)).jaxpr.eqns
+    assert summed_dimensions(equation) == ()

@@ -91,6 +91,13 @@ def test_a_call_that_accumulates_may_take_a_chunk_at_a_time(make: Builder) -> No
     check_term(make(Fold(I, accumulation((J,), I)), zero, make(Chunk(I), make.sum(make.a, K))))
 
 
+def test_a_call_may_take_a_chunk_of_what_it_sums_over(make: Builder) -> None:
+    op = Opaque(
+        Call(0, lax.dot_general_p, {}, ((I, K),), ((K,),), (F32,), frozenset(), sums=frozenset({I})), 0
+    )
+    check_term(make(Fold(I, "sum"), make(op, make(Chunk(I), make.a))))
+
+
 def test_a_matrix_product_with_a_loop_is_well_formed(make: Builder) -> None:
     product = make(Dot(frozenset({K}), F32), make(Chunk(I), make.a), make.b)
     summed = make(Fold(I, "sum"), make.sum(product, I))

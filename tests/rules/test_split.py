@@ -200,3 +200,27 @@ def test_the_meaning_of_a_loop_within_a_loop_over_the_same_axis() -> None:
     array = np.random.default_rng(0).uniform(1, 2, (5, 3))
     (result,) = interpret(program, [array], {a: 2, b: 2})
     np.testing.assert_allclose(result, (array / array.sum(0)).sum(1))
+
+
+def test_the_gradient_of_a_convolution_by_chunks_of_the_batch() -> None:
+    def loss(kernel: jax.Array, images: jax.Array) -> jax.Array:
+        hidden = jnp.tanh(jax.lax.conv(images, kernel, (1, 1), "VALID"))
+        return jnp.sum(hidden**2) / images.shape[0]
+
+    gradient = jax.grad(loss)
+    rng = np.random.default_rng(0)
+    args = [rng.normal(size=shape).astype(np.float32) for shape in [(8, 2, 3, 3), (211, 2, 12, 12)]]
+    small = eqsat.optimize(gradient, budget=800_000)
+    plan = small.plan(*args)
+    assert plan.original_peak_bytes > 1_500_000
+    assert "split-summing-call" in plan.rules_fired
+    np.testing.assert_allclose(small(*args), jax.jit(gradient)(*args), rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_by_chunks_of_its_features() -> None:
+    """Of a call that sums, the axis is neither passed nor kept; here it is the letter k, of length 3."""
+    conv = "lax.conv(exp(a)[None, :, :].transpose(0, 2, 1), b[:, :, None], (1,), 'VALID')"
+    can_stream(conv, ARRAYS, "k", "split-summing-call chunk-map")
+    cannot_stream(
+        conv, ARRAYS, "k", "split-reduction split-contraction split-accumulation chunk-map chunk-call"
+    )
