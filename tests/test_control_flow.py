@@ -81,7 +81,7 @@ def test_a_batch_of_sequences_goes_through_the_loop_by_chunks() -> None:
 def test_all_results_of_a_loop_that_is_done_by_chunks_come_from_one_pass() -> None:
     def ensemble(y0, w):
         def step(y, _):
-            k = jnp.tanh(y @ w) @ w.T - y
+            k = jnp.sort(y @ w, axis=1)[:, ::8] - y
             return y + 0.1 * k, y.sum(1)
 
         return lax.scan(step, y0, None, length=4)

@@ -53,19 +53,24 @@ class Block:
     needs: tuple[Term, ...]
 
     def blocks(self) -> Iterator[Block]:
-        """The block and all blocks inside of it."""
+        """The block and all blocks inside of it, those of a call once for all of its results."""
         yield self
+        for inner in self.inside():
+            yield from inner.blocks()
+
+    def inside(self) -> Iterator[Block]:
+        """The blocks of loops and bodies that are directly in this one."""
+        entered: set[int] = set()
         for step in self.steps:
             for inner in inner_blocks(step):
-                yield from inner.blocks()
+                if id(inner) not in entered:
+                    entered.add(id(inner))
+                    yield inner
 
     def loops(self) -> Iterator[Loop]:
         """Every loop over chunks in the block and in bodies of control flow, outer before inner."""
-        for step in self.steps:
-            if isinstance(step, Loop):
-                yield step
-            for block in inner_blocks(step):
-                yield from block.loops()
+        for block in self.blocks():
+            yield from (step for step in block.steps if isinstance(step, Loop))
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,13 +216,15 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
     def everything(block: Block, lengths: Mapping[Axis, int]) -> int:
         model = CostModel(machine, lengths)
         total = 0
+        entered: set[int] = set()
         for step in block.steps:
             for result in step.results:
                 total += 0 if _is_given(result) else model.bytes(value_of(result))
             if isinstance(step, Loop):
                 total += merging_bytes(step, model)
                 total += everything(step.body, {**lengths, step.axis: schedule.chunks[step.id]})
-            else:
+            elif id(step.bodies) not in entered:
+                entered.add(id(step.bodies))
                 total += sum(everything(body, lengths) for body in step.bodies)
         return total
 

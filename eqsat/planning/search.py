@@ -120,12 +120,28 @@ def free_bytes(program: Program, budget: int) -> int:
     return budget - arguments - sum(output.bytes for output in program.outputs)
 
 
+def _computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
+    """What a program computes, and the axes along which a loop outside makes it smaller.
+
+    That includes what is computed inside of its control flow, along the axes that pass through.
+    """
+    seen: set[Call] = set()
+    for term in program.reachable():
+        if term.args:
+            yield term, term.axes
+        if isinstance(term.op, Opaque) and term.op.call not in seen:
+            seen.add(term.op.call)
+            for body in term.op.call.bodies:
+                for inside, axes in _computed(body.program):
+                    yield inside, axes & term.op.call.passing
+
+
 def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     """The axes of terms over `threshold` bytes, those with most bytes first."""
     weight: dict[Axis, int] = {}
-    for term in program.reachable():
-        if term.bytes > threshold and term.args:
-            for axis in term.axes:
+    for term, axes in _computed(program):
+        if term.bytes > threshold:
+            for axis in axes:
                 weight[axis] = weight.get(axis, 0) + term.bytes
     return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
 
@@ -370,10 +386,9 @@ def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
     for a matrix product to run at full speed.
     """
     largest: dict[Axis, int] = {}
-    for term in search.program.reachable():
-        if term.args:
-            for axis in term.axes:
-                largest[axis] = max(largest.get(axis, 1), term.bytes)
+    for term, axes in _computed(search.program):
+        for axis in axes:
+            largest[axis] = max(largest.get(axis, 1), term.bytes)
     block = min(cap, search.machine.cache)
     chunks = {}
     for axis in search.large:
