@@ -31,7 +31,8 @@ from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
 from eqsat.language.syntax import ACCURACIES
 from eqsat.machine import CPU
-from eqsat.planning.search import Search, attempts, prepare
+from eqsat.planning.exploring import Search, prepare
+from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
 from examples import programs
 

@@ -21,18 +21,11 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
+from eqsat.planning.candidates import Candidate, as_written, rechunk
+from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
 from eqsat.planning.liveness import simulate
 from eqsat.planning.plan import Plan, loop_reports, rules_fired
-from eqsat.planning.search import (
-    SPLIT_AXES,
-    Candidate,
-    Search,
-    as_written,
-    attempts,
-    cheapest,
-    prepare,
-    rechunk,
-)
+from eqsat.planning.search import attempts, cheapest
 
 R = TypeVar("R")
 

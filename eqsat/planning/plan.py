@@ -10,7 +10,7 @@ from eqsat.budget import format_bytes
 from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import Concat, Fold, Opaque, Select
 from eqsat.planning.blocks import Loop
-from eqsat.planning.search import Candidate
+from eqsat.planning.candidates import Candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,37 +5,25 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from eqsat.deadline import NO_DEADLINE, Deadline
-from eqsat.engine.compile import CompiledRule
-from eqsat.engine.contraction_orders import with_contraction_orders
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Inside, Selection
-from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, turns
-from eqsat.ir.ops import Call, Dot, Map, Opaque, Operation, Reduce, Select
-from eqsat.ir.program import Output, Program
+from eqsat.ir.ops import Call, Opaque, Operation
+from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
-from eqsat.machine import Machine
-from eqsat.planning.blocks import Block, Compute, Schedule
-from eqsat.planning.chunks import choose_lengths
-from eqsat.planning.liveness import largest_stored, predicted_seconds, upper_bound, value_of
+from eqsat.planning.candidates import Candidate, as_written, scheduled, useful_axes
+from eqsat.planning.exploring import PlannedCall, Progress, Search, computed, free_bytes
+from eqsat.planning.liveness import largest_stored
 from eqsat.planning.loops import build
-from eqsat.planning.sinking import with_sunk
-
-SPLIT_AXES = (2, 4)
-"""How many axes are considered for loops, those with most bytes first: few, and more if need be."""
-
-BIG_SHARE = 16
-"""A term is big when it takes more than this part of the memory that is left for temporaries."""
 
 CAP_STEPS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
 """The caps tried, as parts of the memory that is left for temporaries."""
-
 
 NAMED = "named-operation"
 """What the report calls a named operation that is called instead of its body."""
@@ -49,189 +37,6 @@ REORDERED = "contraction-order"
 KNOWN_AS = {Operation: NAMED, Opaque: SUNK}
 """What it calls ops that were entered beside what was written."""
 
-LARGEST_ITEM = 8
-"""Bytes of an element, to tell how many elements fit."""
-
-FUSION_GAIN = 1.4
-"""How much faster fusions that pay make a program."""
-
-ROWWISE = frozenset({"softmax", "logsumexp"})
-"""Operations that are reductions of elementwise values inside."""
-
-FUSED_BLOCKS = 8
-"""Blocks may be so many times smaller than the cache's to make room for fusions that pay."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A program that may fit.
-
-    **Attributes:**
-
-    - `makers`: for terms that a rule made, by number, the rule's name.
-    - `predicted_peak`, `predicted_seconds`: by simulation and by the cost model.
-    - `fused`: whether it may be compiled with fusions whose scratch the compiler's analysis does not
-      see. Then the peak is an upper bound that counts every value they may hide.
-    """
-
-    schedule: Schedule
-    makers: dict[int, str]
-    predicted_peak: int
-    predicted_seconds: float
-    fused: bool = False
-
-
-@dataclass(frozen=True)
-class Search:
-    """What all attempts at one program share.
-
-    **Attributes:**
-
-    - `large`: the axes that may be looped over.
-    - `bodies`: for calls of control flow, the search for each body; the body itself if it has nothing large.
-    - `planned`: those calls, by number, as they were planned last.
-    - `latest`, `progress`: of a program that is such a body, the candidate found last.
-    """
-
-    program: Program
-    saturation: Saturation
-    rules: Sequence[CompiledRule]
-    machine: Machine
-    large: tuple[Axis, ...]
-    bodies: dict[Call, tuple[Search | Candidate, ...]]
-    planned: dict[int, PlannedCall] = field(default_factory=dict)
-    latest: list[Candidate] = field(default_factory=list)
-    progress: _Progress = field(default_factory=lambda: _Progress())
-
-
-@dataclass(frozen=True, eq=False)
-class PlannedCall:
-    """Control flow with the programs `found` for its bodies, and what they need."""
-
-    call: Call
-    makers: dict[int, str]
-    inside: Inside
-    found: tuple[Candidate, ...]
-
-
-def free_bytes(program: Program, budget: int) -> int:
-    """What is left of a budget for temporaries: less arguments and outputs."""
-    arguments = sum(term.bytes for term in program.inputs)
-    return budget - arguments - sum(output.bytes for output in program.outputs)
-
-
-def _computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
-    """What a program computes, and the axes along which a loop outside makes it smaller.
-
-    That includes what is computed inside of its control flow, along the axes that pass through.
-    """
-    seen: set[Call] = set()
-    for term in program.reachable():
-        if term.args:
-            yield term, term.axes
-        if isinstance(term.op, Opaque) and term.op.call not in seen:
-            seen.add(term.op.call)
-            for body in term.op.call.bodies:
-                for inside, axes in _computed(body.program):
-                    yield inside, axes & term.op.call.passing
-
-
-def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
-    """The axes of terms over `threshold` bytes, those with most bytes first."""
-    weight: dict[Axis, int] = {}
-    for term, axes in _computed(program):
-        if term.bytes > threshold:
-            for axis in axes:
-                weight[axis] = weight.get(axis, 0) + term.bytes
-    return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
-
-
-def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
-    """The terms that may be computed piece by piece: results, and what is kept in memory anyway."""
-    model = CostModel(machine, {})
-    found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
-    axes = frozenset(large)
-    for term in program.reachable():
-        if model.stores_result(term.op):
-            found[term.number] = term
-        if model.stores_operands(term.op, [value_of(arg) for arg in term.args]):
-            found.update((arg.number, arg) for arg in term.args)
-    return [term for term in found.values() if term.args and term.axes & axes]
-
-
-def prepare(
-    program: Program,
-    rules: Sequence[CompiledRule],
-    budget: int | None,
-    machine: Machine,
-    most_axes: int = SPLIT_AXES[0],
-    limits: Limits | None = None,
-    deadline: Deadline = NO_DEADLINE,
-) -> Search:
-    """Saturate a program's e-graph.
-
-    **Arguments:**
-
-    - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
-    - `most_axes`: how many axes may be looped over.
-    - `deadline`: when to stop saturating.
-    """
-    free = None if budget is None else max(free_bytes(program, budget), 0)
-    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline)
-
-
-def _prepared(
-    program: Program,
-    rules: Sequence[CompiledRule],
-    free: int | None,
-    machine: Machine,
-    most_axes: int,
-    limits: Limits | None,
-    whole: frozenset[Axis],
-    deadline: Deadline,
-) -> Search:
-    """Saturate the e-graphs of a program and of the bodies inside.
-
-    **Arguments:**
-
-    - `free`: bytes that there are for temporaries.
-    - `whole`: axes that are not looped over here, since a loop around may be.
-    """
-    large: tuple[Axis, ...] = ()
-    cap = None
-    bodies: dict[Call, tuple[Search | Candidate, ...]] = {}
-    if free is not None:
-        cap = free // LARGEST_ITEM
-        large = tuple(axis for axis in large_axes(program, free / BIG_SHARE) if axis not in whole)[:most_axes]
-        program = with_sunk(program, free / BIG_SHARE)
-        for call in dict.fromkeys(_control_flow(program)):
-            around = whole | call.passing
-            bodies[call] = tuple(
-                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline)
-                if _has_large(body.program, free / BIG_SHARE)
-                else as_written(body.program, machine)
-                for body in call.bodies
-            )
-    if rules:
-        reassociate = any(not rule.exact for rule in rules)
-        program = with_contraction_orders(program, reassociate, rules[0].precision or None, cap)
-    stored = stored_results(program, large, machine)
-    saturation = saturate(program, rules, large, stored, limits, deadline)
-    return Search(program, saturation, rules, machine, large, bodies)
-
-
-def _control_flow(program: Program) -> Iterator[Call]:
-    for term in program.known():
-        if isinstance(term.op, Opaque) and term.op.call.bodies:
-            yield term.op.call
-
-
-def _has_large(program: Program, threshold: float) -> bool:
-    """Whether a program, or a body inside of it, computes anything large."""
-    return any(
-        term.args and term.bytes > threshold for inner in program.inside() for term in inner.reachable()
-    )
-
 
 def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
     """Candidates under lower and lower caps; in each list the fastest that should fit comes first.
@@ -239,32 +44,15 @@ def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> I
     After the deadline, there are no more than have been found.
     """
     free = max(free_bytes(search.program, budget), 1)
-    progress = _Progress()
+    progress = Progress()
     for share in CAP_STEPS:
         found = _found(search, share * free, budget, progress, deadline)
         if found:
             yield found
 
 
-@dataclass
-class _Progress:
-    """What the attempts at one program have come to.
-
-    **Attributes:**
-
-    - `seen`: what has been selected, by the nodes' identities.
-    - `extractor`, `planned`, `largest`: the latest one, the calls it counts with, and the largest value
-      that is stored under its cap.
-    """
-
-    seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
-    extractor: Extractor | None = None
-    planned: dict[int, PlannedCall] = field(default_factory=dict)
-    largest: float = 0.0
-
-
 def _found(
-    search: Search, cap: float, budget: int, progress: _Progress, deadline: Deadline
+    search: Search, cap: float, budget: int, progress: Progress, deadline: Deadline
 ) -> list[Candidate]:
     """The candidates under a cap that have not been seen, the fastest that should fit first."""
     planned = _planned_calls(search, cap, free_bytes(search.program, budget), deadline)
@@ -351,26 +139,6 @@ def cheapest(search: Search, budget: int) -> Candidate | None:
     return None if selection is None else _candidate(search, selection, budget, {})
 
 
-def as_written(program: Program, machine: Machine) -> Candidate:
-    """The program as it is."""
-    block = build(program)
-    schedule, peak = choose_lengths(program, block, math.inf, machine)
-    seconds = predicted_seconds(block, CostModel(machine, {}), schedule.chunks)
-    return Candidate(schedule, {}, peak, seconds)
-
-
-def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
-    """The same program with chunks for another budget."""
-    schedule = candidate.schedule
-    return _scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
-
-
-def useful_axes(schedule: Schedule) -> frozenset[Axis]:
-    """The axes whose loops turn more than once."""
-    loops = schedule.block.loops()
-    return frozenset(loop.axis for loop in loops if schedule.chunks[loop.id] < loop.axis.size)
-
-
 def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
     """Which axes may be looped over: each alone, then any of them."""
     for axis in large:
@@ -386,7 +154,7 @@ def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
     for a matrix product to run at full speed.
     """
     largest: dict[Axis, int] = {}
-    for term, axes in _computed(search.program):
+    for term, axes in computed(search.program):
         for axis in axes:
             largest[axis] = max(largest.get(axis, 1), term.bytes)
     block = min(cap, search.machine.cache)
@@ -437,47 +205,4 @@ def _candidate(
     class_of = search.saturation.graph.class_of
     outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
     rewritten = replace(program, outputs=outputs, equalities=(), facts=())
-    return _scheduled(rewritten, build(rewritten), makers, budget, search.machine)
-
-
-def _scheduled(
-    program: Program, block: Block, makers: dict[int, str], budget: float, machine: Machine
-) -> Candidate:
-    model = CostModel(machine, {})
-    schedule, peak = choose_lengths(program, block, budget, machine)
-    seconds = predicted_seconds(block, model, schedule.chunks)
-    best = Candidate(schedule, makers, peak, seconds)
-    if fusion_pays(block, machine):
-        smallest = machine.cache / FUSED_BLOCKS
-        schedule, peak = choose_lengths(program, block, budget, machine, upper_bound, smallest)
-        seconds = predicted_seconds(block, model, schedule.chunks)
-        if peak <= budget and seconds < FUSION_GAIN * best.predicted_seconds:
-            return Candidate(schedule, makers, peak, seconds, True)
-    return best
-
-
-def fusion_pays(block: Block, machine: Machine) -> bool:
-    """Whether the compiler's own fusions make a program faster rather than slower.
-
-    Measured on CPU: they pay where contractions, selections or long reductions read elementwise
-    values, as in attention or a variance (1.4 to 4 times); they cost as much again where most of the
-    work is a short reduction, over the coordinates of a distance, and in convolutions.
-    """
-    model = CostModel(machine, {})
-    steps = [step for inner in block.blocks() for step in inner.steps]
-    terms = [step.term for step in steps if isinstance(step, Compute)]
-    most = max((term.elements for term in terms), default=0)
-    pays = False
-    for term in terms:
-        reads_maps = any(isinstance(arg.op, Map) for arg in term.args)
-        if isinstance(term.op, Opaque) and term.op.call.primitive.name == "conv_general_dilated":
-            return False
-        if isinstance(term.op, Reduce) and reads_maps:
-            short = not model.stores_operands(term.op, [value_of(arg) for arg in term.args])
-            if short and 2 * term.args[0].elements >= most:
-                return False
-            pays = pays or not short
-        if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:
-            pays = pays or term.op.axes[0].size > machine.fused_reduction
-        pays = pays or (isinstance(term.op, (Dot, Select)) and reads_maps)
-    return pays
+    return scheduled(rewritten, build(rewritten), makers, budget, search.machine)

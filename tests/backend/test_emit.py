@@ -18,8 +18,10 @@ from eqsat.backend.emit import emit
 from eqsat.ir.ops import Fold
 from eqsat.machine import CPU
 from eqsat.planning.blocks import Schedule
+from eqsat.planning.candidates import as_written
 from eqsat.planning.chunks import shortest
-from eqsat.planning.search import as_written, attempts, prepare
+from eqsat.planning.exploring import prepare
+from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
 from tests.stages import lowered, normal
 

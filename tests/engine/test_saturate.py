@@ -17,7 +17,7 @@ from eqsat.ir.ops import Map
 from eqsat.ir.program import Program
 from eqsat.language.parse import parse_rules
 from eqsat.machine import CPU
-from eqsat.planning.search import stored_results
+from eqsat.planning.exploring import stored_results
 
 TERMS = 7
 

@@ -17,21 +17,11 @@ from eqsat.ir.ops import Dot
 from eqsat.ir.program import Program
 from eqsat.ir.spec import check_program
 from eqsat.machine import CPU
+from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
+from eqsat.planning.exploring import Search, free_bytes, large_axes, prepare, stored_results
 from eqsat.planning.liveness import simulate, upper_bound
 from eqsat.planning.plan import loop_reports, rules_fired
-from eqsat.planning.search import (
-    Candidate,
-    Search,
-    as_written,
-    attempts,
-    cheapest,
-    free_bytes,
-    large_axes,
-    prepare,
-    rechunk,
-    stored_results,
-    useful_axes,
-)
+from eqsat.planning.search import attempts, cheapest
 from eqsat.rulesets import rules_for
 from tests.stages import lowered, normal
 

@@ -37,8 +37,8 @@ from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
 from eqsat.language.syntax import ACCURACIES
 from eqsat.machine import CPU
+from eqsat.planning.exploring import stored_results
 from eqsat.planning.plan import Plan
-from eqsat.planning.search import stored_results
 from eqsat.rulesets import rules_for
 
 LENGTHS = {"i": 5, "j": 7, "k": 3, "l": 2, "m": 4, "n": 11, "p": 5}

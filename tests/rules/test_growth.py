@@ -14,7 +14,8 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.ops import Operation
 from eqsat.machine import CPU
-from eqsat.planning.search import Search, attempts, prepare
+from eqsat.planning.exploring import Search, prepare
+from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
 from examples import programs
 

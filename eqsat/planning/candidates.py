@@ -1,0 +1,108 @@
+"""Candidates: programs in blocks with chunk lengths, and what is predicted of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from eqsat.engine.cost import CostModel
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Dot, Map, Opaque, Operation, Reduce, Select
+from eqsat.ir.program import Program
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Compute, Schedule
+from eqsat.planning.chunks import choose_lengths
+from eqsat.planning.liveness import predicted_seconds, upper_bound, value_of
+from eqsat.planning.loops import build
+
+FUSION_GAIN = 1.4
+"""How much faster fusions that pay make a program."""
+
+ROWWISE = frozenset({"softmax", "logsumexp"})
+"""Operations that are reductions of elementwise values inside."""
+
+FUSED_BLOCKS = 8
+"""Blocks may be so many times smaller than the cache's to make room for fusions that pay."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program that may fit.
+
+    **Attributes:**
+
+    - `makers`: for terms that a rule made, by number, the rule's name.
+    - `predicted_peak`, `predicted_seconds`: by simulation and by the cost model.
+    - `fused`: whether it may be compiled with fusions whose scratch the compiler's analysis does not
+      see. Then the peak is an upper bound that counts every value they may hide.
+    """
+
+    schedule: Schedule
+    makers: dict[int, str]
+    predicted_peak: int
+    predicted_seconds: float
+    fused: bool = False
+
+
+def as_written(program: Program, machine: Machine) -> Candidate:
+    """The program as it is."""
+    block = build(program)
+    schedule, peak = choose_lengths(program, block, math.inf, machine)
+    seconds = predicted_seconds(block, CostModel(machine, {}), schedule.chunks)
+    return Candidate(schedule, {}, peak, seconds)
+
+
+def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
+    """The same program with chunks for another budget."""
+    schedule = candidate.schedule
+    return scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
+
+
+def useful_axes(schedule: Schedule) -> frozenset[Axis]:
+    """The axes whose loops turn more than once."""
+    loops = schedule.block.loops()
+    return frozenset(loop.axis for loop in loops if schedule.chunks[loop.id] < loop.axis.size)
+
+
+def scheduled(
+    program: Program, block: Block, makers: dict[int, str], budget: float, machine: Machine
+) -> Candidate:
+    """The candidate with the best chunk lengths within a budget."""
+    model = CostModel(machine, {})
+    schedule, peak = choose_lengths(program, block, budget, machine)
+    seconds = predicted_seconds(block, model, schedule.chunks)
+    best = Candidate(schedule, makers, peak, seconds)
+    if fusion_pays(block, machine):
+        smallest = machine.cache / FUSED_BLOCKS
+        schedule, peak = choose_lengths(program, block, budget, machine, upper_bound, smallest)
+        seconds = predicted_seconds(block, model, schedule.chunks)
+        if peak <= budget and seconds < FUSION_GAIN * best.predicted_seconds:
+            return Candidate(schedule, makers, peak, seconds, True)
+    return best
+
+
+def fusion_pays(block: Block, machine: Machine) -> bool:
+    """Whether the compiler's own fusions make a program faster rather than slower.
+
+    Measured on CPU: they pay where contractions, selections or long reductions read elementwise
+    values, as in attention or a variance (1.4 to 4 times); they cost as much again where most of the
+    work is a short reduction, over the coordinates of a distance, and in convolutions.
+    """
+    model = CostModel(machine, {})
+    steps = [step for inner in block.blocks() for step in inner.steps]
+    terms = [step.term for step in steps if isinstance(step, Compute)]
+    most = max((term.elements for term in terms), default=0)
+    pays = False
+    for term in terms:
+        reads_maps = any(isinstance(arg.op, Map) for arg in term.args)
+        if isinstance(term.op, Opaque) and term.op.call.primitive.name == "conv_general_dilated":
+            return False
+        if isinstance(term.op, Reduce) and reads_maps:
+            short = not model.stores_operands(term.op, [value_of(arg) for arg in term.args])
+            if short and 2 * term.args[0].elements >= most:
+                return False
+            pays = pays or not short
+        if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:
+            pays = pays or term.op.axes[0].size > machine.fused_reduction
+        pays = pays or (isinstance(term.op, (Dot, Select)) and reads_maps)
+    return pays

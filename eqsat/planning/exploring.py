@@ -1,0 +1,200 @@
+"""What is searched: the e-graphs of a program and of the bodies inside, and the axes to loop over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from eqsat.deadline import NO_DEADLINE, Deadline
+from eqsat.engine.compile import CompiledRule
+from eqsat.engine.contraction_orders import with_contraction_orders
+from eqsat.engine.cost import CostModel
+from eqsat.engine.extract import Extractor, Inside
+from eqsat.engine.saturate import Limits, Saturation, saturate
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+from eqsat.machine import Machine
+from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.liveness import value_of
+from eqsat.planning.sinking import with_sunk
+
+SPLIT_AXES = (2, 4)
+"""How many axes are considered for loops, those with most bytes first: few, and more if need be."""
+
+BIG_SHARE = 16
+"""A term is big when it takes more than this part of the memory that is left for temporaries."""
+
+LARGEST_ITEM = 8
+"""Bytes of an element, to tell how many elements fit."""
+
+
+def free_bytes(program: Program, budget: int) -> int:
+    """What is left of a budget for temporaries: less arguments and outputs."""
+    arguments = sum(term.bytes for term in program.inputs)
+    return budget - arguments - sum(output.bytes for output in program.outputs)
+
+
+def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
+    """What a program computes, and the axes along which a loop outside makes it smaller.
+
+    That includes what is computed inside of its control flow, along the axes that pass through.
+    """
+    seen: set[Call] = set()
+    for term in program.reachable():
+        if term.args:
+            yield term, term.axes
+        if isinstance(term.op, Opaque) and term.op.call not in seen:
+            seen.add(term.op.call)
+            for body in term.op.call.bodies:
+                for inside, axes in computed(body.program):
+                    yield inside, axes & term.op.call.passing
+
+
+def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
+    """The axes of terms over `threshold` bytes, those with most bytes first."""
+    weight: dict[Axis, int] = {}
+    for term, axes in computed(program):
+        if term.bytes > threshold:
+            for axis in axes:
+                weight[axis] = weight.get(axis, 0) + term.bytes
+    return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
+
+
+def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
+    """The terms that may be computed piece by piece: results, and what is kept in memory anyway."""
+    model = CostModel(machine, {})
+    found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
+    axes = frozenset(large)
+    for term in program.reachable():
+        if model.stores_result(term.op):
+            found[term.number] = term
+        if model.stores_operands(term.op, [value_of(arg) for arg in term.args]):
+            found.update((arg.number, arg) for arg in term.args)
+    return [term for term in found.values() if term.args and term.axes & axes]
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedCall:
+    """Control flow with the programs `found` for its bodies, and what they need."""
+
+    call: Call
+    makers: dict[int, str]
+    inside: Inside
+    found: tuple[Candidate, ...]
+
+
+@dataclass
+class Progress:
+    """What the attempts at one program have come to.
+
+    **Attributes:**
+
+    - `seen`: what has been selected, by the nodes' identities.
+    - `extractor`, `planned`, `largest`: the latest one, the calls it counts with, and the largest value
+      that is stored under its cap.
+    """
+
+    seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
+    extractor: Extractor | None = None
+    planned: dict[int, PlannedCall] = field(default_factory=dict)
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Search:
+    """What all attempts at one program share.
+
+    **Attributes:**
+
+    - `large`: the axes that may be looped over.
+    - `bodies`: for calls of control flow, the search for each body; the body itself if it has nothing large.
+    - `planned`: those calls, by number, as they were planned last.
+    - `latest`, `progress`: of a program that is such a body, the candidate found last.
+    """
+
+    program: Program
+    saturation: Saturation
+    rules: Sequence[CompiledRule]
+    machine: Machine
+    large: tuple[Axis, ...]
+    bodies: dict[Call, tuple[Search | Candidate, ...]]
+    planned: dict[int, PlannedCall] = field(default_factory=dict)
+    latest: list[Candidate] = field(default_factory=list)
+    progress: Progress = field(default_factory=Progress)
+
+
+def prepare(
+    program: Program,
+    rules: Sequence[CompiledRule],
+    budget: int | None,
+    machine: Machine,
+    most_axes: int = SPLIT_AXES[0],
+    limits: Limits | None = None,
+    deadline: Deadline = NO_DEADLINE,
+) -> Search:
+    """Saturate a program's e-graph.
+
+    **Arguments:**
+
+    - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
+    - `most_axes`: how many axes may be looped over.
+    - `deadline`: when to stop saturating.
+    """
+    free = None if budget is None else max(free_bytes(program, budget), 0)
+    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline)
+
+
+def _prepared(
+    program: Program,
+    rules: Sequence[CompiledRule],
+    free: int | None,
+    machine: Machine,
+    most_axes: int,
+    limits: Limits | None,
+    whole: frozenset[Axis],
+    deadline: Deadline,
+) -> Search:
+    """Saturate the e-graphs of a program and of the bodies inside.
+
+    **Arguments:**
+
+    - `free`: bytes that there are for temporaries.
+    - `whole`: axes that are not looped over here, since a loop around may be.
+    """
+    large: tuple[Axis, ...] = ()
+    cap = None
+    bodies: dict[Call, tuple[Search | Candidate, ...]] = {}
+    if free is not None:
+        cap = free // LARGEST_ITEM
+        large = tuple(axis for axis in large_axes(program, free / BIG_SHARE) if axis not in whole)[:most_axes]
+        program = with_sunk(program, free / BIG_SHARE)
+        for call in dict.fromkeys(_control_flow(program)):
+            around = whole | call.passing
+            bodies[call] = tuple(
+                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline)
+                if _has_large(body.program, free / BIG_SHARE)
+                else as_written(body.program, machine)
+                for body in call.bodies
+            )
+    if rules:
+        reassociate = any(not rule.exact for rule in rules)
+        program = with_contraction_orders(program, reassociate, rules[0].precision or None, cap)
+    stored = stored_results(program, large, machine)
+    saturation = saturate(program, rules, large, stored, limits, deadline)
+    return Search(program, saturation, rules, machine, large, bodies)
+
+
+def _control_flow(program: Program) -> Iterator[Call]:
+    for term in program.known():
+        if isinstance(term.op, Opaque) and term.op.call.bodies:
+            yield term.op.call
+
+
+def _has_large(program: Program, threshold: float) -> bool:
+    """Whether a program, or a body inside of it, computes anything large."""
+    return any(
+        term.args and term.bytes > threshold for inner in program.inside() for term in inner.reachable()
+    )
