@@ -12,7 +12,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 
-from eqsat.arguments import Statics, abstract, argument_names, is_explicit, joined, signature
+from eqsat.arguments import Statics, abstract, argument_names, is_plain, joined, signature
 from eqsat.budget import parse_budget
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
@@ -125,7 +125,7 @@ class Optimized(Generic[P, R]):
         self, flat: Callable[..., Any], leaves: Sequence[Any], around: Surroundings, names: Sequence[str]
     ) -> Instance:
         """The function of flat arguments as a program, if it can be one of its own."""
-        if any(map(is_explicit, leaves)):
+        if not all(map(is_plain, leaves)):
             return Instance(None)
         if not around.empty:
             here = trace(flat, tuple(leaves), {})

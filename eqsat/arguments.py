@@ -78,13 +78,16 @@ def _check_hashable(where: int | str, value: Any) -> None:
 
 
 def signature(leaf: Any) -> Hashable:
-    """What of an argument a plan depends on."""
+    """What of an argument a plan depends on.
+
+    **Raises:** `TypeError` for what is no array.
+    """
     return _signature(_aval(leaf))
 
 
 @functools.lru_cache(maxsize=4096)
 def _signature(aval: Any) -> Hashable:
-    return (tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)), _is_explicit(aval))
+    return (tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)), _is_plain(aval))
 
 
 def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -94,18 +97,29 @@ def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
 
 
-def is_explicit(leaf: Any) -> bool:
-    """Whether an argument's sharding is part of its type, on which its results' types depend."""
-    return _is_explicit(_aval(leaf))
+def is_plain(leaf: Any) -> bool:
+    """Whether an argument's type is no more than a dtype and lengths that are known.
+
+    Where its sharding is part of it, the types of results depend on that; and lengths may be symbols.
+    """
+    return _is_plain(_aval(leaf))
 
 
-def _is_explicit(aval: Any) -> bool:
+def _is_plain(aval: Any) -> bool:
     mesh = getattr(getattr(aval, "sharding", None), "mesh", None)
-    return mesh is not None and jax.sharding.AxisType.Explicit in mesh.axis_types
+    explicit = mesh is not None and jax.sharding.AxisType.Explicit in mesh.axis_types
+    return not explicit and all(isinstance(length, int) for length in aval.shape)
 
 
 def _aval(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    try:
+        return jax.typeof(leaf)
+    except TypeError as error:
+        raise TypeError(
+            f"{error}; an argument that is no array has to be named in static_argnums or static_argnames"
+        ) from None
 
 
 def argument_names(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

@@ -81,7 +81,7 @@ class Planner:
         rules: Sequence[CompiledRule],
         machine: Machine,
         deadline: Deadline = NO_DEADLINE,
-        placement: Sequence[jax.sharding.Sharding] = (),
+        placement: Sequence[jax.sharding.Sharding | None] = (),
     ) -> None:
         self.traced = traced
         self.names = names

@@ -96,23 +96,6 @@ def test_it_decorates_methods() -> None:
     close(Model.predict.__get__(Model())(X, Y, V), kernel(X, Y, V))
 
 
-@pytest.mark.parametrize(
-    "value",
-    [2, 2.5, True, 1j, np.float64(3), np.int64(3), np.float16(2), np.bool_(True), [1.0, 2.0], b"x"[0]],
-)
-def test_numbers_and_numpy_become_what_jit_makes_of_them(value: Any) -> None:
-    def fn(value: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf + 1, value)
-
-    close(eqsat.optimize(fn, budget="1MB")(value), jax.jit(fn)(value))
-
-
-@pytest.mark.parametrize("value", [2, 2.5])
-def test_weak_types_are_kept(value: Any) -> None:
-    fn = eqsat.optimize(lambda value: value + 1, budget="1MB")
-    assert fn(value).weak_type == jax.jit(lambda value: value + 1)(value).weak_type
-
-
 def test_wide_numpy_arrays_are_narrowed_as_jit_does() -> None:
     wide = [array.astype(np.float64) for array in (X, Y, V)]
     close(SMALL(*wide), kernel(X, Y, V))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
+from jax.experimental import io_callback
 
 import eqsat
 from tests.kernels import BUDGET, V, X, Y, close, kernel
@@ -27,6 +32,53 @@ def test_side_effects_are_left_alone() -> None:
     optimized(X)
     jax.effects_barrier()
     assert len(heard) == 2
+
+
+@pytest.mark.parametrize(
+    ("transform", "times"),
+    [
+        (jax.jit, 2),
+        (jax.grad, 2),
+        (lambda f: lambda x: jax.vmap(f)(jnp.stack([x, x]))[0], 4),
+        (lambda f: lambda x: lax.fori_loop(0, 3, lambda _, carry: f(carry), x), 6),
+        (lambda f: eqsat.optimize(f, budget="1MB"), 2),
+    ],
+)
+def test_side_effects_happen_as_often_and_in_the_same_order(
+    transform: Callable[..., Any], times: int
+) -> None:
+    def run(optimize: Callable[..., Any]) -> list[str]:
+        heard: list[str] = []
+
+        def fn(x: Any) -> Any:
+            jax.debug.callback(lambda x: heard.append("first"), x)
+            jax.debug.callback(lambda x: heard.append("second"), x)
+            return 2 * x
+
+        transformed = transform(optimize(fn))
+        transformed(jnp.float32(1))
+        transformed(jnp.float32(2))
+        jax.effects_barrier()
+        return heard
+
+    heard = run(lambda f: eqsat.optimize(f, budget="1MB"))
+    assert len(heard) == 2 * times
+    assert sorted(heard) == sorted(run(lambda f: f))
+
+
+def test_ordered_effects_stay_in_order() -> None:
+    heard: list[int] = []
+
+    def fn(x: Any) -> Any:
+        for number in range(3):
+            io_callback(functools.partial(lambda n, x: heard.append(n), number), None, x, ordered=True)
+        return x + 1
+
+    optimized = eqsat.optimize(fn, budget="1MB")
+    optimized(jnp.float32(1))
+    jax.jit(lambda x: optimized(optimized(x)))(jnp.float32(1))
+    jax.effects_barrier()
+    assert heard == [0, 1, 2] * 3
 
 
 def test_side_effects_cannot_be_made_to_fit() -> None:

@@ -81,6 +81,9 @@ class Call(Program):
 
     def run(self, *arguments: Any) -> Sequence[Any]:
         """The results, by the certified executable."""
+        if setting("enable_x64") != self.settings.double:
+            with jax.enable_x64(self.settings.double):
+                return self.run(*arguments)
         arrays = [
             argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
             for argument, aval in zip(arguments, self.closed.in_avals, strict=True)
@@ -133,10 +136,17 @@ def batched_avals(avals: Sequence[Any], dims: Dims, size: int) -> list[Any]:
 
 
 def _placement(arrays: Sequence[jax.Array]) -> tuple[Any, ...]:
-    """The arrays' shardings, or nothing if all are on the device that programs are compiled for."""
+    """The arrays' shardings, or nothing if all are on the device that programs are compiled for.
+
+    An array that JAX has put on that device of its own accord may be moved: it has None.
+    """
     home = _home(setting("default_device"))
     shardings = [array.sharding for array in arrays]
-    return () if all(sharding == home for sharding in shardings) else tuple(shardings)
+    if all(sharding == home for sharding in shardings):
+        return ()
+    return tuple(
+        sharding if array.committed else None for array, sharding in zip(arrays, shardings, strict=True)
+    )
 
 
 @functools.cache

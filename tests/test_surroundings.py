@@ -1,0 +1,166 @@
+"""Optimised functions under meshes and mapped axes, and on arrays that are spread over devices."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+import eqsat
+from tests.kernels import close, kernel
+from tests.stages import normal
+
+BUDGET = 20_000
+"""The kernel matrix of 80 and 100 points takes 32 kB."""
+
+POINTS = normal(80, 3), normal(100, 3), normal(100)
+SMALL = eqsat.optimize(kernel, budget=BUDGET)
+DEVICES = len(jax.devices())
+"""One; this file also runs by itself, with four."""
+
+
+def mesh(axis_type: AxisType = AxisType.Auto) -> Mesh:
+    return jax.make_mesh((DEVICES,), ("rows",), axis_types=(axis_type,))
+
+
+def by_rows(f: Callable[..., Any], check_vma: bool) -> Callable[..., Any]:
+    """Every device has some of the first points, and all of the others."""
+    rows, everything = PartitionSpec("rows"), PartitionSpec()
+    return jax.shard_map(
+        f, mesh=mesh(), in_specs=(rows, everything, everything), out_specs=rows, check_vma=check_vma
+    )
+
+
+def with_mean(x: Any, y: Any, v: Any) -> Any:
+    return kernel(x, y, v) - lax.pmean(jnp.mean(x), "rows")
+
+
+def looped(f: Callable[..., Any]) -> Callable[..., Any]:
+    def loop(x: Any, y: Any, v: Any) -> Any:
+        return lax.scan(lambda c, w: (c + f(x, y, w), None), x[:, 0], jnp.stack([v, -2 * v]))[0]
+
+    return loop
+
+
+INSIDE: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "itself": lambda f: f,
+    "loop": looped,
+    "gradient": lambda f: jax.grad(lambda *xs: jnp.sum(f(*xs) ** 2)),
+    "tangent": lambda f: lambda *xs: sum(jax.jvp(f, xs, xs)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "check_vma"), [*((name, True) for name in INSIDE), ("loop", False), ("gradient", False)]
+)
+def test_inside_shard_map(name: str, check_vma: bool) -> None:
+    inside = INSIDE[name]
+    got, wanted = (jax.jit(by_rows(inside(f), check_vma))(*POINTS) for f in (SMALL, kernel))
+    close(got, wanted, rtol=1e-3)
+
+
+@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("fn", [kernel, with_mean])
+def test_gradients_through_shard_map(fn: Callable[..., Any], check_vma: bool) -> None:
+    """What all devices have gets what comes from all of them; functions may talk over the mesh's axis."""
+
+    def gradient(f: Callable[..., Any]) -> Any:
+        mapped = by_rows(f, check_vma)
+        return jax.jit(jax.value_and_grad(lambda *xs: jnp.sum(mapped(*xs) ** 2), (0, 1, 2)))(*POINTS)
+
+    close(gradient(eqsat.optimize(fn, budget=BUDGET)), gradient(fn), rtol=1e-3)
+
+
+def test_shard_map_without_jit() -> None:
+    close(by_rows(SMALL, True)(*POINTS), kernel(*POINTS))
+
+
+def test_functions_may_talk_over_an_axis_of_vmap() -> None:
+    def centred(x: Any) -> Any:
+        return (x - lax.pmean(x, "batch")) * lax.axis_index("batch") / lax.axis_size("batch")
+
+    for size in (3, 4):
+        batch = normal(size, 5)
+        got, wanted = (
+            jax.vmap(f, axis_name="batch")(batch) for f in (eqsat.optimize(centred, budget="1MB"), centred)
+        )
+        close(got, wanted)
+
+
+def test_what_depends_on_its_surroundings_has_no_plan() -> None:
+    optimized = eqsat.optimize(lambda x: x - lax.pmean(x, "batch"), budget="1MB")
+
+    def asking(x: Any) -> Any:
+        with pytest.raises(eqsat.EqsatError, match="mapped axis that it is called under"):
+            optimized.plan(x)
+        return optimized(x)
+
+    close(jax.vmap(asking, axis_name="batch")(normal(2, 3)).sum(), jnp.float32(0))
+
+
+def spread(array: Any, *axes: str | None, axis_type: AxisType = AxisType.Auto) -> Any:
+    return jax.device_put(array, NamedSharding(mesh(axis_type), PartitionSpec(*axes)))
+
+
+@pytest.mark.parametrize("spread_over", [(0,), (1, 2)])
+def test_arrays_spread_over_devices(spread_over: tuple[int, ...]) -> None:
+    args = [spread(a, "rows") if n in spread_over else a for n, a in enumerate(POINTS)]
+    close(SMALL(*args), kernel(*POINTS))
+    close(jax.jit(SMALL)(*args), kernel(*POINTS))
+    gradient = jax.grad(lambda f, *xs: jnp.sum(f(*xs) ** 2), 2)
+    close(jax.jit(functools.partial(gradient, SMALL))(*args), gradient(kernel, *POINTS), rtol=1e-3)
+
+
+def test_the_budget_is_that_of_each_device() -> None:
+    array = normal(400, 100)
+    double = eqsat.optimize(lambda x: 2 * x, budget=array.nbytes)
+    if DEVICES == 1:
+        with pytest.raises(eqsat.BudgetError, match="no rewriting can help"):
+            double(spread(array, "rows"))
+    else:
+        close(double(spread(array, "rows")), 2 * array)
+
+
+def test_arrays_on_another_device_stay_there() -> None:
+    last = jax.devices()[-1]
+    result = SMALL(*(jax.device_put(array, last) for array in POINTS))
+    assert result.devices() == {last}
+    close(result, kernel(*POINTS))
+
+
+def test_types_with_shardings_are_left_to_jit() -> None:
+    with jax.set_mesh(mesh(AxisType.Explicit)):
+        x = spread(POINTS[0], "rows", axis_type=AxisType.Explicit)
+        rest = [spread(array, axis_type=AxisType.Explicit) for array in POINTS[1:]]
+        got, wanted = jax.jit(SMALL)(x, *rest), jax.jit(kernel)(x, *rest)
+        assert jax.typeof(got) == jax.typeof(wanted)
+        close(got, wanted)
+
+
+def test_functions_may_name_a_mesh() -> None:
+    def constrained(x: Any, y: Any, v: Any) -> Any:
+        return kernel(lax.with_sharding_constraint(x, PartitionSpec("rows")), y, v)
+
+    with jax.set_mesh(mesh()):
+        close(eqsat.optimize(constrained, budget="1MB")(*POINTS), kernel(*POINTS))
+        close(SMALL(*POINTS), kernel(*POINTS))
+
+
+@pytest.mark.skipif(DEVICES > 1, reason="this is what it runs")
+def test_all_of_this_on_four_devices() -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", __file__]
+    root = Path(__file__).parents[1]
+    run = subprocess.run(command, env=os.environ | flags, cwd=root, capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout[-3000:]
+    assert "1 skipped" in run.stdout
