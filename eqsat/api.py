@@ -28,7 +28,12 @@ from eqsat.transforms.surroundings import Surroundings, needs_surroundings
 P = ParamSpec("P")
 R = TypeVar("R")
 
-TRACED_UNDER = ("enable_x64", "default_matmul_precision", "numpy_dtype_promotion", "default_device")
+TRACED_UNDER = (
+    "jax_enable_x64",
+    "jax_default_matmul_precision",
+    "jax_numpy_dtype_promotion",
+    "jax_default_device",
+)
 """The settings of JAX that a function's jaxpr, or where it runs, depends on."""
 
 
@@ -73,7 +78,7 @@ class Optimized(Generic[P, R]):
             return self._jitted(*args, **kwargs)
         arrays = [
             leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
-            for leaf, aval in zip([*leaves, *instance.captured], call.closed.in_avals, strict=True)
+            for leaf, aval in zip([*leaves, *instance.captured], call.in_avals, strict=True)
         ]
         flat = optimized_p.bind(*around.made_to_vary(arrays), program=call)
         result: R = jax.tree.unflatten(instance.out_tree, flat)
@@ -133,7 +138,7 @@ class Optimized(Generic[P, R]):
                 return Instance(None)
         with jax.sharding.use_abstract_mesh(NO_MESH):
             traced = trace(flat, tuple(map(abstract, leaves)), {})
-        settings = replace(self._settings, double=setting("enable_x64"))
+        settings = replace(self._settings, double=setting("jax_enable_x64"))
         extra = [f"captured_{number}" for number in range(len(traced.captured))]
         call = Call(without_programs(traced.closed), settings, [*names, *extra], _name(self._fn))
         return Instance(call, traced.out_tree, traced.captured)

@@ -36,6 +36,7 @@ class Call(Program):
 
     def __init__(self, closed: ClosedJaxpr, settings: Settings, names: Sequence[str], title: str) -> None:
         self.closed = closed
+        self.in_avals = closed.in_avals
         self.settings = settings
         self.names = tuple(names)
         self.title = title
@@ -81,14 +82,22 @@ class Call(Program):
 
     def run(self, *arguments: Any) -> Sequence[Any]:
         """The results, by the certified executable."""
-        if setting("enable_x64") != self.settings.double:
+        if setting("jax_enable_x64") != self.settings.double:
             with jax.enable_x64(self.settings.double):
                 return self.run(*arguments)
+        home = _home(setting("jax_default_device"))
+        if all(getattr(argument, "sharding", None) == home for argument in arguments):
+            return self.planned().run(*arguments)
         arrays = [
             argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
-            for argument, aval in zip(arguments, self.closed.in_avals, strict=True)
+            for argument, aval in zip(arguments, self.in_avals, strict=True)
         ]
-        return self.planned(_placement(arrays)).run(*arrays)
+        if all(array.sharding == home for array in arrays):
+            return self.planned().run(*arrays)
+        # An array that JAX has put where it is of its own accord may be moved.
+        return self.planned(tuple(array.sharding if array.committed else None for array in arrays)).run(
+            *arrays
+        )
 
     def batched(self, dims: Dims, size: int, spmd_axis_name: Any = None) -> tuple[Call, Dims]:
         """The program over a batch, and where its results have the batch's dimension."""
@@ -105,7 +114,7 @@ class Call(Program):
             )
             self.derived[key] = traced_call(
                 function,
-                batched_avals(self.closed.in_avals, dims, size),
+                batched_avals(self.in_avals, dims, size),
                 self.settings,
                 self.names,
                 f"{self.title}, for a batch of {size}",
@@ -133,20 +142,6 @@ def batched_avals(avals: Sequence[Any], dims: Dims, size: int) -> list[Any]:
         aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
         for aval, dim in zip(avals, dims, strict=True)
     ]
-
-
-def _placement(arrays: Sequence[jax.Array]) -> tuple[Any, ...]:
-    """The arrays' shardings, or nothing if all are on the device that programs are compiled for.
-
-    An array that JAX has put on that device of its own accord may be moved: it has None.
-    """
-    home = _home(setting("default_device"))
-    shardings = [array.sharding for array in arrays]
-    if all(sharding == home for sharding in shardings):
-        return ()
-    return tuple(
-        sharding if array.committed else None for array, sharding in zip(arrays, shardings, strict=True)
-    )
 
 
 @functools.cache

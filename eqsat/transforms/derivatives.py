@@ -54,8 +54,8 @@ def _derivative(call: Call, wrt: Mask) -> LinearMap:
     return LinearMap(
         forward,
         backward,
-        call.closed.in_avals,
-        [aval.to_tangent_aval() for aval in chosen(wrt, call.closed.in_avals)],
+        call.in_avals,
+        [aval.to_tangent_aval() for aval in chosen(wrt, call.in_avals)],
         [aval.to_tangent_aval() for aval in chosen(outs, call.closed.out_avals)],
         call.settings,
         [*call.names, *(f"{name}_tangent" for name in chosen(wrt, call.names))],
@@ -80,7 +80,7 @@ def primal(call: Call, wrt: Mask) -> Call:
             results: Sequence[Any] = jax.vjp(at, *chosen(wrt, values))[0]
             return results
 
-        call.derived[key] = traced_call(function, call.closed.in_avals, call.settings, call.names, call.title)
+        call.derived[key] = traced_call(function, call.in_avals, call.settings, call.names, call.title)
     found: Call = call.derived[key]
     return found
 
@@ -96,7 +96,7 @@ def as_linear(call: Call, wrt: Mask) -> LinearMap:
 
 def _as_linear(call: Call, wrt: Mask) -> LinearMap:
     everything = (True,) * len(call.closed.out_avals)
-    inputs, others = chosen(wrt, call.closed.in_avals), inverted(wrt)
+    inputs, others = chosen(wrt, call.in_avals), inverted(wrt)
 
     def at(residuals: Sequence[Any], outs: Mask) -> Callable[..., Sequence[Any]]:
         return _restricted(call, merged(wrt, inputs, residuals), wrt, outs)
@@ -112,7 +112,7 @@ def _as_linear(call: Call, wrt: Mask) -> LinearMap:
     return LinearMap(
         forward,
         backward,
-        chosen(others, call.closed.in_avals),
+        chosen(others, call.in_avals),
         inputs,
         call.closed.out_avals,
         call.settings,

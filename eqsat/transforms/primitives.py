@@ -64,7 +64,7 @@ def _lower(ctx: Any, *args: Any, program: Call) -> Any:
         # Plans are for the default platform: what is for another one stays as it is.
         function = jaxpr_as_fun(program.closed)
     with program.settings.alone():
-        return mlir.lower_fun(function)(ctx.replace(avals_in=program.closed.in_avals), *args)
+        return mlir.lower_fun(function)(ctx.replace(avals_in=program.in_avals), *args)
 
 
 def _lower_linear(ctx: Any, *args: Any, program: LinearMap) -> Any:

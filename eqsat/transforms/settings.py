@@ -14,8 +14,8 @@ from eqsat.rulesets import RulePath
 
 
 def setting(name: str) -> Any:
-    """A setting of JAX as it is in this context: "enable_x64"..."""
-    return getattr(jax.config, f"jax_{name}")
+    """A setting of JAX as it is in this context: "jax_enable_x64"..."""
+    return getattr(jax.config, name)
 
 
 NO_MESH = jax.sharding.AbstractMesh((), ())
