@@ -248,17 +248,15 @@ def encode_program(
     large_ids = {axis.id for axis in large}
     lines += [f"(large {number})" for number in sorted(large_ids)]
     lines += [f"(stored (Node {term.number}))" for term in stored]
-    starts = range(0, len(lines), LINES_OF_BLOCK)
-    return [
-        _block(number, lines[start : start + LINES_OF_BLOCK]) for number, start in enumerate(starts)
-    ], symbols
+    return list(_blocks(lines)), symbols
 
 
-def _block(number: int, actions: Sequence[str]) -> str:
-    """A rule that does all actions at once: one by one, they would be compiled one by one."""
-    name = f"load-{number}"
-    text = "\n".join(actions)
-    return f'(ruleset {name})\n(rule () ({text}) :ruleset {name} :name "{name}")\n(run {name} 1)'
+def _blocks(actions: Sequence[str]) -> Iterator[str]:
+    """Rules that do a few actions each: one by one, they would be compiled one by one."""
+    for start in range(0, len(actions), LINES_OF_BLOCK):
+        text = "\n".join(actions[start : start + LINES_OF_BLOCK])
+        name = f"load-{start}"
+        yield f'(ruleset {name})\n(rule () ({text}) :ruleset {name} :name "{name}")\n(run {name} 1)'
 
 
 def _dtype_facts(dtypes: Sequence[str], numbers: Iterable[float]) -> Iterator[str]:

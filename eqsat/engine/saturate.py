@@ -13,7 +13,7 @@ from eqsat.engine.compile import CompiledRule
 from eqsat.engine.encode import Symbols, encode_program
 from eqsat.engine.library import Library, loaded_rules
 from eqsat.engine.relevance import can_match, makes, relevant, symbols_in
-from eqsat.engine.schema import BOOKKEEPING
+from eqsat.engine.schema import BOOKKEEPING, CHUNKS
 from eqsat.engine.snapshot import Snapshot, snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
@@ -22,6 +22,9 @@ from eqsat.language.syntax import RenameOf, Rule
 
 MOST_REST = 4
 """A rule that never matches has a turn every so many rounds. To look for matches takes most of the time."""
+
+LONG_PROGRAM = 400
+"""Of so many e-nodes, a program is too long for chunks to be asked for by one op after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,7 @@ def saturate(
         run = _Run(program, library, limits, deadline)
         symbols = run.load(large, stored)
         reason = run.phase(loops=False, rounds=limits.algebra_rounds)
+        run.ask_for_chunks()
         loop_reason = run.phase(loops=True, rounds=limits.loop_rounds)
         if loop_reason != "saturated":
             reason = loop_reason
@@ -137,6 +141,16 @@ class _Run:
         self.size = self.latest = self.graph.size()
         self.bookkeeping()
         return symbols
+
+    def ask_for_chunks(self) -> None:
+        """In a long program, enter the chunks of all terms, for rules to say what they are.
+
+        Rules ask for the chunks of one op's operands after the other, each in a round of its own, and a round
+        takes as long as the whole program is.
+        """
+        if self.size > LONG_PROGRAM:
+            self.graph.run_ruleset(CHUNKS)
+            self.latest = self.graph.size()
 
     def bookkeeping(self) -> bool:
         """Bring the analyses up to date; whether there was anything to do."""

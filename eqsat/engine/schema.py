@@ -49,6 +49,9 @@ FAMILIES = {"commutative": COMMUTATIVE, "increasing": INCREASING, "linear": LINE
 BOOKKEEPING = "bookkeeping"
 """The ruleset of what follows from the nodes that there are; run after every round of rules."""
 
+CHUNKS = "chunks"
+"""The ruleset that asks for the chunks, along each large axis, of every term of the program that has it."""
+
 _ANALYSES = """
 (sort T) (sort Axes (Set i64)) (sort Args) (sort Core)
 (constructor Node (i64) T)
@@ -106,6 +109,10 @@ _BOOKKEEPING = """
       ((set (value e) (/ x y))))
 """
 
+_ASKING = """
+(rule ((= e (Node i)) (= A (axes e)) (= O (open e)) (= d (dtype e)) (large n) (set-contains A n))
+      ((let c (Chunk n e)) (set (axes c) A) (set (open c) (set-insert O n)) (set (dtype c) d))"""
+
 
 def _schema() -> str:
     lines = [_ANALYSES]
@@ -121,6 +128,7 @@ def _schema() -> str:
         body = rule.split("\n;")[0].rstrip()
         assert body.endswith(")")
         lines.append(f"(rule {body[:-1]} :ruleset {BOOKKEEPING})")
+    lines += [f"(ruleset {CHUNKS})", f"{_ASKING} :ruleset {CHUNKS})"]
     return "\n".join(lines)
 
 

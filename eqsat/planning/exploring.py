@@ -63,6 +63,12 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
 
 
+def split_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
+    """The axes of what is big; if nothing is, of the largest there is: then it is many that are too much."""
+    largest = max((term.bytes for term in program.reachable() if term.args), default=0)
+    return large_axes(program, threshold if largest > threshold else largest / BIG_SHARE)
+
+
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
     """The terms that may be computed piece by piece: results, and what is kept in memory anyway."""
     model = CostModel(machine, {})
@@ -169,7 +175,8 @@ def _prepared(
     bodies: dict[Call, tuple[Search | Candidate, ...]] = {}
     if free is not None:
         cap = free // LARGEST_ITEM
-        large = tuple(axis for axis in large_axes(program, free / BIG_SHARE) if axis not in whole)[:most_axes]
+        axes = split_axes(program, free / BIG_SHARE)
+        large = tuple(axis for axis in axes if axis not in whole)[:most_axes]
         program = with_sunk(program, free / BIG_SHARE)
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.passing

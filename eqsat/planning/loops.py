@@ -8,7 +8,7 @@ results. A term that two loops need and that varies with both is computed in bot
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
@@ -78,7 +78,7 @@ class _Unit:
     results: list[Term]
     needs: set[int]
     axis: Axis | None = None
-    shared: set[Hashable] = field(default_factory=set)
+    shared: int = 0
 
 
 class LoopBuilder:
@@ -87,6 +87,7 @@ class LoopBuilder:
     def __init__(self) -> None:
         self._loops = 0
         self._bodies: dict[tuple[Call, Context], tuple[Block, ...]] = {}
+        self._insides: dict[tuple[Context, Axis], _Insides] = {}
 
     def block(self, needs: Sequence[Term], context: Context = OUTSIDE) -> Block:
         """The block that computes `needs`, all of which belong inside `context`'s loops."""
@@ -101,7 +102,7 @@ class LoopBuilder:
             inner = context.within(unit.axis)
             bodies = list(dict.fromkeys(body for result in unit.results for body in bodies_of(result)))
             body = self.block(bodies, inner)
-            imports = _imports(unit.results, context)
+            imports = self._imports(unit.results, context)
             steps.append(Loop(identity, unit.axis, tuple(unit.results), body, imports))
         return Block(tuple(steps), tuple(dict.fromkeys(needs)))
 
@@ -121,11 +122,12 @@ class LoopBuilder:
         """The block's terms, closers of one axis merged where that shares work."""
         units: list[_Unit] = []
         unit_of: dict[int, _Unit] = {}
-        here = _terms_here(needs, context)
+        loops: dict[Axis, list[_Unit]] = {}
+        here = self._terms_here(needs, context)
         depth: dict[int, dict[Axis, int]] = {}
         for term in here:
             closer = isinstance(term.op, (Fold, Concat))
-            wanted = _imports([term], context) if closer else term.args
+            wanted = self._imports([term], context) if closer else term.args
             wanted_here = [arg for arg in wanted if arg.number in unit_of]
             below: dict[Axis, int] = {}
             for arg in wanted_here:
@@ -140,12 +142,11 @@ class LoopBuilder:
                 axis = term.op.axis
                 level = below.get(axis, 0) + 1
                 below[axis] = level
-                work = {work_of(t) for t in _inside(term, context) if not is_free(t)}
+                work = self._inside(term, context).work([term])
                 found = None
-                for other in units:
+                for other in loops.setdefault(axis, []):
                     if (
-                        other.axis == axis
-                        and other.shared & work
+                        other.shared & work
                         and all(depth[result.number][axis] == level for result in other.results)
                         and not _reaches(numbers, other, unit_of)
                     ):
@@ -154,6 +155,7 @@ class LoopBuilder:
                 if found is None:
                     unit = _Unit([term], numbers, axis, work)
                     units.append(unit)
+                    loops[axis].append(unit)
                 else:
                     unit = found
                     unit.results.append(term)
@@ -163,59 +165,100 @@ class LoopBuilder:
             depth[term.number] = below
         return units
 
+    def _terms_here(self, needs: Iterable[Term], context: Context) -> list[Term]:
+        """The terms to be computed directly in this block, operands first."""
+        depth = len(context.axes)
+        done: dict[int, Term] = {}
+        stack = [(term, False) for term in reversed(list(needs))]
+        while stack:
+            term, leaving = stack.pop()
+            if leaving:
+                done.setdefault(term.number, term)
+                continue
+            if term.number in done or placed_in(term, context) != depth:
+                continue
+            stack.append((term, True))
+            closer = isinstance(term.op, (Fold, Concat))
+            wanted = self._imports([term], context) if closer else term.args
+            stack.extend((arg, False) for arg in reversed(wanted))
+        return list(done.values())
 
-def _terms_here(needs: Iterable[Term], context: Context) -> list[Term]:
-    """The terms to be computed directly in this block, operands first."""
-    depth = len(context.axes)
-    done: dict[int, Term] = {}
-    stack = [(term, False) for term in reversed(list(needs))]
-    while stack:
-        term, leaving = stack.pop()
-        if leaving:
-            done.setdefault(term.number, term)
-            continue
-        if term.number in done or placed_in(term, context) != depth:
-            continue
-        stack.append((term, True))
-        closer = isinstance(term.op, (Fold, Concat))
-        wanted = _imports([term], context) if closer else term.args
-        stack.extend((arg, False) for arg in reversed(wanted))
-    return list(done.values())
+    def _inside(self, closer: Term, context: Context) -> _Insides:
+        """What loops over the closer's axis compute on every chunk, in a context."""
+        assert isinstance(closer.op, (Fold, Concat))
+        key = (context, closer.op.axis)
+        if key not in self._insides:
+            self._insides[key] = _Insides(*key)
+        return self._insides[key]
 
-
-def _inside(closer: Term, context: Context) -> list[Term]:
-    """The terms that a closer's loop computes on every chunk, inner loops' included."""
-    inside: list[Term] = []
-    seen: set[int] = set()
-    stack = list(bodies_of(closer))
-    while stack:
-        term = stack.pop()
-        if term.number in seen or not _is_inside(term, closer, context):
-            continue
-        seen.add(term.number)
-        inside.append(term)
-        stack.extend(term.args)
-    return inside
+    def _imports(self, closers: Sequence[Term], context: Context) -> tuple[Term, ...]:
+        """The terms computed outside a loop that its body uses."""
+        return self._inside(closers[0], context).imports(closers)
 
 
-def _is_inside(term: Term, closer: Term, context: Context) -> bool:
-    """Whether a term is computed anew on every chunk of a closer's loop."""
-    assert isinstance(closer.op, (Fold, Concat))
-    return placed_in(term, context.within(closer.op.axis)) > len(context.axes)
+class _Insides:
+    """What loops over one axis, in one context, compute on every chunk, inner loops' parts included.
 
+    Sets are the bits of integers: for every term in a loop, the work that computing it takes, and the terms
+    from outside.
+    """
 
-def _imports(closers: Iterable[Term], context: Context) -> tuple[Term, ...]:
-    """The terms computed outside a loop that its body uses."""
-    found: dict[int, Term] = {}
-    for closer in closers:
-        for term in _inside(closer, context):
-            for arg in term.args:
-                if not _is_inside(arg, closer, context):
-                    found[arg.number] = arg
-        for body in bodies_of(closer):
-            if not _is_inside(body, closer, context):
-                found[body.number] = body
-    return tuple(found[number] for number in sorted(found))
+    def __init__(self, context: Context, axis: Axis) -> None:
+        self._around = len(context.axes)
+        self._context = context.within(axis)
+        self._index: dict[int, int] = {}
+        self._works: dict[Hashable, int] = {}
+        self._terms: list[Term] = []
+        self._work: list[int] = []
+        self._imported: list[int] = []
+
+    def work(self, closers: Iterable[Term]) -> int:
+        """What the closers' loops compute, by `work_of`, but for what costs nothing."""
+        return self._union(self._work, [body for closer in closers for body in bodies_of(closer)])
+
+    def imports(self, closers: Iterable[Term]) -> tuple[Term, ...]:
+        """The terms computed outside that the closers' loops use."""
+        found = self._union(self._imported, [body for closer in closers for body in bodies_of(closer)])
+        terms = []
+        while found:
+            lowest = found & -found
+            terms.append(self._terms[lowest.bit_length() - 1])
+            found ^= lowest
+        return tuple(sorted(terms, key=lambda term: term.number))
+
+    def _union(self, sets: list[int], terms: Iterable[Term]) -> int:
+        union = 0
+        for term in terms:
+            self._visit(term)
+            union |= sets[self._index[term.number]]
+        return union
+
+    def _visit(self, root: Term) -> None:
+        """Work out the sets of a term and of all in its loop."""
+        stack = [(root, False)]
+        while stack:
+            term, leaving = stack.pop()
+            if term.number in self._index:
+                continue
+            if placed_in(term, self._context) <= self._around:
+                self._enter(term, 0, 1 << len(self._terms))
+            elif leaving:
+                args = [self._index[arg.number] for arg in term.args]
+                work = 0 if is_free(term) else 1 << self._works.setdefault(work_of(term), len(self._works))
+                imported = 0
+                for arg in args:
+                    work |= self._work[arg]
+                    imported |= self._imported[arg]
+                self._enter(term, work, imported)
+            else:
+                stack.append((term, True))
+                stack.extend((arg, False) for arg in term.args)
+
+    def _enter(self, term: Term, work: int, imported: int) -> None:
+        self._index[term.number] = len(self._terms)
+        self._terms.append(term)
+        self._work.append(work)
+        self._imported.append(imported)
 
 
 def _reaches(start: set[int], target: _Unit, unit_of: dict[int, _Unit]) -> bool:
