@@ -43,6 +43,11 @@ EQUATED = -2
 LINES_OF_BLOCK = 8
 """How many terms or facts are loaded together: the engine's time for a block grows faster than its length."""
 
+Cell = int | str | frozenset[Axis]
+"""An argument of a constructor: a number, a text, or a set of axes."""
+
+Row = tuple[int | str | float, ...]
+
 
 def quote(text: str) -> str:
     """An egglog string literal."""
@@ -121,51 +126,109 @@ def precision_of(key: str) -> str | None:
     return key.split("|")[0] or None
 
 
-def encode_op(op: Op, args: list[str], dtypes: list[str], symbols: Symbols) -> tuple[str, list[str]]:
-    """The constructor and its arguments, as text, for `op(*args)`."""
+def encode_op(op: Op, args: list[int], dtypes: list[str], symbols: Symbols) -> tuple[str, list[Cell]]:
+    """The constructor and its arguments for `op(*args)`; operands are the numbers of terms.
+
+    Lists of operands and of core axes are texts already.
+    """
     match op:
         case Leaf(index=index):
             symbols.leaves[index] = op
-            return "Leaf", [str(index)]
+            return "Leaf", [index]
         case Const(text=text, dtype=dtype):
-            return "Const", [quote(text), quote(dtype)]
+            return "Const", [text, dtype]
         case Iota(axis=axis, dtype=dtype):
-            return "Iota", [str(axis.id), quote(dtype)]
+            return "Iota", [axis.id, dtype]
         case Delta(first=first, second=second):
-            return "Delta", [str(first.id), str(second.id)]
+            return "Delta", [first.id, second.id]
         case Map():
-            return f"Map{len(args)}", [quote(symbols.map_key(op)), *args]
+            return f"Map{len(args)}", [symbols.map_key(op), *args]
         case Reduce(kind=kind, axes=axes):
-            return "Reduce", [quote(kind), axis_set(axes), *args]
+            return "Reduce", [kind, axes, *args]
         case Dot(axes=axes):
             key = precision_key(op, dtypes)
             symbols.precisions.add(key)
-            return "Dot", [quote(key), axis_set(axes), *args]
+            return "Dot", [key, axes, *args]
         case Select(axis=axis):
-            return "Select", [quote(select_key(op)), str(axis.id), *args]
+            return "Select", [select_key(op), axis.id, *args]
         case Rename(old=old, new=new):
-            return "Rename", [str(old.id), str(new.id), *args]
+            return "Rename", [old.id, new.id, *args]
         case Opaque(call=call, result=result):
             symbols.calls[call.id] = call
             # Along some of its axes, all operands may be broadcast: then no term has them.
             symbols.axes.update((axis.id, axis) for axes in call_axes(call) for axis in axes)
             lists = [core_list([str(axis.id) for axis in axes]) for axes in call_axes(call)]
-            return "Opaque", [str(call.id), str(result), *lists, operand_list(args)]
+            return "Opaque", [call.id, result, *lists, operand_list(map(node_text, args))]
         case Operation(spec=spec, axes=core):
             symbols.operations[spec.name] = spec
-            return "Operation", [
-                quote(spec.name),
-                core_list([str(axis.id) for axis in core]),
-                operand_list(args),
-            ]
+            listed = core_list([str(axis.id) for axis in core])
+            return "Operation", [quote(spec.name), listed, operand_list(map(node_text, args))]
     raise AssertionError(f"a loaded program has no {type(op).__name__}")
 
 
-def encode_term(term: Term, symbols: Symbols, maker: int = LOADED) -> str:
-    """Actions that add a term whose operands have been added."""
-    operands = [f"(Node {arg.number})" for arg in term.args]
-    constructor, args = encode_op(term.op, operands, [arg.dtype for arg in term.args], symbols)
-    node = f"(Node {term.number})"
+def node_text(number: int) -> str:
+    """A term of the program in the e-graph."""
+    return f"(Node {number})"
+
+
+class Loading:
+    """A program as rows of tables, which the engine reads fast, and as actions where there are lists.
+
+    **Attributes:**
+
+    - `rows`: by constructor, a row for each term: its number, axes, dtype and maker, and its op's arguments.
+    - `values`: a row for each constant that is a number.
+    - `actions`: everything else.
+    """
+
+    def __init__(self, symbols: Symbols) -> None:
+        self.symbols = symbols
+        self.rows: dict[str, list[Row]] = {}
+        self.values: list[Row] = []
+        self.actions: list[str] = []
+        self._sets: dict[frozenset[Axis], int] = {}
+
+    def blocks(self) -> Iterator[str]:
+        """Commands that do the actions, a few at a time: one by one, they would be compiled one by one."""
+        for start in range(0, len(self.actions), LINES_OF_BLOCK):
+            text = "\n".join(self.actions[start : start + LINES_OF_BLOCK])
+            name = f"load-{start}"
+            yield f'(ruleset {name})\n(rule () ({text}) :ruleset {name} :name "{name}")\n(run {name} 1)'
+
+    def tables(self) -> Iterator[tuple[str, list[Row]]]:
+        """The tables to fill, and with what, for the rules of `schema.LOADING` to make terms of."""
+        yield "raw-value", self.values
+        for constructor, rows in self.rows.items():
+            yield f"raw-{constructor}", rows
+
+    def axis_set(self, axes: frozenset[Axis]) -> int:
+        """The number of a set of axes."""
+        number = self._sets.get(axes)
+        if number is None:
+            number = self._sets[axes] = len(self._sets)
+            self.actions.append(f"(set (axis-set {number}) {axis_set(axes)})")
+        return number
+
+    def term(self, term: Term, maker: int = LOADED) -> None:
+        """Add a term whose operands are added too."""
+        numbers = [arg.number for arg in term.args]
+        constructor, args = encode_op(term.op, numbers, [arg.dtype for arg in term.args], self.symbols)
+        if isinstance(term.op, (Opaque, Operation)):
+            self.actions.append(_listed(term, constructor, [str(arg) for arg in args], maker))
+            return
+        cells = [self.axis_set(arg) if isinstance(arg, frozenset) else arg for arg in args]
+        row = (term.number, self.axis_set(term.axes), term.dtype, *cells, maker)
+        self.rows.setdefault(constructor, []).append(row)
+        value = real_value(term.op.text, term.op.dtype) if isinstance(term.op, Const) else None
+        if value is not None and math.isfinite(value):
+            self.values.append((term.number, value))
+        elif value is not None:
+            self.actions.append(f"(set (value (Node {term.number})) {value!r})")
+
+
+def _listed(term: Term, constructor: str, args: list[str], maker: int) -> str:
+    """Actions that add a term with lists among its arguments."""
+    node = node_text(term.number)
     spelled = " ".join(args)
     lines = [
         f"(union {node} ({constructor} {spelled}))",
@@ -175,10 +238,6 @@ def encode_term(term: Term, symbols: Symbols, maker: int = LOADED) -> str:
         f"(set (dtype {node}) {quote(term.dtype)})",
     ]
     match term.op:
-        case Const(text=text, dtype=dtype):
-            value = real_value(text, dtype)
-            if value is not None:
-                lines.append(f"(set (value {node}) {value!r})")
         case Operation(axes=core):
             lines.append(f"(set (core-axes {args[1]}) {axis_set(core)})")
         case Opaque(call=call):
@@ -212,8 +271,8 @@ def encode_program(
     stored: Iterable[Term],
     numbers: Iterable[float] = (),
     copies: bool = False,
-) -> tuple[list[str], Symbols]:
-    """Commands that load a program, by blocks short enough to be run quickly, and their symbols.
+) -> Loading:
+    """What to load for a program.
 
     **Arguments:**
 
@@ -223,15 +282,16 @@ def encode_program(
     - `copies`: whether rules may ask for a copy of an axis.
     """
     symbols = Symbols()
+    loading = Loading(symbols)
     written = {term.number for term in program.reachable()}
-    lines: list[str] = []
     # Truth values and indices may be made by rules in a program that has none.
     dtypes = {"bool", "int32"}
     for term in program.known():
-        lines.append(encode_term(term, symbols, LOADED if term.number in written else EQUATED))
+        loading.term(term, LOADED if term.number in written else EQUATED)
         dtypes.add(term.dtype)
         for axes in (term.axes, *(arg.axes for arg in term.args)):
             symbols.axes.update((axis.id, axis) for axis in axes)
+    lines = loading.actions
     lines += [f"(union (Node {one.number}) (Node {other.number}))" for one, other in program.equalities]
     for fact in program.facts:
         along = " ".join(str(axis.id) for axis in fact.axes)
@@ -248,15 +308,7 @@ def encode_program(
     large_ids = {axis.id for axis in large}
     lines += [f"(large {number})" for number in sorted(large_ids)]
     lines += [f"(stored (Node {term.number}))" for term in stored]
-    return list(_blocks(lines)), symbols
-
-
-def _blocks(actions: Sequence[str]) -> Iterator[str]:
-    """Rules that do a few actions each: one by one, they would be compiled one by one."""
-    for start in range(0, len(actions), LINES_OF_BLOCK):
-        text = "\n".join(actions[start : start + LINES_OF_BLOCK])
-        name = f"load-{start}"
-        yield f'(ruleset {name})\n(rule () ({text}) :ruleset {name} :name "{name}")\n(run {name} 1)'
+    return loading
 
 
 def _dtype_facts(dtypes: Sequence[str], numbers: Iterable[float]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from eqsat.engine.compile import CompiledRule
 from eqsat.engine.encode import Symbols, encode_program
 from eqsat.engine.library import Library, loaded_rules
 from eqsat.engine.relevance import can_match, makes, relevant, symbols_in
-from eqsat.engine.schema import BOOKKEEPING, CHUNKS
+from eqsat.engine.schema import BOOKKEEPING, CHUNKS, LOADING
 from eqsat.engine.snapshot import Snapshot, snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
@@ -133,11 +133,15 @@ class _Run:
         """Load the program; what its symbols stand for."""
         numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.waiting)))
         copies = any(rule.copies for rule in self.waiting)
-        blocks, symbols = encode_program(self.program, large, stored, numbers, copies)
+        loading = encode_program(self.program, large, stored, numbers, copies)
+        symbols = loading.symbols
         for rule in self.waiting:
             symbols.monoids.update(rule.monoids)
-        for block in blocks:
+        for block in loading.blocks():
             self.graph.run_text(block)
+        for table, rows in loading.tables():
+            self.graph.fill(table, rows)
+        self.graph.run_ruleset(LOADING)
         self.size = self.latest = self.graph.size()
         self.bookkeeping()
         return symbols

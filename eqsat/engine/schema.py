@@ -49,6 +49,9 @@ FAMILIES = {"commutative": COMMUTATIVE, "increasing": INCREASING, "linear": LINE
 BOOKKEEPING = "bookkeeping"
 """The ruleset of what follows from the nodes that there are; run after every round of rules."""
 
+LOADING = "loading"
+"""The ruleset that makes terms of the rows that a program is loaded as."""
+
 CHUNKS = "chunks"
 """The ruleset that asks for the chunks, along each large axis, of every term of the program that has it."""
 
@@ -114,6 +117,38 @@ _ASKING = """
       ((let c (Chunk n e)) (set (axes c) A) (set (open c) (set-insert O n)) (set (dtype c) d))"""
 
 
+def _loading() -> list[str]:
+    """For each constructor without lists, a table of loaded terms, and the rule that makes them.
+
+    A row is a term's number, the number of its set of axes, its dtype, its op's arguments and its maker; an
+    operand is the number of a term, a set of axes a number of `axis-set`.
+    """
+    lines = [
+        f"(ruleset {LOADING})",
+        "(function axis-set (i64) Axes :merge old) (relation raw-value (i64 f64))",
+        f"(rule ((raw-value i x)) ((set (value (Node i)) x)) :ruleset {LOADING})",
+    ]
+    for name, sorts in CONSTRUCTORS.items():
+        if name.startswith("Fold") or {"Core", "Args"} & set(sorts):
+            continue
+        columns = " ".join("String" if sort == "String" else "i64" for sort in sorts)
+        cells = [f"c{number}" for number in range(len(sorts))]
+        spelled = {"T": "(Node {})", "Axes": "S{}"}
+        args = " ".join(spelled.get(sort, "{}").format(cell) for sort, cell in zip(sorts, cells, strict=True))
+        sets = " ".join(
+            f"(= S{cell} (axis-set {cell}))"
+            for sort, cell in zip(sorts, cells, strict=True)
+            if sort == "Axes"
+        )
+        lines += [
+            f"(relation raw-{name} (i64 i64 String {columns} i64))",
+            f"(rule ((raw-{name} i s d {' '.join(cells)} m) (= A (axis-set s)) {sets})"
+            f" ((let n ({name} {args})) (union (Node i) n) (set (by-{name} {args}) m) (set (axes n) A)"
+            f" (set (open n) (set-empty)) (set (dtype n) d)) :ruleset {LOADING})",
+        ]
+    return lines
+
+
 def _schema() -> str:
     lines = [_ANALYSES]
     lines += [f"(relation {kind} (String))" for kind in DTYPE_CLASSES]
@@ -128,6 +163,7 @@ def _schema() -> str:
         body = rule.split("\n;")[0].rstrip()
         assert body.endswith(")")
         lines.append(f"(rule {body[:-1]} :ruleset {BOOKKEEPING})")
+    lines += _loading()
     lines += [f"(ruleset {CHUNKS})", f"{_ASKING} :ruleset {CHUNKS})"]
     return "\n".join(lines)
 
