@@ -65,7 +65,7 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
 
 def split_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     """The axes of what is big; if nothing is, of the largest there is: then it is many that are too much."""
-    largest = max((term.bytes for term in program.reachable() if term.args), default=0)
+    largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
     return large_axes(program, threshold if largest > threshold else largest / BIG_SHARE)
 
 
