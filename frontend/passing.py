@@ -28,7 +28,7 @@ def passing_dimensions(eqn: Any) -> tuple[Passing, ...]:
         tuple(tuple(atom.aval.shape) for atom in eqn.invars),
         tuple(tuple(atom.aval.shape) for atom in eqn.outvars),
         eqn.params,
-        tuple(str(atom.aval.dtype) for atom in eqn.invars),
+        tuple(atom.aval.dtype for atom in eqn.invars),
     )
     if any(0 in shape for shape in (*site.args, *site.outs)):
         return ()  # nothing to save, and too many ways for lengths to look alike

@@ -12,7 +12,7 @@ THREEFRY = "key<fry>"
 
 def _keys(site: Site) -> Iterator[int]:
     """The dimensions of an array of keys."""
-    return (dim for dim in range(len(site.args[0])) if site.dtypes[0] == THREEFRY)
+    return (dim for dim in range(len(site.args[0])) if str(site.dtypes[0]) == THREEFRY)
 
 
 @passes("threefry2x32")

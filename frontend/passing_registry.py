@@ -29,13 +29,13 @@ class Passing:
 class Site:
     """What a rule may know of an equation: the shapes of its operands and results, and its parameters.
 
-    `dtypes` are the names of those of the operands.
+    `dtypes` are those of the operands.
     """
 
     args: tuple[Shape, ...]
     outs: tuple[Shape, ...]
     params: dict[str, Any]
-    dtypes: tuple[str, ...] = ()
+    dtypes: tuple[Any, ...] = ()
 
 
 Rule = Callable[[Site], Iterable[Passing]]
