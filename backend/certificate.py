@@ -51,7 +51,14 @@ class Certified:
 
 
 def compiler_options() -> dict[str, str | bool]:
-    """The options that programs for the default device are compiled with."""
+    """The options that programs for the default device are compiled with.
+
+    A `jit` of one's own around optimised functions takes them too; then its figure is as true as a plan's.
+
+    >>> import jax, jax.numpy as jnp
+    >>> jax.jit(jnp.sin, compiler_options=compiler_options())(0.0).item()
+    0.0
+    """
     return dict(HONEST_OPTIONS.get(jax.default_backend(), {}))
 
 

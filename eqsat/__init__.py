@@ -7,6 +7,7 @@ Array(2., dtype=float32, weak_type=True)
 
 from eqsat.annotations import assume, operation
 from eqsat.api import Optimized, optimize
+from eqsat.backend.certificate import compiler_options
 from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
 from eqsat.planning.plan import Plan
 
@@ -18,6 +19,7 @@ __all__ = [
     "RuleError",
     "RuleSyntaxError",
     "assume",
+    "compiler_options",
     "operation",
     "optimize",
 ]

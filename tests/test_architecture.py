@@ -36,7 +36,7 @@ ALLOWED = {
     "eqsat.api": "errors budget machine frontend.trace planning.plan rulesets arguments transforms",
     "eqsat.testing": "errors language rulesets checking",
     "eqsat.cli": "errors language rulesets checking testing",
-    "eqsat.__init__": "annotations api errors planning",
+    "eqsat.__init__": "annotations api backend.certificate errors planning",
 }
 """What each package may import besides itself; those above come before those below."""
 
