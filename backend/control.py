@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eqsat.backend.calls_registry import call as call_text
-from eqsat.backend.layout import Emitted, Lengths, realised, tuple_text, without_unit_dimensions
+from eqsat.backend.layout import Emitted, Lengths, by_axes, realised, tuple_text
 from eqsat.ir.control import Body, Choice, Scan, While
 from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.substitution import chunk_of
@@ -113,7 +113,7 @@ class ControlEmitter:
             for group, places in groups.items():
                 if source in places:
                     text = f"{parameters[group]}[{places.index(source)}]"
-            value = without_unit_dimensions(text, leaf.op.layout)
+            value = by_axes(text, leaf.op.layout, self.lengths)
             if value.text != text or not text.isidentifier():
                 variable = emitter.local("given")
                 emitter.line(inner, f"{variable} = {value.text}")

@@ -19,17 +19,17 @@ from eqsat.backend.elementwise import (
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
+    by_axes,
     realised,
     sizes_of,
     transposed,
     tuple_text,
-    without_unit_dimensions,
 )
 from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import wanted_orders
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
 from eqsat.ir.ops import (
     Call,
     Chunk,
@@ -145,10 +145,11 @@ class Emitter:
     def module(self) -> str:
         """The text of the module; its function is called `optimized`."""
         scope = Scope({}, {}, {}, 1)
+        used = set(self.schedule.program.reachable())
         for term, name in zip(self.schedule.program.inputs, self.inputs, strict=True):
             assert isinstance(term.op, Leaf)
-            value = without_unit_dimensions(name, term.op.layout)
-            scope.values[term.number] = value
+            if term in used:
+                scope.values[term.number] = self.input(name, term.op.layout, scope)
         self.block(self.schedule.block, scope)
         results = [
             realised(self.value(output.term, scope), output.layout, {})
@@ -170,6 +171,15 @@ class Emitter:
             imports = imports.replace(needed, "", 1)
         signature = ", ".join(self.inputs)
         return f"{imports}\n{objects}{helpers}\n\ndef optimized({signature}):\n{body}\n"
+
+    def input(self, name: str, layout: Layout, scope: Scope) -> Emitted:
+        """An input as a value. To give it a dimension for each of its axes costs nothing at run time."""
+        value = by_axes(name, layout, {})
+        if is_flat(layout):
+            return value
+        reshaped = self.local(f"{name}_by_axes")
+        self.line(scope, f"{reshaped} = {value.text}")
+        return Emitted(reshaped, value.order)
 
     def block(self, block: Block, scope: Scope) -> None:
         """Emit the steps of a block."""
@@ -348,7 +358,7 @@ class Emitter:
 
     def result(self, term: Term, op: Opaque, text: str, scope: Scope) -> Emitted:
         """A result of a call as a variable."""
-        value = without_unit_dimensions(text, op.call.out_layouts[op.result])
+        value = by_axes(text, op.call.out_layouts[op.result], scope.lengths_of(term))
         if value.text.isidentifier():
             return value
         name = self.local(f"result_{term.number}")
@@ -380,7 +390,7 @@ class Emitter:
         layout = self._outputs.get(term.number)
         if layout is None:
             return None
-        return tuple(axis for axis in layout if axis is not None and axis in term.axes)
+        return tuple(axis for axis in layout_axes(layout) if axis in term.axes)
 
 
 def _indices(start: str, length: str, dtype: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Dimension, Layout, is_flat, layout_axes, parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,18 @@ def length_text(axis: Axis, lengths: Lengths) -> str:
     return lengths.get(axis) or str(axis.size)
 
 
+def dimension_text(dimension: Dimension, lengths: Lengths) -> str:
+    """The length of a dimension, as text: that of several axes is a product.
+
+    >>> a, b, c = Axis(0, 5), Axis(1, 7), Axis(2, 3)
+    >>> dimension_text((a, b, c), {}), dimension_text((a, b, c), {b: "size_b"}), dimension_text(None, {})
+    ('105', '15 * size_b', '1')
+    """
+    varying = [lengths[axis] for axis in parts(dimension) if axis in lengths]
+    fixed = math.prod(axis.size for axis in parts(dimension) if axis not in lengths)
+    return " * ".join([str(fixed)] * (fixed != 1 or not varying) + varying)
+
+
 def tuple_text(items: Sequence[str]) -> str:
     """The items as a Python tuple.
 
@@ -39,7 +52,7 @@ def shape_text(order: Sequence[Axis], lengths: Lengths) -> str:
 
 def sizes_of(layout: Layout, lengths: Lengths) -> list[str]:
     """The length of each dimension of a layout, as text."""
-    return ["1" if axis is None else length_text(axis, lengths) for axis in layout]
+    return [dimension_text(dimension, lengths) for dimension in layout]
 
 
 def merge_orders(orders: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
@@ -89,19 +102,21 @@ def broadcast(value: Emitted, order: Sequence[Axis], lengths: Lengths) -> str:
 
 
 def realised(value: Emitted, layout: Layout, lengths: Lengths) -> str:
-    """The value as an array of exactly that layout: broadcast, transposed, unit dimensions put in."""
-    order = [axis for axis in layout if axis is not None]
+    """The value as an array of exactly that layout: broadcast, transposed, reshaped to its dimensions."""
+    order = layout_axes(layout)
     text = broadcast(value, order, lengths)
-    if len(order) == len(layout):
+    if is_flat(layout) and len(order) == len(layout):
         return text
-    if not order:
-        return f"jnp.reshape({text}, {tuple_text(['1'] * len(layout))})"
+    if not (is_flat(layout) and order):
+        return f"jnp.reshape({text}, {tuple_text(sizes_of(layout, lengths))})"
     index = ", ".join("None" if axis is None else ":" for axis in layout)
     return f"{text}[{index}]"
 
 
-def without_unit_dimensions(text: str, layout: Layout) -> Emitted:
-    """An array of a layout as a value: its unit dimensions are no axes and go."""
+def by_axes(text: str, layout: Layout, lengths: Lengths) -> Emitted:
+    """An array of a layout as a value, which has a dimension for every axis, and no others."""
+    order = layout_axes(layout)
+    if not is_flat(layout):
+        return Emitted(f"jnp.reshape({text}, {shape_text(order, lengths)})", order)
     units = [str(dimension) for dimension, axis in enumerate(layout) if axis is None]
-    order = tuple(axis for axis in layout if axis is not None)
     return Emitted(f"lax.squeeze({text}, {tuple_text(units)})" if units else text, order)

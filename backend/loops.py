@@ -14,11 +14,11 @@ from eqsat.backend.declared_folds import Carried, DeclaredFolds
 from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import (
     Emitted,
+    by_axes,
     realised,
     shape_text,
     transposed,
     tuple_text,
-    without_unit_dimensions,
 )
 from eqsat.backend.monoids import identity_text, merge_text
 from eqsat.ir.axis import Axis
@@ -153,8 +153,8 @@ class LoopEmitter:
             for arg, other in zip(others, call.arg_layouts[1:], strict=True)
         ]
         update = f"{name} = {self.emitter.call_text(call, [name, *operands], lengths)}"
-        order = tuple(axis for axis in layout if axis is not None)
-        return Carried(name, initial, order, name), [update], lambda: without_unit_dimensions(name, layout)
+        whole = by_axes(name, layout, self.scope.lengths_of(result))
+        return Carried(name, initial, whole.order, name), [update], lambda: whole
 
     def _placement(self, result: Term, value: Emitted) -> Update:
         """A concatenation: each chunk's piece is written into its place."""

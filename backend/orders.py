@@ -7,7 +7,7 @@ cost.
 
 from __future__ import annotations
 
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.ops import Concat, Fold, Map, Operation, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
@@ -17,7 +17,7 @@ def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
     """The order wanted of each term, by number, where some consumer has a wish; the first one counts."""
     wanted: dict[int, tuple[Axis, ...]] = {}
     for output in program.outputs:
-        returned = tuple(axis for axis in output.layout if axis is not None and axis in output.term.axes)
+        returned = tuple(axis for axis in layout_axes(output.layout) if axis in output.term.axes)
         wanted.setdefault(output.term.number, returned)
     for term in reversed(list(program.reachable())):
         order = wanted.get(term.number)

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eqsat.frontend.draft import DraftBody, DraftLayout, MakeOp, Resolve, View
+from eqsat.frontend.draft import DraftBody, DraftLayout, MakeOp, Resolver, View
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.naming import Made, build_names
 from eqsat.frontend.registry import Views, handles
-from eqsat.ir.axis import Layout
 from eqsat.ir.control import Choice, Control, Scan, While, carried, sliced
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Call, Opaque, Reduce
@@ -63,8 +62,9 @@ class Enclosure:
 
 
 def compact(lowering: Lowering, view: View) -> DraftLayout:
-    """The layout without what the view is only broadcast along."""
-    return tuple(axis for axis in view.layout if lowering.has_axis(view, axis))
+    """The axes of the layout, one by one, without those that the view is only broadcast along."""
+    present = lowering.draft.node_axes(view.node)
+    return tuple(axis for axis in lowering.draft.axes.atoms_of(view.layout) if axis in present)
 
 
 def lower_body(
@@ -94,7 +94,8 @@ def lower_body(
     finally:
         lowering.enclosures.pop()
         lowering.noted = noted
-    facts = tuple(lowering.facts(lowering.claims[claims:]))
+    roots = [*(view.node for view in results), *(node for _, node in equal)]
+    facts = tuple(lowering.facts(lowering.claims[claims:], roots))
     del lowering.claims[claims:]
     return DraftBody(tuple(enclosure.inputs), tuple(enclosure.sources), tuple(results), tuple(equal), facts)
 
@@ -113,18 +114,15 @@ def controlled(
         view.layout if place in moving else compact(lowering, view) for place, view in enumerate(operands)
     ]
     dtypes = tuple(str(out.aval.dtype) for out in equation.outvars)
-    number = lowering.fresh_call()
+    number = lowering.draft.new_call()
 
-    def make_call(axis_of: Resolve) -> Call:
-        def layout(entries: DraftLayout) -> Layout:
-            return tuple(None if axis is None else axis_of(axis) for axis in entries)
-
+    def make_call(axis_of: Resolver) -> Call:
         return Call(
             number,
             equation.primitive,
             {},
-            tuple(map(layout, arg_layouts)),
-            tuple(map(layout, layouts)),
+            tuple(map(axis_of.layout, arg_layouts)),
+            tuple(map(axis_of.layout, layouts)),
             dtypes,
             frozenset(),
             control=control,
@@ -154,9 +152,10 @@ def agree(lowering: Lowering, first: DraftLayout, second: DraftLayout) -> None:
 def _known_outside(lowering: Lowering, operands: Sequence[View], layout: DraftLayout) -> DraftLayout:
     """A result's layout: the body's axes that operands have too, and new ones for the rest."""
     axes = lowering.draft.axes
-    outside = {axes.find(axis) for view in operands for axis in view.layout if axis is not None}
+    outside = set(axes.atoms_of(axis for view in operands for axis in view.layout))
     return tuple(
-        axis if axis is None or axes.find(axis) in outside else axes.fresh(axes.size(axis)) for axis in layout
+        axis if axis is None or outside.issuperset(axes.atoms(axis)) else axes.fresh(axes.size(axis))
+        for axis in layout
     )
 
 
@@ -235,12 +234,12 @@ def while_loop(lowering: Lowering, equation: Any, operands: Views) -> Views | No
 
 def any_of(lowering: Lowering, view: View) -> View:
     """Whether any of an array of truth values is true."""
-    axes = [axis for axis in view.layout if lowering.has_axis(view, axis)]
+    axes = compact(lowering, view)
     if not axes:
         return View(view.node, (), view.dtype)
 
-    def make(axis_of: Resolve) -> Reduce:
-        return Reduce("or", frozenset(axis_of(axis) for axis in axes if axis is not None), view.dtype)
+    def make(axis_of: Resolver) -> Reduce:
+        return Reduce("or", axis_of.several(axis for axis in axes if axis is not None), view.dtype)
 
     return View(lowering.draft.add(make, [view.node], ()), (), view.dtype)
 

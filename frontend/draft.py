@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.frontend.coalesce import AxisClasses
-from eqsat.ir.axis import Axis, Layout
+from eqsat.frontend.coalesce import AxisClasses, boundaries
+from eqsat.frontend.resolve import DraftLayout, MakeOp, MakeRename, MakeReshape, Resolver, make_term
+from eqsat.ir.axis import layout_axes
 from eqsat.ir.control import Body
 from eqsat.ir.control_axes import with_bodies
-from eqsat.ir.ops import Op, Opaque, Rename
+from eqsat.ir.ops import Op, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms
 
-Resolve = Callable[[int], Axis]
-"""From a provisional axis to the axis it became."""
-
-MakeOp = Callable[[Resolve], Op]
-
-DraftLayout = tuple[int | None, ...]
+__all__ = ["Draft", "DraftLayout", "MakeOp", "Node", "Resolver", "View"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +68,7 @@ class DraftBody:
         yield from self.inputs
         yield from (view.node for view in self.outputs)
         yield from (node for _, node in self.equal)
+        yield from (node for _, node, _ in self.facts)
 
 
 class Draft:
@@ -81,6 +79,9 @@ class Draft:
         self.nodes: list[Node] = []
         self._renamed: dict[int, None] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._wholes: dict[tuple[int, int], int] = {}
+        self._calls = 0
+        self._so_far = Resolver(self.axes, renumber=False)
 
     def fresh_layout(self, shape: Iterable[int]) -> DraftLayout:
         """A layout of new axes; dimensions of length 1 get none."""
@@ -99,18 +100,26 @@ class Draft:
             self.nodes.append(node)
         return self._numbers[key]
 
-    def _so_far(self, axis: int) -> Axis:
-        """What an axis is called so far."""
-        root = self.axes.find(axis)
-        return Axis(root, self.axes.size(root))
-
     def node_axes(self, node: int) -> frozenset[int]:
-        """The node's schema, as representatives."""
-        return frozenset(self.axes.find(axis) for axis in self.nodes[node].axes)
+        """The node's schema: representatives of axes that have no parts."""
+        return frozenset(self.axes.atoms_of(self.nodes[node].axes))
+
+    def has_axis(self, node: int, axis: int | None) -> bool:
+        """Whether the node varies along an axis, or along a part of it."""
+        return axis is not None and not self.node_axes(node).isdisjoint(self.axes.atoms(axis))
+
+    def axes_without(self, node: int, gone: Iterable[int]) -> frozenset[int]:
+        """The node's schema less the given axes."""
+        return self.node_axes(node) - set(self.axes.atoms_of(gone))
 
     def op(self, node: int) -> Op:
         """The node's op, its axes numbered as they are so far."""
         return self.nodes[node].make(self._so_far)
+
+    def new_call(self) -> int:
+        """A number for a call of a primitive."""
+        self._calls += 1
+        return self._calls - 1
 
     def needed(self, roots: Iterable[int]) -> set[int]:
         """The given nodes and all that they need."""
@@ -132,9 +141,10 @@ class Draft:
         """
         present = self.node_axes(node)
         pending = {
-            self.axes.find(old): self.axes.find(new)
-            for old, new in mapping.items()
-            if self.axes.find(old) in present and not self.axes.same(old, new)
+            old: new
+            for axis, target in mapping.items()
+            for old, new in zip(self.axes.atoms(axis), self.axes.atoms(target), strict=True)
+            if old in present and old != new
         }
         while pending:
             free = [old for old, new in pending.items() if new not in present]
@@ -148,12 +158,33 @@ class Draft:
                 pending = {(new if key == old else key): value for key, value in pending.items()}
                 pending[new] = target
             present = present - {old} | {new}
-            node = self.add(_rename_maker(old, new), [node], present)
+            node = self.add(MakeRename(old, new), [node], present)
             self._renamed.update({old: None, new: None})
             self.axes.keep_apart(present)
             if not self.axes.same(old, new):
                 self.axes.keep_apart((old, new))
+                self.axes.pair(old, new)
         return node
+
+    def regrouped(self, layout: DraftLayout, shape: Sequence[int], cause: int) -> DraftLayout | None:
+        """The layout of a reshape to `shape`, which has no zeros; None if there is none.
+
+        **Arguments:**
+
+        - `cause`: what to call the reshape, should somebody need one of its axes whole.
+        """
+        causes = frozenset({cause})
+        axes = [axis for axis in layout if axis is not None]
+        if not self.axes.split(axes, boundaries(shape), causes):
+            return None
+        atoms = iter(self.axes.atoms_of(axes))
+        made: list[int | None] = []
+        for size in shape:
+            group: list[int] = []
+            while math.prod(map(self.axes.size, group)) < size:
+                group.append(next(atoms))
+            made.append(self.axes.merged(group, causes) if group else None)
+        return tuple(made)
 
     def align(
         self,
@@ -170,34 +201,97 @@ class Draft:
         **Returns:** the axis of each label, all different, and each operand's node, renamed where
         coalescing was refused.
         """
-        taken = {self.axes.find(axis) for axis in apart_from}
+        nodes = [node for node, _ in operands]
+        held = [dict(by_label) for _, by_label in operands]
+        labels = list(dict.fromkeys(label for by_label in held for label in by_label))
+        self._split_alike(nodes, held, labels)
+        taken = set(self.axes.atoms_of(apart_from))
         targets: dict[Hashable, int] = {}
         renames: list[dict[int, int]] = [{} for _ in operands]
-        labels = dict.fromkeys(label for _, by_label in operands for label in by_label)
-        schemas = [self.node_axes(node) for node, _ in operands]
         for label in labels:
-            held = [
-                (index, by_label[label]) for index, (_, by_label) in enumerate(operands) if label in by_label
-            ]
-            # An axis that a node really has is a better name than one that is only broadcast.
-            held.sort(key=lambda entry: self.axes.find(entry[1]) not in schemas[entry[0]])
-            target = next((axis for _, axis in held if self.axes.find(axis) not in taken), None)
-            if target is None:
-                target = self.axes.fresh(self.axes.size(held[0][1]))
-            for index, axis in held:
-                free = self.axes.find(axis) not in taken
-                if not (free and self.axes.unify(axis, target)):
-                    renames[index][axis] = target
-            # Two targets are never to become one: they stand in one schema.
-            for other in taken:
-                self.axes.keep_apart((target, other))
-            taken = {self.axes.find(axis) for axis in taken} | {self.axes.find(target)}
-            targets[label] = target
-        nodes = [
+            schemas = [self.node_axes(node) for node in nodes]
+            holders = self._holders(nodes, held, label)
+            causes = self.axes.causes_of(axis for _, axis in holders)
+            found: list[int] = []
+            for place, size in enumerate(self.axes.sizes(holders[0][1])):
+                row = [(index, self.axes.atoms(axis)[place]) for index, axis in holders]
+                # An axis that a node really has is a better name than one that is only broadcast.
+                row.sort(key=lambda entry: entry[1] not in schemas[entry[0]])
+                target = next((atom for _, atom in row if atom not in taken), None)
+                if target is None:
+                    target = self.axes.fresh(size)
+                for index, atom in row:
+                    if not (self.axes.find(atom) not in taken and self.axes.unify(atom, target)):
+                        renames[index][atom] = target
+                # Two targets are never to become one: they stand in one schema.
+                for other in taken:
+                    self.axes.keep_apart((target, other))
+                taken = {self.axes.find(axis) for axis in taken} | {self.axes.find(target)}
+                found.append(target)
+            targets[label] = self.axes.merged(found, causes)
+        renamed = [
             self.rename(node, mapping) if mapping else node
-            for (node, _), mapping in zip(operands, renames, strict=True)
+            for node, mapping in zip(nodes, renames, strict=True)
         ]
-        return targets, nodes
+        return targets, renamed
+
+    def _holders(
+        self, nodes: Sequence[int], held: Sequence[Mapping[Hashable, int]], label: Hashable
+    ) -> list[tuple[int, int]]:
+        """Which operands have a label, and as which axis: those that vary along it, or else all.
+
+        What is only broadcast along it can be so along any other axis of that length; it is among them if
+        its axis has parts of the same lengths.
+        """
+        every = [(index, by_label[label]) for index, by_label in enumerate(held) if label in by_label]
+        schemas = {index: self.node_axes(nodes[index]) for index, _ in every}
+        varying = [
+            (index, axis) for index, axis in every if not schemas[index].isdisjoint(self.axes.atoms(axis))
+        ]
+        sizes = self.axes.sizes((varying or every)[0][1])
+        return varying + [
+            entry for entry in every if entry not in varying and self.axes.sizes(entry[1]) == sizes
+        ]
+
+    def _split_alike(
+        self, nodes: list[int], held: Sequence[dict[Hashable, int]], labels: Sequence[Hashable]
+    ) -> None:
+        """Have every label's axes consist of parts of the same lengths, in all operands.
+
+        Where that can't be, as (2, 3) and (3, 2) can't, an operand is reshaped: nodes and axes change.
+        """
+        changed = True
+        while changed:
+            changed = False
+            for label in labels:
+                holders = self._holders(nodes, held, label)
+                if len({self.axes.sizes(axis) for _, axis in holders}) == 1:
+                    continue
+                changed = True
+                if self.axes.split_alike([axis for _, axis in holders]):
+                    continue
+                _, model = min(holders, key=lambda entry: len(self.axes.atoms(entry[1])))
+                for index, axis in holders:
+                    if not self.axes.split_alike([model, axis]):
+                        made = [self.axes.fresh(size) for size in self.axes.sizes(model)]
+                        held[index][label] = self.axes.merged(made, self.axes.causes_of([model, axis]))
+                        self.axes.keep_apart(held[index].values())
+                        nodes[index] = self._reshaped(nodes[index], axis, held[index][label])
+
+    def _reshaped(self, node: int, axis: int, made: int) -> int:
+        """`node` with an axis that has other parts, by a call."""
+        batch = tuple(sorted(self.node_axes(node) - set(self.axes.atoms(axis))))
+        make = MakeReshape(self.new_call(), batch, axis, made)
+        self.axes.keep_apart((*batch, made))
+        return self.add(make, [node], (*batch, made))
+
+    def whole(self, node: int, first: int, second: int) -> int:
+        """What two axes of a node become if they are merged: the same axis for all nodes, where it may be."""
+        key = (self.axes.find(first), self.axes.find(second))
+        known = self._wholes.get(key)
+        if known is None or self.has_axis(node, known) or len(self.axes.atoms(known)) > 1:
+            known = self._wholes[key] = self.axes.fresh(self.axes.size(first) * self.axes.size(second))
+        return known
 
     def share_names(self) -> None:
         """Make axes one, as far as that may be, between which renamings lead.
@@ -206,45 +300,34 @@ class Draft:
         and the fewer ways rules have of naming the axes of any other.
         """
         kept: list[int] = []
-        for axis in self._renamed:
+        for axis in self.axes.atoms_of(self._renamed):
             if not any(self.axes.unify(axis, other) for other in kept):
                 kept.append(axis)
 
     def resolve(
         self, roots: Iterable[int], origins: dict[int, str]
-    ) -> tuple[Terms, dict[int, Term], Callable[[DraftLayout], Layout]]:
-        """The terms of the given nodes and all they need, and how layouts translate.
+    ) -> tuple[Terms, dict[int, Term], Resolver]:
+        """The terms of the given nodes and all they need, and how axes and layouts translate.
 
         **Arguments:**
 
         - `origins`: what bodies take for the origins of their terms.
         """
         self.share_names()
-        made: dict[int, Axis] = {}
-
-        def axis_of(provisional: int) -> Axis:
-            root = self.axes.find(provisional)
-            if root not in made:
-                made[root] = Axis(len(made), self.axes.size(root))
-            return made[root]
-
-        def layout_of(layout: DraftLayout) -> Layout:
-            return tuple(None if axis is None else axis_of(axis) for axis in layout)
-
+        resolver = Resolver(self.axes)
         terms = Terms()
         term_of: dict[int, Term] = {}
         bodies: dict[DraftBody, Body] = {}
 
         def body_of(body: DraftBody) -> Body:
             if body not in bodies:
-                outputs = tuple(Output(term_of[view.node], layout_of(view.layout)) for view in body.outputs)
+                outputs = tuple(
+                    Output(term_of[view.node], resolver.layout(view.layout)) for view in body.outputs
+                )
                 equal = [(term_of[one], term_of[other]) for one, other in body.equal if one in term_of]
                 facts = [
-                    KnownFact(
-                        name, term_of[node], tuple(axis for axis in layout_of(axes) if axis is not None)
-                    )
+                    KnownFact(name, term_of[node], layout_axes(resolver.layout(axes)))
                     for name, node, axes in body.facts
-                    if node in term_of
                 ]
                 inputs = tuple(term_of[node] for node in body.inputs)
                 program = Program(inputs, outputs, terms, origins, tuple(equal), tuple(facts))
@@ -253,13 +336,12 @@ class Draft:
 
         for number in sorted(self.needed(roots)):
             draft = self.nodes[number]
-            op, args = draft.make(axis_of), [term_of[arg] for arg in draft.args]
+            args = [term_of[arg] for arg in draft.args]
             if draft.bodies:
+                op = draft.make(resolver)
                 assert isinstance(op, Opaque)
                 op = Opaque(with_bodies(op.call, [body_of(body) for body in draft.bodies], args), op.result)
-            term_of[number] = terms.make(op, args)
-        return terms, term_of, layout_of
-
-
-def _rename_maker(old: int, new: int) -> MakeOp:
-    return lambda axis_of: Rename(axis_of(old), axis_of(new))
+                term_of[number] = terms.make(op, args)
+            else:
+                term_of[number] = make_term(draft.make, terms, resolver, args)
+        return terms, term_of, resolver

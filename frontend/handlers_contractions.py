@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from eqsat.frontend.draft import MakeOp, Resolve
+from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.registry import Views, handles
 from eqsat.ir.ops import Dot, Reduce
@@ -30,20 +30,21 @@ def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | N
             for view, labels in ((left, labels_left), (right, labels_right))
         ]
     )
-    contracted = [targets[label] for label in labels_left if label[0] == "contract" and label in targets]
+    contracted = lowering.draft.axes.atoms_of(
+        targets.get(label) for label in labels_left if label[0] == "contract"
+    )
     layout = [targets.get(("batch", i)) for i in range(len(left_batch))]
     layout += [targets.get(label) for label in labels_left if label[0] == "left"]
     layout += [targets.get(label) for label in labels_right if label[0] == "right"]
     schemas = [lowering.draft.node_axes(node) for node in nodes]
-    roots = {axis: lowering.draft.axes.find(axis) for axis in contracted}
-    common = [axis for axis, root in roots.items() if all(root in schema for schema in schemas)]
+    common = [axis for axis in contracted if all(axis in schema for schema in schemas)]
     if len(common) < len(contracted) or not common:
-        if not all(any(root in schema for schema in schemas) for root in roots.values()):
+        if not all(any(axis in schema for schema in schemas) for axis in contracted):
             # Both are broadcast along a contracted axis: rare, and JAX does it right.
             return None
         # What one of them lacks is summed out of the other; without common axes, the product has no sum.
         for number, (node, view) in enumerate(zip(nodes, operands, strict=True)):
-            alone = frozenset(roots[axis] for axis in contracted if axis not in common) & schemas[number]
+            alone = frozenset(axis for axis in contracted if axis not in common) & schemas[number]
             if view.dtype != dtype:
                 node = lowering.draft.add(map_maker("convert", dtype), [node], schemas[number])
             if alone:
@@ -57,15 +58,15 @@ def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     if precision is NotImplemented:
         return None
 
-    def make(axis_of: Resolve) -> Dot:
-        return Dot(frozenset(axis_of(axis) for axis in common), dtype, precision)
+    def make(axis_of: Resolver) -> Dot:
+        return Dot(axis_of.several(common), dtype, precision)
 
-    node = lowering.draft.add(make, nodes, (schemas[0] | schemas[1]) - {roots[axis] for axis in common})
+    node = lowering.draft.add(make, nodes, (schemas[0] | schemas[1]).difference(common))
     return [lowering.view(node, layout, dtype)]
 
 
 def _sum_maker(axes: frozenset[int], dtype: str) -> MakeOp:
-    return lambda axis_of: Reduce("sum", frozenset(axis_of(axis) for axis in axes), dtype)
+    return lambda axis_of: Reduce("sum", axis_of.several(axes), dtype)
 
 
 def _dot_labels(side: str, rank: int, contract: Sequence[int], batch: Sequence[int]) -> list[tuple[str, int]]:

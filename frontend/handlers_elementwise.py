@@ -8,9 +8,10 @@ import numpy as np
 
 from eqsat.frontend.draft import MakeOp, View
 from eqsat.frontend.registry import HANDLERS, Views, handles
+from eqsat.frontend.resolve import MakeIota
 from eqsat.ir.dtypes import counts_to, is_extended, numpy_dtype
 from eqsat.ir.elementwise import ELEMENTWISE
-from eqsat.ir.ops import Iota, Map
+from eqsat.ir.ops import Map
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -86,5 +87,5 @@ def iota(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
         return [lowering.view(lowering.constant(0, dtype).node, layout, dtype)]
     if lowering.draft.axes.size(axis) - 1 > counts_to(dtype):
         return None  # these are no indices: some are the same
-    node = lowering.draft.add(lambda axis_of: Iota(axis_of(axis), dtype), (), (axis,))
+    node = lowering.draft.add(MakeIota(axis, dtype), (), (axis,))
     return [lowering.view(node, layout, dtype)]

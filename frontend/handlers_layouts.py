@@ -69,13 +69,21 @@ def broadcast_in_dim(lowering: Lowering, equation: Any, operands: Views) -> View
 
 @handles("reshape")
 def reshape(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """Dimensions merged and split, where axes can be made of parts that fit the old shape and the new one."""
     (view,) = operands
     shape = equation.outvars[0].aval.shape
-    if equation.params.get("dimensions") is not None or 0 in shape:
+    params = equation.params
+    if 0 in shape or not (params.get("sharding") is None or params["sharding"].mesh.empty):
         return None
     if not lowering.draft.node_axes(view.node):
         return [lowering.view(view.node, lowering.draft.fresh_layout(shape), view.dtype)]
-    if [size for size in shape if size != 1] != [size for size in lowering.shape(view) if size != 1]:
-        return None
-    left = iter([axis for axis in view.layout if axis is not None])
-    return [View(view.node, tuple(None if size == 1 else next(left) for size in shape), view.dtype)]
+    order = params.get("dimensions") or range(len(view.layout))
+    layout = tuple(view.layout[dimension] for dimension in order)
+    left = [axis for axis in layout if axis is not None]
+    if [size for size in shape if size != 1] != [lowering.draft.axes.size(axis) for axis in left]:
+        if not lowering.reshapes or id(equation) in lowering.calls:
+            return None
+        regrouped = lowering.draft.regrouped(layout, shape, cause=id(equation))
+        return None if regrouped is None else [View(view.node, regrouped, view.dtype)]
+    rest = iter(left)
+    return [View(view.node, tuple(None if size == 1 else next(rest) for size in shape), view.dtype)]

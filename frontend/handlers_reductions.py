@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eqsat.frontend.draft import MakeOp, Resolve
+from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.registry import Views, handles
 from eqsat.ir.dtypes import is_inexact
@@ -35,7 +35,7 @@ def reduction(lowering: Lowering, equation: Any, operands: Views) -> Views | Non
     gone = set(equation.params["axes"])
     if equation.params.get("out_sharding") is not None:
         return None
-    axes = [axis for d, axis in enumerate(view.layout) if d in gone and axis is not None]
+    axes = lowering.draft.axes.atoms_of(view.layout[d] for d in gone)
     if any(lowering.draft.axes.size(axis) == 0 for axis in axes):
         return None
     rest = [axis for d, axis in enumerate(view.layout) if d not in gone]
@@ -44,12 +44,10 @@ def reduction(lowering: Lowering, equation: Any, operands: Views) -> Views | Non
     node = view.node
     if varying:
 
-        def make(axis_of: Resolve) -> Reduce:
-            return Reduce(kind, frozenset(axis_of(axis) for axis in varying), view.dtype)
+        def make(axis_of: Resolver) -> Reduce:
+            return Reduce(kind, axis_of.several(varying), view.dtype)
 
-        node = lowering.draft.add(
-            make, [node], lowering.draft.node_axes(node) - {lowering.draft.axes.find(a) for a in varying}
-        )
+        node = lowering.draft.add(make, [node], lowering.draft.axes_without(node, varying))
     result = lowering.view(node, rest, view.dtype)
     if not repeats or kind in IDEMPOTENT:
         return [result]
@@ -76,7 +74,7 @@ def arg_reduction(lowering: Lowering, equation: Any, operands: Views) -> Views |
     node = lowering.draft.add(
         lambda axis_of: Select(kind, axis_of(axis), 1, None, "indices", dtype),
         [view.node],
-        lowering.draft.node_axes(view.node) - {lowering.draft.axes.find(axis)},
+        lowering.draft.axes_without(view.node, [axis]),
     )
     return [lowering.view(node, rest, dtype)]
 
@@ -91,7 +89,7 @@ def top_k(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
         return None
     best = None if k == 1 else lowering.draft.axes.fresh(k)
     layout = [best if d == dimension else a for d, a in enumerate(view.layout)]
-    rest = lowering.draft.node_axes(view.node) - {lowering.draft.axes.find(axis)}
+    rest = lowering.draft.axes_without(view.node, [axis])
     views = []
     for result, out in zip(("values", "indices"), equation.outvars, strict=True):
         dtype = str(out.aval.dtype)
@@ -106,7 +104,7 @@ def top_k(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
 
 
 def _select_maker(axis: int, k: int, best: int | None, result: str, dtype: str) -> MakeOp:
-    def make(axis_of: Resolve) -> Select:
+    def make(axis_of: Resolver) -> Select:
         return Select("top_k", axis_of(axis), k, None if best is None else axis_of(best), result, dtype)
 
     return make

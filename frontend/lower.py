@@ -17,12 +17,14 @@ from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend.accumulating import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
-from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, Resolve, View
+from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
-from eqsat.frontend.naming import Claim, Made, Name, build_names
+from eqsat.frontend.naming import Claim, Made, Name, build_names, with_whole_axis
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
+from eqsat.frontend.resolve import Divided, Resolver
 from eqsat.frontend.values import Numbering
+from eqsat.ir.axis import layout_axes
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
@@ -68,9 +70,12 @@ class Lowering:
     - `claims`: what the user says of values.
     - `recogniser`: which calls are which operations.
     - `enclosures`: the bodies of control flow that are being lowered, outermost first.
+    - `reshapes`: whether reshapes may change layouts only, but for those whose ids are in `calls`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, calls: frozenset[int] = frozenset(), reshapes: bool = True) -> None:
+        self.calls = calls
+        self.reshapes = reshapes
         self.draft = Draft()
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
@@ -79,7 +84,6 @@ class Lowering:
         self.noted: list[Name] = []
         self._naming = True
         self._origins: dict[int, str] = {}
-        self._calls = 0
         self._numbering = Numbering()
         self._calls_made: dict[Hashable, list[View]] = {}
         self._hoisted: list[tuple[Any, View]] = []
@@ -113,8 +117,8 @@ class Lowering:
         return _parse_constant(op) if isinstance(op, Const) else None
 
     def has_axis(self, view: View, axis: int | None) -> bool:
-        """Whether the view's node really varies along that axis of its layout."""
-        return axis is not None and self.draft.axes.find(axis) in self.draft.node_axes(view.node)
+        """Whether the view's node really varies along that axis of its layout, or along a part of it."""
+        return self.draft.has_axis(view.node, axis)
 
     def elementwise(self, make: MakeOp, operands: Sequence[View], dtype: Any) -> View:
         """An elementwise op of operands of one shape, or scalars."""
@@ -136,21 +140,24 @@ class Lowering:
     # The pass itself.
 
     def program(self, closed: ClosedJaxpr) -> tuple[Program, list[Any]]:
-        """The program of a closed jaxpr, and the constants hoisted to be its last inputs."""
+        """The program of a closed jaxpr, and the constants hoisted to be its last inputs.
+
+        **Raises:** `Divided` if some op needs an axis whole that a reshape has split.
+        """
         arguments = [self._input(aval) for aval in closed.in_avals]
         results = self.inline(closed, arguments)
         inputs = [*arguments, *(view for _, view in self._hoisted)]
         pairs = build_names(self, self.noted, results)
+        roots = [view.node for view in (*inputs, *results)] + [node for _, node in pairs]
+        claimed = list(self.facts(self.claims, roots))
         origins: dict[int, str] = {}
-        terms, term_of, layout_of = self.draft.resolve(
-            [view.node for view in (*inputs, *results)] + [node for _, node in pairs], origins
-        )
-        outputs = tuple(Output(term_of[view.node], layout_of(view.layout)) for view in results)
+        terms, term_of, resolver = self.draft.resolve([*roots, *(node for _, node, _ in claimed)], origins)
+        if resolver.refused:
+            raise Divided(resolver.causes)
+        outputs = tuple(Output(term_of[view.node], resolver.layout(view.layout)) for view in results)
         equalities = [(term_of[body], term_of[name]) for body, name in pairs]
         facts = [
-            KnownFact(name, term_of[node], tuple(axis for axis in layout_of(axes) if axis is not None))
-            for name, node, axes in self.facts(self.claims)
-            if node in term_of
+            KnownFact(name, term_of[node], layout_axes(resolver.layout(axes))) for name, node, axes in claimed
         ]
         origins.update(
             (term_of[node].number, origin) for node, origin in self._origins.items() if node in term_of
@@ -203,17 +210,15 @@ class Lowering:
                 views[var] = view
         return [read(atom) for atom in jaxpr.outvars]
 
-    def facts(self, claims: Iterable[Claim]) -> Iterator[tuple[str, int, DraftLayout]]:
-        """The property, the node and the axes that a claim is about, if the node has them."""
+    def facts(self, claims: Iterable[Claim], roots: Iterable[int]) -> Iterator[tuple[str, int, DraftLayout]]:
+        """Of claims about what `roots` need: the property, the node, and the axes, if the node has them."""
+        needed = self.draft.needed(roots)
         for claim in claims:
-            layout = tuple(claim.view.layout[dimension] for dimension in claim.dimensions)
-            if all(self.has_axis(claim.view, axis) for axis in layout):
-                yield claim.property, claim.view.node, layout
-
-    def fresh_call(self) -> int:
-        """A number for a call that is no other call's."""
-        self._calls += 1
-        return self._calls - 1
+            view: View | None = claim.view if claim.view.node in needed else None
+            for dimension in claim.dimensions:
+                view = view and with_whole_axis(self.draft, view, dimension)
+            if view is not None:
+                yield claim.property, view.node, tuple(view.layout[d] for d in claim.dimensions)
 
     def _input(self, aval: Any) -> View:
         index = self._inputs
@@ -226,8 +231,8 @@ class Lowering:
         return self._leaf(-self._body_inputs, layout, dtype)
 
     def _leaf(self, index: int, layout: DraftLayout, dtype: str) -> View:
-        def make(axis_of: Resolve) -> Leaf:
-            return Leaf(index, tuple(None if axis is None else axis_of(axis) for axis in layout), dtype)
+        def make(axis_of: Resolver) -> Leaf:
+            return Leaf(index, axis_of.layout(layout), dtype)
 
         node = self.draft.add(make, (), (axis for axis in layout if axis is not None))
         return View(node, layout, dtype)
@@ -248,9 +253,9 @@ class Lowering:
         """Any other primitive; one that is called alike twice is called once."""
         if equation.effects:
             return self._opaque(equation, operands)
-        find = self.draft.axes.find
+        atoms = self.draft.axes.atoms
         given = tuple(
-            (view.node, tuple(None if axis is None else find(axis) for axis in view.layout))
+            (view.node, tuple(None if axis is None else atoms(axis) for axis in view.layout))
             for view in operands
         )
         key = (equation.primitive, self._numbering.parameter(equation.params), given)
@@ -308,31 +313,33 @@ class Lowering:
         main = SHAPE_PRESERVING.get(equation.primitive.name)
         results: list[DraftLayout] = []
         for index, out in enumerate(equation.outvars):
-            through = {group.outs[index]: targets[number] for number, group in enumerate(passing)}
+            passed = {group.outs[index]: targets[number] for number, group in enumerate(passing)}
             if main is not None and self.shape(operands[main]) == out.aval.shape:
                 results.append(layouts[main])
                 continue
             fresh = self.draft.fresh_layout(out.aval.shape)
-            results.append(tuple(through.get(dimension, axis) for dimension, axis in enumerate(fresh)))
+            results.append(tuple(passed.get(dimension, axis) for dimension, axis in enumerate(fresh)))
         dtypes = tuple(str(out.aval.dtype) for out in equation.outvars)
-        number = self.fresh_call()
+        number = self.draft.new_call()
+        # A part of an axis along which all operands are only broadcast gives no chunks either.
+        varying = frozenset[int]().union(*map(self.draft.node_axes, nodes))
         first, second = len(passing), len(passing) + len(accumulated)
-        chosen = [targets[place] for place in range(second + len(summed))]
+        chosen = [
+            varying.intersection(self.draft.axes.atoms(targets[place]))
+            for place in range(second + len(summed))
+        ]
 
-        def make_call(axis_of: Resolve) -> Call:
-            def layout(entries: DraftLayout) -> tuple[Any, ...]:
-                return tuple(None if axis is None else axis_of(axis) for axis in entries)
-
+        def make_call(axis_of: Resolver) -> Call:
             return Call(
                 number,
                 equation.primitive,
                 equation.params,
-                tuple(layout(entries) for entries in layouts),
-                tuple(layout(entries) for entries in results),
+                tuple(map(axis_of.layout, layouts)),
+                tuple(map(axis_of.layout, results)),
                 dtypes,
-                frozenset(map(axis_of, chosen[:first])),
-                frozenset(map(axis_of, chosen[first:second])),
-                frozenset(map(axis_of, chosen[second:])),
+                axis_of.several(frozenset[int]().union(*chosen[:first])),
+                axis_of.several(frozenset[int]().union(*chosen[first:second])),
+                axis_of.several(frozenset[int]().union(*chosen[second:])),
             )
 
         made: list[View] = []
@@ -359,6 +366,19 @@ def _parse_constant(op: Const) -> Any:
     return complex(op.text) if "j" in op.text else float(op.text)
 
 
-def lower(closed: ClosedJaxpr) -> tuple[Program, list[Any]]:
-    """The program of a closed jaxpr, and the constant arrays that are its last inputs."""
-    return Lowering().program(closed)
+def lower(closed: ClosedJaxpr, reshapes: bool = True) -> tuple[Program, list[Any]]:
+    """The program of a closed jaxpr, and the constant arrays that are its last inputs.
+
+    **Arguments:**
+
+    - `reshapes`: whether reshapes that merge or split axes may be changes of layouts, not calls.
+    """
+    calls: frozenset[int] = frozenset()
+    while True:
+        lowering = Lowering(calls, reshapes)
+        try:
+            return lowering.program(closed)
+        except Divided as error:
+            # These reshapes are in the way of what rules, or selections, do with an axis as a whole.
+            reshapes = bool(error.causes - calls)
+            calls |= error.causes

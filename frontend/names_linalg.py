@@ -10,6 +10,7 @@ from jax.extend.core import ClosedJaxpr
 from eqsat.frontend.draft import View
 from eqsat.frontend.naming import Labels, Made, applied
 from eqsat.frontend.registry import names
+from eqsat.ir.axis import is_flat
 from eqsat.ir.operations import OPERATIONS, OperationSpec
 from eqsat.ir.ops import Dot, Iota, Leaf, Map
 
@@ -109,7 +110,7 @@ def _is_lower_triangle(lowering: Lowering, view: View, rows: int, columns: int) 
         return False
     for argument, axis in zip(node.args, (rows, columns), strict=True):
         indices = draft.nodes[argument]
-        if indices.args or draft.node_axes(argument) != {draft.axes.find(axis)}:
+        if indices.args or draft.node_axes(argument) != set(draft.axes.atoms(axis)):
             return False
         if not isinstance(draft.op(argument), Iota):
             return False
@@ -145,9 +146,9 @@ def _is_factor(lowering: Lowering, factor: View, matrix: View) -> bool:
     if made is None or (made.primitive, made.result) not in {("lu", 0), (FACTOR, 0)}:
         return False
     (origin,) = made.operands
-    find = lowering.draft.axes.find
+    atoms = lowering.draft.axes.atoms
     first, second = (
-        [None if axis is None else find(axis) for axis in view.layout] for view in (origin, matrix)
+        [None if axis is None else atoms(axis) for axis in view.layout] for view in (origin, matrix)
     )
     swapped = [*first[:-2], first[-1], first[-2]]
     return origin.node == matrix.node and (
@@ -176,6 +177,8 @@ def _multiplied(matvec: ClosedJaxpr) -> tuple[Labels, Labels, Labels] | None:
         return None
     (summed,) = product.op.axes
     matrix, vectors = (leaf.op.layout for leaf in program.inputs if isinstance(leaf.op, Leaf))
+    if not all(map(is_flat, (matrix, vectors, output.layout))):
+        return None
     rows = output.layout[vectors.index(summed)]
     if rows is None or rows in vectors or rows not in matrix:
         return None

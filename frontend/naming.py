@@ -8,13 +8,15 @@ the same where that is still possible, and renamed on the operation's side where
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eqsat.frontend.draft import Draft, MakeOp, Resolve, View
+from eqsat.frontend.draft import Draft, MakeOp, View
+from eqsat.frontend.resolve import Resolver
 from eqsat.ir.dtypes import is_extended, numpy_dtype
-from eqsat.ir.operations import OperationSpec
+from eqsat.ir.operations import OPERATIONS, OperationSpec
 from eqsat.ir.ops import Map, Operation
 
 if TYPE_CHECKING:
@@ -68,9 +70,15 @@ def applied(
     - `labels`, `shape`, `dtype`: of the result.
     """
     draft = lowering.draft
+    whole: list[tuple[View, Labels]] = []
     for (view, of_view), (_, core) in zip(operands, spec.signature.operands, strict=True):
-        if not all(lowering.has_axis(view, view.layout[of_view.index(letter)]) for letter in core):
+        ready: View | None = view
+        for core_axis in core:
+            ready = ready and with_whole_axis(draft, ready, of_view.index(core_axis))
+        if ready is None:
             return None
+        whole.append((ready, of_view))
+    operands = whole
     arrays = [(lowering.shape(view), of_view) for view, of_view in operands]
     lengths = _core_lengths(spec, [*arrays, (shape, labels)])
     own = _own_dtype(spec, operands[0][0].dtype, dtype)
@@ -82,8 +90,8 @@ def applied(
             targets[letter] = draft.axes.fresh(length)
     draft.axes.keep_apart(targets.values())
     schema = frozenset[int]().union(*(draft.node_axes(node) for node in nodes))
-    schema -= {draft.axes.find(targets[letter]) for letter in spec.signature.axes}
-    schema |= {draft.axes.find(targets[letter]) for letter in spec.signature.result}
+    schema -= set(draft.axes.atoms_of(targets[letter] for letter in spec.signature.axes))
+    schema |= set(draft.axes.atoms_of(targets[letter] for letter in spec.signature.result))
     core_axes = [targets[letter] for letter in spec.signature.axes]
     node = draft.add(_operation_maker(spec, core_axes, own), nodes, schema)
     if own != dtype:
@@ -119,24 +127,79 @@ def _own_dtype(spec: OperationSpec, first: str, wanted: str) -> str | None:
 
 
 def _operation_maker(spec: OperationSpec, axes: Sequence[int], dtype: str) -> MakeOp:
-    def make(axis_of: Resolve) -> Operation:
+    def make(axis_of: Resolver) -> Operation:
         return Operation(spec, tuple(axis_of(axis) for axis in axes), dtype)
 
     return make
 
 
+# Operations need their core axes whole. Of a value that has parts of one, they are told what it is with the
+# parts merged; and what they return is split again, so that it is equal to their body.
+
+
+def with_whole_axis(draft: Draft, view: View, dimension: int) -> View | None:
+    """The view with a dimension that is one axis, or None if it does not vary along all of it."""
+    axis = view.layout[dimension]
+    if axis is None or not draft.node_axes(view.node).issuperset(draft.axes.atoms(axis)):
+        return None
+    node = view.node
+    first, *rest = draft.axes.atoms(axis)
+    for part in rest:
+        whole = draft.whole(node, first, part)
+        node = _regrouped(draft, node, "merge", (first, part), (whole,), view.dtype)
+        first = whole
+    return _with_axis(view, node, dimension, first)
+
+
+def _with_parts(draft: Draft, view: View, dimension: int, sizes: Sequence[int]) -> View:
+    """The view with a dimension that has parts of these lengths, and now is one axis."""
+    node, whole = view.node, view.layout[dimension]
+    assert whole is not None
+    parts: list[int] = []
+    for count in range(len(sizes) - 1, 0, -1):
+        # The last part first, so that merging undoes it step by step.
+        first, last = draft.axes.fresh(math.prod(sizes[:count])), draft.axes.fresh(sizes[count])
+        node = _regrouped(draft, node, "split", (whole,), (first, last), view.dtype)
+        parts.insert(0, last)
+        whole = first
+    return _with_axis(view, node, dimension, draft.axes.merged([whole, *parts], frozenset()))
+
+
+def _regrouped(
+    draft: Draft, node: int, operation: str, gone: tuple[int, ...], made: tuple[int, ...], dtype: str
+) -> int:
+    """The node with axes merged or split by an operation."""
+    axes = draft.axes_without(node, gone).union(made)
+    draft.axes.keep_apart(axes)
+    return draft.add(_operation_maker(OPERATIONS[operation], (*gone, *made), dtype), [node], axes)
+
+
+def _with_axis(view: View, node: int, dimension: int, axis: int) -> View:
+    layout = (*view.layout[:dimension], axis, *view.layout[dimension + 1 :])
+    return View(node, layout, view.dtype)
+
+
 def called_alike(draft: Draft, body: View, name: View) -> int | None:
     """The node of `name` with the axes that `body` has, or None if only one of them has some axis."""
     pairs: list[tuple[int, int]] = []
-    for own, wanted in zip(name.layout, body.layout, strict=True):
-        varies = own is not None and draft.axes.find(own) in draft.node_axes(name.node)
-        if varies != (wanted is not None and draft.axes.find(wanted) in draft.node_axes(body.node)):
+    for dimension in reversed(range(len(body.layout))):  # what is merged again, is so from the first on
+        own, wanted = name.layout[dimension], body.layout[dimension]
+        varies = draft.has_axis(name.node, own)
+        if varies != draft.has_axis(body.node, wanted):
             return None
         if own is not None and wanted is not None and varies:
+            if draft.axes.sizes(own) != draft.axes.sizes(wanted):
+                merged = with_whole_axis(draft, name, dimension)
+                if merged is None:
+                    return None
+                name = _with_parts(draft, merged, dimension, draft.axes.sizes(wanted))
+                own = name.layout[dimension]
+                assert own is not None
             pairs.append((own, wanted))
-    return draft.rename(
+    node = draft.rename(
         name.node, {own: wanted for own, wanted in pairs if not draft.axes.unify(own, wanted)}
     )
+    return node if draft.node_axes(node) == draft.node_axes(body.node) else None
 
 
 def build_names(lowering: Lowering, names: Iterable[Name], results: Iterable[View]) -> list[tuple[int, int]]:

@@ -38,16 +38,16 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     return np.asarray(np.random.default_rng((seed, *shape)).normal(size=shape)).astype(dtype)
 
 
-def lowered(fn: Callable[..., Any], *args: Any) -> tuple[Program, list[Any]]:
+def lowered(fn: Callable[..., Any], *args: Any, reshapes: bool = True) -> tuple[Program, list[Any]]:
     """The program of a function, found to be well-formed, and its hoisted constants."""
-    program, constants = lower(trace(fn, args, {}).closed)
+    program, constants = lower(trace(fn, args, {}).closed, reshapes)
     check_program(program)
     return program, constants
 
 
-def check_meaning(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Program:
+def check_meaning(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, reshapes: bool = True) -> Program:
     """The program of a function, found to mean what the function means."""
-    program, constants = lowered(fn, *args)
+    program, constants = lowered(fn, *args, reshapes=reshapes)
     leaves = jax.tree.leaves(args)
     results = interpret(program, [*leaves, *constants])
     wanted = jax.tree.leaves(fn(*jax.tree.map(jax.numpy.asarray, args)))

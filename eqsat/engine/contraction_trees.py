@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from eqsat.engine.contraction_paths import Network, Path, places
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.ops import Dot, Map, Opaque, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, Terms
@@ -290,9 +290,9 @@ def _all_axes(program: Program) -> Iterator[Axis]:
         yield from term.axes
         if isinstance(term.op, Opaque):
             for layout in term.op.call.arg_layouts:
-                yield from filter(None, layout)
+                yield from layout_axes(layout)
     for output in program.outputs:
-        yield from filter(None, output.layout)
+        yield from layout_axes(output.layout)
 
 
 def _bit_set(indices: Iterable[int]) -> int:

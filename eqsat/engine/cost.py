@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_shape, parts
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
@@ -176,8 +176,8 @@ class CostModel:
                 work = self.elements(result.axes, opened)
                 cubic = SOLVES.get(call.primitive.name)
                 if cubic is not None:
-                    core = [axis for axis in call.out_layouts[0] if axis is not None]
-                    longest = max((axis.size for axis in core if axis not in call.passing), default=1)
+                    core = [d for d in call.out_layouts[0] if call.passing.isdisjoint(parts(d))]
+                    longest = max(layout_shape(tuple(core)), default=1)
                     seconds += 2 * cubic * longest * work / self.machine.flops
                 else:
                     weight = WORK.get(call.primitive.name, CALL_WORK)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -28,14 +30,51 @@ class Axis:
         return f"{self.name}:{self.size}"
 
 
-Layout = tuple[Axis | None, ...]
-"""Which axis each dimension of an array is; `None` is a dimension of length 1."""
+Dimension = Axis | tuple[Axis, ...] | None
+"""What a dimension of an array is: an axis, or several in row-major order, as a reshape merges them.
+
+`None` is a dimension of length 1.
+"""
+
+Layout = tuple[Dimension, ...]
+"""What each dimension of an array is."""
+
+
+def parts(dimension: Dimension) -> tuple[Axis, ...]:
+    """The axes that a dimension is made of, the slowest first.
+
+    >>> parts(None), parts(Axis(0, 3)), parts((Axis(0, 3), Axis(1, 4)))
+    ((), (a:3,), (a:3, b:4))
+    """
+    if dimension is None:
+        return ()
+    return dimension if isinstance(dimension, tuple) else (dimension,)
+
+
+def as_dimension(axes: Iterable[Axis]) -> Dimension:
+    """The dimension that is made of the given axes: the converse of `parts`."""
+    found = tuple(axes)
+    return found if len(found) > 1 else found[0] if found else None
+
+
+def layout_axes(layout: Layout) -> tuple[Axis, ...]:
+    """The axes of a layout in the order in which they lie in memory.
+
+    >>> layout_axes((Axis(0, 3), None, (Axis(1, 4), Axis(2, 5))))
+    (a:3, b:4, c:5)
+    """
+    return tuple(axis for dimension in layout for axis in parts(dimension))
 
 
 def layout_shape(layout: Layout) -> tuple[int, ...]:
     """The array shape that a layout describes.
 
-    >>> layout_shape((Axis(0, 3), None))
-    (3, 1)
+    >>> layout_shape((Axis(0, 3), None, (Axis(1, 4), Axis(2, 5))))
+    (3, 1, 20)
     """
-    return tuple(1 if axis is None else axis.size for axis in layout)
+    return tuple(math.prod(axis.size for axis in parts(dimension)) for dimension in layout)
+
+
+def is_flat(layout: Layout) -> bool:
+    """Whether every dimension is one axis, or of length 1."""
+    return not any(isinstance(dimension, tuple) for dimension in layout)

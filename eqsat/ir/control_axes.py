@@ -5,10 +5,11 @@ So does an axis along which every body works slice by slice, and which what is c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, layout_axes, parts
 from eqsat.ir.control import Body, Scan, While, carried, sliced
 from eqsat.ir.ops import Call, Leaf, Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
@@ -28,7 +29,7 @@ def _passes(call: Call, axis: Axis) -> bool:
     control = call.control
     assert control is not None
     for place, layout in enumerate(call.arg_layouts):
-        if place in sliced(control) and layout[0] == axis:
+        if place in sliced(control) and axis in parts(layout[0]):
             return False
     for number, body in enumerate(call.bodies):
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):
@@ -77,8 +78,13 @@ def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> b
     return True
 
 
-def _place(layout: Layout, axis: Axis) -> int:
-    return layout.index(axis) if axis in layout else -1
+def _place(layout: Layout, axis: Axis) -> tuple[int, int] | None:
+    """In which dimension an axis is, and how many elements of that are after each of its entries."""
+    for place, dimension in enumerate(layout):
+        if axis in parts(dimension):
+            faster = parts(dimension)[parts(dimension).index(axis) + 1 :]
+            return place, math.prod(other.size for other in faster)
+    return None
 
 
 def _fed(call: Call, source: int) -> Layout:
@@ -111,6 +117,6 @@ def keeps(term: Term, axis: Axis) -> bool:
             return axis not in core
         case Opaque(call=call):
             mentioned: Iterable[Layout] = (*call.arg_layouts, *call.out_layouts)
-            return axis in call.passing or not any(axis in layout for layout in mentioned)
+            return axis in call.passing or not any(axis in layout_axes(layout) for layout in mentioned)
         case _:
             return True

@@ -85,7 +85,7 @@ class _Interpreter:
         whole = {axis: slice(None) for output in program.outputs for axis in output.term.open}
         self.evaluate(list(program.reachable()), whole, values)
         return [
-            np.array(laid_out(values[out.term.number], sorted(out.term.axes), out.layout, out.shape))
+            np.array(laid_out(values[out.term.number], sorted(out.term.axes), out.layout))
             for out in program.outputs
         ]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.ir.axis import layout_shape
 from eqsat.ir.control import Body, Choice, Scan, While
 from eqsat.ir.numpy_arrays import Array
 from eqsat.ir.ops import Call
@@ -60,7 +61,7 @@ def _scanned(
         entries[index] = results[count:]
     stacked = []
     for number, layout in enumerate(call.out_layouts[count:]):
-        rest = tuple(1 if axis is None else axis.size for axis in layout[1:])
+        rest = layout_shape(layout[1:])
         pieces = [entries[index][number] for index in range(scan.length)]
         stacked.append(np.stack(pieces) if pieces else np.zeros((0, *rest)))
     return [*(np.asarray(given[place]) for place in scan.carried), *stacked]

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.interpret_control import Run, controlled
 from eqsat.ir.numpy_arrays import Array, as_value, laid_out, position
@@ -49,8 +49,8 @@ def called(
     for value, arg, layout in zip(args, terms, call.arg_layouts, strict=True):
         for axis in arg.open & arg.axes - cut:
             value = _surrounded(value, position(arg, axis), ranges[axis], axis.size)
-        shape = tuple(1 if axis is None else _length(axis, ranges, cut) for axis in layout)
-        array = laid_out(value, sorted(arg.axes), layout, shape)
+        lengths = {axis: ranges[axis].stop - ranges[axis].start for axis in cut}
+        array = laid_out(value, sorted(arg.axes), layout, lengths)
         if not any_dtype and not is_extended(arg.dtype):
             array = array.astype(numpy_dtype(arg.dtype))
         arrays.append(array)
@@ -65,15 +65,11 @@ def called(
     for result, layout, dtype in zip(results, call.out_layouts, call.out_dtypes, strict=True):
         target = None if is_extended(dtype) else reference_dtype(dtype, precision)
         value = as_value(result, layout, target)
-        for place, axis in enumerate(sorted(axis for axis in layout if axis is not None)):
+        for place, axis in enumerate(sorted(layout_axes(layout))):
             if axis in opened:
                 value = value[(slice(None),) * place + (ranges[axis],)]
         values.append(value)
     return values
-
-
-def _length(axis: Axis, ranges: Ranges, cut: frozenset[Axis]) -> int:
-    return ranges[axis].stop - ranges[axis].start if axis in cut else axis.size
 
 
 def _surrounded(chunk: Array, place: int, where: slice, length: int) -> Array:

@@ -5,14 +5,15 @@ A value is an array with one dimension per axis of its term, in the order of the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, layout_axes, layout_shape, parts
 from eqsat.ir.ops import Select
 from eqsat.ir.term import Term
 
@@ -25,14 +26,14 @@ def position(term: Term, axis: Axis) -> int:
 
 
 def as_value(array: Any, layout: Layout, dtype: np.dtype[Any] | None) -> Any:
-    """An array of a layout as a value: unit dimensions dropped. With no dtype it keeps its own."""
+    """An array of a layout as a value: one dimension per axis. With no dtype it keeps its own."""
     with np.errstate(all="ignore"):
         value = array if dtype is None else np.asarray(array).astype(dtype)
-    axes = [axis for axis in layout if axis is not None]
-    if value.shape != tuple(1 if axis is None else axis.size for axis in layout):
+    axes = layout_axes(layout)
+    if value.shape != layout_shape(layout):
         raise EqsatError(f"an array of shape {value.shape} does not fit the layout {layout}")
-    squeezed = value.reshape(tuple(axis.size for axis in axes))
-    return squeezed.transpose([axes.index(axis) for axis in sorted(axes)])
+    flat = value.reshape(tuple(axis.size for axis in axes))
+    return flat.transpose([axes.index(axis) for axis in sorted(axes)])
 
 
 def aligned(value: Any, axes: Sequence[Axis], target: Sequence[Axis]) -> Any:
@@ -41,13 +42,21 @@ def aligned(value: Any, axes: Sequence[Axis], target: Sequence[Axis]) -> Any:
     return value.reshape(tuple(lengths.get(axis, 1) for axis in target))
 
 
-def laid_out(value: Any, axes: list[Axis], layout: Layout, shape: tuple[int, ...]) -> Any:
-    """A value as an array of that layout and shape; axes that it lacks are broadcast."""
-    order = [axis for axis in layout if axis in axes]
-    lengths = dict(zip(axes, value.shape, strict=True))
-    moved = value.transpose([axes.index(axis) for axis in order if axis is not None])
-    padded = moved.reshape(tuple(1 if axis is None else lengths.get(axis, 1) for axis in layout))
-    return (jax.numpy if isinstance(value, jax.Array) else np).broadcast_to(padded, shape)
+def laid_out(value: Any, axes: list[Axis], layout: Layout, chunks: Mapping[Axis, int] | None = None) -> Any:
+    """A value as an array of that layout; axes that it lacks are broadcast.
+
+    **Arguments:**
+
+    - `chunks`: the lengths of axes that are not at full length.
+    """
+    known = chunks or {}
+    lengths = [[known.get(axis, axis.size) for axis in parts(dimension)] for dimension in layout]
+    order = layout_axes(layout)
+    flat = tuple(length for dimension in lengths for length in dimension)
+    moved = value.transpose([axes.index(axis) for axis in order if axis in axes])
+    padded = moved.reshape(tuple(n if axis in axes else 1 for axis, n in zip(order, flat, strict=True)))
+    numpy: Any = jax.numpy if isinstance(value, jax.Array) else np
+    return numpy.broadcast_to(padded, flat).reshape(tuple(map(math.prod, lengths)))
 
 
 _UFUNCS: dict[str, np.ufunc] = {

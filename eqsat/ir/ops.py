@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, as_dimension, layout_axes, parts
 from eqsat.ir.control import Body, Control
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import OperationSpec
@@ -161,7 +161,7 @@ class Call:
     def whole(self) -> frozenset[Axis]:
         """The axes that the call needs whole, or makes."""
         layouts = (*self.arg_layouts, *self.out_layouts)
-        mentioned = frozenset(axis for layout in layouts for axis in layout if axis is not None)
+        mentioned = frozenset(axis for layout in layouts for axis in layout_axes(layout))
         return mentioned - self.passing - self.accumulates - self.sums
 
     def renamed(self, names: Mapping[Axis, Axis]) -> Call:
@@ -169,7 +169,8 @@ class Call:
 
         def layouts(old: tuple[Layout, ...]) -> tuple[Layout, ...]:
             return tuple(
-                tuple(None if axis is None else names.get(axis, axis) for axis in layout) for layout in old
+                tuple(as_dimension(names.get(axis, axis) for axis in parts(d)) for d in layout)
+                for layout in old
             )
 
         return replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.ops import (
     Chunk,
     Concat,
@@ -40,7 +40,7 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
     """The axes of op's result, given those of its operands."""
     match op:
         case Leaf(layout=layout):
-            return frozenset(axis for axis in layout if axis is not None)
+            return frozenset(layout_axes(layout))
         case Const():
             return frozenset()
         case Iota(axis=axis):
@@ -61,7 +61,7 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
         case Rename(old=old, new=new):
             return without(args[0], old, new)
         case Opaque(call=call, result=result):
-            return frozenset(axis for axis in call.out_layouts[result] if axis is not None)
+            return frozenset(layout_axes(call.out_layouts[result]))
         case Chunk() | Concat():
             return args[0]
         case Fold(axis=axis, monoid=Select(out_axis=out_axis)):

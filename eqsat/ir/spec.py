@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eqsat.errors import EqsatError
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, numpy_dtype
 from eqsat.ir.elementwise import ELEMENTWISE, IDENTITIES
 from eqsat.ir.formula import Monoid
@@ -173,7 +173,7 @@ def _axes_mentioned(term: Term) -> Iterable[Axis]:
             yield from core
         case Opaque(call=call):
             for layout in (*call.arg_layouts, *call.out_layouts):
-                yield from (axis for axis in layout if axis is not None)
+                yield from layout_axes(layout)
         case _:
             pass
 
@@ -213,7 +213,7 @@ def _check_dtype(term: Term, dtype: str) -> None:
 
 
 def _check_layout(term: Term, layout: Layout) -> None:
-    named = [axis for axis in layout if axis is not None]
+    named = layout_axes(layout)
     if len(set(named)) != len(named):
         _fail(term, f"the layout {layout} names an axis twice")
 
@@ -283,12 +283,12 @@ def _check_opaque(term: Term, op: Opaque, cut: frozenset[Axis]) -> None:
         _check_layout(term, layout)
     if not 0 <= op.result < len(call.out_layouts) == len(call.out_dtypes):
         _fail(term, f"the call has no result {op.result}")
-    mentioned: set[Axis | None] = set()
+    mentioned: set[Axis] = set()
     for position, (arg, layout) in enumerate(zip(term.args, call.arg_layouts, strict=True)):
-        mentioned.update(layout)
-        if extra := arg.axes - set(layout):
+        mentioned.update(layout_axes(layout))
+        if extra := arg.axes - set(layout_axes(layout)):
             _fail(term, f"operand {position} has axes {sorted(extra)}, which are not in its layout {layout}")
-    mentioned.update(*call.out_layouts)
+    mentioned.update(*map(layout_axes, call.out_layouts))
     for axis in sorted(frozenset[Axis]().union(*(arg.open for arg in term.args))):
         if axis in mentioned and axis not in cut:
             _fail(term, f"{call.primitive} is given a chunk of axis {axis}, which it needs whole")
@@ -298,7 +298,7 @@ def _check_accumulation(term: Term, axis: Axis, op: Opaque) -> None:
     call = op.call
     if axis not in call.accumulates:
         _fail(term, f"{call.primitive} does not accumulate along axis {axis}")
-    if any(axis in layout for layout in (call.arg_layouts[0], *call.out_layouts)):
+    if any(axis in layout_axes(layout) for layout in (call.arg_layouts[0], *call.out_layouts)):
         _fail(term, f"what {call.primitive} accumulates into has the axis {axis} itself")
     _check_opaque(term, op, call.passing | {axis})
 
@@ -345,7 +345,7 @@ def _check_fold(term: Term, op: Fold, monoid: str | Select, body: Term) -> None:
 
 def _check_output(number: int, output: Output) -> None:
     term, layout = output.term, output.layout
-    named = [axis for axis in layout if axis is not None]
+    named = layout_axes(layout)
     if len(set(named)) != len(named):
         raise EqsatError(f"output {number}: the layout {layout} names an axis twice")
     if missing := term.axes - set(named):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Body, Choice, Scan, While, carried, sliced, steady
 from eqsat.ir.control_axes import keeps, with_bodies
 from eqsat.ir.ops import Call, Const, Delta, Dot, Iota, Leaf, Map, Opaque, Reduce, Rename, Select
@@ -90,8 +90,11 @@ class _Sinker:
         if key not in self._made:
             assert call.control is not None
             descents = {}
-            axes = dict.fromkeys(steady(call.control, len(args)))
-            axes |= {place: call.arg_layouts[place][0] for place in sliced(call.control)}
+            axes: dict[int, Axis | None] = dict.fromkeys(steady(call.control, len(args)))
+            for place in sliced(call.control):
+                along = call.arg_layouts[place][0]
+                if not isinstance(along, tuple):
+                    axes[place] = along
             for place, along in axes.items():
                 large = args[place].bytes > self.threshold
                 if large and (along is None or along in args[place].axes):
@@ -180,8 +183,8 @@ def can_be_cut(term: Term, along: Axis | None) -> bool:
 
 def _layout(term: Term, along: Axis | None = None) -> Layout:
     """The order in which a loop is given a value, or its slices: an input's own one."""
-    given = term.op.layout if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
-    return tuple(axis for axis in given if axis is not None and axis != along)
+    given = layout_axes(term.op.layout) if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
+    return tuple(axis for axis in given if axis != along)
 
 
 def _moved(call: Call, places: dict[int, int], by_slices: list[int]) -> Scan | While | Choice:

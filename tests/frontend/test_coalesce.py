@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.frontend.coalesce import AxisClasses
+from eqsat.frontend.coalesce import AxisClasses, boundaries
 from eqsat.frontend.draft import Draft
 from eqsat.ir.ops import Leaf, Rename
 from tests.stages import check_meaning, normal, ops, result_text
@@ -164,3 +166,102 @@ def test_align_keeps_away_from_axes_that_are_taken() -> None:
 def test_unit_dimensions_are_no_axes(shape: tuple[int, ...]) -> None:
     program = check_meaning(lambda x: x + np.float32(1), normal(*shape))
     assert len(program.outputs[0].term.axes) == sum(size > 1 for size in shape)
+
+
+# Axes of several parts.
+
+
+def test_an_axis_is_split_where_another_one_is() -> None:
+    axes = AxisClasses()
+    whole, first, second = axes.fresh(24), axes.fresh(6), axes.fresh(4)
+    assert axes.unify(whole, axes.merged([first, second], frozenset()))
+    assert axes.atoms(whole) == axes.atoms_of([first, second])
+    assert axes.size(whole) == 24
+
+
+def test_two_ways_to_split_become_one_that_is_finer() -> None:
+    axes = AxisClasses()
+    left = axes.merged([axes.fresh(6), axes.fresh(4)], frozenset())
+    right = axes.merged([axes.fresh(2), axes.fresh(12)], frozenset())
+    assert axes.unify(left, right)
+    assert axes.sizes(left) == (2, 3, 4)
+    assert axes.same(left, right)
+
+
+def test_ways_to_split_that_do_not_fit_stay_two() -> None:
+    axes = AxisClasses()
+    left = axes.merged([axes.fresh(2), axes.fresh(3)], frozenset())
+    right = axes.merged([axes.fresh(3), axes.fresh(2)], frozenset())
+    assert not axes.unify(left, right)
+    assert (axes.sizes(left), axes.sizes(right)) == ((2, 3), (3, 2)), "nothing was split"
+
+
+def test_parts_interfere_as_the_whole_did() -> None:
+    axes = AxisClasses()
+    whole, other, free = axes.fresh(6), axes.fresh(6), axes.fresh(6)
+    axes.keep_apart([whole, other])
+    assert axes.split([whole], [2], frozenset())
+    for part in axes.atoms(whole):
+        assert axes.interferes(part, other)
+        assert not axes.interferes(part, free)
+    assert axes.interferes(*axes.atoms(whole)), "they stand side by side"
+    assert not axes.unify(whole, other)
+    assert axes.unify(whole, free)
+
+
+def test_a_renaming_is_split_with_what_it_renames() -> None:
+    axes = AxisClasses()
+    old, new, third = axes.fresh(12), axes.fresh(12), axes.fresh(12)
+    axes.pair(old, new)
+    axes.pair(new, third)
+    assert axes.split([old], [4], frozenset())
+    assert axes.sizes(new) == axes.sizes(third) == (3, 4)
+    assert axes.split([third], [2], frozenset())
+    assert axes.sizes(old) == (3, 2, 2)
+
+
+def test_a_row_that_holds_an_axis_and_its_renaming_is_split_alike_or_not_at_all() -> None:
+    for shape, possible in (((2, 3, 2, 3), True), ((2, 3, 3, 2), False)):
+        axes = AxisClasses()
+        row = [axes.fresh(6), axes.fresh(6)]
+        axes.keep_apart(row)
+        axes.pair(*row)
+        assert axes.split(row, boundaries(shape), frozenset()) == possible
+
+
+def test_an_axis_knows_because_of_which_reshapes_it_has_parts() -> None:
+    axes = AxisClasses()
+    whole, other = axes.fresh(24), axes.fresh(24)
+    assert axes.split([whole], [4], frozenset({7}))
+    assert axes.unify(other, whole)
+    merged = axes.merged([axes.fresh(2), other], frozenset({8}))
+    assert axes.causes(other) == {7}
+    assert axes.causes(merged) == {7, 8}
+    assert not axes.causes(axes.atoms(whole)[0])
+
+
+SPLITS = st.lists(
+    st.sampled_from([(4, 6), (2, 12), (8, 3), (3, 8), (2, 2, 6), (24,)]), min_size=2, max_size=4
+)
+
+
+@given(SPLITS)
+def test_axes_are_split_alike_exactly_if_all_their_boundaries_nest(splits: list[tuple[int, ...]]) -> None:
+    axes = AxisClasses()
+    made = [axes.merged([axes.fresh(size) for size in sizes], frozenset()) for sizes in splits]
+    places = sorted(set().union(*map(boundaries, splits)))
+    possible = all(b % a == 0 for a, b in pairwise(places))
+    assert axes.split_alike(made) == possible
+    if possible:
+        assert {axes.sizes(axis) for axis in made} == {tuple(b // a for a, b in pairwise(places))[::-1]}
+
+
+def test_align_makes_parts_of_a_merged_axis_one_with_those_of_a_plain_one() -> None:
+    draft = Draft()
+    first, second, plain = draft.fresh_layout((3, 4, 12))
+    assert None not in (first, second, plain)
+    one = draft.add(lambda _: Leaf(0, (), "float32"), (), (first, second))
+    two = draft.add(lambda _: Leaf(1, (), "float32"), (), (plain,))
+    merged = draft.axes.merged([first, second], frozenset())
+    targets, nodes = draft.align([(one, {"n": merged}), (two, {"n": plain})])
+    assert draft.node_axes(nodes[0]) == draft.node_axes(nodes[1]) == set(draft.axes.atoms(targets["n"]))

@@ -201,7 +201,7 @@ def saturated(expressions: tuple[str, ...], arrays: str, rules: str, over: str =
 
 def traced(fn: Callable[..., Any], values: tuple[Any, ...], rules: str, over: str = "") -> Graph:
     """The e-graph of a function of these arrays."""
-    program, constants = lower(trace(fn, values, {}).closed)
+    program, constants = lower(trace(fn, values, {}).closed, reshapes=False)
     large = [axis_called(name, program) for name in over.split()]
     return saturated_program(program, (*values, *constants), rules, large)
 
@@ -235,7 +235,7 @@ def compared(left: str, right: str, arrays: str) -> tuple[Program, tuple[Any, ..
         return lax.select_n(inputs[-1], first, second) if alike else (first, second)
 
     inputs = (*values.values(), np.asarray(True))
-    program, constants = lower(trace(chosen, inputs, {}).closed)
+    program, constants = lower(trace(chosen, inputs, {}).closed, reshapes=False)
     return (program, (*inputs, *constants)) if len(program.outputs) == 1 else None
 
 
