@@ -17,7 +17,8 @@ from eqsat.ir.substitution import chunk_of
 from eqsat.planning.blocks import Block, Compute
 
 if TYPE_CHECKING:
-    from eqsat.backend.emit import Emitter, Scope
+    from eqsat.backend.emit import Emitter
+    from eqsat.backend.scope import Scope
 
 
 class ControlEmitter:

@@ -15,7 +15,8 @@ from eqsat.ir.ops import Const, Fold, Map
 from eqsat.ir.term import Term, reachable
 
 if TYPE_CHECKING:
-    from eqsat.backend.emit import Emitter, Scope
+    from eqsat.backend.emit import Emitter
+    from eqsat.backend.scope import Scope
 
 
 @dataclass

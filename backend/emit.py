@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from eqsat.backend.calls import call_source
+from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
 from eqsat.backend.elementwise import (
     constant_text,
@@ -29,6 +30,7 @@ from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import wanted_orders
+from eqsat.backend.scope import Scope
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
 from eqsat.ir.ops import (
     Call,
@@ -54,52 +56,6 @@ INDENT = "    "
 
 RESERVED = ("optimized", "values", "indices", "better", "kept", "start")
 """Names that the emitted text uses by itself; no input may be called so."""
-
-
-@dataclass
-class Scope:
-    """What is visible at a point of the emitted program.
-
-    **Attributes:**
-
-    - `values`: emitted values by term number, those of the scopes around included.
-    - `calls`: results of primitive calls made so far, so that one call serves all its results.
-    - `results`: those of control flow, one text each.
-    - `lengths`: the length, as text, of each axis that is being chunked.
-    - `starts`: the first index of its current chunk.
-    - `depth`: of indentation.
-    """
-
-    values: dict[int, Emitted]
-    lengths: dict[Axis, str]
-    starts: dict[Axis, str]
-    depth: int
-    calls: dict[Any, str] = field(default_factory=dict)
-    results: dict[Any, list[str]] = field(default_factory=dict)
-
-    def lengths_of(self, term: Term) -> Lengths:
-        """The lengths of the axes along which a term is a chunk: others are whole, even inside a loop."""
-        return {axis: text for axis, text in self.lengths.items() if axis in term.open}
-
-    def inner(self, axis: Axis, start: str, length: str, open_in: Mapping[int, frozenset[Axis]]) -> Scope:
-        """The scope of a loop's body. `open_in`: by term number, the loops that it varies with."""
-        again = axis in self.starts
-        values = self.values
-        if again:
-            # Inside a loop over the same axis: what varies with the outer one is computed anew.
-            values = {number: value for number, value in values.items() if axis not in open_in[number]}
-        return Scope(
-            dict(values),
-            {**self.lengths, axis: length},
-            {**self.starts, axis: start},
-            self.depth + 1,
-            {} if again else dict(self.calls),
-            {} if again else dict(self.results),
-        )
-
-    def of_body(self) -> Scope:
-        """The scope of a body of control flow, which has its own terms."""
-        return Scope({}, self.lengths, self.starts, self.depth + 1)
 
 
 class Emitter:
@@ -281,23 +237,9 @@ class Emitter:
         left, right = (self.value(arg, scope) for arg in term.args)
         if self.runs_backwards(term, left, right):
             left, right = right, left
-        letters: dict[Axis, str] = {}
-        for axis in (*left.order, *right.order):
-            if axis not in letters:
-                spare = (chr(c) for c in (*range(97, 123), *range(65, 91)))
-                wanted = axis.name if len(axis.name) == 1 and axis.name not in letters.values() else None
-                letters[axis] = wanted or next(c for c in spare if c not in letters.values())
-        batch = [axis for axis in left.order if axis in right.order and axis not in op.axes]
-        order = tuple(batch)
-        order += tuple(axis for axis in left.order if axis not in op.axes and axis not in batch)
-        order += tuple(axis for axis in right.order if axis not in op.axes and axis not in batch)
-        spelled = ["".join(letters[axis] for axis in axes) for axes in (left.order, right.order, order)]
-        extra = f', precision="{op.precision.lower()}"' if op.precision else ""
-        if op.dtype != term.args[0].dtype or op.dtype != term.args[1].dtype:
-            extra += f", preferred_element_type={dtype_text(op.dtype)}"
-        equation = f"{spelled[0]},{spelled[1]}->{spelled[2]}"
-        text = f'jnp.einsum("{equation}", {left.text}, {right.text}{extra})'
-        return self.assign(scope, term, "dot", Emitted(text, order))
+        return self.assign(
+            scope, term, "dot", contraction_text(op, left, right, [arg.dtype for arg in term.args])
+        )
 
     def runs_backwards(self, term: Term, left: Emitted, right: Emitted) -> bool:
         """Whether the product should be taken the other way round, to come out in the wanted order."""

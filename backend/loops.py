@@ -29,7 +29,8 @@ from eqsat.ir.term import Term
 from eqsat.planning.blocks import Loop, bodies_of
 
 if TYPE_CHECKING:
-    from eqsat.backend.emit import Emitter, Scope
+    from eqsat.backend.emit import Emitter
+    from eqsat.backend.scope import Scope
 
 
 Reader = Callable[[], Emitted]
