@@ -1,5 +1,6 @@
 # make demo   what eqsat does, on generated data (DATA=DIR for MNIST); a minute or two
 # make test   all tests
+# make oracle  all of JAX's public functions and their derivatives through eqsat; an hour or two
 # make lint   ruff and mypy
 # make bench  eqsat against hand-written loops over chunks, side by side
 # Each sets up .venv first when it is missing or out of date.
@@ -11,13 +12,16 @@ INSTALLED := $(VENV)/.installed
 
 # mypy knows no package-dir: for it, a tree of links shows the packages where their imports say.
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test oracle lint bench clean
 
 demo: $(INSTALLED)
 	$(VENV)/bin/python -m examples.demo $(if $(DATA),--data $(DATA))
 
 test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+oracle: $(INSTALLED)
+	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/oracle -m ""
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .
