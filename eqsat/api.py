@@ -44,12 +44,12 @@ class Instance:
     **Attributes:**
 
     - `call`: the program, or None if it depends on the mesh or on a mapped axis that it is called under.
-    - `out_tree`: the tree of its result.
+    - `unflatten`: its result, given the program's.
     - `captured`: values of transformations under way that it closes over: the last of its arguments.
     """
 
     call: Call | None
-    out_tree: Any = None
+    unflatten: Callable[[Sequence[Any]], Any] = list
     captured: tuple[Any, ...] = ()
 
 
@@ -81,7 +81,7 @@ class Optimized(Generic[P, R]):
             for leaf, aval in zip([*leaves, *instance.captured], call.in_avals, strict=True)
         ]
         flat = optimized_p.bind(*around.made_to_vary(arrays), program=call)
-        result: R = jax.tree.unflatten(instance.out_tree, flat)
+        result: R = instance.unflatten(flat)
         return result
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -141,7 +141,7 @@ class Optimized(Generic[P, R]):
         settings = replace(self._settings, double=setting("jax_enable_x64"))
         extra = [f"captured_{number}" for number in range(len(traced.captured))]
         call = Call(without_programs(traced.closed), settings, [*names, *extra], _name(self._fn))
-        return Instance(call, traced.out_tree, traced.captured)
+        return Instance(call, traced.unflatten, traced.captured)
 
 
 def optimize(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
-from eqsat.frontend.registry import Views, handles
+from eqsat.frontend.registry import Views, handles, is_placed
 from eqsat.ir.ops import Dot, Reduce
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     left, right = operands
     params = equation.params
     (left_contract, right_contract), (left_batch, right_batch) = params["dimension_numbers"]
-    if params.get("out_sharding") is not None or 0 in lowering.shape(left) + lowering.shape(right):
+    if is_placed(params.get("out_sharding")) or 0 in lowering.shape(left) + lowering.shape(right):
         return None
     dtype = str(equation.outvars[0].aval.dtype)
     labels_left = _dot_labels("left", len(left.layout), left_contract, left_batch)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqsat.frontend.draft import MakeOp, View
-from eqsat.frontend.registry import HANDLERS, Views, handles
+from eqsat.frontend.registry import HANDLERS, Views, handles, is_placed
 from eqsat.frontend.resolve import MakeIota
 from eqsat.ir.dtypes import counts_to, is_extended, numpy_dtype
 from eqsat.ir.elementwise import ELEMENTWISE
@@ -55,7 +55,7 @@ assert "add_any" in HANDLERS
 def convert(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     (view,) = operands
     dtype = str(equation.outvars[0].aval.dtype)
-    if is_extended(dtype) or is_extended(view.dtype) or equation.params.get("sharding") is not None:
+    if is_extended(dtype) or is_extended(view.dtype) or is_placed(equation.params.get("sharding")):
         return None
     if dtype == view.dtype:
         return [view]

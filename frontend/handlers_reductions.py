@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
-from eqsat.frontend.registry import Views, handles
+from eqsat.frontend.registry import Views, handles, is_placed
 from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.ops import Reduce, Select
 
@@ -33,7 +33,7 @@ def reduction(lowering: Lowering, equation: Any, operands: Views) -> Views | Non
     (view,) = operands
     kind = REDUCTIONS[equation.primitive.name]
     gone = set(equation.params["axes"])
-    if equation.params.get("out_sharding") is not None:
+    if is_placed(equation.params.get("out_sharding")):
         return None
     axes = lowering.draft.axes.atoms_of(view.layout[d] for d in gone)
     if any(lowering.draft.axes.size(axis) == 0 for axis in axes):

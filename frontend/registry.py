@@ -45,3 +45,11 @@ def names(*primitives: str) -> Callable[[Namer], Namer]:
         return namer
 
     return register
+
+
+def is_placed(sharding: Any) -> bool:
+    """Whether a parameter says how an array is to lie on devices; one over no devices says nothing.
+
+    Derivatives have the latter where the function itself has None.
+    """
+    return sharding is not None and not getattr(getattr(sharding, "mesh", None), "empty", False)

@@ -8,6 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 
+FLOAT0 = str(jax.dtypes.float0)
+"""The dtype of tangents of integers: nothing that is computed depends on them."""
+
 
 @cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -16,7 +19,7 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     >>> numpy_dtype("bfloat16").itemsize
     2
     """
-    return np.dtype(jax.numpy.dtype(name))
+    return np.dtype(bool if name == FLOAT0 else jax.numpy.dtype(name))
 
 
 def is_extended(name: str) -> bool:

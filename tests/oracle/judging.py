@@ -50,7 +50,7 @@ def gradient(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]
 
 
 def tangent(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
-    """The derivative along the arguments themselves."""
+    """The derivative in one direction."""
     where = differentiable(args)
 
     def derivative(*values: Any) -> Any:
@@ -61,7 +61,11 @@ def tangent(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
             return fn(*full)
 
         point = [values[n] for n in where]
-        return jax.jvp(of, point, point)[1]
+        # Along the point itself, what is homogeneous has derivatives that are zero but for rounding.
+        direction = [
+            jnp.cos(jnp.arange(value.size)).reshape(value.shape).astype(value.dtype) for value in point
+        ]
+        return jax.jvp(of, point, direction)[1]
 
     return derivative
 
