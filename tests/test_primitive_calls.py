@@ -54,12 +54,14 @@ def check(case: Case) -> None:
     check_program(program)
     leaves = jax.tree.leaves(case.args)
     if traced.closed.effects:
-        return  # left as it is; see test_effects_are_kept
+        return  # left as it is: test_api.py
     module = emitted(program)
     if not case.runs:
         return
-    wanted = jax.tree.leaves(jax.jit(case.fn)(*case.args))
-    results = jax.jit(module.function())(*leaves, *constants)
+    function = module.function()
+    # Together: what is the same in both is compiled once.
+    both = jax.jit(lambda args, inputs: (jax.tree.leaves(case.fn(*args)), function(*inputs)))
+    wanted, results = both(case.args, [*leaves, *constants])
     for got, value in zip(results, wanted, strict=True):
         assert got.dtype == value.dtype
         agree(got, value)

@@ -449,3 +449,18 @@ def test_transposes_share_their_spare_names() -> None:
 
     program = check_meaning(lambda x, v: (kernel(x, x) @ v, jnp.sum(kernel(x, x) ** 2)), X, normal(5))
     assert len(ops(program, Map)) == 5
+
+
+def test_a_sharding_over_no_devices_says_nothing() -> None:
+    """Derivatives of conversions have one; they are elementwise all the same."""
+    gradient = jax.grad(lambda x: jnp.sum(jnp.real(x.astype(jnp.complex64) * 2j * 1j)))
+    program, _ = lowered(gradient, normal(5))
+    assert ops(program, Opaque) == []
+
+
+def test_a_number_too_large_for_its_dtype_is_infinite_without_a_warning() -> None:
+    _, constants = lowered(
+        lambda x: x * lax.convert_element_type(lax.full(x.shape, np.float32(1e30)), np.float16),
+        normal(5).astype(np.float16),
+    )
+    assert constants == []

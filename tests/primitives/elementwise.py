@@ -18,7 +18,7 @@ from tests.primitives.case import arr, case
 WIDE = ("float64", "complex128", "int64", "uint64")
 NARROW = ("float32", "bfloat16", "float8_e4m3fn", "complex64", "int32", "int4", "uint4", "bool")
 COSTLY = 40.0
-"""Functions of this cost are polynomials and loops: XLA rounds otherwise for vectors of another length."""
+"""Functions of this cost are long formulas: tried in one dtype, and rounded by vectors' lengths."""
 
 LOOPS = 200.0
 """Functions of this cost take seconds to compile."""
@@ -91,7 +91,7 @@ def taken(bind: Callable[..., Any], args: tuple[Any, ...]) -> bool:
 
 def enter(name: str, dtypes: tuple[str, ...], wide: bool) -> None:
     primitive, arity = exported(name), ELEMENTWISE[name].arity
-    costly = ELEMENTWISE[name].cost >= COSTLY
+    cost = ELEMENTWISE[name].cost
     params = PARAMETERS.get(name, {})
 
     def bind(*operands: Any) -> Any:
@@ -101,14 +101,14 @@ def enter(name: str, dtypes: tuple[str, ...], wide: bool) -> None:
     with jax.enable_x64(wide):
         groups = [
             tuple(operand(name, dtype, position) for position in range(arity))
-            for dtype in dtypes[: 1 if costly else None]
+            for dtype in dtypes[: 1 if cost >= COSTLY else None]
         ]
         groups = [group for group in groups if taken(bind, group)]
     if groups or not wide:
         case(
             name + ":wide" * wide, lambda *groups: [bind(*group) for group in groups], *groups,
-            passing={(0,) * arity: (0,)}, primitive=name, x64=wide, exact=not costly,
-            slices=not wide and ELEMENTWISE[name].cost < LOOPS,
+            passing={(0,) * arity: (0,)}, primitive=name, x64=wide, runs=cost < LOOPS,
+            slices=not wide and cost < COSTLY,
         )  # fmt: skip
 
 
@@ -119,9 +119,13 @@ for _name, _entry in PRIMITIVES.items():
 
 
 def converted(*operands: Any) -> list[Any]:
-    """Each to all other dtypes."""
-    kinds = [dtype for dtype in NARROW if dtype != "complex64"]
-    return [lax.convert_element_type(x, dtype) for x in operands for dtype in kinds if x.dtype.name != dtype]
+    """Each to two other dtypes."""
+    kinds = [x.dtype for x in operands]
+    return [
+        lax.convert_element_type(x, kinds[(place + step) % len(kinds)])
+        for place, x in enumerate(operands)
+        for step in (1, 3)
+    ]
 
 
 REAL = [operand("", dtype, 0) for dtype in NARROW if dtype != "complex64"]
