@@ -23,6 +23,9 @@ from eqsat.language.syntax import RenameOf, Rule
 MOST_REST = 4
 """A rule that never matches has a turn every so many rounds. To look for matches takes most of the time."""
 
+LONG_RUN = 4_000
+"""For so many e-nodes of the program, saturation may take as long again."""
+
 LONG_PROGRAM = 400
 """Of so many e-nodes, a program is too long for chunks to be asked for by one op after the other."""
 
@@ -34,16 +37,20 @@ class Limits:
     **Attributes:**
 
     - `algebra_growth`: e-nodes that algebra may add, for each e-node of the program.
-    - `loop_nodes`: e-nodes that taking chunks may add.
-    - `seconds`: processor time for each phase, so that what is found does not depend on who else is busy.
+    - `loop_nodes`: e-nodes that taking chunks may add...
+    - `loop_growth`: ...or so many for each e-node of the program, if that is more.
+    - `seconds`: time for each phase, and as much again for every `LONG_RUN` e-nodes of the program. It is the
+      processor's, so that what is found does not depend on who else is busy.
     - `algebra_rounds`, `loop_rounds`: times that each rule of a phase runs.
-    - `rule_matches`: a rule that matches more often than this in one round is banned from then on...
+    - `rule_matches`: a rule that matches more often than this in one round is banned from then on, but it may
+      match each e-node of the program as often as `loop_growth`...
     - `rule_growth`: ...and so is a rule of algebra that has added so many e-nodes for each e-node of the
       program, and a hundredth of `rule_matches`.
     """
 
     algebra_growth: int = 6
     loop_nodes: int = 12_000
+    loop_growth: int = 5
     seconds: float = 1.0
     algebra_rounds: int = 10
     loop_rounds: int = 200
@@ -178,15 +185,17 @@ class _Run:
     def phase(self, loops: bool, rounds: int) -> str:
         """Run each rule once a round until nothing changes or a limit is met; the reason."""
         limits = self.limits
-        growth = limits.loop_nodes if loops else 500 + limits.algebra_growth * self.size
+        chunks = max(limits.loop_nodes, limits.loop_growth * self.size)
+        growth = chunks if loops else 500 + limits.algebra_growth * self.size
+        seconds = limits.seconds * (1 + self.size / LONG_RUN)
         bounds = _Bounds(
             self.latest + growth,
             math.inf if loops else limits.rule_growth * self.size + limits.rule_matches // 100,
-            time.thread_time() + limits.seconds,
+            time.thread_time() + seconds,
         )
         stopped = {
             "deadline": f"planning time limit of {self.deadline.seconds:g} s",
-            "time": f"time limit of {limits.seconds} s",
+            "time": f"time limit of {seconds:.1f} s",
             "size": f"limit of {growth} new e-nodes",
         }
         for number in range(rounds):
@@ -227,7 +236,8 @@ class _Run:
                 changed = True
                 before, self.latest = self.latest, self.graph.size()
                 self.growth[rule.name] += self.latest - before
-            if count > self.limits.rule_matches or self.growth[rule.name] > bounds.growth:
+            most = max(self.limits.rule_matches, self.limits.loop_growth * self.size)
+            if count > most or self.growth[rule.name] > bounds.growth:
                 self.banned.append(rule)
                 self.active.remove(rule)
             if time.thread_time() > bounds.deadline:

@@ -1,0 +1,51 @@
+"""Long programs: no stage recurses, rules get to their ends, and what is too much in parts is found."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchmarks.big_programs import PROGRAMS
+from eqsat.backend.emit import emit
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import trace
+from eqsat.ir.program import Program
+from eqsat.machine import CPU
+from eqsat.planning.candidates import as_written
+from eqsat.planning.exploring import Search, free_bytes, prepare
+from eqsat.planning.search import attempts
+from eqsat.rulesets import rules_for
+
+
+def lowered(name: str, equations: int) -> Program:
+    function, arguments = PROGRAMS[name](equations)
+    return lower(trace(function, arguments, {}).closed)[0]
+
+
+def explored(program: Program, share: float) -> tuple[Search, int]:
+    """The program's e-graph, and a budget of that share of what it needs besides arguments and results."""
+    fixed = -free_bytes(program, 0)
+    budget = int(fixed + share * (as_written(program, CPU).predicted_peak - fixed))
+    return prepare(program, rules_for((), "reassociates"), budget, CPU), budget
+
+
+def test_a_chain_far_deeper_than_python_may_recurse_is_explored_to_its_end() -> None:
+    program = lowered("chain", 3000)
+    terms = list(program.reachable())
+    assert len(terms) > 3 * sys.getrecursionlimit()
+    search, budget = explored(program, 1.0)
+    assert search.saturation.stop_reason == "saturated"
+    (first, *_) = next(attempts(search, budget))
+    assert emit(first.schedule, ["x"], first.makers).source.count("lax.sin") >= 1500
+
+
+@pytest.mark.parametrize("name", ["gradient of a network", "ode steps", "independent pieces"])
+def test_what_is_too_much_in_many_parts_is_found(name: str) -> None:
+    search, budget = explored(lowered(name, 300), 0.3)
+    assert any(found[0].predicted_peak <= budget for found in attempts(search, budget))
+
+
+def test_calls_in_calls_are_one_program() -> None:
+    program = lowered("nested calls", 300)
+    assert sum(1 for _ in program.reachable()) >= 200
