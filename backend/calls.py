@@ -1,7 +1,7 @@
 """Calls of JAX primitives as source text, through JAX's public functions where there are any.
 
 One function per primitive (or family) prints a call from the primitive's parameters and from the
-texts of its operands and of all lengths, in `calls_arrays`, `calls_library` and `calls_control`. A
+texts of its operands and of all lengths, in `calls_arrays` and `calls_library`. A
 length may be the name of a variable: along an axis that the plan splits, it is the length of the
 current chunk. A primitive without a function of its own is bound as `lax.name_p.bind(...)`, and one
 with a parameter that has no text becomes an object that the emitted module is given.
@@ -14,7 +14,6 @@ from typing import Any
 
 # Imported for the printers that they register.
 from eqsat.backend import calls_arrays as calls_arrays
-from eqsat.backend import calls_control as calls_control
 from eqsat.backend import calls_library as calls_library
 from eqsat.backend.calls_registry import PRINTERS, Params, Site, Unprintable, bind_source
 from eqsat.backend.namespace import Namespace

@@ -117,16 +117,15 @@ class Emitter:
         imports = "\n".join(
             ["import jax", "import jax.numpy as jnp", "from jax import lax", *self.names.imports]
         )
-        helpers = "".join(f"\n\n{source.rstrip()}\n" for source in self.names.helpers.values())
         objects = ""
         if self.names.objects:
             listed = ", ".join(self.names.objects)
             objects = f"\n# Python objects of the original program that have no text: {listed}\n"
         needed = "import jax\n"
-        if not re.search(r"\bjax\.(?!numpy)", body + helpers):
+        if not re.search(r"\bjax\.(?!numpy)", body):
             imports = imports.replace(needed, "", 1)
         signature = ", ".join(self.inputs)
-        return f"{imports}\n{objects}{helpers}\n\ndef optimized({signature}):\n{body}\n"
+        return f"{imports}\n{objects}\n\ndef optimized({signature}):\n{body}\n"
 
     def input(self, name: str, layout: Layout, scope: Scope) -> Emitted:
         """An input as a value. To give it a dimension for each of its axes costs nothing at run time."""

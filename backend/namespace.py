@@ -1,4 +1,4 @@
-"""The global names of an emitted module: its imports, its helper functions, the objects it is given."""
+"""The names of an emitted module: its imports, and the objects it is given."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import builtins
 import keyword
 import re
 import sys
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 LOCAL = re.compile(r"[a-z][0-9]*")
-"""What variables inside helper functions are called; no global name is of this form."""
-
-LOCALS = ("body", "carry", "condition", "slices")
-"""More names that helper functions use inside."""
+"""Short names, which are for inputs alone."""
 
 
 class Namespace:
@@ -23,18 +20,15 @@ class Namespace:
 
     - `imports`: import lines other than those of `jax`, `jnp` and `lax`.
     - `objects`: what cannot be written as text, by the global name that the text uses.
-    - `helpers`: the source of helper functions by name, in an order in which they may be defined.
     """
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self.imports: list[str] = []
         self.objects: dict[str, Any] = {}
-        self.helpers: dict[str, str] = {}
         self._taken = {
             *keyword.kwlist,
             *keyword.softkwlist,
             *dir(builtins),
-            *LOCALS,
             "jax",
             "jnp",
             "lax",
@@ -42,7 +36,6 @@ class Namespace:
         }
         self._bound: dict[int, str] = {}
         self._imported: dict[tuple[str, str], str] = {}
-        self._defined: dict[Hashable, tuple[str, Any]] = {}
 
     def fresh(self, hint: str) -> str:
         """A global name that nobody else has, close to `hint`."""
@@ -84,12 +77,3 @@ class Namespace:
             alias = self._imported[str(module), name] = self.fresh(name)
             self.imported(f"from {module} import {name}" + ("" if alias == name else f" as {alias}"))
         return alias
-
-    def helper(self, key: Hashable) -> str | None:
-        """The helper that was defined for `key`, if any."""
-        return self._defined[key][0] if key in self._defined else None
-
-    def define(self, name: str, source: str, key: Hashable, alive: Any) -> None:
-        """Adds a helper function. `alive` is kept, where `key` identifies objects by their id."""
-        self.helpers[name] = source
-        self._defined[key] = (name, alive)
