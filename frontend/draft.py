@@ -10,7 +10,7 @@ from eqsat.frontend.coalesce import AxisClasses, boundaries
 from eqsat.frontend.resolve import DraftLayout, MakeOp, MakeRename, MakeReshape, Resolver, make_term
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.control import Body
-from eqsat.ir.control_axes import with_bodies
+from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.ops import Op, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms

@@ -66,6 +66,22 @@ def test_forces_inside_a_loop_over_time() -> None:
     fitted(orbits, 250_000, normal(500, 3), normal(500, 3, seed=1))
 
 
+def test_the_gradient_by_a_loop_s_weights_is_summed_over_chunks_of_the_batch() -> None:
+    def loss(weights, xs):
+        w, u = weights
+
+        def turn(h, x):
+            h = jnp.tanh(h @ w + x @ u)
+            return h, jnp.sum(h**2)
+
+        h, norms = lax.scan(turn, jnp.zeros((xs.shape[1], 16)), xs)
+        return h.sum() + norms.sum()
+
+    weights = normal(16, 16) / 4, normal(4, 16, seed=1)
+    plan = fitted(jax.value_and_grad(loss), 500_000, weights, normal(50, 250, 4))
+    assert plan.rules_fired["split-summing-call"] >= 1
+
+
 def test_a_batch_of_sequences_goes_through_the_loop_by_chunks() -> None:
     def recurrent(xs, w):
         def turn(h, x):

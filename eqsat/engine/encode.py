@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.engine.schema import DTYPE_CLASSES
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import OperationSpec
@@ -110,9 +110,13 @@ def monoid_key(monoid: Monoid) -> str:
     return f"{monoid.name}#{zlib.crc32(repr(monoid).encode())}"
 
 
-def call_axes(call: Call) -> tuple[tuple[Axis, ...], ...]:
-    """The axes of a call as the e-graph lists them: passing, accumulating, summed over, needed whole."""
-    return tuple(tuple(sorted(axes)) for axes in (call.passing, call.accumulates, call.sums, call.whole))
+def call_axes(op: Opaque) -> tuple[tuple[Axis, ...], ...]:
+    """The axes of a call as the e-graph lists them for one of its results: passing, accumulating, summed
+    over, needed whole."""
+    call = op.call
+    sliced = call.sums.intersection(layout_axes(call.out_layouts[op.result]))
+    lists = (call.passing | sliced, call.accumulates, call.sums - sliced, call.whole)
+    return tuple(tuple(sorted(axes)) for axes in lists)
 
 
 def precision_key(op: Dot, operands: Iterable[str]) -> str:
@@ -156,8 +160,8 @@ def encode_op(op: Op, args: list[int], dtypes: list[str], symbols: Symbols) -> t
         case Opaque(call=call, result=result):
             symbols.calls[call.id] = call
             # Along some of its axes, all operands may be broadcast: then no term has them.
-            symbols.axes.update((axis.id, axis) for axes in call_axes(call) for axis in axes)
-            lists = [core_list([str(axis.id) for axis in axes]) for axes in call_axes(call)]
+            symbols.axes.update((axis.id, axis) for axes in call_axes(op) for axis in axes)
+            lists = [core_list([str(axis.id) for axis in axes]) for axes in call_axes(op)]
             return "Opaque", [call.id, result, *lists, operand_list(map(node_text, args))]
         case Operation(spec=spec, axes=core):
             symbols.operations[spec.name] = spec
@@ -240,10 +244,10 @@ def _listed(term: Term, constructor: str, args: list[str], maker: int) -> str:
     match term.op:
         case Operation(axes=core):
             lines.append(f"(set (core-axes {args[1]}) {axis_set(core)})")
-        case Opaque(call=call):
+        case Opaque() as op:
             lines += [
                 f"(set (core-axes {listed}) {axis_set(axes)})"
-                for listed, axes in zip(args[2:6], call_axes(call), strict=True)
+                for listed, axes in zip(args[2:6], call_axes(op), strict=True)
             ]
     return "\n".join(lines)
 

@@ -144,7 +144,7 @@ class Extractor:
         if self.model.stores_operands(node.op, operands):
             largest = max([largest, *(self.bytes[c] for c in node.children if not self.given[c])])
         if isinstance(node.op, Opaque) and node.op.call.id in self.inside:
-            opened = self.graph.classes[number].open & node.op.call.passing
+            opened = self.graph.classes[number].open & node.op.call.cut
             part = math.prod(self.model.length(axis, opened) / axis.size for axis in opened)
             largest = max(largest, int(part * self.inside[node.op.call.id].largest))
         return largest

@@ -167,7 +167,7 @@ def _call(inputs: tuple[Any, ...], symbols: Symbols, lists: dict[Any, tuple[Any,
     """A call whose axes may have got other names."""
     call = symbols.calls[inputs[0]]
     names: dict[Axis, Axis] = {}
-    for handle, written in zip(inputs[2:6], call_axes(call), strict=True):
+    for handle, written in zip(inputs[2:6], call_axes(Opaque(call, inputs[1])), strict=True):
         listed = lists.get(handle)
         if listed is None or len(set(listed)) < len(listed):
             return None

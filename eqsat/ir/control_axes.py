@@ -6,8 +6,7 @@ So does an axis along which every body works slice by slice, and which what is c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 
 from eqsat.ir.axis import Axis, Layout, layout_axes, parts
 from eqsat.ir.control import Body, Scan, While, carried, sliced
@@ -17,38 +16,40 @@ from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, reachable
 
 
-def with_bodies(call: Call, bodies: Sequence[Body], args: Sequence[Term]) -> Call:
-    """The call of these operands with its bodies, and the axes that pass through them."""
-    call = replace(call, bodies=tuple(bodies))
-    # What is only broadcast along an axis gives no chunk of it: the call would be the same.
-    varying = frozenset[Axis]().union(*(arg.axes for arg in args))
-    return replace(call, passing=frozenset(axis for axis in varying if _passes(call, axis)))
-
-
-def _passes(call: Call, axis: Axis) -> bool:
+def passes(call: Call, axis: Axis) -> bool:
+    """Whether a slice of the operands along the axis gives that slice of every result."""
     control = call.control
     assert control is not None
-    for place, layout in enumerate(call.arg_layouts):
-        if place in sliced(control) and axis in parts(layout[0]):
-            return False
+    if not takes_slices(call, axis):
+        return False
     for number, body in enumerate(call.bodies):
-        for leaf, source in zip(body.program.inputs, body.sources, strict=True):
-            assert isinstance(leaf.op, Leaf)
-            if _place(leaf.op.layout, axis) != _place(_fed(call, source), axis):
-                return False
         if isinstance(control, While) and number == 0:
             continue
-        for output, wanted in zip(body.program.outputs, _given(call), strict=True):
-            if _place(output.layout, axis) != _place(wanted, axis):
+        for output, wanted in zip(body.program.outputs, given_layouts(call), strict=True):
+            if place_of(output.layout, axis) != place_of(wanted, axis):
                 return False
     for result, place in enumerate(carried(control)):
-        if _place(call.out_layouts[result], axis) != _place(call.arg_layouts[place], axis):
+        if place_of(call.out_layouts[result], axis) != place_of(call.arg_layouts[place], axis):
             return False
     if isinstance(control, While):
         condition, body = call.bodies
         if not works_slice_by_slice(condition.program, axis):
             return works_slice_by_slice(body.program, axis) and _ends_for_each(condition, body, control, axis)
     return all(works_slice_by_slice(body.program, axis) for body in call.bodies)
+
+
+def takes_slices(call: Call, axis: Axis) -> bool:
+    """Whether slices of the operands along the axis give the bodies just those slices of their inputs."""
+    assert call.control is not None
+    for place, layout in enumerate(call.arg_layouts):
+        if place in sliced(call.control) and axis in parts(layout[0]):
+            return False
+    for body in call.bodies:
+        for leaf, source in zip(body.program.inputs, body.sources, strict=True):
+            assert isinstance(leaf.op, Leaf)
+            if place_of(leaf.op.layout, axis) != place_of(_fed(call, source), axis):
+                return False
+    return True
 
 
 def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> bool:
@@ -78,7 +79,7 @@ def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> b
     return True
 
 
-def _place(layout: Layout, axis: Axis) -> tuple[int, int] | None:
+def place_of(layout: Layout, axis: Axis) -> tuple[int, int] | None:
     """In which dimension an axis is, and how many elements of that are after each of its entries."""
     for place, dimension in enumerate(layout):
         if axis in parts(dimension):
@@ -94,7 +95,7 @@ def _fed(call: Call, source: int) -> Layout:
     return layout[1:] if source in sliced(call.control) else layout
 
 
-def _given(call: Call) -> list[Layout]:
+def given_layouts(call: Call) -> list[Layout]:
     """The layouts of what a turn, or a branch, gives for each result of the call."""
     first = len(carried(call.control)) if isinstance(call.control, Scan) else len(call.out_layouts)
     return [*call.out_layouts[:first], *(layout[1:] for layout in call.out_layouts[first:])]

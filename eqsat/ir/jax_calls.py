@@ -43,7 +43,8 @@ def called(
     - `args`, `terms`: the operands' values, and what they are values of.
     """
     opened = frozenset[Axis]().union(*(arg.open for arg in terms))
-    cut = cut | (call.sums & opened)
+    if call.control is None:  # bodies take their chunks themselves
+        cut = cut | (call.sums & opened)
     any_dtype = call.control is not None or _takes_any_dtype(call.params)
     arrays = []
     for value, arg, layout in zip(args, terms, call.arg_layouts, strict=True):

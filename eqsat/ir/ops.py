@@ -142,6 +142,7 @@ class Call:
     - `accumulates`: axes along which it may be done a chunk at a time, each into the result of the one
       before, in place of the first operand: those of a scatter's updates. The only result has none of them.
     - `sums`: axes of operands over which the results are sums: those of chunks add up to those of the whole.
+      Results of control flow that have such an axis are sliced along it, as along one that passes.
     - `control`, `bodies`: of control flow, what kind it is and the programs inside, which are what it means.
     """
 
@@ -156,6 +157,11 @@ class Call:
     sums: frozenset[Axis] = frozenset()
     control: Control | None = None
     bodies: tuple[Body, ...] = field(default=(), repr=False)
+
+    @property
+    def cut(self) -> frozenset[Axis]:
+        """The axes of which it may be given a chunk at a time, by itself."""
+        return self.passing | self.sums
 
     @property
     def whole(self) -> frozenset[Axis]:

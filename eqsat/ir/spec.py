@@ -109,7 +109,7 @@ def check_term(term: Term) -> None:
         case Rename(old=old, new=new):
             _check_rename(term, old, new, args[0])
         case Opaque():
-            _check_opaque(term, op, op.call.passing | op.call.sums)
+            _check_opaque(term, op, op.call.cut)
         case Operation():
             _check_operation(term, op)
         case Fold(monoid=Monoid() as monoid):

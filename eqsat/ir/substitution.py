@@ -31,7 +31,7 @@ def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) 
         args = [found[arg.number] for arg in term.args]
         op = term.op
         if isinstance(op, Opaque) and op.call.bodies:
-            opened = frozenset[Axis]().union(*(arg.open for arg in args)) & op.call.passing
+            opened = frozenset[Axis]().union(*(arg.open for arg in args)) & op.call.cut
             key = (op.call, opened)
             if key not in bodies:
                 bodies[key] = in_chunks(op.call, opened, terms)
@@ -54,7 +54,7 @@ def with_inputs(program: Program, inputs: tuple[Term, ...], known: Mapping[int, 
 
 
 def in_chunks(call: Call, axes: frozenset[Axis], terms: Terms) -> Call:
-    """Control flow whose bodies are given chunks of `axes`, which pass through it."""
+    """Control flow whose bodies are given chunks of `axes`, which pass through it or are summed over."""
     if not axes or not call.bodies:
         return call
     bodies = []

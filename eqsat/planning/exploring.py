@@ -50,7 +50,7 @@ def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
             seen.add(term.op.call)
             for body in term.op.call.bodies:
                 for inside, axes in computed(body.program):
-                    yield inside, axes & term.op.call.passing
+                    yield inside, axes & term.op.call.cut
 
 
 def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
@@ -179,7 +179,7 @@ def _prepared(
         large = tuple(axis for axis in axes if axis not in whole)[:most_axes]
         program = with_sunk(program, free / BIG_SHARE)
         for call in dict.fromkeys(_control_flow(program)):
-            around = whole | call.passing
+            around = whole | call.cut
             bodies[call] = tuple(
                 _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline)
                 if _has_large(body.program, free / BIG_SHARE)

@@ -183,7 +183,7 @@ def _candidate(
     calls: dict[tuple[int, frozenset[Axis]], Call] = {}
 
     def with_plan(call: Call, args: Sequence[Term]) -> Call:
-        opened = frozenset[Axis]().union(*(arg.open for arg in args)) & call.passing
+        opened = frozenset[Axis]().union(*(arg.open for arg in args)) & call.cut
         if (call.id, opened) not in calls:
             if call.id in planned:
                 makers.update(planned[call.id].makers)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Body, Choice, Scan, While, carried, sliced, steady
-from eqsat.ir.control_axes import keeps, with_bodies
+from eqsat.ir.control_axes import keeps
+from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.ops import Call, Const, Delta, Dot, Iota, Leaf, Map, Opaque, Reduce, Rename, Select
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import substituted, with_inputs

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -40,6 +43,57 @@ def test_a_batch_that_is_summed_does_not_pass() -> None:
         lambda xs: lax.scan(lambda h, x: (h + x, (h * x).sum()), jnp.zeros(3), xs), normal(6, 3)
     )
     assert passing(program) == set()
+
+
+def summed(function: Callable[..., Any], *arguments: Any) -> set[int]:
+    """The lengths of the axes that some control flow of the function sums over."""
+    program, _ = lowered(function, *arguments)
+    calls = [op.call for inner in program.inside() for op in ops(inner, Opaque) if op.call.control]
+    return {axis.size for call in calls for axis in call.sums}
+
+
+def test_the_gradient_by_the_weights_of_a_loop_is_a_sum_over_the_batch() -> None:
+    def recurrent(w, xs):
+        return lax.scan(lambda h, x: (jnp.tanh(h @ w + x), None), jnp.zeros((3, 4)), xs)[0].sum()
+
+    assert summed(jax.grad(recurrent), normal(4, 4), normal(6, 3, 4)) == {3}
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        lambda w, x: w + (x @ w) @ x,  # what comes next depends on the sums so far
+        lambda w, x: jnp.tanh(w) + x.sum(0),
+        lambda w, x: w + 1.0 + x.sum(0),  # every chunk would add the one
+        lambda w, x: w + x.max(0),
+        lambda w, x: w * x.sum(0),
+        lambda w, x: w + x[0],
+    ],
+)
+def test_what_is_carried_and_does_not_add_up_is_not_summed_over_chunks(turn: Callable[..., Any]) -> None:
+    assert summed(
+        lambda xs: lax.scan(lambda w, x: (turn(w, x), None), jnp.zeros(4), xs), normal(6, 3, 4)
+    ) <= {4}
+
+
+def test_a_sum_that_starts_elsewhere_than_at_zero_is_not_summed_over_chunks() -> None:
+    def total(start, xs):
+        return lax.scan(lambda w, x: (w + x.sum(0), None), start, xs)[0]
+
+    xs = normal(6, 3, 4)
+    assert summed(lambda xs: total(jnp.zeros(4), xs), xs) == {3}
+    assert summed(lambda xs: total(jnp.ones(4), xs), xs) == set()
+    assert summed(total, normal(4), xs) == set()
+
+
+def test_branches_that_sum_add_up_if_each_of_them_does() -> None:
+    def chosen(p, x, other):
+        return lax.cond(p > 0, lambda x: x.sum(0), other, x)
+
+    x = normal(3, 4)
+    assert summed(lambda p, x: chosen(p, x, lambda x: -(x**2).sum(0)), jnp.float32(1), x) == {3}
+    assert summed(lambda p, x: chosen(p, x, lambda x: jnp.zeros(4)), jnp.float32(1), x) == {3}
+    assert summed(lambda p, x: chosen(p, x, lambda x: jnp.ones(4)), jnp.float32(1), x) == set()
 
 
 def test_what_counts_along_an_axis_keeps_it_whole() -> None:
