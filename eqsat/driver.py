@@ -44,6 +44,10 @@ MOST_UNMOVED = 6
 HOPELESS = 1.5
 """A program predicted to need so many times the budget is not compiled while there are others."""
 
+MOST_CODE = 1 << 16
+"""Arrays that a function closes over are its code if they have no more bytes in all: coefficients, tables.
+In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
+
 MOST_COMPILED = 3
 """How many programs of one cap are compiled before the cap is lowered."""
 
@@ -116,7 +120,8 @@ class Planner:
             for aval, sharding in zip(closed.in_avals, placement, strict=True)
         ]
         captured = sum(constant.nbytes for constant in closed.consts if hasattr(constant, "nbytes"))
-        original = self.timed("compile", lambda: certify(self.traced.call_flat, avals, captured=captured))
+        data = captured if captured > MOST_CODE else 0
+        original = self.timed("compile", lambda: certify(self.traced.call_flat, avals, captured=data))
         fixed = self.fixed = original.arguments + original.outputs - original.aliased
         if fixed > self.budget:
             raise BudgetError(

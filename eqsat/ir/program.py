@@ -69,6 +69,12 @@ class Program:
         """Every term that the outputs need, operands first."""
         return reachable(output.term for output in self.outputs)
 
+    @property
+    def argument_bytes(self) -> int:
+        """Bytes of the inputs that the outputs need: what nothing uses is not passed on."""
+        needed = {term.number for term in self.reachable()}
+        return sum(term.bytes for term in self.inputs if term.number in needed)
+
     def axes(self) -> frozenset[Axis]:
         """Every axis that occurs in a reachable term's schema."""
         return frozenset().union(*(term.axes for term in self.reachable()))

@@ -33,7 +33,7 @@ LARGEST_ITEM = 8
 
 def free_bytes(program: Program, budget: int) -> int:
     """What is left of a budget for temporaries: less arguments and outputs."""
-    arguments = sum(term.bytes for term in program.inputs)
+    arguments = program.argument_bytes
     return budget - arguments - sum(output.bytes for output in program.outputs)
 
 

@@ -199,7 +199,7 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
     outputs = schedule.program.outputs
     results = frozenset(output.term.number for output in outputs)
     usage = Simulator(machine, schedule.chunks).block(schedule.block, {}, results)
-    arguments = sum(term.bytes for term in schedule.program.inputs)
+    arguments = schedule.program.argument_bytes
     # An output is a buffer of its own even if it repeats, broadcasts or hands on what is there already.
     counted = sum({out.term.number: out.term.bytes for out in outputs if not _is_given(out.term)}.values())
     peak = arguments + usage.peak + sum(output.bytes for output in outputs) - counted
@@ -229,7 +229,7 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
         return total
 
     program = schedule.program
-    arguments = sum(term.bytes for term in program.inputs)
+    arguments = program.argument_bytes
     outputs = sum(output.bytes for output in program.outputs)
     return arguments + outputs + everything(schedule.block, {})
 

@@ -122,7 +122,7 @@ def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) ->
 
 def _best_body(search: Search, cap: float, free: int, deadline: Deadline) -> Candidate:
     """The program for a body under a cap; that of the latest higher one if there is none."""
-    budget = free + sum(term.bytes for term in search.program.inputs)
+    budget = free + search.program.argument_bytes
     budget += sum(output.bytes for output in search.program.outputs)
     found = _found(search, cap, budget, search.progress, deadline)
     if found:

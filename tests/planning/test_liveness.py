@@ -116,7 +116,7 @@ def replayed_peak(plan: Schedule) -> int:
             and (term is order[now] or any(order.index(user) >= now for user in wanted_by(term)))
         }
         peak = max(peak, sum(term.bytes for term in live))
-    fixed = sum(term.bytes for term in plan.program.inputs) + sum(out.bytes for out in plan.program.outputs)
+    fixed = plan.program.argument_bytes + sum(out.bytes for out in plan.program.outputs)
     return fixed + peak
 
 
