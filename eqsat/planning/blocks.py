@@ -67,6 +67,15 @@ class Block:
                     entered.add(id(inner))
                     yield inner
 
+    def bodies(self) -> Iterator[Block]:
+        """The blocks of the programs inside of its calls: once for all results of a call, since with every
+        level of nesting, as many times that would be looked into again."""
+        entered: set[int] = set()
+        for step in self.steps:
+            if isinstance(step, Compute) and id(step.bodies) not in entered:
+                entered.add(id(step.bodies))
+                yield from step.bodies
+
     def loops(self) -> Iterator[Loop]:
         """Every loop over chunks in the block and in bodies of control flow, outer before inner."""
         for block in self.blocks():

@@ -59,10 +59,7 @@ def _heaviest_in(block: Block, axis: Axis, lengths: Mapping[Axis, int], machine:
                 largest = max(largest, model.bytes(value_of(result)))
         if isinstance(step, Loop):
             largest = max(largest, _heaviest(step, {**lengths, step.axis: 1}, machine))
-        else:
-            for body in step.bodies:
-                largest = max(largest, _heaviest_in(body, axis, lengths, machine))
-    return largest
+    return max([largest, *(_heaviest_in(body, axis, lengths, machine) for body in block.bodies())])
 
 
 def _multiplies(loop: Loop) -> bool:
@@ -86,10 +83,10 @@ def lengths_for(block: Block, target: float, machine: Machine) -> dict[int, int]
     chunks: dict[int, int] = {}
 
     def size(block: Block, around: Mapping[Axis, int]) -> None:
+        for body in block.bodies():
+            size(body, around)
         for step in block.steps:
             if not isinstance(step, Loop):
-                for body in step.bodies:
-                    size(body, around)
                 continue
             per_unit = _heaviest(step, {**around, step.axis: 1}, machine)
             longest = target / per_unit

@@ -241,13 +241,11 @@ def largest_stored(schedule: Schedule, machine: Machine) -> int:
     def within(block: Block, lengths: Mapping[Axis, int]) -> int:
         model = CostModel(machine, lengths)
         stored = stored_terms(block, model) - results
-        sizes = [0]
+        sizes = [0, *(within(body, lengths) for body in block.bodies())]
         for step in block.steps:
             sizes += [model.bytes(value_of(result)) for result in step.results if result.number in stored]
             if isinstance(step, Loop):
                 sizes.append(within(step.body, {**lengths, step.axis: schedule.chunks[step.id]}))
-            else:
-                sizes += [within(body, lengths) for body in step.bodies]
         return max(sizes)
 
     return within(schedule.block, {})

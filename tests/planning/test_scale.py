@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import sys
 
+import jax.numpy as jnp
 import pytest
+from jax import lax
 
 from benchmarks.big_programs import PROGRAMS
 from eqsat.backend.emit import emit
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
+from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.machine import CPU
 from eqsat.planning.candidates import as_written
+from eqsat.planning.chunks import _heaviest_in
 from eqsat.planning.exploring import Search, free_bytes, prepare
+from eqsat.planning.liveness import largest_stored
 from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
 
@@ -49,3 +54,19 @@ def test_what_is_too_much_in_many_parts_is_found(name: str) -> None:
 def test_calls_in_calls_are_one_program() -> None:
     program = lowered("nested calls", 300)
     assert sum(1 for _ in program.reachable()) >= 200
+
+
+def test_bodies_are_looked_into_once_however_many_results_and_levels_there_are() -> None:
+    def nested(level, state):
+        if level == 0:
+            return tuple(jnp.tanh(x) for x in state)
+        return lax.fori_loop(0, 2, lambda _, state: nested(level - 1, state), state)
+
+    state = tuple(jnp.ones(n) for n in range(2, 10))
+    program, _ = lower(trace(lambda state: nested(12, state), (state,), {}).closed)
+    written = as_written(program, CPU)
+    largest = largest_stored(written.schedule, CPU)
+    assert largest <= written.predicted_peak
+    axis = Axis(-1, 2)
+    heaviest = _heaviest_in(written.schedule.block, axis, {axis: 1}, CPU)
+    assert heaviest == 1  # nothing has the axis
