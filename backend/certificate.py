@@ -77,7 +77,7 @@ def certify(
       program is known to need no more than this, in bytes, all the same.
     - `captured`: bytes of the arrays that the function closes over, which XLA does not count.
     """
-    lowered = jax.jit(function).lower(*avals)
+    lowered = jax.jit(function, keep_unused=True).lower(*avals)
     executable = lowered.compile(compiler_options={} if fused_bound else compiler_options())
     memory = executable.memory_analysis()
     if memory is None:

@@ -25,7 +25,13 @@ _TURNS = (
 def _broadcast_to(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> str:
     """A value, tamed, that broadcasts to a shape, or a number."""
     value = pick(
-        draw, program, lambda v: v.dtype == "float32" and v.shape in (shape, shape[-1:], (*shape[:-1], 1))
+        draw,
+        program,
+        lambda v: (
+            v.dtype == "float32"
+            and len(v.shape) <= len(shape)
+            and v.shape in (shape, shape[-1:], (*shape[:-1], 1))
+        ),
     )
     return value.tame(1) if value is not None else "0.5"
 

@@ -71,9 +71,8 @@ class Program:
 
     @property
     def argument_bytes(self) -> int:
-        """Bytes of the inputs that the outputs need: what nothing uses is not passed on."""
-        needed = {term.number for term in self.reachable()}
-        return sum(term.bytes for term in self.inputs if term.number in needed)
+        """Bytes of the inputs, of those that nothing uses too: they are there all the same."""
+        return sum(term.bytes for term in self.inputs)
 
     def axes(self) -> frozenset[Axis]:
         """Every axis that occurs in a reachable term's schema."""

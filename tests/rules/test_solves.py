@@ -76,11 +76,11 @@ IDENTITY = "equal-indices identity-is-diagonal"
         ("solve-for-fewer", "solve(s, a) @ y", "solve(s, a @ y)"),
         ("solve-for-factor", "solve(s, a @ b)", "solve(s, a) @ b"),
         (
-            "lower-solve-for-fewer",
+            "pull-out-lower-solve",
             "solve_triangular(s, a, lower=True) @ y",
             "solve_triangular(s, a @ y, lower=True)",
         ),
-        ("upper-solve-for-fewer", "solve_triangular(s, a) @ y", "solve_triangular(s, a @ y)"),
+        ("pull-out-upper-solve", "solve_triangular(s, a) @ y", "solve_triangular(s, a @ y)"),
         (
             "push-in-lower-solve",
             "solve_triangular(s, a @ b, lower=True)",
