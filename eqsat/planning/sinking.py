@@ -21,14 +21,14 @@ from eqsat.ir.term import Term, reachable
 
 
 def with_sunk(program: Program, threshold: float) -> Program:
-    """The same program, which also knows its loops with large unchanging operands computed inside.
+    """The same program, which also knows its loops with large operands, whole or sliced, computed inside.
 
     **Arguments:**
 
     - `threshold`: bytes over which a value is large.
     """
     known = list(program.known())
-    sinker = _Sinker(program, known, threshold)
+    sinker = _Sinker(program, threshold)
     pairs: list[tuple[Term, Term]] = []
     for term in known:
         if isinstance(term.op, Opaque) and term.op.call.bodies and not term.open:
@@ -71,7 +71,7 @@ class _Sinker:
     - `leaves`: the number of the next new input of a body, downwards.
     """
 
-    def __init__(self, program: Program, known: list[Term], threshold: float) -> None:
+    def __init__(self, program: Program, threshold: float) -> None:
         self.terms = program.terms
         self.threshold = threshold
         self._made: dict[tuple[Call, tuple[int, ...]], tuple[Call, tuple[Term, ...]] | None] = {}

@@ -22,6 +22,7 @@ from eqsat.backend.calls import Namespace, call_source
 from eqsat.backend.calls_arrays import FUNCTIONS, OPERATORS
 from eqsat.backend.literals import NotLiteral, array, element, literal, scalar
 from eqsat.frontend.values import called
+from tests.primitives.calls import own_jvp, own_vjp, own_vmap
 
 
 def evaluate(text: str, names: Namespace, **variables: Any) -> Any:
@@ -113,30 +114,6 @@ def test_elementwise(primitive: str) -> None:
             assert not any(".bind" in text for text in texts)
             tried += 1
     assert tried
-
-
-@jax.custom_jvp
-def own_jvp(x: Any) -> Any:
-    return jnp.sin(x) + 1.0
-
-
-own_jvp.defjvps(lambda t, _, x: t * jnp.cos(x))
-
-
-@jax.custom_vjp
-def own_vjp(x: Any) -> Any:
-    return jnp.exp(x)
-
-
-own_vjp.defvjp(lambda x: (jnp.exp(x), x), lambda x, t: (t * x,))
-
-
-@jax.custom_batching.custom_vmap
-def own_vmap(x: Any) -> Any:
-    return x * 2.0
-
-
-own_vmap.def_vmap(lambda size, batched, x: (own_vmap(x), batched[0]))
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
