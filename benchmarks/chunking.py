@@ -27,7 +27,7 @@ from jax import lax
 
 import eqsat
 from eqsat.backend.certificate import compiler_options
-from eqsat.budget import format_bytes
+from eqsat.amounts import format_bytes
 from examples.measure import interleaved, plain_peak, seconds_of, seconds_text
 from examples.programs import (
     attention,

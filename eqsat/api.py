@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.arguments import Statics, abstract, argument_names, is_plain, joined, signature
-from eqsat.budget import parse_budget
+from eqsat.amounts import parse_budget
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU, Machine

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from eqsat.backend.certificate import Certified, certify
 from eqsat.backend.emit import Module, emit
-from eqsat.budget import format_bytes
+from eqsat.amounts import format_bytes
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.errors import BudgetError, EqsatError

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 
 import eqsat
-from eqsat.budget import format_bytes
+from eqsat.amounts import format_bytes
 from examples.measure import difference, plain_peak, seconds_of, seconds_text
 from examples.programs import Example, demo_examples
 

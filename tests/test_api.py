@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.budget import parse_budget
+from eqsat.amounts import parse_budget
 from tests.kernels import BUDGET, SMALL, V, X, Y, close, kernel
 from tests.stages import normal
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.budget import format_bytes
+from eqsat.amounts import format_bytes
 from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import Concat, Fold, Opaque, Select
 from eqsat.planning.blocks import Loop

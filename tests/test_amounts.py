@@ -1,4 +1,4 @@
-"""Budgets, as users write them and as they are printed."""
+"""Amounts of memory, as people write them and as they are printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.budget import format_bytes, parse_budget
+from eqsat.amounts import format_bytes, parse_budget
 
 
 @pytest.mark.parametrize(

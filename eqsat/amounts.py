@@ -1,4 +1,4 @@
-"""Budgets: how people write amounts of memory."""
+"""Amounts of memory: how people write them."""
 
 from __future__ import annotations
 
