@@ -26,8 +26,8 @@ import jax.numpy as jnp
 from jax import lax
 
 import eqsat
-from eqsat.backend.certificate import compiler_options
 from eqsat.amounts import format_bytes
+from eqsat.backend.certificate import compiler_options
 from examples.measure import interleaved, plain_peak, seconds_of, seconds_text
 from examples.programs import (
     attention,

@@ -12,8 +12,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 
-from eqsat.arguments import Statics, abstract, argument_names, is_plain, joined, signature
 from eqsat.amounts import parse_budget
+from eqsat.arguments import Statics, abstract, argument_names, is_plain, joined, signature
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU, Machine

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
+from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import Certified, certify
 from eqsat.backend.emit import Module, emit
-from eqsat.amounts import format_bytes
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
