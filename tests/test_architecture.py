@@ -20,6 +20,7 @@ ALLOWED = {
     "eqsat.machine": "",
     "eqsat.amounts": "errors",
     "eqsat.deadline": "",
+    "eqsat.cache_folder": "",
     "eqsat.ir": "errors",
     "eqsat.language": "errors ir.elementwise ir.formula ir.operations ir.properties",
     "eqsat.rules": "",
