@@ -8,6 +8,7 @@ Array(2., dtype=float32, weak_type=True)
 from eqsat.annotations import assume, operation
 from eqsat.api import Optimized, optimize
 from eqsat.backend.certificate import compiler_options
+from eqsat.budgets import budget
 from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
 from eqsat.planning.plan import Plan
 
@@ -19,6 +20,7 @@ __all__ = [
     "RuleError",
     "RuleSyntaxError",
     "assume",
+    "budget",
     "compiler_options",
     "operation",
     "optimize",

@@ -6,14 +6,15 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from types import MethodType
-from typing import Any, Generic, ParamSpec, TypeVar
+from types import EllipsisType, MethodType
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import parse_budget
 from eqsat.arguments import Statics, abstract, argument_names, is_plain, joined, signature
+from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU, Machine
@@ -74,7 +75,7 @@ class Optimized(Generic[P, R]):
             return self._jitted(*args, **kwargs)
         if call.closed.effects:
             if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-                call.planned()  # says so if it is too big
+                call.planned(present=leaves)  # says so if it is too big
             return self._jitted(*args, **kwargs)
         arrays = [
             leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
@@ -90,13 +91,14 @@ class Optimized(Generic[P, R]):
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s."""
-        call = self._instance(args, kwargs, Surroundings.now())[0].call
+        instance, leaves = self._instance(args, kwargs, Surroundings.now())
+        call = instance.call
         if call is None:
             raise EqsatError(
                 f"{_name(self._fn)} depends on the mesh or on the mapped axis that it is called under, so it"
                 " is left to jax.jit, and has no plan"
             )
-        return call.planned().plan
+        return call.planned(present=leaves).plan
 
     def _instance(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], around: Surroundings
@@ -110,6 +112,7 @@ class Optimized(Generic[P, R]):
             tuple((where, type(value), value) for where, value in static.items()),
             *map(setting, TRACED_UNDER),
             jax.default_backend(),
+            override(),
             around,
         )
         found = self._instances.get(key)
@@ -139,29 +142,75 @@ class Optimized(Generic[P, R]):
         with jax.sharding.use_abstract_mesh(NO_MESH):
             traced = trace(flat, tuple(map(abstract, leaves)), {})
         settings = replace(self._settings, double=setting("jax_enable_x64"))
+        if (other := override()) is not None:
+            settings = replace(settings, budget=other.amount)
         extra = [f"captured_{number}" for number in range(len(traced.captured))]
         call = Call(without_programs(traced.closed), settings, [*names, *extra], _name(self._fn))
         return Instance(call, traced.unflatten, traced.captured)
 
 
+@dataclass(frozen=True)
+class Decorator:
+    """`optimize`, still without a function."""
+
+    settings: Settings
+    static_argnums: int | Iterable[int] | None
+    static_argnames: str | Iterable[str] | None
+
+    def __call__(self, fn: Callable[P, R]) -> Optimized[P, R]:
+        if not callable(fn):
+            raise TypeError(f"optimize takes a function, not {fn!r}")
+        return Optimized(fn, self.settings, Statics.of(fn, self.static_argnums, self.static_argnames))
+
+
+@overload
 def optimize(
     fn: Callable[P, R],
     *,
-    budget: int | str,
+    budget: int | str | None = None,
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
     machine: Machine = CPU,
     planning_seconds: float | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
-) -> Optimized[P, R]:
+) -> Optimized[P, R]: ...
+
+
+@overload
+def optimize(
+    *,
+    budget: int | str | None = None,
+    rules: RulePath | Sequence[RulePath] = (),
+    accuracy: str = "reassociates",
+    machine: Machine = CPU,
+    planning_seconds: float | None = None,
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+) -> Decorator: ...
+
+
+def optimize(
+    fn: Callable[P, R] | EllipsisType = ...,
+    *,
+    budget: int | str | None = None,
+    rules: RulePath | Sequence[RulePath] = (),
+    accuracy: str = "reassociates",
+    machine: Machine = CPU,
+    planning_seconds: float | None = None,
+    static_argnums: int | Iterable[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
+) -> Optimized[P, R] | Decorator:
     """`fn`, with the same signature and the same results, within a memory budget.
 
     **Arguments:**
 
-    - `fn`: any function that `jax.jit` takes.
+    - `fn`: any function that `jax.jit` takes. Left out, it is what `optimize(…)` decorates.
     - `budget`: the bytes that the compiled program may need at once (arguments + outputs +
-      temporaries): an int, or text such as "2GB" or "512MiB".
+      temporaries): an int, or text such as "2GB" or "512MiB". None: what the device has free when a program
+      is planned, less a reserve of an eighth, and what its arguments have taken. That is settled once for
+      each program, by the first call with these shapes; a new `optimize` looks again. `eqsat.budget` is for
+      some calls only.
     - `rules`: the path, or the paths, of `.rules` files to use besides the shipped ones.
     - `accuracy`: what rewriting may do to floating-point results: "exact" (nothing beyond computing
       by pieces), "reassociates" (sums in another order), "cancels" (also identities that subtract
@@ -187,16 +236,16 @@ def optimize(
     >>> bool(jnp.allclose(small(x, x), f(x, x), rtol=1e-5))
     True
     """
-    if not callable(fn):
-        raise TypeError(f"optimize takes a function, not {fn!r}")
     check_accuracy(accuracy)
     if planning_seconds is not None and not planning_seconds > 0:
         raise ValueError(
             f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}"
         )
     paths = (rules,) if isinstance(rules, (str, PathLike)) else tuple(rules)
-    settings = Settings(parse_budget(budget), paths, accuracy, machine, planning_seconds)
-    return Optimized(fn, settings, Statics.of(fn, static_argnums, static_argnames))
+    amount = None if budget is None else parse_budget(budget)
+    settings = Settings(amount, paths, accuracy, machine, planning_seconds)
+    decorator = Decorator(settings, static_argnums, static_argnames)
+    return decorator if fn is ... else decorator(fn)
 
 
 def _name(fn: Callable[..., Any]) -> str:

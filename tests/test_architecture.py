@@ -21,6 +21,8 @@ ALLOWED = {
     "eqsat.amounts": "errors",
     "eqsat.deadline": "",
     "eqsat.cache_folder": "",
+    "eqsat.budgets": "amounts",
+    "eqsat.device_memory": "errors",
     "eqsat.ir": "errors",
     "eqsat.language": "errors ir.elementwise ir.formula ir.operations ir.properties",
     "eqsat.rules": "",
@@ -32,12 +34,13 @@ ALLOWED = {
     "eqsat.rulesets": "errors ir language rules engine",
     "eqsat.driver": "errors amounts machine deadline ir engine frontend planning backend",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
-    "eqsat.transforms": "errors machine deadline frontend.trace frontend.values rulesets driver",
+    "eqsat.transforms": "errors machine deadline device_memory frontend.trace frontend.values rulesets"
+    " driver",
     "eqsat.arguments": "",
-    "eqsat.api": "errors amounts machine frontend.trace planning.plan rulesets arguments transforms",
+    "eqsat.api": "errors amounts budgets machine frontend.trace planning.plan rulesets arguments transforms",
     "eqsat.testing": "errors language rulesets checking",
     "eqsat.cli": "errors language rulesets checking testing",
-    "eqsat.__init__": "annotations api backend.certificate errors planning",
+    "eqsat.__init__": "annotations api backend.certificate budgets errors planning",
 }
 """What each package may import besides itself; those above come before those below."""
 

@@ -34,6 +34,13 @@ def test_the_ten_lines_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert first == pytest.approx(np.exp(-0.5 * distances).sum(), rel=1e-5)
 
 
+def test_blocks_have_budgets(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(example("similarity"), {})
+    peak, changed = capsys.readouterr().out.split()
+    assert int(peak) <= 4_000_000
+    assert changed == "False"
+
+
 def test_what_the_user_says_is_made_use_of(capsys: pytest.CaptureFixture[str]) -> None:
     exec(example("posterior"), {})
     assert "solve-by-cholesky" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from eqsat.deadline import Deadline
+from eqsat.device_memory import free_budget
 from eqsat.driver import Planned, Planner
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
@@ -49,12 +51,14 @@ class Call(Program):
     def as_jaxpr(self) -> ClosedJaxpr:
         return self.closed
 
-    def planned(self, placement: tuple[Any, ...] = ()) -> Planned:
+    def planned(self, placement: tuple[Any, ...] = (), present: Sequence[Any] = ()) -> Planned:
         """The plan, and what carries it out.
 
         **Arguments:**
 
         - `placement`: the shardings of the arguments, if they are not all on the default device.
+        - `present`: arguments that are in memory already. A budget that nobody has named is what is free and
+          what these take: it is settled when the plan is made, and stays with it.
 
         **Raises:** `BudgetError` that says which program it is about.
         """
@@ -67,7 +71,7 @@ class Call(Program):
                 planner = Planner(
                     Traced(self.closed),
                     self.names,
-                    settings.budget,
+                    self._budget(placement, present),
                     rules,
                     settings.machine,
                     deadline,
@@ -76,9 +80,23 @@ class Call(Program):
                 try:
                     found = planner.planned()
                 except BudgetError as error:
-                    raise BudgetError(f"{self.title}: {error}", error.smallest_peak) from None
+                    raise BudgetError(f"{self.title}: {error}{self._whose()}", error.smallest_peak) from None
             self._plans[placement] = found
         return found
+
+    def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
+        """The budget in bytes: as named, or as the devices allow."""
+        if self.settings.budget is not None:
+            return self.settings.budget
+        home = _home(setting("jax_default_device"))
+        devices = {device for sharding in placement or [home] for device in (sharding or home).device_set}
+        return free_budget(devices, sum(map(_share, [*present, *self.closed.consts])))
+
+    def _whose(self) -> str:
+        """Where a budget comes from that its user has not named."""
+        if self.settings.budget is not None:
+            return ""
+        return "\nThe budget is what the device had free, less a reserve, since none was named."
 
     def run(self, *arguments: Any) -> Sequence[Any]:
         """The results, by the certified executable."""
@@ -87,17 +105,16 @@ class Call(Program):
                 return self.run(*arguments)
         home = _home(setting("jax_default_device"))
         if all(getattr(argument, "sharding", None) == home for argument in arguments):
-            return self.planned().run(*arguments)
+            return self.planned((), arguments).run(*arguments)
         arrays = [
             argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
             for argument, aval in zip(arguments, self.in_avals, strict=True)
         ]
         if all(array.sharding == home for array in arrays):
-            return self.planned().run(*arrays)
+            return self.planned((), arrays).run(*arrays)
         # An array that JAX has put where it is of its own accord may be moved.
-        return self.planned(tuple(array.sharding if array.committed else None for array in arrays)).run(
-            *arrays
-        )
+        placement = tuple(array.sharding if array.committed else None for array in arrays)
+        return self.planned(placement, arrays).run(*arrays)
 
     def batched(self, dims: Dims, size: int, spmd_axis_name: Any = None) -> tuple[Call, Dims]:
         """The program over a batch, and where its results have the batch's dimension."""
@@ -142,6 +159,13 @@ def batched_avals(avals: Sequence[Any], dims: Dims, size: int) -> list[Any]:
         aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
         for aval, dim in zip(avals, dims, strict=True)
     ]
+
+
+def _share(value: Any) -> int:
+    """The bytes that a value takes on each of the devices that it is on."""
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return 0
+    return value.nbytes * math.prod(value.sharding.shard_shape(value.shape)) // max(value.size, 1)
 
 
 @functools.cache

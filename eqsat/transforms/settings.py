@@ -27,14 +27,14 @@ class Settings:
 
     **Attributes:**
 
-    - `budget`: bytes.
+    - `budget`: bytes; None: what the device has free when a program is planned.
     - `rules`: the paths of `.rules` files besides the shipped ones.
     - `accuracy`: which rules are allowed, by what they do to rounding.
     - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
     """
 
-    budget: int
+    budget: int | None
     rules: tuple[RulePath, ...]
     accuracy: str
     machine: Machine
