@@ -65,16 +65,21 @@ def useful_axes(schedule: Schedule) -> frozenset[Axis]:
 
 
 def scheduled(
-    program: Program, block: Block, makers: dict[int, str], budget: float, machine: Machine
+    program: Program,
+    block: Block,
+    makers: dict[int, str],
+    budget: float,
+    machine: Machine,
+    largest_block: float = math.inf,
 ) -> Candidate:
-    """The candidate with the best chunk lengths within a budget."""
+    """The candidate with the best chunk lengths within a budget, with blocks of at most so many bytes."""
     model = CostModel(machine, {})
-    schedule, peak = choose_lengths(program, block, budget, machine)
+    schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
     seconds = predicted_seconds(block, model, schedule.chunks)
     best = Candidate(schedule, makers, peak, seconds)
     if fusion_pays(block, machine):
         smallest = machine.cache / FUSED_BLOCKS
-        schedule, peak = choose_lengths(program, block, budget, machine, upper_bound, smallest)
+        schedule, peak = choose_lengths(program, block, budget, machine, upper_bound, smallest, largest_block)
         seconds = predicted_seconds(block, model, schedule.chunks)
         if peak <= budget and seconds < FUSION_GAIN * best.predicted_seconds:
             return Candidate(schedule, makers, peak, seconds, True)

@@ -117,6 +117,7 @@ def choose_lengths(
     machine: Machine,
     peak_of: Callable[[Schedule, Machine], int] = predicted_peak,
     smallest_block: float = 1,
+    largest_block: float = math.inf,
 ) -> tuple[Schedule, int]:
     """The schedule with the fastest chunk lengths within the budget, or else the leanest, and its peak.
 
@@ -125,8 +126,9 @@ def choose_lengths(
     - `budget`: bytes of arguments, outputs and temporaries.
     - `peak_of`: how to tell a schedule's peak.
     - `smallest_block`: bytes of a loop's block below which there is no use in going.
+    - `largest_block`: bytes above which it must not go.
     """
-    targets = list(_targets(machine.cache, smallest_block))
+    targets = list(_targets(min(machine.cache, largest_block), smallest_block))
 
     def sized(number: int) -> tuple[Schedule, int]:
         schedule = Schedule(program, block, lengths_for(block, targets[number], machine))

@@ -52,7 +52,12 @@ def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> I
 
 
 def _found(
-    search: Search, cap: float, budget: int, progress: Progress, deadline: Deadline
+    search: Search,
+    cap: float,
+    budget: int,
+    progress: Progress,
+    deadline: Deadline,
+    largest_block: float = math.inf,
 ) -> list[Candidate]:
     """The candidates under a cap that have not been seen, the fastest that should fit first."""
     planned = _planned_calls(search, cap, free_bytes(search.program, budget), deadline)
@@ -73,12 +78,13 @@ def _found(
         if key in progress.seen:
             continue
         progress.seen.add(key)
-        candidate = _candidate(search, selection, budget, planned)
+        candidate = _candidate(search, selection, budget, planned, largest_block)
         useful = useful_axes(candidate.schedule)
         if useful != {loop.axis for loop in candidate.schedule.block.loops()}:
             # Some loop turns only once: better none at all, if the cap allows.
             plainer = extractor.extract(cap, useful, one_pass)
-            candidate = candidate if plainer is None else _candidate(search, plainer, budget, planned)
+            if plainer is not None:
+                candidate = _candidate(search, plainer, budget, planned, largest_block)
         found.append(candidate)
     return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
 
@@ -124,7 +130,8 @@ def _best_body(search: Search, cap: float, free: int, deadline: Deadline) -> Can
     """The program for a body under a cap; that of the latest higher one if there is none."""
     budget = free + search.program.argument_bytes
     budget += sum(output.bytes for output in search.program.outputs)
-    found = _found(search, cap, budget, search.progress, deadline)
+    # What the body stores counts with the call, under the same cap.
+    found = _found(search, cap, budget, search.progress, deadline, cap)
     if found:
         search.latest[:] = found[:1]
     elif not search.latest:
@@ -174,7 +181,11 @@ def _extractor(search: Search, model: CostModel, planned: Mapping[int, PlannedCa
 
 
 def _candidate(
-    search: Search, selection: Selection, budget: int, planned: Mapping[int, PlannedCall]
+    search: Search,
+    selection: Selection,
+    budget: int,
+    planned: Mapping[int, PlannedCall],
+    largest_block: float = math.inf,
 ) -> Candidate:
     """The selected nodes as a program of terms, in blocks, with chunk lengths."""
     program = search.program
@@ -205,4 +216,4 @@ def _candidate(
     class_of = search.saturation.graph.class_of
     outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
     rewritten = replace(program, outputs=outputs, equalities=(), facts=())
-    return scheduled(rewritten, build(rewritten), makers, budget, search.machine)
+    return scheduled(rewritten, build(rewritten), makers, budget, search.machine, largest_block)

@@ -7,17 +7,18 @@ which one is taken is for extraction to say. It can't be a rule: it looks into t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Body, Choice, Scan, While, carried, sliced, steady
-from eqsat.ir.control_axes import keeps
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.ops import Call, Const, Delta, Dot, Iota, Leaf, Map, Opaque, Reduce, Rename, Select
+from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.program import Program
-from eqsat.ir.substitution import substituted, with_inputs
-from eqsat.ir.term import Term, reachable
+from eqsat.ir.substitution import with_inputs
+from eqsat.ir.term import Term
+from eqsat.planning.carries import Carries
+from eqsat.planning.descents import Descender, Descent, Operand
 
 
 def with_sunk(program: Program, threshold: float) -> Program:
@@ -27,39 +28,23 @@ def with_sunk(program: Program, threshold: float) -> Program:
 
     - `threshold`: bytes over which a value is large.
     """
-    known = list(program.known())
     sinker = _Sinker(program, threshold)
     pairs: list[tuple[Term, Term]] = []
-    for term in known:
-        if isinstance(term.op, Opaque) and term.op.call.bodies and not term.open:
-            sunk = sinker.sunk(term.op.call, term.args)
+    waiting = [term for term in program.known() if isinstance(term.op, Opaque) and term.op.call.bodies]
+    seen = set(waiting)
+    while waiting:
+        for term in waiting:
+            sunk = sinker.sunk(term)
             if sunk is not None:
-                call, args = sunk
-                pairs.append((term, program.terms.make(Opaque(call, term.op.result), args)))
+                pairs.append((term, sunk))
+        # Scans that keep what they carry came of that; they may have large operands too.
+        instead = [(term, other) for term in seen if (other := sinker.carries.instead(term)) is not None]
+        fresh = [(term, other) for term, other in instead if other not in seen]
+        pairs += fresh
+        made = [*(other for _, other in fresh), *sinker.carries.given]
+        waiting = [term for term in dict.fromkeys(made) if term not in seen]
+        seen.update(waiting)
     return replace(program, equalities=(*program.equalities, *pairs)) if pairs else program
-
-
-@dataclass(frozen=True, slots=True)
-class _Descent:
-    """A value with what has to be known outside to compute it: inputs, small values, what can't be cut.
-
-    **Attributes:**
-
-    - `along`: the axis of which each turn is given one slice; None for a value that stays the same.
-    """
-
-    term: Term
-    frontier: tuple[Term, ...]
-    along: Axis | None
-
-    def operands(self) -> Iterator[_Operand]:
-        """What the loop is given instead of the value."""
-        for at in self.frontier:
-            yield at, self.along if self.along in at.axes else None
-
-
-_Operand = tuple[Term, Axis | None]
-"""A value that a loop is given, and along which axis by slices."""
 
 
 class _Sinker:
@@ -84,13 +69,27 @@ class _Sinker:
                         self.calls = max(self.calls, call.id + 1)
                     case Leaf(index=index):
                         self.leaves = min(self.leaves, index - 1)
+        self.carries = Carries(self.terms, self.next_call, threshold)
+        self.descender = Descender(self.terms, threshold, self.carries)
 
-    def sunk(self, call: Call, args: tuple[Term, ...]) -> tuple[Call, tuple[Term, ...]] | None:
+    def next_call(self) -> int:
+        self.calls += 1
+        return self.calls - 1
+
+    def sunk(self, term: Term) -> Term | None:
+        """A result of a call with its large operands computed inside; None if there are none."""
+        assert isinstance(term.op, Opaque)
+        if term.open:
+            return None
+        made = self.call_of(term.op.call, term.args)
+        return None if made is None else self.terms.make(Opaque(made[0], term.op.result), made[1])
+
+    def call_of(self, call: Call, args: tuple[Term, ...]) -> tuple[Call, tuple[Term, ...]] | None:
         """The call with its large operands computed inside, and its operands then; None if it has none."""
         key = (call, tuple(arg.number for arg in args))
         if key not in self._made:
             assert call.control is not None
-            descents = {}
+            descents: dict[int, Descent] = {}
             axes: dict[int, Axis | None] = dict.fromkeys(steady(call.control, len(args)))
             for place in sliced(call.control):
                 along = call.arg_layouts[place][0]
@@ -99,35 +98,15 @@ class _Sinker:
             for place, along in axes.items():
                 large = args[place].bytes > self.threshold
                 if large and (along is None or along in args[place].axes):
-                    descent = self.descent(args[place], along)
+                    descent = self.descender.find(args[place], along)
                     if descent is not None:
                         descents[place] = descent
+            descents = _worthwhile(descents)
             self._made[key] = self.variant(call, args, descents) if descents else None
         return self._made[key]
 
-    def descent(self, term: Term, along: Axis | None) -> _Descent | None:
-        """How to compute a large value, or its slices, from less; None if that can't be."""
-        frontier: dict[int, Term] = {}
-        stack, seen = [term], {term.number}
-        while stack:
-            at = stack.pop()
-            if not can_be_cut(at, along):
-                frontier[at.number] = at
-                continue
-            for arg in at.args:
-                if arg.number not in seen:
-                    seen.add(arg.number)
-                    small = arg.bytes <= self.threshold and not is_index(arg)
-                    if small or isinstance(arg.op, Leaf):
-                        frontier[arg.number] = arg
-                    else:
-                        stack.append(arg)
-        if term.number in frontier or sum(at.bytes for at in frontier.values()) >= term.bytes:
-            return None
-        return _Descent(term, tuple(frontier.values()), along)
-
     def variant(
-        self, call: Call, args: tuple[Term, ...], descents: dict[int, _Descent]
+        self, call: Call, args: tuple[Term, ...], descents: dict[int, Descent]
     ) -> tuple[Call, tuple[Term, ...]]:
         """The call with the operands `descents` computed in its bodies."""
         kept = [place for place in range(len(args)) if place not in descents]
@@ -140,20 +119,19 @@ class _Sinker:
         operands = (*(args[place] for place in kept), *(at for at, _ in outside))
         by_slices = [place for (_, along), place in frontier.items() if along is not None]
         control = _moved(call, places, by_slices)
-        made = replace(call, id=self.calls, arg_layouts=tuple(layouts), control=control, bodies=())
-        self.calls += 1
+        made = replace(call, id=self.next_call(), arg_layouts=tuple(layouts), control=control, bodies=())
         return with_bodies(made, bodies, operands), operands
 
     def body(
         self,
         body: Body,
         places: dict[int, int],
-        frontier: dict[_Operand, int],
-        descents: dict[int, _Descent],
+        frontier: dict[Operand, int],
+        descents: dict[int, Descent],
     ) -> Body:
         """The body that computes `descents` from inputs for the operands `frontier`."""
         inputs, sources = [], []
-        inside: dict[_Operand, Term] = {}
+        inside: dict[Operand, Term] = {}
         replaced: dict[int, Term] = {}
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):
             if source not in descents:
@@ -168,18 +146,23 @@ class _Sinker:
                     self.leaves -= 1
                     inputs.append(inside[entry])
                     sources.append(frontier[entry])
-            known = {entry[0].number: inside[entry] for entry in descent.operands()}
-            replaced[leaf.number] = substituted(self.terms, [descent.term], known)[0]
+            replaced[leaf.number] = descent.built(self.terms, inside)
         return Body(with_inputs(body.program, tuple(inputs), replaced), tuple(sources))
 
 
-def can_be_cut(term: Term, along: Axis | None) -> bool:
-    """Whether a piece of the term may be had without all of it: a slice along an axis, if one is given."""
-    if isinstance(term.op, Opaque):
-        return along is None and bool(term.op.call.passing)
-    if along is not None and not keeps(term, along):
-        return False
-    return isinstance(term.op, (Map, Reduce, Dot, Select, Rename, Iota, Delta, Const))
+def _worthwhile(descents: dict[int, Descent]) -> dict[int, Descent]:
+    """Those of the descents, by operand, that need less kept than they save: each by itself, or all together.
+
+    What several residuals of a turn are computed from is kept once for all. Arguments are there anyway.
+    """
+
+    def kept(found: Iterable[Descent]) -> int:
+        operands = dict.fromkeys(operand for descent in found for operand, _ in descent.operands())
+        return sum(term.bytes for term in operands if not isinstance(term.op, Leaf))
+
+    if kept(descents.values()) < sum(descent.term.bytes for descent in descents.values()):
+        return descents
+    return {place: found for place, found in descents.items() if kept([found]) < found.term.bytes}
 
 
 def _layout(term: Term, along: Axis | None = None) -> Layout:
@@ -201,8 +184,3 @@ def _moved(call: Call, places: dict[int, int], by_slices: list[int]) -> Scan | W
             return While(first)
         case Choice():
             return control
-
-
-def is_index(term: Term) -> bool:
-    """Whether the term is made of nothing but indices and constants: it costs nothing to make again."""
-    return all(not isinstance(at.op, (Leaf, Opaque)) for at in reachable([term]))

@@ -1,0 +1,115 @@
+"""What scans carry, kept for every turn, in the place of large results that they stack."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.control import Body, Scan, carried
+from eqsat.ir.control_axes import given_layouts
+from eqsat.ir.control_sums import with_bodies
+from eqsat.ir.dtypes import itemsize
+from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.program import Output
+from eqsat.ir.term import Term, Terms, reachable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stacking:
+    """A scan that stacks what it carries, not what is large.
+
+    **Attributes:**
+
+    - `results`: by result of the scan it stands for, but for the large ones, its own results.
+    - `turns`: by operand that is the first value of what is carried, which result has the values that the
+      turns were given; and the axis of turns.
+    """
+
+    call: Call
+    results: dict[int, int]
+    turns: dict[int, tuple[int, Axis]]
+
+
+@dataclass
+class Carries:
+    """Scans that keep what they carry, made as they are asked for.
+
+    **Arguments:**
+
+    - `number`: gives the number of a new call.
+    - `threshold`: bytes over which a result is large.
+    - `given`: what scans carried, as it was asked for.
+    """
+
+    terms: Terms
+    number: Callable[[], int]
+    threshold: float
+    given: list[Term] = field(default_factory=list)
+    _made: dict[tuple[Call, tuple[int, ...]], Stacking | None] = field(default_factory=dict)
+
+    def stacked(self, call: Call, args: tuple[Term, ...], place: int) -> tuple[Term, Axis] | None:
+        """What the scan's turns were given of what it carries, stacked, and along which axis.
+
+        **Arguments:**
+
+        - `place`: the operand that is its first value.
+        """
+        key = (call, tuple(arg.number for arg in args))
+        if key not in self._made:
+            self._made[key] = self._stacking(call, args)
+        made = self._made[key]
+        if made is None or place not in made.turns:
+            return None
+        result, axis = made.turns[place]
+        term = self.terms.make(Opaque(made.call, result), args)
+        self.given.append(term)
+        return term, axis
+
+    def instead(self, term: Term) -> Term | None:
+        """The same value as a result of the scan that keeps what it carries, if one was asked for."""
+        assert isinstance(term.op, Opaque)
+        made = self._made.get((term.op.call, tuple(arg.number for arg in term.args)))
+        if made is None or term.op.result not in made.results:
+            return None
+        return self.terms.make(Opaque(made.call, made.results[term.op.result]), term.args)
+
+    def _stacking(self, call: Call, args: tuple[Term, ...]) -> Stacking | None:
+        control = call.control
+        assert isinstance(control, Scan)
+        (body,) = call.bodies
+        program = body.program
+        first = len(carried(control))
+        large = {
+            result
+            for result, layout in enumerate(call.out_layouts)
+            if result >= first
+            and itemsize(call.out_dtypes[result]) * math.prod(axis.size for axis in layout_axes(layout))
+            > self.threshold
+        }
+        axes = [axis for result in large if isinstance(axis := call.out_layouts[result][0], Axis)]
+        if not axes:
+            return None
+        kept = [result for result in range(len(call.out_layouts)) if result not in large]
+        needed = {term.number for term in reachable([program.outputs[result].term for result in large])}
+        outputs = [program.outputs[result] for result in kept]
+        layouts = [call.out_layouts[result] for result in kept]
+        dtypes = [call.out_dtypes[result] for result in kept]
+        turns: dict[int, tuple[int, Axis]] = {}
+        entries = given_layouts(call)
+        for leaf, source in zip(program.inputs, body.sources, strict=True):
+            if source in control.carried and source not in turns and leaf.number in needed:
+                layout = entries[control.carried.index(source)]
+                if leaf.axes != frozenset(layout_axes(layout)) or axes[0] in leaf.axes:
+                    return None
+                turns[source] = len(outputs), axes[0]
+                outputs.append(Output(leaf, layout))
+                layouts.append((axes[0], *layout))
+                dtypes.append(leaf.dtype)
+        made = replace(
+            call, id=self.number(), out_layouts=tuple(layouts), out_dtypes=tuple(dtypes), bodies=()
+        )
+        inside = Body(replace(program, outputs=tuple(outputs)), body.sources)
+        results = {result: number for number, result in enumerate(kept)}
+        return Stacking(with_bodies(made, [inside], args), results, turns)
