@@ -8,7 +8,7 @@ options under which the analysis tells the truth, and run under the same options
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -48,6 +48,17 @@ class Certified:
 
     def __call__(self, *args: Any) -> list[Any]:
         return list(self.executable(*args))
+
+    def revived(self, executable: Any) -> Certified:
+        """The same with an executable that was made of this one's bytes.
+
+        **Raises:** `EqsatError` if it does not need what this one does.
+        """
+        memory = executable.memory_analysis()
+        needs = (memory.output_size_in_bytes, memory.temp_size_in_bytes, memory.alias_size_in_bytes)
+        if needs != (self.outputs, self.temporaries, self.aliased):
+            raise EqsatError("an executable is not the one that was certified")
+        return replace(self, executable=executable)
 
 
 def compiler_options() -> dict[str, str | bool]:

@@ -9,17 +9,18 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "EQSAT_CACHE_DIR"
-"""The environment variable that names the folder."""
+"""The environment variable that names the folder. If it is set to nothing, nothing is kept."""
 
 
-def cache_folder() -> Path:
+def cache_folder() -> Path | None:
     """The folder, which may not exist yet: `EQSAT_CACHE_DIR`, or `eqsat` where the platform keeps caches.
 
     That is `$XDG_CACHE_HOME` or `~/.cache` on Linux, `~/Library/Caches` on macOS, `%LOCALAPPDATA%` on
-    Windows.
+    Windows. None if nothing is to be kept.
     """
-    if named := os.environ.get(VARIABLE):
-        return Path(named).expanduser()
+    named = os.environ.get(VARIABLE)
+    if named is not None:
+        return Path(named).expanduser() if named else None
     home = Path.home()
     match sys.platform:
         case "win32":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import jax
@@ -21,6 +20,7 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
+from eqsat.planned import Planned
 from eqsat.planning.candidates import Candidate, as_written, rechunk
 from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
 from eqsat.planning.liveness import simulate
@@ -50,21 +50,6 @@ In the function as it is, they are not counted, as XLA does not. Larger ones are
 
 MOST_COMPILED = 3
 """How many programs of one cap are compiled before the cap is lowered."""
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A plan and the callables that carry it out.
-
-    **Attributes:**
-
-    - `run`: on flat arrays of the traced dtypes: the certified executable.
-    - `inline`: on flat tracers: the same program, to be staged into somebody else's.
-    """
-
-    plan: Plan
-    run: Callable[..., Sequence[Any]]
-    inline: Callable[..., Sequence[Any]]
 
 
 class Planner:
@@ -100,6 +85,7 @@ class Planner:
         self.unmoved = 0
         self.fixed = 0
         self.banned: tuple[str, ...] = ()
+        self.hoisted: Sequence[Any] = ()
 
     def timed(self, stage: str, action: Callable[[], R]) -> R:
         began = time.perf_counter()
@@ -162,8 +148,8 @@ class Planner:
     def _rewritten(self, original: Certified, avals: Sequence[Any], fits: bool) -> Planned:
         """The first rewritten program that fits, or the function as it is if it fits and none is better."""
         closed = self.traced.closed
-        program, hoisted = self.timed("lower", lambda: lower(closed))
-        constants = [jnp.asarray(constant) for constant in hoisted]
+        program, self.hoisted = self.timed("lower", lambda: lower(closed))
+        constants = [jnp.asarray(constant) for constant in self.hoisted]
         inputs = [*avals, *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants)]
         written = self.timed("search", lambda: as_written(program, self.machine))
         late = f"planning time limit of {self.deadline.seconds:g} s"
@@ -264,13 +250,13 @@ class Planner:
         """The function as it is. It runs under XLA's defaults where even storing everything would fit."""
         seconds = written.predicted_seconds if written else 0.0
         source = ""
-        run: Callable[..., Sequence[Any]] = original
+        certified: Certified | None = original
         if written is not None:
             program = written.schedule.program
             source = emit(written.schedule, self._names(program)).source
             everything = sum(term.bytes for term in program.reachable())
             if everything + original.arguments + original.outputs <= self.budget:
-                run = jax.jit(self.traced.call_flat)
+                certified = None
         plan = Plan(
             self.budget,
             original.peak,
@@ -287,7 +273,7 @@ class Planner:
             tuple(constants),
             self.banned,
         )
-        return Planned(plan, run, self.traced.call_flat)
+        return Planned(plan, self.traced, None, certified, self.hoisted)
 
     def _changed(
         self,
@@ -315,11 +301,7 @@ class Planner:
             tuple(constants),
             self.banned,
         )
-        arrays = plan.constants
-        function = self._typed(module.function())
-        return Planned(
-            plan, lambda *leaves: certified(*leaves, *arrays), lambda *leaves: function(*leaves, *arrays)
-        )
+        return Planned(plan, self.traced, module, certified, self.hoisted)
 
     def _too_big(self, original: Certified, written: Candidate, program: Program) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""

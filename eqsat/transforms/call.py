@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,10 +14,12 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from eqsat.deadline import Deadline
 from eqsat.device_memory import free_budget
-from eqsat.driver import Planned, Planner
+from eqsat.driver import Planner
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
+from eqsat.planned import Planned
 from eqsat.rulesets import rules_for
+from eqsat.storage.plans import StoredPlan
 from eqsat.transforms.dependence import dependent
 from eqsat.transforms.nesting import Program, without_programs
 from eqsat.transforms.settings import Settings, setting
@@ -64,25 +67,35 @@ class Call(Program):
         """
         found = self._plans.get(placement)
         if found is None:
-            settings = self.settings
-            deadline = Deadline.after(settings.planning_seconds)
-            rules = rules_for(settings.rules, settings.accuracy)
-            with settings.alone():
-                planner = Planner(
-                    Traced(self.closed),
-                    self.names,
-                    self._budget(placement, present),
-                    rules,
-                    settings.machine,
-                    deadline,
-                    placement,
-                )
-                try:
-                    found = planner.planned()
-                except BudgetError as error:
-                    raise BudgetError(f"{self.title}: {error}{self._whose()}", error.smallest_peak) from None
+            with self.settings.alone():
+                found = self._stored_or_new(self._budget(placement, present), placement)
             self._plans[placement] = found
         return found
+
+    def _stored_or_new(self, budget: int, placement: tuple[Any, ...]) -> Planned:
+        """The plan that an earlier process has left, or one that later processes will find."""
+        if any(placement):
+            return self._new(budget, placement)  # it is for devices that need not be there next time
+        asked = (replace(self.settings, budget=budget, rules=()), self.names)
+        place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules)
+        found = place.read() if place else None
+        if found is None:
+            found = self._new(budget, placement)
+            if place:
+                place.write(found)
+        return found
+
+    def _new(self, budget: int, placement: tuple[Any, ...]) -> Planned:
+        settings = self.settings
+        deadline = Deadline.after(settings.planning_seconds)
+        rules = rules_for(settings.rules, settings.accuracy)
+        planner = Planner(
+            Traced(self.closed), self.names, budget, rules, settings.machine, deadline, placement
+        )
+        try:
+            return planner.planned()
+        except BudgetError as error:
+            raise BudgetError(f"{self.title}: {error}{self._whose()}", error.smallest_peak) from None
 
     def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
         """The budget in bytes: as named, or as the devices allow."""

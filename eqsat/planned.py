@@ -1,0 +1,61 @@
+"""`Planned`: a plan, and what carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from eqsat.backend.certificate import Certified
+from eqsat.backend.emit import Module
+from eqsat.frontend.trace import Traced
+from eqsat.planning.plan import Plan
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and what carries it out.
+
+    **Attributes:**
+
+    - `traced`: the function as it was.
+    - `module`: the rewritten program, or None if the function is left as it was. It takes the plan's
+      constants after the arguments.
+    - `certified`: the executable; None if the function is left to `jax.jit` under XLA's own options.
+    - `hoisted`: the plan's constants, as the traced function has them.
+    """
+
+    plan: Plan
+    traced: Traced
+    module: Module | None
+    certified: Certified | None
+    hoisted: Sequence[Any] = ()
+
+    def run(self, *leaves: Any) -> Sequence[Any]:
+        """The results on flat arrays of the traced dtypes, by the certified executable."""
+        if self.certified is None:
+            return self._jitted(*leaves)
+        return self.certified(*leaves, *self._constants)
+
+    def inline(self, *leaves: Any) -> Sequence[Any]:
+        """The results on flat tracers: the same program, to be staged into somebody else's."""
+        if self.module is None:
+            return self.traced.call_flat(*leaves)
+        return self.traced.typed(self._function(*leaves, *self._constants))
+
+    @cached_property
+    def _constants(self) -> tuple[Any, ...]:
+        return () if self.module is None else self.plan.constants
+
+    @cached_property
+    def _function(self) -> Callable[..., Sequence[Any]]:
+        assert self.module is not None
+        function: Callable[..., Sequence[Any]] = self.module.function()
+        return function
+
+    @cached_property
+    def _jitted(self) -> Callable[..., Sequence[Any]]:
+        return jax.jit(self.traced.call_flat)

@@ -1,0 +1,130 @@
+"""Files that are kept between processes: written whole, checked when read, and not too many of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from eqsat.cache_folder import cache_folder, write_atomically
+
+MOST_BYTES = 256 << 20
+"""The files of one folder have no more bytes in all; those that were not used for longest go first."""
+
+KEPT_WHEN_FULL = 0.75
+"""The part of `MOST_BYTES` that is left when files are removed."""
+
+DIGEST_BYTES = 20
+
+
+@dataclass(frozen=True)
+class KeptFiles:
+    """A folder of files by name, in the user's cache.
+
+    What is kept may hold code. So the folder has to belong to the user, and nobody else may enter it: one
+    that others can write to is not used.
+
+    Every failure (no folder, a full disk, a file that is damaged) is the same as not having the file.
+
+    **Attributes:**
+
+    - `name`: the folder's, in `cache_folder()`.
+    - `most_bytes`: what all files have in all, at most.
+    """
+
+    name: str
+    most_bytes: int = MOST_BYTES
+
+    def read(self, name: str) -> bytes | None:
+        """The content of a file, or None. A file whose content is not what was written is removed."""
+        folder = self._folder()
+        if folder is None:
+            return None
+        path = folder / name
+        try:
+            raw = path.read_bytes()
+        except OSError:
+            return None
+        digest, content = raw[:DIGEST_BYTES], raw[DIGEST_BYTES:]
+        if digest != _digest(content):
+            self.remove(name)
+            return None
+        with suppress(OSError):
+            os.utime(path)  # it was used now
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Keep a file. Whoever reads it meanwhile finds what was there before."""
+        folder = self._folder(make=True)
+        if folder is None or len(content) > KEPT_WHEN_FULL * self.most_bytes:
+            return
+        with suppress(OSError):
+            write_atomically(folder / name, _digest(content) + content)
+            self._shrink(folder)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        folder = self._folder()
+        if folder is not None:
+            with suppress(OSError):
+                (folder / name).unlink()
+
+    def _folder(self, make: bool = False) -> Path | None:
+        """The folder, if there is one to be trusted."""
+        above = cache_folder()
+        if above is None:
+            return None
+        folder = above / self.name
+        try:
+            if make:
+                above.mkdir(parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.stat()
+        except OSError:
+            return None
+        return folder if _private(found, folder) else None
+
+    def _shrink(self, folder: Path) -> None:
+        """Remove the files that were not used for longest, if there are too many bytes."""
+        files = []
+        for entry in os.scandir(folder):
+            with suppress(OSError):  # another process has removed it
+                found = entry.stat()
+                files.append((found.st_mtime, found.st_size, entry.path))
+        total = sum(size for _, size, _ in files)
+        if total <= self.most_bytes:
+            return
+        for _, size, path in sorted(files):
+            if total <= KEPT_WHEN_FULL * self.most_bytes:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+            total -= size
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+def _private(found: os.stat_result, folder: Path) -> bool:
+    """Whether only the user can have written to a folder; says so once if not."""
+    if not hasattr(os, "getuid"):
+        return True  # no such modes: the platform's folder for the user's caches is private
+    if found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return True
+    _warn_of(str(folder))
+    return False
+
+
+@cache
+def _warn_of(folder: str) -> None:
+    warnings.warn(
+        f"eqsat does not use {folder}: what is kept there is code, and others than you could have written"
+        " it. Make it yours alone (chmod 700), or name another folder in EQSAT_CACHE_DIR",
+        stacklevel=2,
+    )

@@ -1,0 +1,124 @@
+"""Names for plans: a digest of everything that a plan depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib.version
+import numpy as np
+from jax.extend.core import ClosedJaxpr
+
+from eqsat.ir.operations import REGISTERED, UNDECLARED
+from eqsat.storage.fingerprints import Fingerprint
+
+INCLUDE = re.compile(r'^\s*include\s+"([^"\n]+)"', re.MULTILINE)
+"""How a `.rules` file names another one."""
+
+SOURCES = ("*.py", "*.rules", "*.lark")
+
+PROCESSOR = (b"flags", b"Features", b"model name", b"CPU part")
+"""What Linux says of a processor on which machine code depends."""
+
+
+def plan_key(
+    program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike[str]]
+) -> tuple[str, list[Any]]:
+    """The name of a program's plan, and the constant arrays of the program, in an order that it fixes.
+
+    **Arguments:**
+
+    - `asked`: what the caller asks for: the budget and so on.
+    - `rules`: the paths of `.rules` files besides the shipped ones.
+
+    **Raises:** `Unidentified` if the program can't be told from others in another process.
+    """
+    found = Fingerprint()
+    found.add(program)
+    arrays = list(found.arrays)
+    found.add(asked)
+    for path in rules:
+        found.add(list(_texts(Path(path))))
+    found.add([str(spec.signature) for _, spec in sorted(REGISTERED.items()) if spec.function is not None])
+    found.add(sorted(UNDECLARED))
+    found.add({name: str(getattr(jax.config, name, value)) for name, value in jax.config.values.items()})
+    found.add([*_versions(), *_device()])
+    return found.hexdigest(), arrays
+
+
+def _texts(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
+    """The texts of a `.rules` file and of those that it includes, with their names."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError):
+        return  # what is wrong with it, its parser says
+    yield path.name
+    yield text
+    for name in INCLUDE.findall(text):
+        included = Path(os.path.normpath(path.parent / name))
+        if included not in seen:
+            yield from _texts(included, seen | {path})
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    """Of all that plans and executables are made with."""
+    others = (metadata.version(name) for name in ("egglog", "opt_einsum", "lark"))
+    return (
+        eqsat_version(),
+        jax.__version__,
+        jaxlib.version.__version__,
+        np.__version__,
+        sys.version,
+        *others,
+    )
+
+
+@cache
+def eqsat_version() -> str:
+    """A digest of eqsat itself, shipped rules and all: it may have been edited since its number was given."""
+    digest = hashlib.blake2b(digest_size=20)
+    packages = ("eqsat", "eqsat.frontend", "eqsat.backend", "eqsat.rules")
+    folders = {folder for name in packages for folder in sys.modules[name].__path__}
+    files = {path for folder in folders for pattern in SOURCES for path in Path(folder).rglob(pattern)}
+    for path in sorted(files):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _device() -> tuple[str, ...]:
+    """Where programs are compiled, and for what."""
+    device = jax.devices()[0]
+    return (
+        device.platform,
+        device.device_kind,
+        device.client.platform_version,
+        str(jax.device_count()),
+        str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        os.environ.get("XLA_FLAGS", ""),
+        platform.machine(),
+        platform.processor(),
+        *_processor(),
+    )
+
+
+def _processor() -> list[str]:
+    """The instructions that the processor has, as far as the system tells."""
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            lines = file.read(1 << 14).split(b"\n\n")[0].split(b"\n")
+    except OSError:
+        return []
+    return [line.decode() for line in lines if line.startswith(PROCESSOR)]

@@ -1,0 +1,148 @@
+"""Plans on disk: what one process has planned and compiled, the next one reads.
+
+An entry has the plan, the source and the executable, and so takes the place of everything after tracing.
+Arrays that the function closes over are not in it: they are taken from the traced function.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from eqsat.backend.certificate import Certified
+from eqsat.backend.emit import Module
+from eqsat.backend.executables import Packed, pack, unpack
+from eqsat.frontend.trace import Traced
+from eqsat.ir.dtypes import is_extended
+from eqsat.planned import Planned
+from eqsat.planning.plan import Plan
+from eqsat.storage.files import KeptFiles
+from eqsat.storage.fingerprints import Unidentified, is_code
+from eqsat.storage.keys import plan_key
+
+IMPORTED = re.compile(r"^(?:from|import) +(\w+)", re.MULTILINE)
+"""The package that an import line of a source is about."""
+
+FILES = KeptFiles("plans")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept of a `Planned`.
+
+    **Attributes:**
+
+    - `plan`: without its constants.
+    - `constants`: of each, its place among the arrays of the jaxpr, or the array if it is none of them.
+    - `rewritten`: whether the plan's source is what runs.
+    - `certified`: without its executable, which is in `packed`.
+    """
+
+    plan: Plan
+    constants: tuple[int | np.ndarray[Any, Any], ...]
+    rewritten: bool
+    certified: Certified | None
+    packed: Packed | None
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    """The place on disk for the plan of one program under one set of settings.
+
+    **Attributes:**
+
+    - `traced`: the program.
+    - `arrays`: the constant arrays of the program, in an order that it fixes.
+    """
+
+    key: str
+    traced: Traced
+    arrays: Sequence[Any]
+
+    @classmethod
+    def of(cls, traced: Traced, asked: object, rules: Sequence[str | PathLike[str]]) -> StoredPlan | None:
+        """Its place; None if the program can't be told from others in another process.
+
+        `asked` and `rules` are what the caller asks for; see `plan_key`.
+        """
+        if traced.closed.effects:
+            return None
+        try:
+            key, arrays = plan_key(traced.closed, asked, rules)
+        except Unidentified:
+            return None
+        return cls(key, traced, arrays)
+
+    # Reading.
+
+    def read(self) -> Planned | None:
+        """The plan, if it is there and its certificate still holds."""
+        began = time.perf_counter()
+        content = FILES.read(self.key)
+        if content is None:
+            return None
+        try:
+            return self._planned(pickle.loads(content), began)
+        except Exception:
+            # Whatever is wrong with an entry, planning anew makes it right.
+            FILES.remove(self.key)
+            return None
+
+    def _planned(self, entry: Entry, began: float) -> Planned:
+        hoisted = [self.arrays[place] if isinstance(place, int) else place for place in entry.constants]
+        plan = replace(entry.plan, constants=tuple(map(jnp.asarray, hoisted)))
+        module = Module(plan.source, {}) if entry.rewritten else None
+        planned = Planned(plan, self.traced, module, None, hoisted)
+        if entry.certified is not None and entry.packed is not None:
+            inputs = self.traced.closed.in_avals
+            executable = unpack(entry.packed, planned.inline, inputs)
+            planned = replace(planned, certified=entry.certified.revived(executable))
+        seconds = {"reading": time.perf_counter() - began}
+        return replace(planned, plan=replace(plan, planning_seconds=seconds))
+
+    # Writing.
+
+    def write(self, planned: Planned) -> None:
+        """Keep a plan, if all that it needs can be kept."""
+        module, certified = planned.module, planned.certified
+        constants = self._places(planned.hoisted)
+        if constants is None or (module is not None and not _self_contained(module)):
+            return
+        packed = None
+        if certified is not None:
+            if module is None and not all(map(is_code, self.arrays)):
+                return  # its data is in the executable
+            packed = pack(certified.executable)
+            if packed is None:
+                return
+            certified = replace(certified, executable=None)
+        plan = replace(planned.plan, constants=())
+        entry = Entry(plan, constants, module is not None, certified, packed)
+        FILES.write(self.key, pickle.dumps(entry))
+
+    def _places(self, constants: Sequence[Any]) -> tuple[int | np.ndarray[Any, Any], ...] | None:
+        """Where constants are among the program's arrays; None if one that is not can't be kept itself."""
+        by_id = {id(array): place for place, array in enumerate(self.arrays)}
+        places: list[int | np.ndarray[Any, Any]] = []
+        for constant in constants:
+            place = by_id.get(id(constant))
+            if place is not None:
+                places.append(place)
+            elif is_code(constant) and not is_extended(str(constant.dtype)):
+                places.append(np.asarray(constant))
+            else:
+                return None
+        return tuple(places)
+
+
+def _self_contained(module: Module) -> bool:
+    """Whether the text of a module is all there is to it: others than JAX may have changed by next time."""
+    return not module.objects and set(IMPORTED.findall(module.source)) <= {"jax", "numpy"}
