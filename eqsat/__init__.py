@@ -10,7 +10,7 @@ from eqsat.api import Optimized, optimize
 from eqsat.backend.certificate import compiler_options
 from eqsat.budgets import budget
 from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
-from eqsat.planning.plan import Plan
+from eqsat.reports.plan import Plan
 
 __all__ = [
     "BudgetError",

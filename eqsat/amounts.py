@@ -1,4 +1,4 @@
-"""Amounts of memory: how people write them."""
+"""Amounts of memory and of time: how people write them."""
 
 from __future__ import annotations
 
@@ -69,3 +69,15 @@ def format_bytes(count: float, enough: bool = False) -> str:
                 amount = math.ceil(amount * 10**digits) / 10**digits
             return f"{amount:.3g} {unit}"
     return f"{int(count)} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> format_seconds(1.23e-05), format_seconds(0.0451), format_seconds(7.25), format_seconds(5400)
+    ('12.3 us', '45.1 ms', '7.25 s', '1.5 h')
+    """
+    for unit, size in (("h", 3600.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

@@ -18,7 +18,7 @@ from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU, Machine
-from eqsat.planning.plan import Plan
+from eqsat.reports.plan import Plan
 from eqsat.rulesets import RulePath, check_accuracy
 from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs

@@ -24,8 +24,9 @@ from eqsat.planned import Planned
 from eqsat.planning.candidates import Candidate, as_written, rechunk
 from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
 from eqsat.planning.liveness import simulate
-from eqsat.planning.plan import Plan, loop_reports, rules_fired
+from eqsat.planning.recording import recorded
 from eqsat.planning.search import attempts, cheapest
+from eqsat.reports.plan import Plan
 
 R = TypeVar("R")
 
@@ -248,7 +249,6 @@ class Planner:
         self, original: Certified, written: Candidate | None, constants: Sequence[jax.Array], reason: str
     ) -> Planned:
         """The function as it is. It runs under XLA's defaults where even storing everything would fit."""
-        seconds = written.predicted_seconds if written else 0.0
         source = ""
         certified: Certified | None = original
         if written is not None:
@@ -257,22 +257,7 @@ class Planner:
             everything = sum(term.bytes for term in program.reachable())
             if everything + original.arguments + original.outputs <= self.budget:
                 certified = None
-        plan = Plan(
-            self.budget,
-            original.peak,
-            original.peak,
-            False,
-            source,
-            {},
-            (),
-            reason,
-            written.predicted_peak if written else original.peak,
-            seconds,
-            seconds,
-            self.seconds,
-            tuple(constants),
-            self.banned,
-        )
+        plan = self._plan(original, original, constants, reason, source, written)
         return Planned(plan, self.traced, None, certified, self.hoisted)
 
     def _changed(
@@ -285,30 +270,44 @@ class Planner:
         search: Search,
         constants: Sequence[jax.Array],
     ) -> Planned:
+        reason = search.saturation.stop_reason
+        plan = self._plan(certified, original, constants, reason, module.source, written, candidate)
+        return Planned(plan, self.traced, module, certified, self.hoisted)
+
+    def _plan(
+        self,
+        certified: Certified,
+        original: Certified,
+        constants: Sequence[jax.Array],
+        reason: str,
+        source: str,
+        written: Candidate | None,
+        chosen: Candidate | None = None,
+    ) -> Plan:
+        """The plan for what was compiled: the program as written, or the one chosen instead."""
         plan = Plan(
             self.budget,
             certified.peak,
             original.peak,
-            True,
-            module.source,
-            rules_fired(candidate),
-            loop_reports(candidate),
-            search.saturation.stop_reason,
-            candidate.predicted_peak,
-            candidate.predicted_seconds,
-            written.predicted_seconds,
-            self.seconds,
-            tuple(constants),
-            self.banned,
+            changed=chosen is not None,
+            source=source,
+            stop_reason=reason,
+            planning_seconds=self.seconds,
+            constants=tuple(constants),
+            banned=self.banned,
+            argument_bytes=certified.arguments,
+            result_bytes=certified.outputs - certified.aliased,
         )
-        return Planned(plan, self.traced, module, certified, self.hoisted)
+        if written is None:
+            return plan
+        return recorded(plan, written, chosen, self._names(written.schedule.program), self.machine)
 
     def _too_big(self, original: Certified, written: Candidate, program: Program) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""
         reached = min([original.peak] + ([self.smallest[0]] if self.smallest else []))
         candidate = self.smallest[1] if self.smallest and self.smallest[0] <= original.peak else written
         _, usage = simulate(candidate.schedule, self.machine)
-        origins = program.origins
+        origins = program.terms.origins
         lines = [
             f"no program within the budget of {format_bytes(self.budget)} was found;"
             f" the smallest peak reached is {format_bytes(reached)}"

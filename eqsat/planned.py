@@ -12,7 +12,7 @@ import jax
 from eqsat.backend.certificate import Certified
 from eqsat.backend.emit import Module
 from eqsat.frontend.trace import Traced
-from eqsat.planning.plan import Plan
+from eqsat.reports.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -304,15 +304,8 @@ class Draft:
             if not any(self.axes.unify(axis, other) for other in kept):
                 kept.append(axis)
 
-    def resolve(
-        self, roots: Iterable[int], origins: dict[int, str]
-    ) -> tuple[Terms, dict[int, Term], Resolver]:
-        """The terms of the given nodes and all they need, and how axes and layouts translate.
-
-        **Arguments:**
-
-        - `origins`: what bodies take for the origins of their terms.
-        """
+    def resolve(self, roots: Iterable[int]) -> tuple[Terms, dict[int, Term], Resolver]:
+        """The terms of the given nodes and all they need, and how axes and layouts translate."""
         self.share_names()
         resolver = Resolver(self.axes)
         terms = Terms()
@@ -330,7 +323,7 @@ class Draft:
                     for name, node, axes in body.facts
                 ]
                 inputs = tuple(term_of[node] for node in body.inputs)
-                program = Program(inputs, outputs, terms, origins, tuple(equal), tuple(facts))
+                program = Program(inputs, outputs, terms, tuple(equal), tuple(facts))
                 bodies[body] = Body(program, body.sources)
             return bodies[body]
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Literal
 
 # Imported for what they register.
@@ -23,11 +23,13 @@ from eqsat.frontend.naming import Claim, Made, Name, build_names, with_whole_axi
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
+from eqsat.frontend.source import place_of
 from eqsat.frontend.values import Numbering
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
+from eqsat.records import Place
 
 SHAPE_PRESERVING: Mapping[str, int] = {
     "cholesky": 0,
@@ -83,7 +85,7 @@ class Lowering:
         self.enclosures: list[Enclosure] = []
         self.noted: list[Name] = []
         self._naming = True
-        self._origins: dict[int, str] = {}
+        self._origins: dict[int, Place] = {}
         self._numbering = Numbering()
         self._calls_made: dict[Hashable, list[View]] = {}
         self._hoisted: list[tuple[Any, View]] = []
@@ -130,12 +132,19 @@ class Lowering:
 
     def name(self, equation: Any, body: View, build: Callable[[], View | None]) -> None:
         """Note that `body`, a result of `equation`, is the operation that `build` will make."""
-        self.noted.append(Name(body, build, source_info_util.summarize(equation.source_info)))
+        self.noted.append(Name(body, build, place_of(equation)))
 
-    def note_origin(self, first_new: int, origin: str) -> None:
-        """Say where the nodes from number `first_new` on come from, but for those that know it."""
+    def note_origin(self, first_new: int, origin: Place | None) -> None:
+        """Say where the nodes from number `first_new` on come from, but for those that know it.
+
+        Equations inside of others don't know that they are part of a gradient.
+        """
+        if origin is None:
+            return
         for node in range(first_new, len(self.draft.nodes)):
-            self._origins.setdefault(node, origin)
+            known = self._origins.setdefault(node, origin)
+            if origin.gradient and not known.gradient:
+                self._origins[node] = replace(known, gradient=True)
 
     # The pass itself.
 
@@ -150,8 +159,7 @@ class Lowering:
         pairs = build_names(self, self.noted, results)
         roots = [view.node for view in (*inputs, *results)] + [node for _, node in pairs]
         claimed = list(self.facts(self.claims, roots))
-        origins: dict[int, str] = {}
-        terms, term_of, resolver = self.draft.resolve([*roots, *(node for _, node, _ in claimed)], origins)
+        terms, term_of, resolver = self.draft.resolve([*roots, *(node for _, node, _ in claimed)])
         if resolver.refused:
             raise Divided(resolver.causes)
         outputs = tuple(Output(term_of[view.node], resolver.layout(view.layout)) for view in results)
@@ -159,14 +167,13 @@ class Lowering:
         facts = [
             KnownFact(name, term_of[node], layout_axes(resolver.layout(axes))) for name, node, axes in claimed
         ]
-        origins.update(
+        terms.origins.update(
             (term_of[node].number, origin) for node, origin in self._origins.items() if node in term_of
         )
         program = Program(
             tuple(term_of[view.node] for view in inputs),
             outputs,
             terms,
-            origins,
             tuple(dict.fromkeys(pair for pair in equalities if pair[0] is not pair[1])),
             tuple(dict.fromkeys(facts)),
         )
@@ -202,7 +209,7 @@ class Lowering:
             if results is None:
                 results = self._called(equation, operands)
             if first_new < len(self.draft.nodes):
-                self.note_origin(first_new, source_info_util.summarize(equation.source_info))
+                self.note_origin(first_new, place_of(equation))
             namer = NAMERS.get(equation.primitive.name)
             if namer is not None and self._naming:
                 namer(self, equation, operands, results)

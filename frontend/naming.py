@@ -18,6 +18,7 @@ from eqsat.frontend.resolve import Resolver
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.operations import OPERATIONS, OperationSpec
 from eqsat.ir.ops import Map, Operation
+from eqsat.records import Place
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -32,7 +33,7 @@ class Name:
 
     body: View
     build: Callable[[], View | None]
-    origin: str
+    origin: Place | None
 
 
 @dataclass(frozen=True, slots=True)

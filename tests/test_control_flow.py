@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 import eqsat
-from eqsat.planning.plan import Plan
+from eqsat.reports.plan import Plan
 from tests.stages import normal
 
 

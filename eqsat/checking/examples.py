@@ -196,7 +196,7 @@ def _program(instance: Instance) -> Loaded:
         if set(known.axes) <= instance.placement.of(known.term)
     )
     output = Output(root, tuple(sorted(root.axes)))
-    program = Program(tuple(inputs), (output,), terms, {}, facts=facts)
+    program = Program(tuple(inputs), (output,), terms, facts=facts)
     names = {guard.operands[0] for guard in rule.guards if guard.name == "large"}
     names |= {node.axis for node in walk(rule.left) if isinstance(node, ChunkOf)}
     large = tuple(

@@ -113,7 +113,6 @@ class Sides:
             tuple(self.inputs),
             (Output(self.left, layout), Output(self.right, layout)),
             self.terms,
-            {},
         )
 
     def leaf(self, name: str) -> Term:

@@ -15,7 +15,7 @@ from eqsat.ir.term import Term, Terms, reachable
 class Output:
     """A term laid out as an array.
 
-    An axis of `layout` that the term lacks is broadcast. `origin` says where the user's code made it.
+    An axis of `layout` that the term lacks is broadcast.
     """
 
     term: Term
@@ -55,13 +55,11 @@ class Program:
     - `equalities`: pairs of a term that the outputs need and another one that is always equal to it:
       the body of a named operation and its name, a contraction in the order written and in a better one.
     - `facts`: what is known of terms.
-    - `origins`: for some terms, by number, where in the user's source they were made.
     """
 
     inputs: tuple[Term, ...]
     outputs: tuple[Output, ...]
     terms: Terms
-    origins: dict[int, str]
     equalities: tuple[tuple[Term, Term], ...] = ()
     facts: tuple[KnownFact, ...] = ()
 

@@ -36,7 +36,9 @@ def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) 
             if key not in bodies:
                 bodies[key] = in_chunks(op.call, opened, terms)
             op = Opaque(bodies[key], op.result)
-        found[term.number] = terms.make(op, args)
+        made = found[term.number] = terms.make(op, args)
+        if term.number in terms.origins:
+            terms.origins.setdefault(made.number, terms.origins[term.number])
     return [found[root.number] for root in roots]
 
 

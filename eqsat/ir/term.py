@@ -9,6 +9,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Op
 from eqsat.ir.schema import infer
+from eqsat.records import Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +46,19 @@ class Term:
 
 
 class Terms:
-    """Builds and interns terms."""
+    """Builds and interns terms.
+
+    **Attributes:**
+
+    - `origins`: for some terms, by number, where in the user's source they were made.
+    """
 
     def __init__(self) -> None:
         self._interned: dict[tuple[Op, tuple[int, ...]], Term] = {}
+        self.origins: dict[int, Place] = {}
+
+    def __iter__(self) -> Iterator[Term]:
+        return iter(self._interned.values())
 
     def make(self, op: Op, args: Iterable[Term] = ()) -> Term:
         """The term `op(*args)`, the same object every time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
@@ -19,7 +20,9 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.liveness import value_of
+from eqsat.planning.provenance import class_places
 from eqsat.planning.sinking import with_sunk
+from eqsat.records import Place
 
 SPLIT_AXES = (2, 4)
 """How many axes are considered for loops, those with most bytes first: few, and more if need be."""
@@ -130,6 +133,11 @@ class Search:
     planned: dict[int, PlannedCall] = field(default_factory=dict)
     latest: list[Candidate] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
+
+    @cached_property
+    def places(self) -> dict[int, Place]:
+        """Where the classes of its e-graph are from."""
+        return class_places(self.saturation.graph, self.program.terms.origins)
 
 
 def prepare(

@@ -314,7 +314,7 @@ def build(program: Program) -> Block:
     >>> from eqsat.ir.program import Output
     >>> terms = Terms()
     >>> two = terms.make(Const("2.0", "float32"))
-    >>> [step.term.op for step in build(Program((), (Output(two, ()),), terms, {})).steps]
+    >>> [step.term.op for step in build(Program((), (Output(two, ()),), terms)).steps]
     [Const(text='2.0', dtype='float32')]
     """
     return LoopBuilder().block(list(dict.fromkeys(output.term for output in program.outputs)))

@@ -215,5 +215,8 @@ def _candidate(
             makers[term.number] = search.rules[node.maker].name
     class_of = search.saturation.graph.class_of
     outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
+    for number, place in search.places.items():
+        if number in terms:
+            program.terms.origins.setdefault(terms[number].number, place)
     rewritten = replace(program, outputs=outputs, equalities=(), facts=())
     return scheduled(rewritten, build(rewritten), makers, budget, search.machine, largest_block)

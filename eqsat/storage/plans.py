@@ -23,7 +23,7 @@ from eqsat.backend.executables import Packed, pack, unpack
 from eqsat.frontend.trace import Traced
 from eqsat.ir.dtypes import is_extended
 from eqsat.planned import Planned
-from eqsat.planning.plan import Plan
+from eqsat.reports.plan import Plan
 from eqsat.storage.files import KeptFiles
 from eqsat.storage.fingerprints import Unidentified, is_code
 from eqsat.storage.keys import plan_key

@@ -93,9 +93,10 @@ class Call(Program):
             Traced(self.closed), self.names, budget, rules, settings.machine, deadline, placement
         )
         try:
-            return planner.planned()
+            found = planner.planned()
         except BudgetError as error:
             raise BudgetError(f"{self.title}: {error}{self._whose()}", error.smallest_peak) from None
+        return replace(found, plan=replace(found.plan, title=self.title))
 
     def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
         """The budget in bytes: as named, or as the devices allow."""

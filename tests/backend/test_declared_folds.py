@@ -73,7 +73,7 @@ class Builder:
 
     def program(self, *results: tuple[Term, Sequence[Axis]]) -> Program:
         outputs = tuple(Output(term, tuple(layout)) for term, layout in results)
-        return Program(tuple(self.inputs), outputs, self.terms, {})
+        return Program(tuple(self.inputs), outputs, self.terms)
 
 
 def attended(arrays: Sequence[Any]) -> Any:

@@ -62,7 +62,7 @@ def made(
     result = terms.make(op, args)
     if loop is not None:
         result = terms.make(Concat(loop), (result,))
-    return Program(tuple(leaves), (Output(result, _shuffled(result, rng)),), terms, {}), arrays, op
+    return Program(tuple(leaves), (Output(result, _shuffled(result, rng)),), terms), arrays, op
 
 
 def _shuffled(term: Term, rng: np.random.Generator) -> tuple[Axis, ...]:
@@ -133,7 +133,7 @@ def line_of(name: str, core: Sequence[Axis], *layouts: Sequence[Axis]) -> str:
     terms = Terms()
     leaves = [terms.make(Leaf(place, tuple(layout), "float32")) for place, layout in enumerate(layouts)]
     result = terms.make(Operation(OPERATIONS[name], tuple(core), "float32"), leaves)
-    program = Program(tuple(leaves), (Output(result, tuple(sorted(result.axes))),), terms, {})
+    program = Program(tuple(leaves), (Output(result, tuple(sorted(result.axes))),), terms)
     (line,) = re.findall(rf"    {name}_\d+ = (.*)", emitted(program).source)
     return str(line).replace("argument_0", "A").replace("argument_1", "b")
 
@@ -173,7 +173,7 @@ def test_a_product_comes_out_as_columns() -> None:
     a, x, y = (terms.make(Leaf(n, axes, "float32")) for n, axes in enumerate([(I, J), (C, N), (N, I)]))
     right = terms.make(Dot(frozenset({N}), "float32"), (x, y))
     solved = terms.make(Operation(OPERATIONS["solve"], (I, J), "float32"), (a, right))
-    program = Program((a, x, y), (Output(solved, (C, J)),), terms, {})
+    program = Program((a, x, y), (Output(solved, (C, J)),), terms)
     rng = np.random.default_rng(0)
     arrays = [rng.normal(size=(5, 5)) + 4 * np.eye(5), rng.normal(size=(4, 6)), rng.normal(size=(6, 5))]
     source = check_emitted(program, arrays)
@@ -269,5 +269,5 @@ def test_deltas(length: int, rows_first: bool) -> None:
         Output(delta, (I, J)),
     )  # fmt: skip
     array = np.arange(25.0).reshape(5, 5)
-    source = check_emitted(Program((a,), outputs, terms, {}), [array], {I: length, J: 3})
+    source = check_emitted(Program((a,), outputs, terms), [array], {I: length, J: 3})
     assert "jnp.eye(5, dtype=jnp.bool_)" in source

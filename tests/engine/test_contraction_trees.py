@@ -62,7 +62,7 @@ def random_programs(draw: st.DrawFn, dtype: str) -> Program:
                 term = terms.make(Map("mul", dtype), (a, b))
         made.append(term)
     roots = [draw(st.sampled_from(made)), made[-1]]
-    return Program(tuple(inputs), tuple(Output(t, tuple(sorted(t.axes))) for t in roots), terms, {})
+    return Program(tuple(inputs), tuple(Output(t, tuple(sorted(t.axes))) for t in roots), terms)
 
 
 def values(program: Program) -> list[Any]:

@@ -55,7 +55,7 @@ class Maker:
 
     def program(self, result: Term) -> Program:
         output = Output(result, tuple(sorted(result.axes)))
-        made = Program(tuple(self.inputs), (output,), self.terms, {}, (), tuple(self.facts))
+        made = Program(tuple(self.inputs), (output,), self.terms, (), tuple(self.facts))
         check_program(made)
         return made
 
@@ -80,7 +80,7 @@ def results(program: Program, saturation: Saturation) -> list[Term]:
         terms: dict[int, Term] = {}
         term = _term({**selection.nodes, root: node}, root, program.terms, terms)
         output = Output(term, program.outputs[0].layout)
-        rewritten = Program(program.inputs, (output,), program.terms, {})
+        rewritten = Program(program.inputs, (output,), program.terms)
         check_program(rewritten)
         for length in (1, 2, 100):
             chunks = {axis: min(length, axis.size) for axis in rewritten.axes()}

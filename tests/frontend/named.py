@@ -39,7 +39,7 @@ def named(fn: Callable[..., Any], *args: Any) -> Program:
         outputs = tuple(
             Output(term, tuple(sorted(term.axes))) for pair in program.equalities for term in pair
         )
-        both = Program(program.inputs, outputs, program.terms, program.origins)
+        both = Program(program.inputs, outputs, program.terms)
         check_program(both)
         values = interpret(both, args)
         for body, name in zip(values[::2], values[1::2], strict=True):

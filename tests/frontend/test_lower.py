@@ -424,7 +424,10 @@ def test_results_that_are_inputs_or_constants() -> None:
 
 def test_origins_point_into_the_users_code() -> None:
     program, _ = lowered(lambda x: jnp.exp(x), X)
-    assert any("test_lower.py" in origin for origin in program.origins.values())
+    (place,) = {program.terms.origins[term.number] for term in program.reachable() if term.args}
+    assert place.file == __file__
+    assert place.code == "program, _ = lowered(lambda x: jnp.exp(x), X)"
+    assert str(place).endswith(f"test_lower.py:{place.line} in a lambda")
 
 
 def test_equal_computations_are_one_term() -> None:

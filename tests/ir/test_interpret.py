@@ -54,7 +54,7 @@ class Builder:
         return self.terms.make(op, args)
 
     def run(self, term: Term, layout: Layout, chunks: Mapping[Axis, int] | None = None) -> np.ndarray:
-        program = Program((self.a, self.b), (Output(term, layout),), self.terms, {})
+        program = Program((self.a, self.b), (Output(term, layout),), self.terms)
         check_program(program)
         (result,) = interpret(program, [A, B], chunks)
         return result
@@ -96,7 +96,7 @@ def test_an_integer_contraction_wraps_around(make: Builder) -> None:
     terms = Terms()
     x = terms.make(Leaf(0, (I,), "int8"))
     square = terms.make(Dot(frozenset({I}), "int8"), (x, x))
-    program = Program((x,), (Output(square, ()),), terms, {})
+    program = Program((x,), (Output(square, ()),), terms)
     (result,) = interpret(program, [np.full(5, 100, np.int8)])
     assert result == np.int64(50_000).astype(np.int8)
 
@@ -163,7 +163,7 @@ def test_selections_by_chunks_keep_the_first_of_equals(length: int) -> None:
         Output(terms.make(Fold(J, Select("argmax", J, 1, None, "indices", "int32")), (chunk,)), (TWO,)),
         Output(terms.make(Fold(J, Select("argmin", J, 1, None, "indices", "int32")), (chunk,)), (TWO,)),
     ]
-    program = Program((x,), tuple(outputs), terms, {})
+    program = Program((x,), tuple(outputs), terms)
     check_program(program)
     results = interpret(program, [data], {J: length})
     expected = [*lax.top_k(data, 3), data.argmax(1), data.argmin(1)]
@@ -177,7 +177,7 @@ def test_top_k_orders_nans_and_zeros_as_jax_does() -> None:
     x = terms.make(Leaf(0, (J,), F32))
     axis = Axis(9, 7)
     order = terms.make(Select("top_k", J, 7, axis, "indices", "int32"), (x,))
-    (result,) = interpret(Program((x,), (Output(order, (axis,)),), terms, {}), [data])
+    (result,) = interpret(Program((x,), (Output(order, (axis,)),), terms), [data])
     np.testing.assert_array_equal(result, lax.top_k(data, 7)[1])
 
 
@@ -206,7 +206,7 @@ def test_an_axis_that_is_wrongly_said_to_pass_gives_a_wrong_result(make: Builder
 
 
 def test_arrays_that_do_not_fit_are_refused(make: Builder) -> None:
-    program = Program((make.a,), (Output(make.a, (I, K)),), make.terms, {})
+    program = Program((make.a,), (Output(make.a, (I, K)),), make.terms)
     with pytest.raises(EqsatError, match="got 2 arrays"):
         interpret(program, [A, B])
     with pytest.raises(EqsatError, match="does not fit the layout"):

@@ -43,7 +43,7 @@ def operands(name: str) -> tuple[Program, list[np.ndarray]]:
     chunked = [terms.make(Chunk(COLUMN), (leaf,)) if COLUMN in leaf.axes else leaf for leaf in leaves]
     result = terms.make(Concat(COLUMN), (terms.make(op, chunked),))
     output = Output(result, (COLUMN, BATCH, *op.core(spec.signature.result)))
-    return Program(tuple(leaves), (output,), terms, {}), arrays
+    return Program(tuple(leaves), (output,), terms), arrays
 
 
 def test_every_operation_has_an_example() -> None:
@@ -73,7 +73,7 @@ def test_the_axes_say_which_way_round_a_matrix_is() -> None:
     solved = terms.make(Operation(OPERATIONS["solve"], (j, i), "float32"), (a, b))
     inverse = terms.make(Operation(OPERATIONS["inv"], (i, j), "float32"), (a,))
     product = terms.make(Dot(frozenset({j}), "float32"), (a, terms.make(Rename(i, k), (inverse,))))
-    program = Program((a, b), (Output(solved, (i,)), Output(product, (i, k))), terms, {})
+    program = Program((a, b), (Output(solved, (i,)), Output(product, (i, k))), terms)
     check_program(program)
     arrays = [regular(RNG.normal(size=(4, 4))), RNG.normal(size=4)]
     x, one = interpret(program, arrays)
@@ -86,7 +86,7 @@ def test_along_an_axis_of_length_zero() -> None:
     terms = Terms()
     a = terms.make(Leaf(0, (empty, i, j), "float32"))
     inverse = terms.make(Operation(OPERATIONS["inv"], (i, j), "float32"), (a,))
-    program = Program((a,), (Output(inverse, (empty, j, i)),), terms, {})
+    program = Program((a,), (Output(inverse, (empty, j, i)),), terms)
     (result,) = interpret(program, [np.zeros((0, 3, 3))])
     assert result.shape == (0, 3, 3)
 
@@ -102,7 +102,7 @@ def test_a_users_operation_is_their_function() -> None:
     terms = Terms()
     x, y = (terms.make(Leaf(n, axes, "float32")) for n, axes in enumerate([(i, k, BATCH), (k, j)]))
     kernel = terms.make(Operation(OperationSpec(signature, function=rbf), (i, j, k), "float32"), (x, y))
-    program = Program((x, y), (Output(kernel, (BATCH, i, j)),), terms, {})
+    program = Program((x, y), (Output(kernel, (BATCH, i, j)),), terms)
     check_program(program)
     arrays = [RNG.normal(size=(4, 2, 3)), RNG.normal(size=(2, 5))]
     (result,) = interpret(program, arrays)
@@ -118,7 +118,7 @@ def sums(term: Callable[[Terms, Term], Term], array: np.ndarray, dtype: str = "f
     i, j = Axis(0, array.shape[0]), Axis(1, array.shape[1])
     a = terms.make(Leaf(0, (i, j), dtype))
     result = term(terms, a)
-    program = Program((a,), (Output(result, tuple(sorted(result.axes))),), terms, {})
+    program = Program((a,), (Output(result, tuple(sorted(result.axes))),), terms)
     check_program(program)
     (value,) = interpret(program, [array], precision="single")
     return value

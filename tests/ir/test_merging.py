@@ -63,7 +63,7 @@ class Builder:
         return self(Fold(KEY, monoid), *operands)
 
     def run(self, term: Term, layout: Layout, length: int, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        program = Program((self.scores, self.values), (Output(term, layout),), self.terms, {})
+        program = Program((self.scores, self.values), (Output(term, layout),), self.terms)
         check_program(program)
         (result,) = interpret(program, arrays, {KEY: length, ROW: 2})
         return result

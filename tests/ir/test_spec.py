@@ -58,7 +58,7 @@ class Builder:
         return self(Reduce("sum", frozenset(axes), F32), x)
 
     def program(self, term: Term, layout: Layout) -> Program:
-        return Program((self.a, self.b), (Output(term, layout),), self.terms, {})
+        return Program((self.a, self.b), (Output(term, layout),), self.terms)
 
     def operation(self, name: str, axes: Sequence[Axis], *args: Term) -> Term:
         return self(Operation(OPERATIONS[name], tuple(axes), F32), *args)

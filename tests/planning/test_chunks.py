@@ -70,7 +70,7 @@ class Kernel:
         return self.program(self.terms.make(Concat(N), (inner,)))
 
     def program(self, result: Term) -> tuple[Program, Block]:
-        program = Program((self.x, self.y), (Output(result, (N,)),), self.terms, {})
+        program = Program((self.x, self.y), (Output(result, (N,)),), self.terms)
         return program, build(program)
 
 
@@ -108,7 +108,7 @@ def test_a_top_ks_first_chunk_holds_k_entries() -> None:
     kernel, ten = Kernel(), Axis(3, 10)
     select = Select("top_k", M, 10, ten, "values", F32)
     best = kernel.terms.make(Fold(M, select), (kernel.product(M),))
-    program = Program((kernel.x, kernel.y), (Output(best, (N, ten)),), kernel.terms, {})
+    program = Program((kernel.x, kernel.y), (Output(best, (N, ten)),), kernel.terms)
     block = build(program)
     (loop,) = block.loops()
     assert shortest(loop) == 10

@@ -28,7 +28,7 @@ NO_LOOPS = CostModel(CPU, {})
 
 def program(terms: Terms, leaves: list[Term], *results: Term) -> Program:
     outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in results)
-    made = Program(tuple(leaves), outputs, terms, {})
+    made = Program(tuple(leaves), outputs, terms)
     check_program(made)
     return made
 
@@ -283,7 +283,7 @@ def test_an_output_that_is_broadcast_is_counted_at_full_length() -> None:
     terms = Terms()
     x = leaf(terms, 0, A)
     exp = terms.make(Map("exp", F32), (x,))
-    made = Program((x,), (Output(exp, (A, B)),), terms, {})
+    made = Program((x,), (Output(exp, (A, B)),), terms)
     assert simulate(schedule(made), CPU)[0] == 160 + 4 * 40 * 64
 
 

@@ -48,7 +48,7 @@ class Builder:
 
     def build(self, *results: Term) -> Block:
         outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in results)
-        program = Program((self.x, self.y, self.v), outputs, self.terms, {})
+        program = Program((self.x, self.y, self.v), outputs, self.terms)
         check_program(program)
         block = build(program)
         check_block(block, list(results))

@@ -20,7 +20,7 @@ from eqsat.machine import CPU
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
 from eqsat.planning.exploring import Search, free_bytes, large_axes, prepare, stored_results
 from eqsat.planning.liveness import simulate, upper_bound
-from eqsat.planning.plan import loop_reports, rules_fired
+from eqsat.planning.recording import Recorder, rules_fired
 from eqsat.planning.search import attempts, cheapest
 from eqsat.rulesets import rules_for
 from tests.stages import lowered, normal
@@ -141,7 +141,7 @@ def test_every_new_term_names_the_rule_that_made_it() -> None:
 
 def test_loops_are_reported() -> None:
     first = groups("kernel")[0][0]
-    (report,) = loop_reports(first)
+    (report,) = Recorder(first.schedule, ["x", "y", "v"], CPU).loops()
     assert report.count * report.chunk >= report.size > (report.count - 1) * report.chunk
     assert f"{report.size} in {report.count} chunks of {report.chunk}" in str(report)
 

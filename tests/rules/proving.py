@@ -38,7 +38,7 @@ from eqsat.ir.term import Term
 from eqsat.language.syntax import ACCURACIES
 from eqsat.machine import CPU
 from eqsat.planning.exploring import stored_results
-from eqsat.planning.plan import Plan
+from eqsat.reports.plan import Plan
 from eqsat.rulesets import rules_for
 
 LENGTHS = {"i": 5, "j": 7, "k": 3, "l": 2, "m": 4, "n": 11, "p": 5}

@@ -122,7 +122,7 @@ def streams_delta(over: Axis, result: str, rules: str) -> bool:
         "renamed": terms.make(Map("mul", "float32"), [matrix, terms.make(Rename(N, M), [v])]),
     }
     output = Output(written[result], tuple(axis for axis in (N, M) if axis in written[result].axes))
-    program = Program((v, x), (output,), terms, {})
+    program = Program((v, x), (output,), terms)
     rng = np.random.default_rng(0)
     graph = saturated_program(program, (rng.normal(size=11), rng.normal(size=(11, 3))), rules, [over])
     return streaming(graph, over)

@@ -22,7 +22,7 @@ from jax import lax
 from jax.scipy.linalg import solve_triangular
 
 import eqsat
-from eqsat.planning.plan import Plan
+from eqsat.reports.plan import Plan
 
 Array = Any
 L = 3001

@@ -108,7 +108,7 @@ class Terse:
 def saturated(written: Callable[[Terse], tuple[Term, ...]], rules: str) -> Graph:
     terse = Terse()
     outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in written(terse))
-    program = Program(tuple(terse.inputs), outputs, terse.terms, {})
+    program = Program(tuple(terse.inputs), outputs, terse.terms)
     rng = np.random.default_rng(0)
     arrays = tuple(rng.normal(size=tuple(AXES[n].size for n in names.split())) for names in INPUTS.values())
     return saturated_program(program, arrays, rules, [])

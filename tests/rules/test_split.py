@@ -195,7 +195,7 @@ def test_the_meaning_of_a_loop_within_a_loop_over_the_same_axis() -> None:
     columns = terms.make(Fold(a, "sum"), [terms.make(Reduce("sum", frozenset({a}), "float32"), [tile])])
     ratio = terms.make(Map("div", "float32"), [tile, columns])
     rows = terms.make(Fold(b, "sum"), [terms.make(Reduce("sum", frozenset({b}), "float32"), [ratio])])
-    program = Program((x,), (Output(terms.make(Concat(a), [rows]), (a,)),), terms, {})
+    program = Program((x,), (Output(terms.make(Concat(a), [rows]), (a,)),), terms)
     check_program(program)
     array = np.random.default_rng(0).uniform(1, 2, (5, 3))
     (result,) = interpret(program, [array], {a: 2, b: 2})

@@ -1,0 +1,159 @@
+"""Terms and axes in words: of which argument an axis is a dimension, what an op does, where it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from eqsat.engine.cost import CostModel
+from eqsat.ir.axis import Axis, parts
+from eqsat.ir.control import Scan
+from eqsat.ir.formula import Monoid
+from eqsat.ir.ops import (
+    Chunk,
+    Concat,
+    Const,
+    Delta,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Opaque,
+    Operation,
+    Reduce,
+    Rename,
+    Select,
+)
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+from eqsat.machine import Machine
+from eqsat.planning.liveness import value_of
+from eqsat.planning.provenance import places
+from eqsat.records import AxisRecord, Place, TensorRecord
+
+TURN = "turn"
+"""What an axis is called along which a loop stacks what its turns make."""
+
+
+class Describer:
+    """Describes the terms of one program.
+
+    **Arguments:**
+
+    - `names`: of the program's inputs.
+    """
+
+    def __init__(self, program: Program, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._labels = axis_labels(program, names)
+        self._places = places(program)
+
+    def label(self, axis: Axis) -> str:
+        """Where an axis is from, "x.0" being dimension 0 of the argument x; else its name."""
+        return self._labels.get(axis, axis.name)
+
+    def place(self, term: Term) -> Place | None:
+        """The line of the user's source that a term is from."""
+        return self._places.get(term.number)
+
+    def axis(self, axis: Axis, chunk: int | None = None) -> AxisRecord:
+        """The axis, or so much of it."""
+        return AxisRecord(axis.name, axis.size, self.label(axis), None if chunk == axis.size else chunk)
+
+    def axes(self, axes: Iterable[Axis]) -> str:
+        """Several axes in a row."""
+        return ", ".join(self.label(axis) for axis in sorted(axes))
+
+    def tensor(
+        self, term: Term, machine: Machine, lengths: Mapping[Axis, int], size: int = -1
+    ) -> TensorRecord:
+        """A term inside loops with chunks of these lengths.
+
+        **Arguments:**
+
+        - `size`: bytes of its buffer, if that isn't as large as its value.
+        """
+        axes = tuple(
+            self.axis(axis, lengths.get(axis) if axis in term.open else None) for axis in sorted(term.axes)
+        )
+        if size < 0:
+            size = CostModel(machine, lengths).bytes(value_of(term))
+        place = None if isinstance(term.op, Leaf) else self.place(term)
+        return TensorRecord(size, term.dtype, axes, self.op(term), place)
+
+    def op(self, term: Term) -> str:
+        """What makes a term."""
+        match term.op:
+            case Leaf(index=index):
+                return (
+                    f"argument {self._names[index]}" if 0 <= index < len(self._names) else "value of a loop"
+                )
+            case Const(text=text):
+                return text
+            case Iota(axis=axis):
+                return f"indices of {self.label(axis)}"
+            case Delta():
+                return "identity matrix"
+            case Map(name="convert", dtype=dtype):
+                return f"convert to {dtype}"
+            case Map(name=name):
+                return name
+            case Reduce(kind=kind, axes=axes):
+                return f"{kind} over {self.axes(axes)}"
+            case Dot(axes=axes):
+                return f"contraction over {self.axes(axes)}"
+            case Select(kind=kind, axis=axis):
+                return f"{kind} along {self.label(axis)}"
+            case Operation(spec=spec):
+                return spec.name
+            case Rename():
+                return "another name"
+            case Opaque(call=call, result=result):
+                name = str(call.primitive.name)
+                if isinstance(call.control, Scan):
+                    name += ": carried" if result < len(call.control.carried) else ": stacked"
+                return name
+            case Chunk(axis=axis):
+                return f"slice along {self.label(axis)}"
+            case Concat(axis=axis):
+                return f"collected over {self.label(axis)}"
+            case Fold(axis=axis):
+                return f"{combination(term)} over {self.label(axis)}, chunk by chunk"
+
+
+def combination(closer: Term) -> str:
+    """How a loop's result comes together."""
+    match closer.op:
+        case Concat():
+            return "concatenation"
+        case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
+            return kind
+        case Fold(monoid=Opaque(call=call)):
+            return str(call.primitive.name)
+        case Fold(monoid=str(kind)):
+            return kind
+    raise AssertionError(closer)
+
+
+def axis_labels(program: Program, names: Sequence[str]) -> dict[Axis, str]:
+    """For the axes of a program's inputs, of which dimension they are: of the first input that has them.
+
+    An axis that is part of a dimension is numbered within it: "x.0.1". The other of two that stand for one
+    dimension, as in the distances of the rows of x from one another, has a prime: "x.0'". What a loop stacks,
+    it stacks along its turns.
+    """
+    labels: dict[Axis, str] = {}
+    for term, name in zip(program.inputs, names, strict=True):
+        assert isinstance(term.op, Leaf)
+        for number, dimension in enumerate(term.op.layout):
+            axes = parts(dimension)
+            for position, axis in enumerate(axes):
+                label = f"{name}.{number}" + (f".{position}" if len(axes) > 1 else "")
+                labels.setdefault(axis, label)
+    for term in program.terms:
+        if isinstance(term.op, Rename) and term.op.old in labels:
+            labels.setdefault(term.op.new, f"{labels[term.op.old]}'")
+        elif isinstance(term.op, Opaque) and isinstance(term.op.call.control, Scan):
+            for layout in term.op.call.out_layouts[len(term.op.call.control.carried) :]:
+                labels.update((axis, TURN) for axis in parts(layout[0]) if axis not in labels)
+    return labels

@@ -1,0 +1,177 @@
+"""A schedule as a graph of the arrays that it stores, with loops and control flow as boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from eqsat.engine.cost import CostModel
+from eqsat.ir.axis import Axis
+from eqsat.ir.control import Choice, Scan
+from eqsat.ir.ops import Const, Iota, Leaf, Opaque
+from eqsat.ir.term import Term
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, bodies_of
+from eqsat.planning.describing import Describer
+from eqsat.planning.liveness import stored_terms
+from eqsat.planning.loops import is_free
+from eqsat.reports.plan import BoxRecord, GraphRecord, NodeRecord
+
+MOST_NODES = 40
+"""Of more arrays than this, only the largest are shown."""
+
+MOST_FUSED = 4
+"""So many of the ops that go into an array are named."""
+
+
+def graph_record(schedule: Schedule, words: Describer, machine: Machine) -> GraphRecord:
+    """The graph of a schedule."""
+    graph = _Graph(schedule, words, machine)
+    graph.block(schedule.block, {}, -1)
+    for output in schedule.program.outputs:
+        graph.result(output.term)
+    return graph.record()
+
+
+class _Graph:
+    """The nodes so far.
+
+    **Attributes:**
+
+    - `sources`: for every term that has been met, the nodes that it is, or is made of without being stored.
+    - `fused`: the ops between.
+    """
+
+    def __init__(self, schedule: Schedule, words: Describer, machine: Machine) -> None:
+        self.schedule = schedule
+        self.words = words
+        self.machine = machine
+        self.nodes: list[NodeRecord] = []
+        self.made_of: list[tuple[int, ...]] = []
+        self.boxes: list[BoxRecord] = []
+        self.sources: dict[int, tuple[int, ...]] = {}
+        self.fused: dict[int, tuple[str, ...]] = {}
+
+    def block(self, block: Block, lengths: Mapping[Axis, int], box: int) -> None:
+        stored = stored_terms(block, CostModel(self.machine, lengths))
+        stored.update(term.number for term in block.needs if not is_free(term))
+        entered: set[int] = set()
+        for step in block.steps:
+            if isinstance(step, Loop):
+                self._loop(step, lengths, box)
+                continue
+            if step.bodies and id(step.bodies) not in entered:
+                entered.add(id(step.bodies))
+                self._bodies(step, lengths, box)
+            self._term(step, step.term.number in stored, lengths, box)
+
+    def _loop(self, loop: Loop, lengths: Mapping[Axis, int], box: int) -> None:
+        chunk = self.schedule.chunks[loop.id]
+        turns = -(-loop.axis.size // chunk)
+        inner = len(self.boxes)
+        self.boxes.append(BoxRecord(f"loop over {self.words.label(loop.axis)}: {turns} × {chunk}", box))
+        self.block(loop.body, {**lengths, loop.axis: chunk}, inner)
+        for result in loop.results:
+            self._node(result, bodies_of(result), (), lengths, box)
+
+    def _bodies(self, step: Compute, lengths: Mapping[Axis, int], box: int) -> None:
+        op = step.term.op
+        assert isinstance(op, Opaque)
+        for number, (body, block) in enumerate(zip(op.call.bodies, step.bodies, strict=True)):
+            match op.call.control:
+                case Scan(length=length):
+                    label = f"scan: {length} turns"
+                case Choice():
+                    label = f"branch {number}"
+                case _:
+                    label = ("while: condition", "while: turn")[number]
+            inner = len(self.boxes)
+            self.boxes.append(BoxRecord(label, box))
+            for leaf, source in zip(body.program.inputs, body.sources, strict=True):
+                self._pass_on(leaf, [step.term.args[source]], "")
+            self.block(block, lengths, inner)
+
+    def _term(self, step: Compute, stored: bool, lengths: Mapping[Axis, int], box: int) -> None:
+        term = step.term
+        if isinstance(term.op, Leaf):
+            if term.number not in self.sources:
+                self._node(term, (), (), {}, -1)
+        elif isinstance(term.op, (Const, Iota)):
+            self.sources[term.number] = ()
+        elif stored:
+            op = term.op
+            inside = (
+                [
+                    body.program.outputs[op.result].term
+                    for body in op.call.bodies
+                    if op.result < len(body.program.outputs)
+                ]
+                if isinstance(op, Opaque)
+                else []
+            )
+            self._node(term, [*term.args, *inside], [*term.args], lengths, box)
+        else:
+            self._pass_on(term, term.args, "" if is_free(term) else self.words.op(term))
+
+    def _pass_on(self, term: Term, args: Iterable[Term], op: str) -> None:
+        """A term that is stored nowhere."""
+        args = list(args)
+        self.sources[term.number] = self._sources(args)
+        names = [name for arg in args for name in self.fused.get(arg.number, ())]
+        self.fused[term.number] = tuple(dict.fromkeys([*names, *([op] if op else [])]))
+
+    def _node(
+        self, term: Term, args: Iterable[Term], fused: Iterable[Term], lengths: Mapping[Axis, int], box: int
+    ) -> None:
+        args = list(args)
+        names = dict.fromkeys(name for arg in fused for name in self.fused.get(arg.number, ()))
+        kind = "argument" if isinstance(term.op, Leaf) else "value"
+        tensor = self.words.tensor(term, self.machine, lengths)
+        self.made_of.append(self._sources(args))
+        self.nodes.append(NodeRecord(kind, tensor, tuple(names)[-MOST_FUSED:], box))
+        self.sources[term.number] = (len(self.nodes) - 1,)
+        self.fused[term.number] = ()
+
+    def _sources(self, terms: Iterable[Term]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(node for term in terms for node in self.sources.get(term.number, ())))
+
+    def result(self, term: Term) -> None:
+        """Mark a result of the program."""
+        for node in self.sources.get(term.number, ()):
+            if self.nodes[node].kind == "value":
+                self.nodes[node] = replace(self.nodes[node], kind="result")
+
+    def record(self) -> GraphRecord:
+        """The graph; what is left out of it is bridged by edges between what it was between."""
+        count = len(self.nodes)
+        ranked = sorted(
+            range(count),
+            key=lambda number: (self.nodes[number].kind != "result", -self.nodes[number].tensor.bytes),
+        )
+        kept = sorted(ranked[:MOST_NODES])
+        place = {number: position for position, number in enumerate(kept)}
+        roots: list[tuple[int, ...]] = []
+        edges: list[tuple[int, int]] = []
+        for number in range(count):
+            reached = tuple(dict.fromkeys(root for source in self.made_of[number] for root in roots[source]))
+            if number in place:
+                edges += [(root, place[number]) for root in reached]
+                reached = (place[number],)
+            roots.append(reached)
+        used = self._used_boxes(kept)
+        boxes = {number: position for position, number in enumerate(used)}
+        return GraphRecord(
+            tuple(replace(self.nodes[number], box=boxes.get(self.nodes[number].box, -1)) for number in kept),
+            tuple(dict.fromkeys(edges)),
+            tuple(replace(self.boxes[box], parent=boxes.get(self.boxes[box].parent, -1)) for box in used),
+            count - len(kept),
+        )
+
+    def _used_boxes(self, kept: Iterable[int]) -> list[int]:
+        used: set[int] = set()
+        for number in kept:
+            box = self.nodes[number].box
+            while box >= 0:
+                used.add(box)
+                box = self.boxes[box].parent
+        return sorted(used)

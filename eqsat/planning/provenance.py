@@ -1,0 +1,56 @@
+"""Where the terms of a rewritten program are from: lines of the user's source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from eqsat.engine.snapshot import Snapshot
+from eqsat.ir.ops import Chunk, Opaque
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+from eqsat.records import Place
+
+
+def class_places(graph: Snapshot, origins: Mapping[int, Place]) -> dict[int, Place]:
+    """For the classes of a program's e-graph, where they are from.
+
+    Whatever is equal to a term of the program, or to chunks of it, is from where that is.
+    """
+    chunks: dict[int, list[int]] = {}
+    for number, eclass in enumerate(graph.classes):
+        for node in eclass.nodes:
+            if isinstance(node.op, Chunk):
+                chunks.setdefault(node.children[0], []).append(number)
+    found: dict[int, Place] = {}
+    for number in sorted(origins.keys() & graph.class_of.keys()):
+        found.setdefault(graph.class_of[number], origins[number])
+    waiting = list(found)
+    while waiting:
+        number = waiting.pop()
+        for chunk in chunks.get(number, ()):
+            if chunk not in found:
+                found[chunk] = found[number]
+                waiting.append(chunk)
+    return found
+
+
+def places(program: Program) -> dict[int, Place]:
+    """For the terms of a program and of the bodies inside, by number, where they are from.
+
+    What is equal to nothing that the user wrote is from where that is which it is used for.
+    """
+    found = dict(program.terms.origins)
+    for inner in program.inside():
+        for term in reversed(list(inner.reachable())):
+            place = found.get(term.number)
+            if place is not None:
+                for needed in (*term.args, *_inside(term)):
+                    found.setdefault(needed.number, place)
+    return found
+
+
+def _inside(term: Term) -> Iterator[Term]:
+    """What the bodies of a call compute for it."""
+    if isinstance(term.op, Opaque):
+        for body in term.op.call.bodies:
+            yield from (output.term for output in body.program.outputs)

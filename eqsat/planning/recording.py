@@ -1,0 +1,207 @@
+"""From candidates to a plan's records: its loops, its memory over time, and what was too big as written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.engine.cost import CostModel
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Const, Iota, Leaf, Rename
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule
+from eqsat.planning.candidates import Candidate
+from eqsat.planning.describing import Describer, combination
+from eqsat.planning.graphing import graph_record
+from eqsat.planning.liveness import predicted_seconds, simulate, stored_terms, turns_of
+from eqsat.records import Place, TensorRecord
+from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
+
+MOST_STEPS = 300
+"""More steps than this are put together: a picture shows no more."""
+
+MOST_TENSORS = 12
+"""How many arrays of a kind a plan keeps."""
+
+
+def rules_fired(candidate: Candidate) -> dict[str, int]:
+    """How many ops of a candidate each rule made."""
+    return dict(Counter(candidate.makers.values()))
+
+
+def recorded(
+    plan: Plan, written: Candidate, chosen: Candidate | None, names: Sequence[str], machine: Machine
+) -> Plan:
+    """A plan with what reports tell of it.
+
+    **Arguments:**
+
+    - `written`: the program as written.
+    - `chosen`: the one that the plan is for, if it is another.
+    - `names`: of the inputs.
+    """
+    before = Recorder(written.schedule, names, machine)
+    after = before if chosen is None else Recorder(chosen.schedule, names, machine)
+    room = plan.budget_bytes - plan.argument_bytes - plan.result_bytes
+    planned = written if chosen is None else chosen
+    return replace(
+        plan,
+        predicted_peak_bytes=planned.predicted_peak,
+        predicted_seconds=planned.predicted_seconds,
+        original_seconds=written.predicted_seconds,
+        rules_fired=rules_fired(planned),
+        loops=() if chosen is None else after.loops(),
+        before=before.memory(),
+        after=after.memory(),
+        too_big=before.larger_than(room) if plan.original_peak_bytes > plan.budget_bytes else (),
+        graph=graph_record(after.schedule, after.words, machine),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A block and where it is.
+
+    **Attributes:**
+
+    - `loops`: the loops around it, by position in the schedule, outermost first.
+    - `lengths`: their chunks' lengths.
+    - `times`: how often it runs.
+    """
+
+    block: Block
+    loops: tuple[int, ...]
+    lengths: dict[Axis, int]
+    times: int
+
+
+class Recorder:
+    """Records one schedule.
+
+    **Attributes:**
+
+    - `loops_in_order`: the loops, each followed by those inside of it, and the block that each is in.
+    """
+
+    def __init__(self, schedule: Schedule, names: Sequence[str], machine: Machine) -> None:
+        self.schedule = schedule
+        self.machine = machine
+        self.words = Describer(schedule.program, names)
+        self.loops_in_order: list[tuple[Loop, Placed]] = []
+        self.blocks = list(self._placed(Placed(schedule.block, (), {}, 1)))
+
+    def _placed(self, placed: Placed) -> Iterator[Placed]:
+        """A block and all inside of it, those of a call once for all of its results."""
+        yield placed
+        entered: set[int] = set()
+        for step in placed.block.steps:
+            if isinstance(step, Loop):
+                chunk = self.schedule.chunks[step.id]
+                loops = (*placed.loops, len(self.loops_in_order))
+                self.loops_in_order.append((step, placed))
+                turns = placed.times * -(-step.axis.size // chunk)
+                yield from self._placed(Placed(step.body, loops, {**placed.lengths, step.axis: chunk}, turns))
+            elif step.bodies and id(step.bodies) not in entered:
+                entered.add(id(step.bodies))
+                turns = placed.times * turns_of(step.term)
+                for body in step.bodies:
+                    yield from self._placed(replace(placed, block=body, times=turns))
+
+    def loops(self) -> tuple[LoopReport, ...]:
+        """The loops, outer before inner."""
+        return tuple(self._loop(loop, placed) for loop, placed in self.loops_in_order)
+
+    def _loop(self, loop: Loop, placed: Placed) -> LoopReport:
+        chunk = self.schedule.chunks[loop.id]
+        lengths = {**placed.lengths, loop.axis: chunk}
+        made = self._stored(loop.body, lengths)
+        places: dict[str, Place] = {}
+        for tensor in made:
+            if tensor.place:
+                places.setdefault(tensor.place.short, tensor.place)
+        model = CostModel(self.machine, placed.lengths)
+        alone = Block((loop,), ())
+        return LoopReport(
+            loop.axis.name,
+            loop.axis.size,
+            chunk,
+            -(-loop.axis.size // chunk),
+            tuple(dict.fromkeys(map(combination, loop.results))),
+            self.words.label(loop.axis),
+            placed.loops[-1] if placed.loops else -1,
+            made[:MOST_TENSORS],
+            tuple(places.values())[:MOST_TENSORS],
+            predicted_seconds(alone, model, self.schedule.chunks, placed.times),
+        )
+
+    def _stored(self, block: Block, lengths: Mapping[Axis, int]) -> tuple[TensorRecord, ...]:
+        """What one run of a block stores, inner loops' results included, largest first."""
+        stored = stored_terms(block, CostModel(self.machine, lengths))
+        terms = [result for step in block.steps for result in step.results]
+        found = [self.words.tensor(t, self.machine, lengths) for t in terms if t.number in stored]
+        return tuple(sorted(found, key=lambda tensor: -tensor.bytes))
+
+    def memory(self) -> MemoryRecord:
+        """Memory over time, by simulation."""
+        peak, usage = simulate(self.schedule, self.machine)
+        held = peak - usage.peak
+        steps = list(self._steps(usage.timeline, held))
+        lengths = self._lengths_at(usage.step)
+        arguments = [(term, term.bytes) for term in self.schedule.program.inputs]
+        live = [
+            self.words.tensor(term, self.machine, lengths, size)
+            for term, size in sorted([*usage.live, *arguments], key=lambda item: -item[1])
+        ]
+        return MemoryRecord(tuple(merged(steps)), peak, held, tuple(live[:MOST_TENSORS]))
+
+    def _steps(self, timeline: Sequence[int], held: int) -> Iterator[StepRecord]:
+        model = CostModel(self.machine, {})
+        positions = {loop.id: number for number, (loop, _) in enumerate(self.loops_in_order)}
+        entered: set[int] = set()
+        for step, size in zip(self.schedule.block.steps, timeline, strict=True):
+            alone = step
+            if isinstance(step, Compute):
+                if isinstance(step.term.op, (Leaf, Const, Iota, Rename)):
+                    continue
+                if id(step.bodies) in entered:  # It has run, for another result of the call.
+                    alone = Compute(step.term)
+                entered.add(id(step.bodies))
+            seconds = predicted_seconds(Block((alone,), ()), model, self.schedule.chunks)
+            place = self.words.place(step.results[0])
+            if isinstance(step, Loop):
+                chunk = self.schedule.chunks[step.id]
+                label = f"loop over {self.words.label(step.axis)}: {-(-step.axis.size // chunk)} × {chunk}"
+                yield StepRecord(label, seconds, held + size, positions[step.id], place)
+            else:
+                yield StepRecord(self.words.op(step.term), seconds, held + size, -1, place)
+
+    def _lengths_at(self, position: int) -> dict[Axis, int]:
+        """The chunk lengths of the loops in a step of the outermost block."""
+        if position >= len(self.schedule.block.steps):
+            return {}
+        inside = Block((self.schedule.block.steps[position],), ())
+        return {loop.axis: self.schedule.chunks[loop.id] for loop in inside.loops()}
+
+    def larger_than(self, room: int) -> tuple[TensorRecord, ...]:
+        """What is stored that is larger than the room there is, largest first; if nothing is, the largest."""
+        given = {term.number for term in self.schedule.program.inputs}
+        given.update(output.term.number for output in self.schedule.program.outputs)
+        found: dict[int, TensorRecord] = {}
+        for placed in self.blocks:
+            model = CostModel(self.machine, placed.lengths)
+            stored = stored_terms(placed.block, model) - given
+            for term in (result for step in placed.block.steps for result in step.results):
+                if term.number in stored:
+                    found[term.number] = self.words.tensor(term, self.machine, placed.lengths)
+        largest = sorted(found.values(), key=lambda tensor: -tensor.bytes)
+        return tuple([tensor for tensor in largest if tensor.bytes > room] or largest[:3])
+
+
+def merged(steps: Sequence[StepRecord]) -> Iterator[StepRecord]:
+    """The steps, several in a row put together if there are too many: what takes most memory names them."""
+    together = -(-len(steps) // MOST_STEPS)
+    for start in range(0, len(steps), max(together, 1)):
+        group = steps[start : start + together]
+        largest = max(group, key=lambda step: step.bytes)
+        yield replace(largest, seconds=sum(step.seconds for step in group))

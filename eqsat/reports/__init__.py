@@ -1,0 +1,1 @@
+"""What users see: plans, explanations and refusals as text, pictures and pages, made of plain data."""

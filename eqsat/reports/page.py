@@ -1,0 +1,130 @@
+"""A plan as a page of text, to be read without a manual."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from eqsat.amounts import format_bytes, format_seconds
+from eqsat.records import TensorRecord
+
+if TYPE_CHECKING:
+    from eqsat.reports.plan import LoopReport, Plan
+
+WIDTH = 100
+MOST_TENSORS = 4
+MOST_LOOPS = 5
+MOST_BARRIERS = 4
+MOST_RULES = 12
+
+
+def plan_page(plan: Plan) -> str:
+    """The page: at most 60 lines of at most 100 characters."""
+    lines = [_headline(plan), "", *_figures(plan)]
+    if plan.too_big:
+        lines += ["", "Too big as written: the largest arrays that it makes at once"]
+        lines += tensor_lines(plan.too_big, MOST_TENSORS)
+    if plan.changed and plan.after.live:
+        lines += ["", "In memory at the peak of the plan, by simulation"]
+        lines += tensor_lines(plan.after.live, MOST_TENSORS)
+    if plan.loops:
+        lines += ["", "Loops over chunks"]
+        for loop in plan.loops[:MOST_LOOPS]:
+            lines += _loop_lines(loop)
+        lines += _and_more(len(plan.loops) - MOST_LOOPS, "loops")
+    if plan.rules_fired:
+        lines += ["", "Rewrite rules used, and how many operations each made"]
+        fired = sorted(plan.rules_fired.items(), key=lambda item: (-item[1], item[0]))
+        names = [f"{name} {count}" for name, count in fired[:MOST_RULES]]
+        more = len(fired) - MOST_RULES
+        lines += wrapped(", ".join(names) + (f", and {more} more" if more > 0 else ""))
+    if plan.left_alone:
+        lines += ["", "Left whole, and why"]
+        lines += [line for barrier in plan.left_alone[:MOST_BARRIERS] for line in wrapped(str(barrier))]
+        lines += _and_more(len(plan.left_alone) - MOST_BARRIERS, "others")
+    lines += ["", *_search(plan)]
+    return "\n".join(lines)
+
+
+def _headline(plan: Plan) -> str:
+    what = "rewritten" if plan.changed else "left as it was"
+    if not plan.changed and plan.original_peak_bytes <= plan.budget_bytes:
+        what += ": it fits"
+    return f"eqsat plan{f' for {plan.title}' if plan.title else ''}: {what}"
+
+
+def _figures(plan: Plan) -> list[str]:
+    """Bytes and times, before and after."""
+    rows = [("", "as written", "as planned", "")]
+    budget = f"budget {format_bytes(plan.budget_bytes)}"
+    after = format_bytes(plan.peak_bytes) if plan.changed else "the same"
+    rows.append(("peak memory", format_bytes(plan.original_peak_bytes), after, f"certified by XLA; {budget}"))
+    if plan.original_seconds:
+        before = format_seconds(plan.original_seconds)
+        after, note = "the same", "predicted"
+        if plan.changed:
+            after = format_seconds(plan.predicted_seconds)
+            note = f"predicted: {plan.predicted_seconds / plan.original_seconds:.2g} times as long"
+        rows.append(("time of a call", before, after, note))
+    lines = [f"  {label:<16}{one:<14}{other:<14}{note}".rstrip() for label, one, other, note in rows]
+    if plan.argument_bytes + plan.result_bytes:
+        rest = plan.peak_bytes - plan.argument_bytes - plan.result_bytes
+        lines.append(
+            f"  {'of the peak':<16}arguments {format_bytes(plan.argument_bytes)}, results"
+            f" {format_bytes(plan.result_bytes)}, temporary arrays {format_bytes(max(rest, 0))}"
+        )
+    return lines
+
+
+def tensor_lines(tensors: Sequence[TensorRecord], most: int) -> list[str]:
+    """Two lines for each array: what it is, and the line of the source that it is from."""
+    lines = []
+    for tensor in tensors[:most]:
+        lines.append(cut(f"  {format_bytes(tensor.bytes):>9}  {tensor}  {tensor.op}"))
+        if tensor.place:
+            code = f"   {tensor.place.code}" if tensor.place.code else ""
+            lines.append(cut(f"{'':13}{tensor.place}{code}"))
+    return lines + _and_more(len(tensors) - most, "more arrays")
+
+
+def _loop_lines(loop: LoopReport) -> list[str]:
+    indent = "  " * (2 if loop.parent >= 0 else 1)
+    place = f"  ({loop.places[0].short})" if loop.places else ""
+    lines = [cut(f"{indent}{loop}{place}")]
+    indent += "    "
+    if loop.computes:
+        made = ", ".join(f"{tensor.op} {format_bytes(tensor.bytes)}" for tensor in loop.computes[:3])
+        lines.append(cut(f"{indent}every turn stores {made}"))
+    if loop.recomputes:
+        what = ", ".join(tensor.op for tensor in loop.recomputes[:3])
+        cost = format_seconds(loop.recompute_seconds)
+        lines.append(cut(f"{indent}computes again, as it would not fit: {what} ({cost} predicted)"))
+    return lines
+
+
+def _search(plan: Plan) -> list[str]:
+    """How the search went."""
+    lines = wrapped(f"Search for rewrites: {plan.stop_reason}.", "")
+    if plan.banned:
+        lines += wrapped(f"Stopped, as they made too many terms: {', '.join(plan.banned)}.", "")
+    if plan.planning_seconds:
+        stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in plan.planning_seconds.items())
+        lines += wrapped(f"Planning took {sum(plan.planning_seconds.values()):.2f} s: {stages}.", "")
+    return lines
+
+
+def wrapped(text: str, indent: str = "  ") -> list[str]:
+    """Lines of text, the second and later ones further in."""
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
+    )
+
+
+def cut(line: str) -> str:
+    """A line that is too long, cut."""
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+
+
+def _and_more(count: int, what: str) -> list[str]:
+    return [f"  ... and {count} {what}"] if count > 0 else []

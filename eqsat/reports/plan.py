@@ -1,0 +1,199 @@
+"""The plan: how a function is computed within a budget, as plain data that can be kept and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from eqsat.records import BarrierRecord, Place, TensorRecord
+from eqsat.reports.page import plan_page
+from eqsat.reports.plain import from_json, to_json
+
+
+@dataclass(frozen=True, slots=True)
+class LoopReport:
+    """One loop of a plan.
+
+    **Attributes:**
+
+    - `axis`, `size`: the axis that is looped over, by its name in the source, and its length.
+    - `chunk`, `count`: the chunks' length (the last may be shorter) and their number.
+    - `combines`: how the loop's results come together: "sum", "concatenation", "top_k"...
+    - `label`: where the axis is from: "y.0" is dimension 0 of the argument y.
+    - `parent`: which loop of the plan it is inside of, by position; -1: none.
+    - `computes`: what every turn stores, largest first.
+    - `places`: the lines of the user's source that it computes.
+    - `seconds`: predicted, all turns together.
+    - `recomputes`: what is computed in this loop and somewhere else as well, since it would not fit.
+    - `recompute_seconds`: what computing it again costs, by the machine model.
+    """
+
+    axis: str
+    size: int
+    chunk: int
+    count: int
+    combines: tuple[str, ...]
+    label: str = ""
+    parent: int = -1
+    computes: tuple[TensorRecord, ...] = ()
+    places: tuple[Place, ...] = ()
+    seconds: float = 0.0
+    recomputes: tuple[TensorRecord, ...] = ()
+    recompute_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        name = self.label or self.axis
+        return f"{name}: {self.size} in {self.count} chunks of {self.chunk} ({', '.join(self.combines)})"
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """A step of a program, or several in a row.
+
+    **Attributes:**
+
+    - `label`: what is done, or what takes most memory of it.
+    - `seconds`: predicted.
+    - `bytes`: in memory while it runs, by simulation; arguments and results included.
+    - `loop`: which loop of the plan it is, by position; -1: none.
+    """
+
+    label: str
+    seconds: float
+    bytes: int
+    loop: int = -1
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRecord:
+    """Memory over the time of a program, as simulated. XLA's certificate may be above it or below.
+
+    **Attributes:**
+
+    - `steps`: in the order in which they run.
+    - `peak_bytes`: the most of any time.
+    - `held_bytes`: what is there all the time: arguments, and results that are passed on.
+    - `live`: the arrays that are there at the peak, arguments included, largest first.
+    """
+
+    steps: tuple[StepRecord, ...] = ()
+    peak_bytes: int = 0
+    held_bytes: int = 0
+    live: tuple[TensorRecord, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Predicted time of all steps."""
+        return sum(step.seconds for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """An array of a program's graph, with what is computed on the way to it.
+
+    **Attributes:**
+
+    - `kind`: "argument", "value" or "result".
+    - `tensor`: the array.
+    - `fused`: the ops between it and the arrays that it is made of, which are stored nowhere.
+    - `box`: which box it is in, by position; -1: none.
+    """
+
+    kind: str
+    tensor: TensorRecord
+    fused: tuple[str, ...] = ()
+    box: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRecord:
+    """A loop, or control flow, around nodes of a graph. `parent` is the box around it, or -1."""
+
+    label: str
+    parent: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord:
+    """The arrays that a program stores, and which of them are made of which.
+
+    **Attributes:**
+
+    - `edges`: from node to node, by position.
+    - `left_out`: how many arrays are not shown, as there are too many: the smallest.
+    """
+
+    nodes: tuple[NodeRecord, ...] = ()
+    edges: tuple[tuple[int, int], ...] = ()
+    boxes: tuple[BoxRecord, ...] = ()
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a function is computed within a budget.
+
+    It is plain data but for `constants`, and can be kept: `Plan.from_json(plan.to_json())`.
+
+    **Attributes:**
+
+    - `budget_bytes`: the budget.
+    - `peak_bytes`: arguments + outputs + temporaries - aliased of the compiled program.
+    - `original_peak_bytes`: the same figure for the function as written, under the same options.
+    - `changed`: whether the function was rewritten at all.
+    - `source`: the program as JAX source text; its function is `optimized(*leaves, *constants)`, on
+      flat arguments, and returns a tuple of flat results.
+    - `constants`: the arrays that the function closed over, in the order in which the source takes them.
+    - `rules_fired`: by name, how many ops of the program a rule made.
+    - `loops`: the loops over chunks, outer before inner.
+    - `stop_reason`: why the search for rewrites ended.
+    - `banned`: the rules that were stopped because they exploded: they may have missed something.
+    - `predicted_peak_bytes`, `predicted_seconds`: by simulation and by the machine model.
+    - `original_seconds`: of the function as written, by the machine model.
+    - `planning_seconds`: by stage.
+    - `title`: what the function is called.
+    - `argument_bytes`, `result_bytes`: parts of the peak; the rest are temporaries.
+    - `too_big`: the arrays that the function as written makes, and for which there is no room, largest first.
+    - `before`, `after`: memory over time, as written and as planned.
+    - `graph`: the arrays of the plan, and which are made of which.
+    - `left_alone`: what needs large arrays whole.
+    """
+
+    budget_bytes: int
+    peak_bytes: int
+    original_peak_bytes: int
+    changed: bool
+    source: str
+    stop_reason: str
+    rules_fired: dict[str, int] = field(default_factory=dict)
+    loops: tuple[LoopReport, ...] = ()
+    predicted_peak_bytes: int = 0
+    predicted_seconds: float = 0.0
+    original_seconds: float = 0.0
+    planning_seconds: dict[str, float] = field(default_factory=dict)
+    constants: tuple[Any, ...] = field(default=(), repr=False)
+    banned: tuple[str, ...] = ()
+    title: str = ""
+    argument_bytes: int = 0
+    result_bytes: int = 0
+    too_big: tuple[TensorRecord, ...] = ()
+    before: MemoryRecord = field(default=MemoryRecord(), repr=False)
+    after: MemoryRecord = field(default=MemoryRecord(), repr=False)
+    graph: GraphRecord = field(default=GraphRecord(), repr=False)
+    left_alone: tuple[BarrierRecord, ...] = ()
+
+    def __str__(self) -> str:
+        return plan_page(self)
+
+    def to_json(self) -> str:
+        """The plan as JSON, without `constants`."""
+        return to_json(self, frozenset({"constants"}))
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """The plan that `to_json` made the text of.
+
+        **Raises:** `ValueError` or `TypeError` for a text that is none, or one of another version of eqsat.
+        """
+        return from_json(Plan, text)

@@ -1,0 +1,38 @@
+"""Where in the user's source an equation is from. The only module that asks JAX for that."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from jax.extend import source_info_util
+
+from eqsat import records
+from eqsat.records import Place
+
+FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?::[\d:-]+)? \((?P<function>.*)\)")
+"""A line of `source_info_util.summarize`."""
+
+for module in (__file__, records.__file__):
+    # Calls that go through eqsat are made by whoever calls eqsat.
+    source_info_util.register_exclusion(str(Path(module).parent) + os.sep)
+
+
+def place_of(equation: Any) -> Place | None:
+    """The innermost line of an equation's traceback that is neither JAX's nor eqsat's, if there is one."""
+    info = equation.source_info
+    return _place(info.traceback, "transpose(" in str(info.name_stack))
+
+
+@functools.lru_cache(maxsize=4096)
+def _place(traceback: Any, gradient: bool) -> Place | None:
+    info = source_info_util.new_source_info().replace(traceback=traceback)
+    found = FRAME.fullmatch(source_info_util.summarize(info))
+    if found is None:
+        return None
+    file, line = found["file"], int(found["line"])
+    return Place(file, line, found["function"], linecache.getline(file, line).strip(), gradient)

@@ -1,0 +1,74 @@
+"""Plans as records: kept as text, and where in the source things are from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import eqsat
+from tests.kernels import SMALL, V, X, Y, kernel
+from tests.stages import normal
+
+LINES = Path(__file__).read_text().splitlines()
+
+
+def line_of(text: str) -> int:
+    """The number of the first line of this file that has the text."""
+    return next(number for number, line in enumerate(LINES, 1) if text in line)
+
+
+def test_a_plan_can_be_kept_as_text() -> None:
+    plan = SMALL.plan(X, Y, V)
+    restored = eqsat.Plan.from_json(plan.to_json())
+    assert restored == plan
+    assert str(restored) == str(plan)
+
+
+def test_a_kept_plan_has_no_constants() -> None:
+    plan = eqsat.optimize(lambda x: kernel(x, jnp.asarray(Y), jnp.asarray(V)), budget="1MB").plan(X)
+    assert len(plan.constants) == 2
+    assert eqsat.Plan.from_json(plan.to_json()).constants == ()
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"budget_bytes": "many"}', "[]", '{"no_field": 1}'])
+def test_text_that_is_no_plan_is_refused(text: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        eqsat.Plan.from_json(text)
+
+
+def gradient_of_loop(w: Any, x: Any) -> Any:
+    def turn(state: Any, row: Any) -> Any:
+        distances = jnp.abs(w[:, None] - row[None, :])  # the large array of the loop
+        return state + jnp.sum(jnp.exp(-distances)), None
+
+    return jax.lax.scan(turn, 0.0, x)[0]
+
+
+def test_what_is_too_big_is_traced_to_the_source_through_loops_and_gradients() -> None:
+    args = normal(3_000), normal(4, 2_000)
+    plan = eqsat.optimize(jax.grad(gradient_of_loop), budget="4MB").plan(*args)
+    assert plan.too_big
+    assert all(tensor.bytes > 3_900_000 for tensor in plan.too_big)
+    places = {tensor.place.line: tensor.place for tensor in plan.too_big if tensor.place}
+    first = line_of("the large array of the loop")
+    scan = line_of("jax.lax.scan(turn")
+    assert set(places) == {first, first + 1, scan}
+    assert places[first].function.endswith("turn")
+    assert any(tensor.place and tensor.place.gradient for tensor in plan.too_big)
+    (stacked, *_) = plan.too_big
+    assert str(stacked) == "float32[w.0:3000, x.1:2000, turn:4]"
+    assert str(plan.loops[-1].places[0]).endswith(f"test_plan.py:{first} in turn, its gradient")
+
+
+def test_memory_over_time_ends_at_the_predicted_figures() -> None:
+    plan = SMALL.plan(X, Y, V)
+    assert max(step.bytes for step in plan.after.steps) == plan.after.peak_bytes
+    assert plan.after.seconds == pytest.approx(plan.predicted_seconds)
+    assert plan.before.seconds == pytest.approx(plan.original_seconds)
+    assert [loop.label for loop in plan.loops] == [
+        plan.loops[step.loop].label for step in plan.after.steps if step.loop >= 0
+    ]
