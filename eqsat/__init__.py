@@ -5,12 +5,18 @@
 Array(2., dtype=float32, weak_type=True)
 """
 
-from eqsat.annotations import assume, operation
-from eqsat.api import Optimized, optimize
-from eqsat.backend.certificate import compiler_options
-from eqsat.budgets import budget
-from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
-from eqsat.reports.plan import Plan
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eqsat.annotations import assume, operation
+    from eqsat.api import Optimized, optimize
+    from eqsat.backend.certificate import compiler_options
+    from eqsat.budgets import budget
+    from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
+    from eqsat.reports.plan import Plan
 
 __all__ = [
     "BudgetError",
@@ -25,3 +31,29 @@ __all__ = [
     "operation",
     "optimize",
 ]
+
+HOMES = {
+    "eqsat.annotations": "assume operation",
+    "eqsat.api": "Optimized optimize",
+    "eqsat.backend.certificate": "compiler_options",
+    "eqsat.budgets": "budget",
+    "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",
+    "eqsat.reports.plan": "Plan",
+}
+"""By module: the names that are imported from it when they are first asked for.
+
+So `import eqsat` is quick, and does not import JAX: whoever does that first may still say how, as
+`os.environ["JAX_ENABLE_X64"] = "1"` does at the top of a script that `eqsat run` runs.
+"""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in HOMES.items():
+        if name in names.split():
+            value = globals()[name] = getattr(import_module(module), name)
+            return value
+    raise AttributeError(f"module 'eqsat' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
