@@ -78,6 +78,7 @@ def certify(
     avals: Sequence[Any],
     fused_bound: int = 0,
     captured: int = 0,
+    donated: Sequence[int] = (),
 ) -> Certified:
     """Compile a function of flat arguments and read off what it needs.
 
@@ -87,8 +88,9 @@ def certify(
     - `fused_bound`: if not 0, compile with XLA's own options, whose fusions may hide scratch; the
       program is known to need no more than this, in bytes, all the same.
     - `captured`: bytes of the arrays that the function closes over, which XLA does not count.
+    - `donated`: the numbers of the arguments whose memory results may take; a call deletes them.
     """
-    lowered = jax.jit(function, keep_unused=True).lower(*avals)
+    lowered = jax.jit(function, keep_unused=True, donate_argnums=donated).lower(*avals)
     executable = lowered.compile(compiler_options={} if fused_bound else compiler_options())
     memory = executable.memory_analysis()
     if memory is None:

@@ -17,6 +17,7 @@ from eqsat.backend.elementwise import (
     operand_text,
     takes_bare_numbers,
 )
+from eqsat.backend.in_place import overwritten
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
@@ -61,9 +62,16 @@ RESERVED = ("optimized", "values", "indices", "better", "kept", "start")
 class Emitter:
     """Writes one module."""
 
-    def __init__(self, schedule: Schedule, names: Sequence[str], makers: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        names: Sequence[str],
+        makers: Mapping[int, str],
+        pairs: Mapping[int, int],
+    ) -> None:
         self.schedule = schedule
         self.makers = makers
+        self.overwritten = overwritten(schedule, pairs)
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
@@ -359,14 +367,20 @@ class Module:
         return namespace["optimized"]
 
 
-def emit(schedule: Schedule, names: Sequence[str], makers: Mapping[int, str] | None = None) -> Module:
+def emit(
+    schedule: Schedule,
+    names: Sequence[str],
+    makers: Mapping[int, str] | None = None,
+    pairs: Mapping[int, int] | None = None,
+) -> Module:
     """The module of a schedule.
 
     **Arguments:**
 
     - `names`: what to call the inputs.
     - `makers`: for terms that a rule made, by number, the rule's name; they become comments.
+    - `pairs`: by output, which input's place it may take.
     """
-    emitter = Emitter(schedule, names, makers or {})
+    emitter = Emitter(schedule, names, makers or {}, pairs or {})
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

@@ -92,6 +92,15 @@ class LoopEmitter:
         emitter, loop = self.emitter, self.loop
         inner = self.scope.inner(loop.axis, self.start, self.length, emitter.open_in)
         position = len(emitter.lines)
+        names = {
+            result.number: emitter.local(f"out_{result.number}")
+            for result in loop.results
+            if isinstance(result.op, Concat)
+        }
+        for number, name in names.items():
+            if number in emitter.overwritten:
+                leaf = emitter.overwritten[number]
+                inner.values[leaf.number] = Emitted(name, inner.values[leaf.number].order)
         emitter.block(loop.body, inner)
         states: list[Carried] = []
         readers: list[tuple[Term, Reader]] = []
@@ -117,7 +126,7 @@ class LoopEmitter:
                 case Fold(monoid=str(kind)):
                     state, lines, read = self._accumulation(result, kind, values[0])
                 case _:
-                    state, lines, read = self._placement(result, values[0])
+                    state, lines, read = self._placement(result, names[result.number], values[0])
             states.append(state)
             readers.append((result, read))
             updates += lines
@@ -157,13 +166,15 @@ class LoopEmitter:
         whole = by_axes(name, layout, self.scope.lengths_of(result))
         return Carried(name, initial, whole.order, name), [update], lambda: whole
 
-    def _placement(self, result: Term, value: Emitted) -> Update:
-        """A concatenation: each chunk's piece is written into its place."""
+    def _placement(self, result: Term, name: str, value: Emitted) -> Update:
+        """A concatenation: each chunk's piece is written into its place, which may be an input's."""
         axis = self.loop.axis
         order = self.emitter.output_order(result) or value.order
-        name = self.emitter.local(f"out_{result.number}")
-        shape = shape_text(order, self.scope.lengths)
-        initial = f"jnp.zeros({shape}, {dtype_text(result.dtype)})"
+        if result.number in self.emitter.overwritten:
+            initial = self.emitter.value(self.emitter.overwritten[result.number], self.scope).text
+        else:
+            shape = shape_text(order, self.scope.lengths)
+            initial = f"jnp.zeros({shape}, {dtype_text(result.dtype)})"
         piece = transposed(value, order).text
         where = f"{self.start}, axis={order.index(axis)}"
         update = f"{name} = lax.dynamic_update_slice_in_dim({name}, {piece}, {where})"

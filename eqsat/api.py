@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import parse_budget
-from eqsat.arguments import Statics, abstract, argument_names, is_plain, joined, signature
+from eqsat.arguments import Donated, Statics, abstract, argument_names, is_plain, joined, signature
 from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
@@ -23,6 +23,7 @@ from eqsat.rulesets import RulePath, check_accuracy
 from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs
 from eqsat.transforms.primitives import optimized_p
+from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import NO_MESH, Settings, setting
 from eqsat.transforms.surroundings import Surroundings, needs_surroundings
 
@@ -47,23 +48,30 @@ class Instance:
     - `call`: the program, or None if it depends on the mesh or on a mapped axis that it is called under.
     - `unflatten`: its result, given the program's.
     - `captured`: values of transformations under way that it closes over: the last of its arguments.
+    - `donated`: which of its arguments are given up; empty if none is.
     """
 
     call: Call | None
     unflatten: Callable[[Sequence[Any]], Any] = list
     captured: tuple[Any, ...] = ()
+    donated: Mask = ()
 
 
 class Optimized(Generic[P, R]):
     """A function within a memory budget; see `optimize`."""
 
-    def __init__(self, fn: Callable[P, R], settings: Settings, statics: Statics) -> None:
+    def __init__(self, fn: Callable[P, R], settings: Settings, statics: Statics, donated: Donated) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._settings = settings
         self._statics = statics
+        self._donated = donated
         self._jitted: Callable[P, R] = jax.jit(
-            fn, static_argnums=statics.positions or None, static_argnames=statics.names or None
+            fn,
+            static_argnums=statics.positions or None,
+            static_argnames=statics.names or None,
+            donate_argnums=donated.positions or None,
+            donate_argnames=donated.names or None,
         )
         self._instances: dict[Any, Instance] = {}
 
@@ -81,7 +89,7 @@ class Optimized(Generic[P, R]):
             leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
             for leaf, aval in zip([*leaves, *instance.captured], call.in_avals, strict=True)
         ]
-        flat = optimized_p.bind(*around.made_to_vary(arrays), program=call)
+        flat = optimized_p.bind(*around.made_to_vary(arrays), program=call, donated=instance.donated)
         result: R = instance.unflatten(flat)
         return result
 
@@ -98,7 +106,7 @@ class Optimized(Generic[P, R]):
                 f"{_name(self._fn)} depends on the mesh or on the mapped axis that it is called under, so it"
                 " is left to jax.jit, and has no plan"
             )
-        return call.planned(present=leaves).plan
+        return call.planned((), leaves, instance.donated).plan
 
     def _instance(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], around: Surroundings
@@ -124,6 +132,8 @@ class Optimized(Generic[P, R]):
                 return self._fn(*args, **kwargs)
 
             found = self._traced(flat, leaves, around, argument_names(self._fn, args, kwargs))
+            donated = self._donated.leaves(args, kwargs) + (False,) * len(found.captured)
+            found = replace(found, donated=donated if any(donated) else ())
             if not found.captured:
                 # What a function closes over inside a transformation is another value next time.
                 self._instances[key] = found
@@ -156,11 +166,15 @@ class Decorator:
     settings: Settings
     static_argnums: int | Iterable[int] | None
     static_argnames: str | Iterable[str] | None
+    donate_argnums: int | Iterable[int] | None
+    donate_argnames: str | Iterable[str] | None
 
     def __call__(self, fn: Callable[P, R]) -> Optimized[P, R]:
         if not callable(fn):
             raise TypeError(f"optimize takes a function, not {fn!r}")
-        return Optimized(fn, self.settings, Statics.of(fn, self.static_argnums, self.static_argnames))
+        statics = Statics.of(fn, "static", self.static_argnums, self.static_argnames)
+        donated = Donated.of(fn, "donate", self.donate_argnums, self.donate_argnames)
+        return Optimized(fn, self.settings, statics, donated)
 
 
 @overload
@@ -174,6 +188,8 @@ def optimize(
     planning_seconds: float | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
 ) -> Optimized[P, R]: ...
 
 
@@ -187,6 +203,8 @@ def optimize(
     planning_seconds: float | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
 ) -> Decorator: ...
 
 
@@ -200,6 +218,8 @@ def optimize(
     planning_seconds: float | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
+    donate_argnums: int | Iterable[int] | None = None,
+    donate_argnames: str | Iterable[str] | None = None,
 ) -> Optimized[P, R] | Decorator:
     """`fn`, with the same signature and the same results, within a memory budget.
 
@@ -220,6 +240,9 @@ def optimize(
       finished: XLA can't be interrupted.
     - `static_argnums`, `static_argnames`: which arguments are no arrays, but part of the program, as for
       `jax.jit`. They must be hashable.
+    - `donate_argnums`, `donate_argnames`: which arguments the caller gives up, as for `jax.jit`: results of
+      their shape and dtype take their place, which the budget gains, and a call deletes them. Inside another
+      `jit`, and under `vmap` and `grad`, nothing is given up.
 
     **Returns:** a callable; `.plan(*args)` says how it computes. JAX's transformations of it keep to the
     budget too: what they make of it is planned as a program of its own.
@@ -244,7 +267,7 @@ def optimize(
     paths = (rules,) if isinstance(rules, (str, PathLike)) else tuple(rules)
     amount = None if budget is None else parse_budget(budget)
     settings = Settings(amount, paths, accuracy, machine, planning_seconds)
-    decorator = Decorator(settings, static_argnums, static_argnames)
+    decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)
 
 

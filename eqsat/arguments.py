@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from numbers import Integral
+from typing import Any, Self
 
 import jax
 
 
 @dataclass(frozen=True)
-class Statics:
-    """Which arguments of a function are static, by position and by name, as for `jax.jit`."""
+class Marked:
+    """Some arguments of a function, by position and by name."""
 
     positions: tuple[int, ...]
     names: tuple[str, ...]
@@ -22,12 +24,18 @@ class Statics:
     def of(
         cls,
         fn: Callable[..., Any],
+        kind: str,
         argnums: int | Iterable[int] | None,
         argnames: str | Iterable[str] | None,
-    ) -> Statics:
-        """Those that are named either way: a parameter of which only one is given is static in both."""
-        numbers = () if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
-        names = () if argnames is None else (argnames,) if isinstance(argnames, str) else tuple(argnames)
+    ) -> Self:
+        """Those that are named either way: a parameter of which only one is given is marked in both.
+
+        **Arguments:**
+
+        - `kind`: "static" or "donate": what the caller's keywords begin with.
+        """
+        numbers = _numbers(f"{kind}_argnums", argnums)
+        names = _names(f"{kind}_argnames", argnames)
         try:
             parameters = list(inspect.signature(fn).parameters.values())
         except (TypeError, ValueError):
@@ -44,6 +52,24 @@ class Statics:
             numbers = tuple(positional.index(name) for name in names if name in positional)
         return cls(numbers, names)
 
+
+class Donated(Marked):
+    """Which arguments of a function are given up by its callers, as for `jax.jit`."""
+
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, ...]:
+        """For each leaf of a call's arguments whether it is given up."""
+        by_position = tuple(
+            jax.tree.map(lambda _, n=n: n in self.positions, arg) for n, arg in enumerate(args)
+        )
+        by_name = {
+            name: jax.tree.map(lambda _, name=name: name in self.names, arg) for name, arg in kwargs.items()
+        }
+        return tuple(jax.tree.leaves((by_position, by_name)))
+
+
+class Statics(Marked):
+    """Which arguments of a function are static, as for `jax.jit`."""
+
     def split(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any], dict[int | str, Any]]:
@@ -56,6 +82,22 @@ class Statics:
             _check_hashable(where, value)
         dynamic = tuple(None if n in static else value for n, value in enumerate(args))
         return dynamic, {name: None if name in static else v for name, v in kwargs.items()}, static
+
+
+def _numbers(keyword: str, given: int | Iterable[int] | None) -> tuple[int, ...]:
+    try:
+        each: Any = () if given is None else (given,) if isinstance(given, Integral) else given
+        return tuple(map(operator.index, each))
+    except TypeError:
+        raise TypeError(f"{keyword} takes the numbers of arguments, not {given!r}") from None
+
+
+def _names(keyword: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
+    each: Any = () if given is None else (given,) if isinstance(given, str) else given
+    names = tuple(each) if isinstance(each, Iterable) else (each,)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{keyword} takes the names of arguments, not {given!r}")
+    return names
 
 
 def joined(

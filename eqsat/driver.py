@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 
 from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import Certified, certify
+from eqsat.backend.donation import NOTHING, Donation
 from eqsat.backend.emit import Module, emit
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
@@ -61,6 +63,7 @@ class Planner:
     - `names`: of its arguments.
     - `placement`: the arguments' shardings, if they are not all on the default device. The budget is then
       that of each device.
+    - `given_up`: the arguments whose place results may take.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class Planner:
         machine: Machine,
         deadline: Deadline = NO_DEADLINE,
         placement: Sequence[jax.sharding.Sharding | None] = (),
+        given_up: Donation = NOTHING,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -80,6 +84,7 @@ class Planner:
         self.machine = machine
         self.deadline = deadline
         self.placement = placement
+        self.given_up = given_up
         self.seconds: dict[str, float] = {}
         self.smallest: tuple[int, Candidate] | None = None
         self.latest_peak = 0
@@ -108,7 +113,9 @@ class Planner:
         ]
         captured = sum(constant.nbytes for constant in closed.consts if hasattr(constant, "nbytes"))
         data = captured if captured > MOST_CODE else 0
-        original = self.timed("compile", lambda: certify(self.traced.call_flat, avals, captured=data))
+        original = self.timed(
+            "compile", lambda: certify(self.traced.call_flat, avals, captured=data, donated=given_up)
+        )
         fixed = self.fixed = original.arguments + original.outputs - original.aliased
         if fixed > self.budget:
             raise BudgetError(
@@ -150,6 +157,7 @@ class Planner:
         """The first rewritten program that fits, or the function as it is if it fits and none is better."""
         closed = self.traced.closed
         program, self.hoisted = self.timed("lower", lambda: lower(closed))
+        program = replace(program, aliased=self.given_up.aliased)
         constants = [jnp.asarray(constant) for constant in self.hoisted]
         inputs = [*avals, *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants)]
         written = self.timed("search", lambda: as_written(program, self.machine))
@@ -188,10 +196,13 @@ class Planner:
     def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
         """Emit and compile a candidate for inputs of these shapes and dtypes."""
         names = self._names(candidate.schedule.program)
-        module = self.timed("emit", lambda: emit(candidate.schedule, names, candidate.makers))
+        module = self.timed(
+            "emit", lambda: emit(candidate.schedule, names, candidate.makers, self.given_up.pairs)
+        )
         bound = candidate.predicted_peak if candidate.fused else 0
         function = self._typed(module.function())
-        return module, self.timed("compile", lambda: certify(function, inputs, bound))
+        donated = self.given_up.arguments
+        return module, self.timed("compile", lambda: certify(function, inputs, bound, donated=donated))
 
     def _typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """A function whose results have the weak types of the traced one's."""
@@ -258,7 +269,7 @@ class Planner:
             if everything + original.arguments + original.outputs <= self.budget:
                 certified = None
         plan = self._plan(original, original, constants, reason, source, written)
-        return Planned(plan, self.traced, None, certified, self.hoisted)
+        return Planned(plan, self.traced, None, certified, self.hoisted, self.given_up.arguments)
 
     def _changed(
         self,
@@ -272,7 +283,7 @@ class Planner:
     ) -> Planned:
         reason = search.saturation.stop_reason
         plan = self._plan(certified, original, constants, reason, module.source, written, candidate)
-        return Planned(plan, self.traced, module, certified, self.hoisted)
+        return Planned(plan, self.traced, module, certified, self.hoisted, self.given_up.arguments)
 
     def _plan(
         self,

@@ -26,6 +26,7 @@ class Planned:
       constants after the arguments.
     - `certified`: the executable; None if the function is left to `jax.jit` under XLA's own options.
     - `hoisted`: the plan's constants, as the traced function has them.
+    - `donated`: the numbers of the arguments that a call deletes, since results take their place.
     """
 
     plan: Plan
@@ -33,6 +34,7 @@ class Planned:
     module: Module | None
     certified: Certified | None
     hoisted: Sequence[Any] = ()
+    donated: Sequence[int] = ()
 
     def run(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat arrays of the traced dtypes, by the certified executable."""
@@ -58,4 +60,4 @@ class Planned:
 
     @cached_property
     def _jitted(self) -> Callable[..., Sequence[Any]]:
-        return jax.jit(self.traced.call_flat)
+        return jax.jit(self.traced.call_flat, donate_argnums=self.donated)

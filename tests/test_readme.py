@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -39,6 +40,14 @@ def test_blocks_have_budgets(capsys: pytest.CaptureFixture[str]) -> None:
     peak, changed = capsys.readouterr().out.split()
     assert int(peak) <= 4_000_000
     assert changed == "False"
+
+
+def test_points_drift_in_place() -> None:
+    namespace: dict[str, Any] = {}
+    exec(example("drift"), namespace)
+    plan = namespace["drift"].plan(namespace["x"], jnp.ones((2_000, 5)))
+    assert plan.peak_bytes <= 1_300_000 < namespace["x"].nbytes * 2
+    assert plan.original_peak_bytes > 400e6
 
 
 def test_what_the_user_says_is_made_use_of(capsys: pytest.CaptureFixture[str]) -> None:

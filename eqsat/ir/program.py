@@ -55,6 +55,7 @@ class Program:
     - `equalities`: pairs of a term that the outputs need and another one that is always equal to it:
       the body of a named operation and its name, a contraction in the order written and in a better one.
     - `facts`: what is known of terms.
+    - `aliased`: bytes of the outputs that take the place of inputs, which the caller gives up.
     """
 
     inputs: tuple[Term, ...]
@@ -62,6 +63,7 @@ class Program:
     terms: Terms
     equalities: tuple[tuple[Term, Term], ...] = ()
     facts: tuple[KnownFact, ...] = ()
+    aliased: int = 0
 
     def reachable(self) -> Iterator[Term]:
         """Every term that the outputs need, operands first."""
@@ -71,6 +73,11 @@ class Program:
     def argument_bytes(self) -> int:
         """Bytes of the inputs, of those that nothing uses too: they are there all the same."""
         return sum(term.bytes for term in self.inputs)
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes of inputs and outputs: however the program is computed, it needs these."""
+        return self.argument_bytes + sum(output.bytes for output in self.outputs) - self.aliased
 
     def axes(self) -> frozenset[Axis]:
         """Every axis that occurs in a reachable term's schema."""

@@ -36,8 +36,7 @@ LARGEST_ITEM = 8
 
 def free_bytes(program: Program, budget: int) -> int:
     """What is left of a budget for temporaries: less arguments and outputs."""
-    arguments = program.argument_bytes
-    return budget - arguments - sum(output.bytes for output in program.outputs)
+    return budget - program.fixed_bytes
 
 
 def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:

@@ -199,11 +199,9 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
     outputs = schedule.program.outputs
     results = frozenset(output.term.number for output in outputs)
     usage = Simulator(machine, schedule.chunks).block(schedule.block, {}, results)
-    arguments = schedule.program.argument_bytes
     # An output is a buffer of its own even if it repeats, broadcasts or hands on what is there already.
     counted = sum({out.term.number: out.term.bytes for out in outputs if not _is_given(out.term)}.values())
-    peak = arguments + usage.peak + sum(output.bytes for output in outputs) - counted
-    return peak, usage
+    return schedule.program.fixed_bytes + usage.peak - counted, usage
 
 
 def upper_bound(schedule: Schedule, machine: Machine) -> int:
@@ -228,10 +226,7 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
                 total += sum(everything(body, lengths) for body in step.bodies)
         return total
 
-    program = schedule.program
-    arguments = program.argument_bytes
-    outputs = sum(output.bytes for output in program.outputs)
-    return arguments + outputs + everything(schedule.block, {})
+    return schedule.program.fixed_bytes + everything(schedule.block, {})
 
 
 def largest_stored(schedule: Schedule, machine: Machine) -> int:

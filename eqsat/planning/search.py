@@ -128,8 +128,7 @@ def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) ->
 
 def _best_body(search: Search, cap: float, free: int, deadline: Deadline) -> Candidate:
     """The program for a body under a cap; that of the latest higher one if there is none."""
-    budget = free + search.program.argument_bytes
-    budget += sum(output.bytes for output in search.program.outputs)
+    budget = free + search.program.fixed_bytes
     # What the body stores counts with the call, under the same cap.
     found = _found(search, cap, budget, search.progress, deadline, cap)
     if found:

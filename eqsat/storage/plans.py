@@ -61,14 +61,22 @@ class StoredPlan:
 
     - `traced`: the program.
     - `arrays`: the constant arrays of the program, in an order that it fixes.
+    - `donated`: the numbers of the arguments that a call deletes.
     """
 
     key: str
     traced: Traced
     arrays: Sequence[Any]
+    donated: Sequence[int] = ()
 
     @classmethod
-    def of(cls, traced: Traced, asked: object, rules: Sequence[str | PathLike[str]]) -> StoredPlan | None:
+    def of(
+        cls,
+        traced: Traced,
+        asked: object,
+        rules: Sequence[str | PathLike[str]],
+        donated: Sequence[int] = (),
+    ) -> StoredPlan | None:
         """Its place; None if the program can't be told from others in another process.
 
         `asked` and `rules` are what the caller asks for; see `plan_key`.
@@ -76,10 +84,10 @@ class StoredPlan:
         if traced.closed.effects:
             return None
         try:
-            key, arrays = plan_key(traced.closed, asked, rules)
+            key, arrays = plan_key(traced.closed, (asked, donated), rules)
         except Unidentified:
             return None
-        return cls(key, traced, arrays)
+        return cls(key, traced, arrays, donated)
 
     # Reading.
 
@@ -100,7 +108,7 @@ class StoredPlan:
         hoisted = [self.arrays[place] if isinstance(place, int) else place for place in entry.constants]
         plan = replace(entry.plan, constants=tuple(map(jnp.asarray, hoisted)))
         module = Module(plan.source, {}) if entry.rewritten else None
-        planned = Planned(plan, self.traced, module, None, hoisted)
+        planned = Planned(plan, self.traced, module, None, hoisted, self.donated)
         if entry.certified is not None and entry.packed is not None:
             inputs = self.traced.closed.in_avals
             executable = unpack(entry.packed, planned.inline, inputs)

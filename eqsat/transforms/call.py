@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from eqsat.backend.donation import Donation, donation
 from eqsat.deadline import Deadline
 from eqsat.device_memory import free_budget
 from eqsat.driver import Planner
@@ -22,6 +24,7 @@ from eqsat.rulesets import rules_for
 from eqsat.storage.plans import StoredPlan
 from eqsat.transforms.dependence import dependent
 from eqsat.transforms.nesting import Program, without_programs
+from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import Settings, setting
 
 Dims = tuple[int | None, ...]
@@ -54,7 +57,9 @@ class Call(Program):
     def as_jaxpr(self) -> ClosedJaxpr:
         return self.closed
 
-    def planned(self, placement: tuple[Any, ...] = (), present: Sequence[Any] = ()) -> Planned:
+    def planned(
+        self, placement: tuple[Any, ...] = (), present: Sequence[Any] = (), donated: Mask = ()
+    ) -> Planned:
         """The plan, and what carries it out.
 
         **Arguments:**
@@ -62,35 +67,45 @@ class Call(Program):
         - `placement`: the shardings of the arguments, if they are not all on the default device.
         - `present`: arguments that are in memory already. A budget that nobody has named is what is free and
           what these take: it is settled when the plan is made, and stays with it.
+        - `donated`: which arguments may be overwritten, if any may.
 
         **Raises:** `BudgetError` that says which program it is about.
         """
-        found = self._plans.get(placement)
+        found = self._plans.get((placement, donated))
         if found is None:
+            given_up = donation(self.in_avals, self.closed.out_avals, donated)
+            if given_up.unusable:
+                warnings.warn(
+                    f"Some donated buffers were not usable: {', '.join(given_up.unusable)}. No result has"
+                    " their shape and dtype, so none can take their place.",
+                    stacklevel=2,
+                )
             with self.settings.alone():
-                found = self._stored_or_new(self._budget(placement, present), placement)
-            self._plans[placement] = found
+                found = self._stored_or_new(self._budget(placement, present), placement, given_up)
+            self._plans[placement, donated] = found
         return found
 
-    def _stored_or_new(self, budget: int, placement: tuple[Any, ...]) -> Planned:
+    def _stored_or_new(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planned:
         """The plan that an earlier process has left, or one that later processes will find."""
         if any(placement):
-            return self._new(budget, placement)  # it is for devices that need not be there next time
+            return self._new(
+                budget, placement, given_up
+            )  # it is for devices that need not be there next time
         asked = (replace(self.settings, budget=budget, rules=()), self.names)
-        place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules)
+        place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
         found = place.read() if place else None
         if found is None:
-            found = self._new(budget, placement)
+            found = self._new(budget, placement, given_up)
             if place:
                 place.write(found)
         return found
 
-    def _new(self, budget: int, placement: tuple[Any, ...]) -> Planned:
+    def _new(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planned:
         settings = self.settings
         deadline = Deadline.after(settings.planning_seconds)
         rules = rules_for(settings.rules, settings.accuracy)
         planner = Planner(
-            Traced(self.closed), self.names, budget, rules, settings.machine, deadline, placement
+            Traced(self.closed), self.names, budget, rules, settings.machine, deadline, placement, given_up
         )
         try:
             found = planner.planned()
@@ -112,23 +127,23 @@ class Call(Program):
             return ""
         return "\nThe budget is what the device had free, less a reserve, since none was named."
 
-    def run(self, *arguments: Any) -> Sequence[Any]:
+    def run(self, *arguments: Any, donated: Mask = ()) -> Sequence[Any]:
         """The results, by the certified executable."""
         if setting("jax_enable_x64") != self.settings.double:
             with jax.enable_x64(self.settings.double):
-                return self.run(*arguments)
+                return self.run(*arguments, donated=donated)
         home = _home(setting("jax_default_device"))
         if all(getattr(argument, "sharding", None) == home for argument in arguments):
-            return self.planned((), arguments).run(*arguments)
+            return self.planned((), arguments, donated).run(*arguments)
         arrays = [
             argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
             for argument, aval in zip(arguments, self.in_avals, strict=True)
         ]
         if all(array.sharding == home for array in arrays):
-            return self.planned((), arrays).run(*arrays)
+            return self.planned((), arrays, donated).run(*arrays)
         # An array that JAX has put where it is of its own accord may be moved.
         placement = tuple(array.sharding if array.committed else None for array in arrays)
-        return self.planned(placement, arrays).run(*arrays)
+        return self.planned(placement, arrays, donated).run(*arrays)
 
     def batched(self, dims: Dims, size: int, spmd_axis_name: Any = None) -> tuple[Call, Dims]:
         """The program over a batch, and where its results have the batch's dimension."""

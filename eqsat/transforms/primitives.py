@@ -8,6 +8,9 @@ lowered, either is planned; under any transformation, it becomes one or both of 
 | batching  | the program over the batch                   | the map over the batch                      |
 | jvp       | the program, and the map of its derivative   | the same of the program from both to vectors |
 | transpose | the backward program of it as a map          | the backward program                        |
+
+`eqsat_optimized` also says which arguments are `donated`. That holds where it is evaluated by itself: inside
+a `jit`, the caller decides about the arguments of the whole, and derivatives need the arguments again.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ linear_p.multiple_results = True
 # Evaluation.
 
 
-def _evaluate(*args: Any, program: Call) -> Sequence[Any]:
-    return program.run(*args)
+def _evaluate(*args: Any, program: Call, donated: Mask = ()) -> Sequence[Any]:
+    return program.run(*args, donated=donated)
 
 
 def _evaluate_linear(*args: Any, program: LinearMap) -> Sequence[Any]:
@@ -46,7 +49,7 @@ def _evaluate_linear(*args: Any, program: LinearMap) -> Sequence[Any]:
 # Types.
 
 
-def _type(*args: Any, program: Call) -> list[Any]:
+def _type(*args: Any, program: Call, donated: Mask = ()) -> list[Any]:
     return like(program.closed.out_avals, args)
 
 
@@ -57,7 +60,7 @@ def _type_linear(*args: Any, program: LinearMap) -> list[Any]:
 # Lowering.
 
 
-def _lower(ctx: Any, *args: Any, program: Call) -> Any:
+def _lower(ctx: Any, *args: Any, program: Call, donated: Mask = ()) -> Any:
     if tuple(ctx.module_context.platforms) == (jax.default_backend(),):
         function = program.planned().inline
     else:
@@ -74,7 +77,9 @@ def _lower_linear(ctx: Any, *args: Any, program: LinearMap) -> Any:
 # Batching.
 
 
-def _batch(axis: Any, args: Sequence[Any], dims: Sequence[Any], *, program: Call) -> tuple[Any, Any]:
+def _batch(
+    axis: Any, args: Sequence[Any], dims: Sequence[Any], *, program: Call, donated: Mask = ()
+) -> tuple[Any, Any]:
     if all(dim is None for dim in dims):
         return optimized_p.bind(*args, program=program), [None] * len(program.closed.out_avals)
     batched, outs = program.batched(tuple(dims), axis.size, axis.spmd_name)
@@ -94,7 +99,7 @@ def _batch_linear(
 
 
 def _differentiate(
-    primals: Sequence[Any], tangents: Sequence[Any], *, program: Call
+    primals: Sequence[Any], tangents: Sequence[Any], *, program: Call, donated: Mask = ()
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     results = optimized_p.bind(*primals, program=primal(program, _nonzero(tangents)))
     return results, _tangents(primals, tangents, program)
@@ -132,7 +137,7 @@ def _nonzero(values: Sequence[Any]) -> Mask:
 # Transposition.
 
 
-def _transpose(cotangents: Sequence[Any], *args: Any, program: Call) -> list[Any]:
+def _transpose(cotangents: Sequence[Any], *args: Any, program: Call, donated: Mask = ()) -> list[Any]:
     wrt = tuple(ad.is_undefined_primal(arg) for arg in args)
     known = [arg for arg in args if not ad.is_undefined_primal(arg)]
     results = iter(_pulled_back(cotangents, known, as_linear(program, wrt)))
