@@ -8,7 +8,7 @@ from eqsat.ir.axis import is_flat, layout_axes
 from eqsat.ir.ops import Chunk, Concat, Leaf
 from eqsat.ir.program import Output
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Compute, Loop, Schedule, dependencies
+from eqsat.planning.blocks import Loop, Schedule, dependencies
 
 
 def overwritten(schedule: Schedule, pairs: Mapping[int, int]) -> dict[int, Term]:
@@ -55,7 +55,8 @@ def _reads_in_place(loop: Loop, leaf: Term) -> bool:
         for step in block.steps:
             if leaf not in dependencies(step):
                 continue
-            here = block is loop.body and isinstance(step, Compute)
-            if not (here and isinstance(step.term.op, Chunk) and step.term.op.axis == loop.axis):
+            if block is not loop.body or isinstance(step, Loop) or not isinstance(step.term.op, Chunk):
+                return False
+            if step.term.op.axis != loop.axis:
                 return False
     return leaf in loop.imports

@@ -113,8 +113,9 @@ class Planner:
         ]
         captured = sum(constant.nbytes for constant in closed.consts if hasattr(constant, "nbytes"))
         data = captured if captured > MOST_CODE else 0
+        donated = self.given_up.arguments
         original = self.timed(
-            "compile", lambda: certify(self.traced.call_flat, avals, captured=data, donated=given_up)
+            "compile", lambda: certify(self.traced.call_flat, avals, captured=data, donated=donated)
         )
         fixed = self.fixed = original.arguments + original.outputs - original.aliased
         if fixed > self.budget:

@@ -39,7 +39,7 @@ ALLOWED = {
     "eqsat.storage": "cache_folder ir.dtypes ir.operations frontend.trace reports.plan backend planned",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
     "eqsat.transforms": "errors machine deadline device_memory frontend.trace frontend.values rulesets"
-    " driver planned storage",
+    " backend.donation driver planned storage",
     "eqsat.arguments": "",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports.plan rulesets arguments transforms",
     "eqsat.testing": "errors language rulesets checking",

@@ -65,6 +65,7 @@ def test_plans_are_read(folder: Path, planned: list[str]) -> None:
 OTHERS: dict[str, Callable[[], Any]] = {
     "budget": lambda: eqsat.optimize(matvec, budget="200KB")(ARRAY, ARRAY),
     "accuracy": lambda: eqsat.optimize(matvec, budget="300KB", accuracy="cancels")(ARRAY, ARRAY),
+    "donation": lambda: eqsat.optimize(matvec, budget="300KB", donate_argnums=1)(ARRAY, jnp.array(ARRAY)),
     "shape": lambda: eqsat.optimize(matvec, budget="300KB")(ARRAY[:999], ARRAY[:999]),
 }
 
@@ -74,6 +75,16 @@ def test_what_a_plan_depends_on_makes_another(what: str, folder: Path, planned: 
     eqsat.optimize(matvec, budget="300KB")(ARRAY, ARRAY)
     OTHERS[what]()
     assert len(planned) == 2
+
+
+@pytest.mark.parametrize("budget", ["30KB", "100MB"])
+def test_what_is_given_up_is_given_up_again(budget: str, folder: Path, planned: list[str]) -> None:
+    for _ in range(2):
+        given = jnp.array(ARRAY)
+        optimized = eqsat.optimize(matvec, budget=budget, donate_argnums=1)
+        np.testing.assert_allclose(optimized(ARRAY, given), matvec(ARRAY, ARRAY), rtol=1e-4)
+        assert given.is_deleted()
+    assert len(planned) == 1
 
 
 def test_rules_count_by_what_they_say(folder: Path, planned: list[str], tmp_path: Path) -> None:
