@@ -96,6 +96,11 @@ class TensorRecord:
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.axes))}]"
 
+    @property
+    def sizes(self) -> str:
+        """The same without names of axes, for where there is little room: "float32[20, 10/30]"."""
+        return f"{self.dtype}[{', '.join(axis.length for axis in self.axes)}]"
+
 
 @dataclass(frozen=True, slots=True)
 class BarrierRecord:

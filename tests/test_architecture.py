@@ -50,6 +50,7 @@ ALLOWED = {
 
 ONLY_IN = {
     "egglog": {"eqsat/engine/egraph.py"},
+    "matplotlib": {"eqsat/reports/graph_picture.py", "eqsat/reports/pictures.py", "eqsat/reports/showing.py"},
     "lark": {"eqsat/language/build.py", "eqsat/language/parse.py", "eqsat/language/syntax_errors.py"},
 }
 """Dependencies that few may know."""

@@ -107,7 +107,7 @@ class Describer:
             case Operation(spec=spec):
                 return spec.name
             case Rename():
-                return "another name"
+                return self.op(term.args[0])
             case Opaque(call=call, result=result):
                 name = str(call.primitive.name)
                 if isinstance(call.control, Scan):

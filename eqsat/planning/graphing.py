@@ -69,7 +69,9 @@ class _Graph:
         chunk = self.schedule.chunks[loop.id]
         turns = -(-loop.axis.size // chunk)
         inner = len(self.boxes)
-        self.boxes.append(BoxRecord(f"loop over {self.words.label(loop.axis)}: {turns} × {chunk}", box))
+        self.boxes.append(
+            BoxRecord(f"loop over {self.words.label(loop.axis)}: {turns} chunks of {chunk}", box)
+        )
         self.block(loop.body, {**lengths, loop.axis: chunk}, inner)
         for result in loop.results:
             self._node(result, bodies_of(result), (), lengths, box)
@@ -152,17 +154,23 @@ class _Graph:
         place = {number: position for position, number in enumerate(kept)}
         roots: list[tuple[int, ...]] = []
         edges: list[tuple[int, int]] = []
+        before: dict[int, set[int]] = {}  # for each node that is kept, all that it is made of
         for number in range(count):
-            reached = tuple(dict.fromkeys(root for source in self.made_of[number] for root in roots[source]))
+            direct = [place[source] for source in self.made_of[number] if source in place]
+            reached = dict.fromkeys(root for source in self.made_of[number] for root in roots[source])
             if number in place:
-                edges += [(root, place[number]) for root in reached]
-                reached = (place[number],)
-            roots.append(reached)
+                # What is left out makes an edge only where there is no other way.
+                known = set(direct).union(*(before[root] for root in reached))
+                sources = [*direct, *(root for root in reached if root not in known)]
+                edges += [(source, place[number]) for source in dict.fromkeys(sources)]
+                before[place[number]] = known.union(reached)
+                reached = {place[number]: None}
+            roots.append(tuple(reached))
         used = self._used_boxes(kept)
         boxes = {number: position for position, number in enumerate(used)}
         return GraphRecord(
             tuple(replace(self.nodes[number], box=boxes.get(self.nodes[number].box, -1)) for number in kept),
-            tuple(dict.fromkeys(edges)),
+            tuple(edges),
             tuple(replace(self.boxes[box], parent=boxes.get(self.boxes[box].parent, -1)) for box in used),
             count - len(kept),
         )

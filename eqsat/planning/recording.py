@@ -171,7 +171,8 @@ class Recorder:
             place = self.words.place(step.results[0])
             if isinstance(step, Loop):
                 chunk = self.schedule.chunks[step.id]
-                label = f"loop over {self.words.label(step.axis)}: {-(-step.axis.size // chunk)} × {chunk}"
+                turns = -(-step.axis.size // chunk)
+                label = f"loop over {self.words.label(step.axis)}: {turns} chunks of {chunk}"
                 yield StepRecord(label, seconds, held + size, positions[step.id], place)
             else:
                 yield StepRecord(self.words.op(step.term), seconds, held + size, -1, place)

@@ -23,7 +23,7 @@ def plan_page(plan: Plan) -> str:
     """The page: at most 60 lines of at most 100 characters."""
     lines = [_headline(plan), "", *_figures(plan)]
     if plan.too_big:
-        lines += ["", "Too big as written: the largest arrays that it makes at once"]
+        lines += ["", "Too big as written: the largest arrays, and the lines that make them"]
         lines += tensor_lines(plan.too_big, MOST_TENSORS)
     if plan.changed and plan.after.live:
         lines += ["", "In memory at the peak of the plan, by simulation"]
@@ -43,7 +43,7 @@ def plan_page(plan: Plan) -> str:
         lines += ["", "Left whole, and why"]
         lines += [line for barrier in plan.left_alone[:MOST_BARRIERS] for line in wrapped(str(barrier))]
         lines += _and_more(len(plan.left_alone) - MOST_BARRIERS, "others")
-    lines += ["", *_search(plan)]
+    lines += ["", *_search(plan), *_legend(plan)]
     return "\n".join(lines)
 
 
@@ -112,6 +112,22 @@ def _search(plan: Plan) -> list[str]:
         stages = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in plan.planning_seconds.items())
         lines += wrapped(f"Planning took {sum(plan.planning_seconds.values()):.2f} s: {stages}.", "")
     return lines
+
+
+def _legend(plan: Plan) -> list[str]:
+    """How to read the names of axes, by an example from the page."""
+    axes = [axis for tensor in (*plan.too_big, *plan.after.live) for axis in tensor.axes]
+    named = next((axis for axis in axes if axis.label.count(".") == 1), None)
+    if named is None or not (plan.too_big or plan.changed):
+        return []
+    argument, dimension = named.label.rstrip("'").split(".")
+    text = (
+        f"{named.label}:{named.size} is dimension {dimension} of {argument}, which has {named.size} entries"
+    )
+    cut_axis = next((axis for axis in axes if axis.chunk is not None), None)
+    if cut_axis is not None:
+        text += f"; {cut_axis.label}:{cut_axis.length} is {cut_axis.chunk} of {cut_axis.size} at a time"
+    return wrapped(f"{text}.", "")
 
 
 def wrapped(text: str, indent: str = "  ") -> list[str]:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from eqsat.amounts import format_bytes
 from eqsat.records import BarrierRecord, Place, TensorRecord
+from eqsat.reports.dot import graph_dot
 from eqsat.reports.page import plan_page
+from eqsat.reports.pictures import plan_figure
 from eqsat.reports.plain import from_json, to_json
+from eqsat.reports.showing import Report
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,8 @@ class LoopReport:
 
     def __str__(self) -> str:
         name = self.label or self.axis
-        return f"{name}: {self.size} in {self.count} chunks of {self.chunk} ({', '.join(self.combines)})"
+        how = " and ".join(self.combines)
+        return f"{name}: {self.size} in {self.count} chunks of {self.chunk}, combined by {how}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +141,15 @@ class GraphRecord:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Report):
     """How a function is computed within a budget.
 
-    It is plain data but for `constants`, and can be kept: `Plan.from_json(plan.to_json())`.
+    `print(plan)` is a page that says what was done and why, `plan.show()` a picture of memory over time; both
+    are in the page that `plan.save("plan.html")` writes. `plan.save("plan.png")` (or .svg, .pdf) writes the
+    picture, "plan.txt" the text, "plan.py" the source, "plan.dot" the graph of arrays for graphviz.
+
+    It is plain data but for `constants`, and can be kept: `plan.save("plan.json")`, and to have it back,
+    `Plan.from_json(text)`.
 
     **Attributes:**
 
@@ -185,6 +200,29 @@ class Plan:
 
     def __str__(self) -> str:
         return plan_page(self)
+
+    @property
+    def heading(self) -> str:
+        """What it is about, in a line."""
+        return f"eqsat plan for {self.title or 'a program'}: {format_bytes(self.budget_bytes)}"
+
+    def figure(self, graph: bool = True) -> Figure:
+        """Memory over time as written and as planned, by matplotlib.
+
+        **Arguments:**
+
+        - `graph`: whether the graph of arrays is below.
+        """
+        return plan_figure(self, graph)
+
+    def sections(self) -> Mapping[str, str]:
+        """The source, for the page."""
+        return {"The program": self.source} if self.source else {}
+
+    def texts(self) -> Mapping[str, Callable[[], str]]:
+        """By the ending of a file's name, how to make its text."""
+        dot = partial(graph_dot, self.graph, self.heading)
+        return {**super().texts(), "json": self.to_json, "py": lambda: self.source, "dot": dot}
 
     def to_json(self) -> str:
         """The plan as JSON, without `constants`."""

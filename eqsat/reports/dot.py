@@ -1,0 +1,45 @@
+"""The graph of a plan's arrays in graphviz's text format."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from eqsat.amounts import format_bytes
+from eqsat.reports.graph_picture import node_title
+
+if TYPE_CHECKING:
+    from eqsat.reports.plan import GraphRecord, NodeRecord
+
+SHAPES = {"argument": "ellipse", "value": "box", "result": "doubleoctagon"}
+
+
+def graph_dot(graph: GraphRecord, title: str = "") -> str:
+    """The text: nodes are arrays, clusters are loops and control flow. `dot -Tsvg` draws it."""
+    lines = ["digraph plan {", f"  label={json.dumps(title)};", '  node [fontname="sans-serif" fontsize=10];']
+    lines += _inside(graph, -1, "  ")
+    lines += [f"  n{start} -> n{end};" for start, end in graph.edges]
+    return "\n".join([*lines, "}\n"])
+
+
+def _inside(graph: GraphRecord, box: int, indent: str) -> list[str]:
+    """The nodes and boxes directly in a box, -1 being the whole."""
+    lines = [
+        f"{indent}n{number} [shape={SHAPES[node.kind]} label={_label(node)}];"
+        for number, node in enumerate(graph.nodes)
+        if node.box == box
+    ]
+    for number, inner in enumerate(graph.boxes):
+        if inner.parent == box:
+            lines.append(f"{indent}subgraph cluster_{number} {{")
+            lines.append(f"{indent}  label={json.dumps(inner.label, ensure_ascii=False)}; color=steelblue;")
+            lines += _inside(graph, number, f"{indent}  ")
+            lines.append(f"{indent}}}")
+    return lines
+
+
+def _label(node: NodeRecord) -> str:
+    """Three lines: what makes it, what it is, how large it is and where it is from."""
+    place = f"  {node.tensor.place.short}" if node.tensor.place else ""
+    text = f"{node_title(node)}\n{node.tensor}\n{format_bytes(node.tensor.bytes)}{place}"
+    return json.dumps(text, ensure_ascii=False)

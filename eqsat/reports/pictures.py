@@ -1,0 +1,204 @@
+"""Pictures, by matplotlib: memory over time before and after, with the arrays that make each peak.
+
+Colours are those of Okabe and Ito, which people who see few colours can tell apart; every colour also has
+a label beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from eqsat.amounts import format_bytes
+from eqsat.errors import EqsatError
+from eqsat.reports.graph_picture import INK, draw_graph, fitting, graph_height, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from eqsat.records import TensorRecord
+    from eqsat.reports.plan import MemoryRecord, Plan
+
+HELD = "#bbbbbb"
+BEFORE, AFTER = "#D55E00", "#0072B2"
+STACK = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
+"""Of the arrays at a peak, largest first."""
+
+BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+TIME_UNITS = (("h", 3600.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+
+WIDTH, PANEL, MARGIN = 10.0, 2.5, 0.4
+"""Inches: of the picture, of one panel with its title, and between panels."""
+
+LABEL_LENGTH, CODE_LENGTH = 62, 56
+"""Characters of a label beside a peak, and of the line of source below it."""
+
+LEAST = 0.02
+"""Of a peak: smaller arrays have no label of their own."""
+
+CHARACTERS = 70
+"""So many fit into the width of a panel."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty picture, of so many inches.
+
+    **Raises:** `EqsatError` without matplotlib.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise EqsatError(
+            "pictures need matplotlib: pip install 'eqsat[pictures]'; print() and save('plan.txt') don't"
+        ) from error
+    return Figure(figsize=(width, height), dpi=150, facecolor="white")
+
+
+def unit_for(largest: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """The largest unit of which there is one.
+
+    >>> unit_for(2.5e7, BYTE_UNITS)
+    ('MB', 1000000.0)
+    """
+    return next((unit for unit in units if largest >= unit[1]), units[-1])
+
+
+def plan_figure(plan: Plan, graph: bool = True) -> Figure:
+    """A plan's picture: memory over time as written and as planned, and below the graph of its arrays."""
+    memories = [("as written", plan.before, plan.original_peak_bytes, BEFORE)]
+    if plan.changed:
+        memories.append(("as planned", plan.after, plan.peak_bytes, AFTER))
+    rows = graph_height(plan.graph) if graph else 0.0
+    height = 0.4 + len(memories) * (PANEL + MARGIN) + (rows + 0.2 if rows else 0.0)
+    figure = new_figure(WIDTH, height)
+    top = height - 0.3
+    figure.text(0.07, 1 - 0.16 / height, _title(plan), fontsize=10, weight="bold", color=INK, va="center")
+    for name, memory, certified, colour in memories:
+        bottom = (top - PANEL) / height
+        timeline = figure.add_axes((0.07, bottom, 0.50, (PANEL - 0.3) / height))
+        draw_memory(timeline, memory, plan.budget_bytes, certified, colour)
+        timeline.set_title(
+            f"{name}: {format_bytes(certified)} certified", fontsize=9, loc="left", color=INK, pad=6
+        )
+        stack = figure.add_axes((0.60, bottom, 0.39, (PANEL - 0.3) / height))
+        draw_peak(stack, memory)
+        top -= PANEL + MARGIN
+    if rows:
+        axes = figure.add_axes((0.02, 0.05 / height, 0.97, rows / height))
+        draw_graph(axes, plan.graph)
+    return figure
+
+
+def _title(plan: Plan) -> str:
+    return f"{plan.title or 'program'} within {format_bytes(plan.budget_bytes)}"
+
+
+def draw_memory(axes: Axes, memory: MemoryRecord, budget: int, certified: int, colour: str) -> None:
+    """Memory over predicted time: what is held all along below, temporaries above, loops as shaded spans."""
+    seconds = max(memory.seconds, 1e-12)
+    unit, second = unit_for(seconds, TIME_UNITS)
+    highest = max(memory.peak_bytes, certified, 1)
+    # A budget far above the curve would flatten it: it is then told, and not drawn.
+    shown = budget <= 1.6 * highest
+    top = 1.16 * max(highest, budget if shown else 0)
+    byte_unit, size = unit_for(top, BYTE_UNITS)
+    edges, heights, now = [0.0], [], 0.0
+    for step in memory.steps:
+        now += step.seconds
+        edges.append(now / second)
+        heights.append(step.bytes / size)
+    if not heights:
+        edges, heights = [0.0, seconds / second], [memory.held_bytes / size]
+    axes.stairs(heights, edges, fill=True, color=colour, alpha=0.35, linewidth=0)
+    axes.stairs(heights, edges, color=colour, linewidth=1.2)
+    axes.axhspan(0, memory.held_bytes / size, color=HELD, linewidth=0)
+    if memory.held_bytes > 0.07 * top:
+        axes.annotate("arguments and results", (0, memory.held_bytes / size), xytext=(4, -3), fontsize=6.5,
+                      textcoords="offset points", va="top", color=INK)  # fmt: skip
+    for step, left, right, high in zip(memory.steps, edges, edges[1:], heights, strict=False):
+        if step.loop >= 0:
+            axes.add_patch(_hatched(left, right - left, high, colour))
+        if len(step.label) < CHARACTERS * (right - left) / edges[-1]:
+            _inside(axes, step.label, (left + right) / 2, high / 2)
+    # One label at each end: the levels may be close.
+    _level(axes, certified / size, f"certified {format_bytes(certified)}", ":", 0.0, "left")
+    if shown:
+        _level(axes, budget / size, f"budget {format_bytes(budget)}", "--", edges[-1], "right")
+    else:
+        axes.text(0.99, 0.97, f"budget {format_bytes(budget)}, far above", fontsize=7, ha="right", va="top",
+                  transform=axes.transAxes, color=INK)  # fmt: skip
+    axes.set_xlim(0, edges[-1])
+    axes.set_ylim(0, top / size)
+    axes.set_xlabel(f"predicted time [{unit}]", fontsize=8, color=INK)
+    axes.set_ylabel(f"memory, simulated [{byte_unit}]", fontsize=8, color=INK)
+    axes.tick_params(labelsize=7, colors=INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _inside(axes: Axes, text: str, x: float, y: float) -> None:
+    """A label on a curve's area."""
+    box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+    axes.annotate(text, (x, y), fontsize=7, ha="center", va="center", color=INK, bbox=box, zorder=3)
+
+
+def _level(axes: Axes, height: float, text: str, style: str, x: float, side: str) -> None:
+    """A horizontal line with its label at one end."""
+    axes.axhline(height, color=INK, linestyle=style, linewidth=1.0)
+    offset = (-2, 2) if side == "right" else (3, 2)
+    axes.annotate(
+        text,
+        (x, height),
+        xytext=offset,
+        textcoords="offset points",
+        fontsize=7,
+        ha=side,
+        va="bottom",
+        color=INK,
+    )
+
+
+def draw_peak(axes: Axes, memory: MemoryRecord) -> None:
+    """What is there at the peak: a column of the largest arrays, each with a label."""
+    axes.set_axis_off()
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.text(0.0, 1.03, f"at the simulated peak of {format_bytes(memory.peak_bytes)}", fontsize=8, color=INK)
+    shown = [tensor for tensor in memory.live if tensor.bytes > LEAST * memory.peak_bytes]
+    parts = [(tensor.bytes, *_label(tensor)) for tensor in shown[: len(STACK)]]
+    rest = memory.peak_bytes - sum(part[0] for part in parts)
+    if rest > 0:
+        parts.append((rest, f"{format_bytes(rest)}  everything else", ""))
+    total = max(sum(part[0] for part in parts), 1)
+    step = 1.0 / max(len(parts), 1)
+    done = 0.0
+    colours = [*STACK[: len(parts) - (rest > 0)], HELD]
+    for number, ((size, first, second), colour) in enumerate(zip(parts, colours, strict=False)):
+        share = size / total
+        axes.add_patch(_rectangle(0.0, 1 - done - share, 0.06, share, colour))
+        middle, at = 1 - done - share / 2, 1 - (number + 0.5) * step
+        axes.plot([0.065, 0.10], [middle, at], color=INK, linewidth=0.5)
+        axes.text(0.11, at + 0.005, first, fontsize=7, va="bottom" if second else "center", color=INK)
+        axes.text(0.11, at - 0.005, second, fontsize=6, va="top", color="#555555", family="monospace")
+        done += share
+
+
+def _label(tensor: TensorRecord) -> tuple[str, str]:
+    size = format_bytes(tensor.bytes)
+    first = fitting(f"{size}  {tensor.op}: {tensor}", f"{size}  {tensor.op}: {tensor.sizes}", LABEL_LENGTH)
+    second = f"{tensor.place.short}  {tensor.place.code}" if tensor.place else ""
+    return first, shortened(second, CODE_LENGTH)
+
+
+def _hatched(left: float, width: float, height: float, colour: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, 0), width, height, facecolor="none", edgecolor=colour, hatch="///", alpha=0.3,
+                     linewidth=0)  # fmt: skip
+
+
+def _rectangle(left: float, bottom: float, width: float, height: float, colour: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, bottom), width, height, facecolor=colour, edgecolor="white", linewidth=0.6)
