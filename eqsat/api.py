@@ -26,6 +26,7 @@ from eqsat.transforms.primitives import optimized_p
 from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import NO_MESH, Settings, setting
 from eqsat.transforms.surroundings import Surroundings, needs_surroundings
+from eqsat.transforms.witness import Witness
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -107,6 +108,15 @@ class Optimized(Generic[P, R]):
                 " is left to jax.jit, and has no plan"
             )
         return call.planned((), leaves, instance.donated).plan
+
+    def program(self, *args: Any, **kwargs: Any) -> Call | None:
+        """What a call with these arguments evaluates; None if it is left to `jax.jit`."""
+        return self._instance(args, kwargs, Surroundings.now())[0].call
+
+    def watched(self, witness: Witness) -> Optimized[P, R]:
+        """The same with a witness of its plans."""
+        settings = replace(self._settings, witness=witness)
+        return Optimized(self._fn, settings, self._statics, self._donated)
 
     def _instance(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], around: Surroundings

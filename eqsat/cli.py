@@ -1,121 +1,55 @@
-"""The command `eqsat`: `eqsat check FILE...` and `eqsat explain-rule NAME`."""
+"""The command `eqsat`; its sub-commands are the modules of `eqsat.commands`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from importlib import import_module
 
-from eqsat.checking.explain import explained
-from eqsat.checking.filecheck import FileCheck
-from eqsat.checking.report import Report
-from eqsat.checking.tiers import EXAMPLES
-from eqsat.errors import EqsatError
-from eqsat.language.syntax import RuleFile
-from eqsat.rulesets import load_file, shipped_files
+from eqsat.commands.statuses import UNUSABLE, WRONG
+from eqsat.errors import BudgetError, EqsatError
 
-WRONG, UNUSABLE = 1, 2
-"""Exit status: a rule is wrong; the command, or a file, makes no sense."""
+COMMANDS = {
+    "run": "run a script within a memory budget, unchanged",
+    "explain": "where the memory of a function goes, and what a budget would cost",
+    "source": "the JAX source of a function within a budget",
+    "check": "check rules by test",
+    "explain-rule": "what a rule does, by an example",
+}
+"""What each sub-command does, in a line. Its module is imported when it is asked for."""
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A sub-command.
-
-    **Attributes:**
-
-    - `help`: what it does, in a line.
-    - `declare`: adds its arguments to a parser.
-    - `run`: does it; returns the exit status.
-    """
-
-    help: str
-    declare: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
+EPILOG = """
+exit status: 0 if all is well; 1 if a rule is wrong, or a function does not fit; 2 if the command, or a file
+that it names, makes no sense. Of `eqsat run` it is the script's. `eqsat COMMAND --help` has examples.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command with the arguments of the command line, or with those given."""
-    parser = argparse.ArgumentParser(prog="eqsat", description="Rewrites of JAX programs: tools for rules.")
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    parser = argparse.ArgumentParser(
+        prog="eqsat",
+        description="Any JAX function, rewritten to fit a memory budget.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, command in COMMANDS.items():
-        command.declare(commands.add_parser(name, help=command.help, description=command.help))
-    chosen = parser.parse_args(arguments)
+    for name, help_ in COMMANDS.items():
+        command = commands.add_parser(name, help=help_, description=help_, allow_abbrev=False)
+        if given[:1] == [name]:
+            module = import_module(f"eqsat.commands.{name.replace('-', '_')}")
+            module.declare(command)
+    chosen = parser.parse_args(given)
     try:
-        return COMMANDS[chosen.command].run(chosen)
+        status: int = module.run(chosen)
+    except BudgetError as error:
+        print(error, file=sys.stderr)
+        return UNUSABLE if error.smallest_peak is None else WRONG
     except EqsatError as error:
         print(error, file=sys.stderr)
         return UNUSABLE
-
-
-# ------------------------------------------------------------------------------------------- check
-
-
-def _declare_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "files", nargs="*", metavar="FILE", help=".rules files; without any: the shipped ones"
-    )
-    parser.add_argument("--rule", action="append", default=[], metavar="NAME", help="check only this rule")
-    parser.add_argument(
-        "--examples",
-        type=int,
-        default=EXAMPLES,
-        metavar="N",
-        help=f"how many instances to draw in the tier that draws most (default: {EXAMPLES})",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="conditions that nothing needs, and missing examples, are errors",
-    )
-    parser.add_argument("--notes", action="store_true", help="show what is worth knowing, too")
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    # The shipped rules are held to more.
-    strict = arguments.strict or not arguments.files
-    files = [load_file(path) for path in arguments.files] or list(shipped_files())
-    reports: list[Report] = []
-    for file in files:
-        check = FileCheck(file, _known(files), arguments.examples, strict)
-        reports.append(check.report(arguments.rule))
-    whole = Report(tuple(rule for report in reports for rule in report.rules))
-    if arguments.rule and not whole.rules:
-        raise EqsatError(f"there is no rule called {' or '.join(arguments.rule)}")
-    print(whole)
-    if arguments.notes and whole.notes():
-        print(f"\n{whole.notes()}")
-    return 0 if whole.ok else WRONG
-
-
-def _known(files: Sequence[RuleFile]) -> list[RuleFile]:
-    """The shipped files, and those given."""
-    names = {file.file for file in files}
-    return [*(file for file in shipped_files() if file.file not in names), *files]
-
-
-# ------------------------------------------------------------------------------------- explain-rule
-
-
-def _declare_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a rule's name, plain or with its file's: file.name")
-    parser.add_argument(
-        "--rules", action="append", default=[], metavar="FILE", help="a .rules file that the rule may be in"
-    )
-
-
-def _explain(arguments: argparse.Namespace) -> int:
-    files = [*(load_file(path) for path in arguments.rules), *shipped_files()]
-    print(explained(arguments.name, files))
-    return 0
-
-
-COMMANDS: dict[str, Command] = {
-    "check": Command("check rules by test", _declare_check, _check),
-    "explain-rule": Command("what a rule does, by an example", _declare_explain, _explain),
-}
-"""The sub-commands by name."""
+    return status
 
 
 if __name__ == "__main__":

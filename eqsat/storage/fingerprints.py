@@ -72,6 +72,8 @@ class Fingerprint:
         elif dataclasses.is_dataclass(value):
             self._say("dataclass", type(value).__qualname__)
             for field in dataclasses.fields(value):
+                if not field.compare:
+                    continue  # it is no part of what the value is
                 self._say("field", field.name)
                 self.add(getattr(value, field.name))
         else:

@@ -17,7 +17,7 @@ from eqsat.backend.donation import Donation, donation
 from eqsat.deadline import Deadline
 from eqsat.device_memory import free_budget
 from eqsat.driver import Planner
-from eqsat.errors import BudgetError
+from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.planned import Planned
 from eqsat.rulesets import rules_for
@@ -29,6 +29,10 @@ from eqsat.transforms.settings import Settings, setting
 
 Dims = tuple[int | None, ...]
 """By argument or result: which dimension is the batch's, or None if it has none."""
+
+
+UNLIMITED = 1 << 62
+"""A budget within which everything is."""
 
 
 class Call(Program):
@@ -81,37 +85,56 @@ class Call(Program):
                     stacklevel=2,
                 )
             with self.settings.alone():
-                found = self._stored_or_new(self._budget(placement, present), placement, given_up)
+                budget = self._budget(placement, present)
+                found = self._stored_or_new(budget, placement, given_up)
+            found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
             self._plans[placement, donated] = found
+            if self.settings.witness is not None:
+                self.settings.witness.planned(self.title, found.plan)
         return found
 
     def _stored_or_new(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planned:
         """The plan that an earlier process has left, or one that later processes will find."""
-        if any(placement):
-            return self._new(
-                budget, placement, given_up
-            )  # it is for devices that need not be there next time
-        asked = (replace(self.settings, budget=budget, rules=()), self.names)
-        place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
+        place = None
+        if not any(placement):  # else it is for devices that need not be there next time
+            asked = (replace(self.settings, budget=budget, rules=()), self.names)
+            place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
         found = place.read() if place else None
         if found is None:
-            found = self._new(budget, placement, given_up)
-            if place:
+            found = self._new(lambda budget: self._planner(budget, placement, given_up), budget)
+            if place and found.plan.peak_bytes <= budget:
                 place.write(found)
         return found
 
-    def _new(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planned:
+    def _planner(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planner:
         settings = self.settings
         deadline = Deadline.after(settings.planning_seconds)
         rules = rules_for(settings.rules, settings.accuracy)
-        planner = Planner(
+        return Planner(
             Traced(self.closed), self.names, budget, rules, settings.machine, deadline, placement, given_up
         )
+
+    def _new(self, planner: Callable[[int], Planner], budget: int) -> Planned:
+        """What is within the budget; or, for a witness who wants that, what needs least.
+
+        If even that can't be had, it is the program as it is.
+        """
         try:
-            found = planner.planned()
+            return planner(budget).planned()
         except BudgetError as error:
-            raise BudgetError(f"{self.title}: {error}{self._whose()}", error.smallest_peak) from None
-        return replace(found, plan=replace(found.plan, title=self.title))
+            refused: EqsatError = BudgetError(f"{self.title}: {error}{self._whose()}", error.smallest_peak)
+        except EqsatError as error:
+            refused = error
+        witness = self.settings.witness
+        if witness is None or not witness.refused(self.title, refused):
+            raise refused
+        while isinstance(refused, BudgetError) and budget < (refused.smallest_peak or 0):
+            budget = refused.smallest_peak or 0
+            try:
+                return planner(budget).planned()
+            except EqsatError as another:
+                refused = another
+        return planner(UNLIMITED).planned()
 
     def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
         """The budget in bytes: as named, or as the devices allow."""

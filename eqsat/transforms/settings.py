@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 
 from eqsat.machine import Machine
 from eqsat.rulesets import RulePath
+from eqsat.transforms.witness import Witness
 
 
 def setting(name: str) -> Any:
@@ -32,6 +33,7 @@ class Settings:
     - `accuracy`: which rules are allowed, by what they do to rounding.
     - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
+    - `witness`: who is told of plans, if anybody. Plans do not depend on it.
     """
 
     budget: int | None
@@ -40,6 +42,7 @@ class Settings:
     machine: Machine
     planning_seconds: float | None = None
     double: bool = False
+    witness: Witness | None = field(default=None, compare=False)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -1,0 +1,57 @@
+"""`eqsat check`: rules by test."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from eqsat.checking.filecheck import FileCheck
+from eqsat.checking.report import Report
+from eqsat.checking.tiers import EXAMPLES
+from eqsat.commands.statuses import DONE, WRONG
+from eqsat.errors import EqsatError
+from eqsat.language.syntax import RuleFile
+from eqsat.rulesets import load_file, shipped_files
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help=".rules files; without any: the shipped ones"
+    )
+    parser.add_argument("--rule", action="append", default=[], metavar="NAME", help="check only this rule")
+    parser.add_argument(
+        "--examples",
+        type=int,
+        default=EXAMPLES,
+        metavar="N",
+        help=f"how many instances to draw in the tier that draws most (default: {EXAMPLES})",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="conditions that nothing needs, and missing examples, are errors",
+    )
+    parser.add_argument("--notes", action="store_true", help="show what is worth knowing, too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    # The shipped rules are held to more.
+    strict = arguments.strict or not arguments.files
+    files = [load_file(path) for path in arguments.files] or list(shipped_files())
+    reports: list[Report] = []
+    for file in files:
+        check = FileCheck(file, _known(files), arguments.examples, strict)
+        reports.append(check.report(arguments.rule))
+    whole = Report(tuple(rule for report in reports for rule in report.rules))
+    if arguments.rule and not whole.rules:
+        raise EqsatError(f"there is no rule called {' or '.join(arguments.rule)}")
+    print(whole)
+    if arguments.notes and whole.notes():
+        print(f"\n{whole.notes()}")
+    return DONE if whole.ok else WRONG
+
+
+def _known(files: Sequence[RuleFile]) -> list[RuleFile]:
+    """The shipped files, and those given."""
+    names = {file.file for file in files}
+    return [*(file for file in shipped_files() if file.file not in names), *files]

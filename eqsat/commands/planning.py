@@ -1,0 +1,61 @@
+"""What the commands that plan a function have in common."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from eqsat.commands.shapes import parse_arguments
+from eqsat.commands.target import as_called, find_function, told
+from eqsat.errors import EqsatError
+
+EPILOG = """
+shapes:
+  f32[1000,3], i32[1000]           two arrays; bool, i8 ... i64, u8 ... u64, f16, bf16, f32, f64, c64, c128
+  {w: f32[3,3], b: f32[3]}, f32[]  a dict of two arrays, and a scalar; tuples and lists are in () and []
+  f32[1000,3], power=2             an argument by name; what is no array is static
+
+examples:
+"""
+
+
+def declare(parser: argparse.ArgumentParser, examples: str) -> None:
+    """Adds the arguments to a parser; `examples` are lines for its help."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EPILOG + examples
+    parser.add_argument("function", metavar="FUNCTION", help="package.module:function, or script.py:function")
+    parser.add_argument("--shapes", default="", metavar="SHAPES", help="of its arguments, see below")
+    parser.add_argument("--budget", metavar="AMOUNT", help="2GB, 512MiB... (default: what is free)")
+    parser.add_argument(
+        "--accuracy", default="reassociates", help="what rewriting may do to rounding (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="FILE", help="a .rules file to use as well"
+    )
+
+
+def planned(arguments: argparse.Namespace) -> Any:
+    """The plan that a command line asks for.
+
+    **Raises:** `BudgetError` if there is none; `EqsatError` for whatever makes no sense.
+    """
+    shapes = parse_arguments(arguments.shapes)
+    args, kwargs = as_called(shapes)
+    function = find_function(arguments.function)
+    from eqsat.api import optimize
+
+    optimized = optimize(
+        function,
+        budget=arguments.budget,
+        rules=arguments.rules,
+        accuracy=arguments.accuracy,
+        static_argnums=tuple(n for n in shapes.static if isinstance(n, int)),
+        static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
+    )
+    try:
+        return optimized.plan(*args, **kwargs)
+    except EqsatError:
+        raise
+    except Exception as error:
+        given = arguments.shapes or "no arguments"
+        raise EqsatError(f"{arguments.function} can't be traced with {given}: {told(error)}") from None

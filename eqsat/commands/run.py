@@ -1,0 +1,109 @@
+"""`eqsat run`: a script as it is, with the functions that it compiles optimised."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from types import ModuleType
+
+from eqsat.amounts import parse_budget
+from eqsat.errors import EqsatError
+from eqsat.running.imports import when_imported
+from eqsat.running.script import Script
+from eqsat.running.session import Session
+
+VARIABLE = "EQSAT_BUDGET"
+"""The environment variable that has the budget of those who name none."""
+
+DESCRIPTION = """
+Runs a script as it is, with the functions that it gives to jax.jit optimised; says at the end what was done.
+"""
+
+EPILOG = """
+examples:
+  eqsat run --budget 2GB train.py --epochs 10
+  eqsat run --budget 500MB -m package.train
+  EQSAT_BUDGET=2GB python -m eqsat.run train.py
+
+Functions that are compiled inside of others become part of them. A function for which no program within the
+budget is found runs as the smallest that was found, with a warning; with --strict, that is an error, and the
+script stops. A function all whose values together are well within the budget is left alone.
+
+The exit status is the script's own; 2 if there is no such script, or the options make no sense.
+"""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.usage = "%(prog)s [options] [-m MODULE | -c TEXT | SCRIPT] [arguments of the script]"
+    parser.add_argument(
+        "--budget",
+        metavar="AMOUNT",
+        default=os.environ.get(VARIABLE) or None,
+        help=f"what each compiled function may need: 2GB, 512MiB... (default: ${VARIABLE}, or what is free)",
+    )
+    parser.add_argument(
+        "--accuracy", default="reassociates", help="what rewriting may do to rounding (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="FILE", help="a .rules file to use as well"
+    )
+    parser.add_argument(
+        "--planning-seconds", type=float, metavar="S", help="how long to look for the plan of one function"
+    )
+    parser.add_argument("--strict", action="store_true", help="stop at a function that does not fit")
+    parser.add_argument("--quiet", action="store_true", help="say nothing at the end")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
+    what.add_argument("-c", dest="text", metavar="TEXT", help="run a text, as python -c does")
+    parser.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    script = _script(arguments)
+    script.check()
+    session = _session(arguments)
+
+    def replace(_: ModuleType) -> None:
+        from eqsat.running.jitted import replace_jit
+
+        replace_jit(session)
+
+    when_imported("jax", replace)
+    status = script.run()
+    if not arguments.quiet:
+        sys.stdout.flush()
+        print(session.report(), file=sys.stderr)
+    return status
+
+
+def _script(arguments: argparse.Namespace) -> Script:
+    if arguments.module is not None:
+        return Script("module", arguments.module, arguments.script)
+    if arguments.text is not None:
+        return Script("text", arguments.text, arguments.script)
+    if not arguments.script:
+        raise EqsatError("run what? eqsat run [options] script.py [arguments]; see eqsat run --help")
+    file, *rest = arguments.script
+    return Script("file", file, rest)
+
+
+def _session(arguments: argparse.Namespace) -> Session:
+    """What is asked for, checked before the script starts."""
+    from eqsat.language.syntax import ACCURACIES
+
+    if arguments.accuracy not in ACCURACIES:
+        raise EqsatError(
+            f"accuracy {arguments.accuracy!r} is not known: choose one of {', '.join(ACCURACIES)}"
+        )
+    for path in arguments.rules:
+        if not os.path.isfile(path):
+            raise EqsatError(f"there is no rules file {path!r}")
+    if arguments.planning_seconds is not None and not arguments.planning_seconds > 0:
+        raise EqsatError("--planning-seconds takes a number of seconds above 0")
+    options = {"accuracy": arguments.accuracy, "planning_seconds": arguments.planning_seconds}
+    rules = tuple(map(os.path.abspath, arguments.rules))
+    budget = None if arguments.budget is None else parse_budget(arguments.budget)
+    return Session(budget, {**options, "rules": rules}, arguments.strict)

@@ -1,0 +1,10 @@
+"""`python -m eqsat.run script.py`: what `eqsat run script.py` does; the budget may be in `EQSAT_BUDGET`."""
+
+from __future__ import annotations
+
+import sys
+
+from eqsat.cli import main
+
+if __name__ == "__main__":
+    raise SystemExit(main(["run", *sys.argv[1:]]))

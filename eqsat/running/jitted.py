@@ -1,0 +1,164 @@
+"""`jax.jit` for a script that `eqsat run` runs: the outermost compiled functions are optimised.
+
+A function that is called by another compiled one becomes part of that, and of its plan. Others are planned as
+`eqsat.optimize` plans them, unless all their values at once are within the budget: these run as ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import jax
+from jax._src.core import trace_ctx
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
+
+from eqsat.device_memory import free_budget
+from eqsat.running.session import Session, Watch
+
+JIT = jax.jit
+
+SHARED = frozenset({"static_argnums", "static_argnames", "donate_argnums", "donate_argnames"})
+"""The options of `jax.jit` that `optimize` has as well."""
+
+UNDERSTOOD = SHARED | {"keep_unused", "inline", "compiler_options"}
+"""The options of `jax.jit` with which a function can be planned."""
+
+COPIES = 2
+"""A program is small if so many times all its values are within the budget: XLA copies, and needs scratch."""
+
+OWN = ("jax", "jaxlib", "eqsat")
+"""Packages whose own compiled functions are none of the script's."""
+
+
+def replace_jit(session: Session) -> None:
+    """Give `jax` a `jit` that plans for the budget of a session."""
+
+    @functools.wraps(JIT)
+    def jit(fun: Any = None, /, **options: Any) -> Any:
+        if fun is None:
+            return functools.partial(jit, **options)
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.split(".")[0] in OWN:
+            return JIT(fun, **options)
+        return Jitted(fun, options, session)
+
+    jax.jit = jit
+
+
+class Jitted:
+    """A function that a script has given to `jax.jit`.
+
+    What a compiled function has besides (`lower`, `trace`, `eval_shape`...) is the plain one's.
+    """
+
+    def __init__(self, fun: Callable[..., Any], options: dict[str, Any], session: Session) -> None:
+        self._plain = JIT(fun, **options)
+        functools.update_wrapper(self, fun)
+        self._fun = fun
+        self._options = {name: value for name, value in options.items() if value is not None}
+        self._session = session
+        self._entry = session.entry(fun)
+        # By program: whether it is left alone, since whatever XLA makes of it is within the budget.
+        self._small: dict[Any, bool] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _staged():
+            return self._plain(*args, **kwargs)
+        self._entry.calls += 1
+        return self._chosen(args, kwargs)(*args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """Lowered as the plain function is, but optimised: it may be compiled ahead."""
+        chosen = self._chosen(args, kwargs)
+        if chosen is self._optimized:
+            options = {name: value for name, value in self._options.items() if name in SHARED}
+            return JIT(chosen, **options, compiler_options=self._compiler_options).lower(*args, **kwargs)
+        return chosen.lower(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A method, where it decorates one."""
+        return self if instance is None else MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_plain":  # there is none yet, in a copy
+            raise AttributeError(name)
+        return getattr(self._plain, name)
+
+    def __repr__(self) -> str:
+        return f"<{self._fun!r}, compiled within {self._session.budget} bytes>"
+
+    def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What to call with these arguments."""
+        foreign = sorted(self._options.keys() - UNDERSTOOD)
+        if foreign:
+            self._entry.left.append(f"jax.jit was given {', '.join(foreign)}")
+            return self._honest
+        call = self._optimized.program(*args, **kwargs)
+        if call is None:
+            self._entry.left.append("it depends on the mesh, or on the mapped axis, that it is called under")
+            return self._honest
+        if call not in self._small:
+            budget = call.settings.budget or free_budget(jax.local_devices()[:1])
+            self._small[call] = COPIES * footprint(call.closed) <= budget
+            self._entry.small += self._small[call]
+        return self._plain if self._small[call] else self._optimized
+
+    @functools.cached_property
+    def _optimized(self) -> Any:
+        # Imported late: a script that optimises nothing need not wait for the engine.
+        from eqsat.api import optimize
+
+        shared = {name: value for name, value in self._options.items() if name in SHARED}
+        found = optimize(self._fun, budget=self._session.budget, **shared, **self._session.options)
+        return found.watched(Watch(self._session, self._entry))
+
+    @functools.cached_property
+    def _honest(self) -> Callable[..., Any]:
+        """The function as it is, under the options under which XLA's figures are true."""
+        return JIT(self._fun, **{**self._options, "compiler_options": self._compiler_options})
+
+    @functools.cached_property
+    def _compiler_options(self) -> dict[str, Any]:
+        from eqsat.backend.certificate import compiler_options
+
+        return {**compiler_options(), **self._options.get("compiler_options", {})}
+
+
+def _staged() -> bool:
+    """Whether what is called now becomes part of another program, and is not evaluated.
+
+    Evaluation may be by way of transformations: `jax.grad` of a compiled function, with nothing around it.
+    """
+    trace: Any = trace_ctx.trace
+    while trace is not None:
+        if isinstance(trace, DynamicJaxprTrace):
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False
+
+
+def footprint(program: ClosedJaxpr) -> int:
+    """Bytes of all values of a program together, those of one turn of a loop included."""
+    known: dict[int, int] = {}
+
+    def total(jaxpr: Jaxpr) -> int:
+        if id(jaxpr) not in known:
+            variables = [*jaxpr.constvars, *jaxpr.invars]
+            variables += [variable for equation in jaxpr.eqns for variable in equation.outvars]
+            known[id(jaxpr)] = sum(_bytes(variable.aval) for variable in variables) + sum(
+                total(inner) for equation in jaxpr.eqns for inner in jaxprs_in_params(equation.params)
+            )
+        return known[id(jaxpr)]
+
+    return total(program.jaxpr)
+
+
+def _bytes(aval: Any) -> int:
+    dtype = getattr(aval, "dtype", None)
+    return 0 if dtype is None else math.prod(aval.shape) * dtype.itemsize

@@ -1,0 +1,128 @@
+"""`Session`: what `eqsat run` was asked for, and what has come of every function that a script compiles."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from eqsat.amounts import format_bytes
+from eqsat.errors import EqsatError
+from eqsat.records import Place
+from eqsat.reports.plan import Plan
+
+
+@dataclass
+class Entry:
+    """What has come of one function.
+
+    **Attributes:**
+
+    - `calls`: how often it was called from outside of any compiled function.
+    - `plans`: by the title of the program and its number among those of that title.
+    - `small`: for how many shapes it was left alone, since even all its values at once are within the budget.
+    - `left`: why it was left alone for others.
+    - `over`: the programs for which nothing within the budget was found.
+    """
+
+    name: str
+    place: str
+    calls: int = 0
+    plans: list[tuple[str, Plan]] = field(default_factory=list)
+    small: int = 0
+    left: list[str] = field(default_factory=list)
+    over: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """What to say of it."""
+        times = f"{self.calls} call{'s' if self.calls != 1 else ''}"
+        lines = [f"{self.name}  ({self.place})  {times}"]
+        for title, plan in self.plans:
+            about = "" if title == self.name else f"{title}: "
+            lines.append(f"  {about}{_summary(plan, title in self.over)}")
+        lines += [f"  left as it is: {reason}" for reason in dict.fromkeys(self.left)]
+        if self.small and not self.plans and not self.left:
+            lines.append("  left as it is: even all its values at once are within the budget")
+        return lines
+
+
+def _summary(plan: Plan, over: bool) -> str:
+    before, after = format_bytes(plan.original_peak_bytes), format_bytes(plan.peak_bytes)
+    if not plan.changed:
+        found = f"left as it is: needs {after}"
+    else:
+        loops = "; ".join(map(str, plan.loops)) or "no loops"
+        found = f"{before} -> {after}, {loops}"
+    return f"{found}  OVER THE BUDGET: nothing smaller was found" if over else found
+
+
+@dataclass
+class Session:
+    """What `eqsat run` was asked for, and what has come of it.
+
+    **Attributes:**
+
+    - `budget`: in bytes, or None for what the device has free.
+    - `options`: others of `eqsat.optimize`.
+    - `strict`: whether a function that does not fit stops the script.
+    """
+
+    budget: int | None
+    options: dict[str, Any]
+    strict: bool = False
+    entries: list[Entry] = field(default_factory=list)
+
+    def entry(self, fun: Callable[..., Any]) -> Entry:
+        """A new entry, for a function that a script compiles."""
+        code = getattr(_innermost(fun), "__code__", None)
+        place = Place(code.co_filename, code.co_firstlineno, "").short if code else type(fun).__name__
+        found = Entry(str(getattr(fun, "__name__", type(fun).__name__)), place)
+        self.entries.append(found)
+        return found
+
+    def report(self) -> str:
+        """What was done, function by function."""
+        called = [entry for entry in self.entries if entry.calls or entry.plans]
+        budget = "what the device has free" if self.budget is None else format_bytes(self.budget)
+        lines = [f"eqsat: budget {budget}"]
+        small = [entry for entry in called if not entry.plans and not entry.left]
+        for entry in called:
+            if entry not in small:
+                lines += [f"  {line}" for line in entry.lines()]
+        if small:
+            names = ", ".join(dict.fromkeys(entry.name for entry in small))
+            lines.append(f"  small, and left as they are: {names}")
+        if not called:
+            lines.append("  no function was compiled by jax.jit")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The witness for one function: it writes down what becomes of its programs."""
+
+    session: Session
+    entry: Entry
+
+    def planned(self, title: str, plan: Plan) -> None:
+        self.entry.plans.append((title, plan))
+
+    def refused(self, title: str, error: EqsatError) -> bool:
+        if self.session.strict:
+            return False
+        self.entry.over.append(title)
+        print(
+            f"eqsat: {error}\neqsat: the smallest program that was found runs instead; --strict stops here",
+            file=sys.stderr,
+        )
+        return True
+
+
+def _innermost(fun: Any) -> Any:
+    """The function in wrappers and partial applications."""
+    while True:
+        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
+        if inner is None:
+            return getattr(fun, "__func__", fun)
+        fun = inner
