@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from eqsat.engine.cost import CostModel, Value
 from eqsat.engine.encode import EQUATED, LOADED
@@ -24,9 +23,6 @@ from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Opaque, Rename
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds would take too much memory (a bit for each pair: 200 MB) and
 are left out."""
-
-FEW_BITS = 24
-"""So many bits of a mask are gone through one by one; more are summed as an array."""
 
 ROUNDS = 3
 
@@ -273,7 +269,7 @@ class Extractor:
                 children = [position[child] for child in choice.node.children]
                 by_class[position[choice.number]].append((choice, children))
         masks = [0] * len(order)
-        weights = np.zeros(-(-len(order) // 8) * 8)
+        weights = _Weights(len(order))
         best = dict(chosen)
         closed: dict[int, int] = {}
         # When something in or below a class was last changed, and when it was last looked at.
@@ -312,7 +308,7 @@ class Extractor:
                 if self.one_pass:
                     closed[number] = self._loops_within(choice, closed) or 0
                 masks[index] = mask
-                weights[index] = choice.cost
+                weights.set(index, choice.cost)
             if clock == before:
                 break
         return best
@@ -363,24 +359,39 @@ class Extractor:
         return sum(choice.cost for choice in selected.values())
 
 
+class _Weights:
+    """Weights of classes, and their sums over sets of classes, given as the bits of integers.
+
+    For every eight classes there is a table of the sums of all their subsets, so that a sum takes one look
+    for each byte that is not zero.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._bytes = -(-count // 8)
+        self._weights = np.zeros((self._bytes, 8))
+        self._sums = np.zeros(self._bytes * 256)
+
+    def set(self, index: int, weight: float) -> None:
+        place, bit = divmod(index, 8)
+        if self._weights[place, bit] != weight:
+            self._weights[place, bit] = weight
+            self._sums[256 * place : 256 * (place + 1)] = _SUBSETS @ self._weights[place]
+
+    def sum(self, mask: int) -> float:
+        found = np.frombuffer(mask.to_bytes(self._bytes, "little"), np.uint8)
+        places = found.nonzero()[0]
+        return float(self._sums[256 * places + found[places]].sum())
+
+
+_SUBSETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(float)
+"""All subsets of eight things, a row each."""
+
+
 def _cheapest(
-    options: Sequence[tuple[_Choice, list[int], int]], weights: npt.NDArray[np.float64]
+    options: Sequence[tuple[_Choice, list[int], int]], weights: _Weights
 ) -> tuple[_Choice, list[int], int]:
     """The option that takes least time, with all that it needs: its mask, of classes of these weights."""
     common = options[0][2]
     for _, _, mask in options[1:]:
         common &= mask
-    return min(options, key=lambda option: _weight(option[2] & ~common, weights) + option[0].cost)
-
-
-def _weight(mask: int, weights: npt.NDArray[np.float64]) -> float:
-    """The sum of the weights whose bits are set."""
-    if mask.bit_count() <= FEW_BITS:
-        total = 0.0
-        while mask:
-            lowest = mask & -mask
-            total += float(weights[lowest.bit_length() - 1])
-            mask ^= lowest
-        return total
-    packed = np.frombuffer(mask.to_bytes(len(weights) // 8, "little"), np.uint8)
-    return float(np.unpackbits(packed, bitorder="little") @ weights)
+    return min(options, key=lambda option: weights.sum(option[2] & ~common) + option[0].cost)

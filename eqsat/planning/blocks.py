@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Concat, Fold
+from eqsat.ir.ops import Concat, Fold, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -45,9 +45,9 @@ class Loop:
     imports: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Block:
-    """Steps in order. `needs` are the terms that whoever runs the block wants of it."""
+    """Steps in order. `needs` are the terms that whoever runs the block wants of it. Compared by identity."""
 
     steps: tuple[Compute | Loop, ...]
     needs: tuple[Term, ...]
@@ -94,6 +94,13 @@ class Schedule:
 def inner_blocks(step: Compute | Loop) -> tuple[Block, ...]:
     """The blocks inside a step."""
     return (step.body,) if isinstance(step, Loop) else step.bodies
+
+
+def work_of(term: Term) -> Hashable:
+    """What is done to compute a term: the same for all results of a call."""
+    if isinstance(term.op, Opaque):
+        return term.op.call, tuple(arg.number for arg in term.args)
+    return term.number
 
 
 def dependencies(step: Compute | Loop) -> tuple[Term, ...]:

@@ -12,8 +12,9 @@ from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Schedule
 from eqsat.planning.chunks import choose_lengths
-from eqsat.planning.liveness import predicted_seconds, upper_bound, value_of
+from eqsat.planning.liveness import predicted_seconds, upper_bound
 from eqsat.planning.loops import build
+from eqsat.planning.storage import value_of
 
 FUSION_GAIN = 1.4
 """How much faster fusions that pay make a program."""

@@ -16,7 +16,9 @@ from eqsat.ir.ops import Dot, Fold, Select
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
-from eqsat.planning.liveness import simulate, stored_terms, value_of
+from eqsat.planning.liveness import simulate
+from eqsat.planning.order import in_lean_order
+from eqsat.planning.storage import stored_terms, value_of
 
 SHRINK = 1.5
 """Factor between the block sizes tried."""
@@ -121,10 +123,12 @@ def choose_lengths(
 ) -> tuple[Schedule, int]:
     """The schedule with the fastest chunk lengths within the budget, or else the leanest, and its peak.
 
+    Steps that do not fit in the order given are put in a leaner one.
+
     **Arguments:**
 
     - `budget`: bytes of arguments, outputs and temporaries.
-    - `peak_of`: how to tell a schedule's peak.
+    - `peak_of`: how to tell a schedule's peak. The order of steps matters to `predicted_peak` only.
     - `smallest_block`: bytes of a loop's block below which there is no use in going.
     - `largest_block`: bytes above which it must not go.
     """
@@ -134,12 +138,21 @@ def choose_lengths(
         schedule = Schedule(program, block, lengths_for(block, targets[number], machine))
         return schedule, peak_of(schedule, machine)
 
-    best = sized(0)
+    def leaner(found: tuple[Schedule, int]) -> tuple[Schedule, int]:
+        """In a leaner order, if it does not fit."""
+        if found[1] <= budget or peak_of is not predicted_peak:
+            return found
+        schedule = in_lean_order(found[0], machine)
+        return found if schedule is found[0] else (schedule, peak_of(schedule, machine))
+
+    best = leaner(sized(0))
+    block = best[0].block
     if best[1] <= budget or not best[0].chunks or len(targets) == 1:
         return best
     # Smaller blocks need less, so the largest that fit are found by halving what is between.
     too_large, small = 0, len(targets) - 1
-    leanest = sized(small)
+    leanest = leaner(sized(small))
+    block = leanest[0].block
     if leanest[1] > budget:
         return min(best, leanest, key=lambda found: found[1])
     while small - too_large > 1:

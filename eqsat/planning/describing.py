@@ -27,8 +27,8 @@ from eqsat.ir.ops import (
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
-from eqsat.planning.liveness import value_of
 from eqsat.planning.provenance import places
+from eqsat.planning.storage import value_of
 from eqsat.records import AxisRecord, Place, TensorRecord
 
 TURN = "turn"

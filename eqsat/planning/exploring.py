@@ -19,9 +19,9 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.candidates import Candidate, as_written
-from eqsat.planning.liveness import value_of
 from eqsat.planning.provenance import class_places
 from eqsat.planning.sinking import with_sunk
+from eqsat.planning.storage import value_of
 from eqsat.records import Place
 
 SPLIT_AXES = (2, 4)

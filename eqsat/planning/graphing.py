@@ -13,8 +13,8 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, bodies_of
 from eqsat.planning.describing import Describer
-from eqsat.planning.liveness import stored_terms
 from eqsat.planning.loops import is_free
+from eqsat.planning.storage import stored_terms
 from eqsat.reports.plan import BoxRecord, GraphRecord, NodeRecord
 
 MOST_NODES = 40

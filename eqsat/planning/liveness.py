@@ -1,34 +1,23 @@
-"""Peak memory by simulation: what is stored, from when, until when.
+"""Peak memory by simulation, an upper bound of it, and predicted time.
 
-A value is stored when its op writes a buffer, when something reads it from memory, or when computing
-it anew for every consumer would be expensive. Everything else is fused into its consumers, and keeps
-what it reads alive until they have run.
+What a block stores, and from when until when, is for `storage` to say; here it gets its bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel, Value
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import turns
-from eqsat.ir.dtypes import accumulator
-from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Opaque, Rename
+from eqsat.ir.ops import Fold, Opaque
 from eqsat.ir.term import Term, reachable
 from eqsat.machine import Machine
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule, dependencies
-
-EXPENSIVE = 3.0
-"""Elementwise cost per element from which XLA stores a value rather than compute it twice."""
-
-
-def value_of(term: Term) -> Value:
-    """What the cost model needs to know of a term."""
-    return Value(term.axes, term.open, term.dtype)
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
+from eqsat.planning.storage import is_given, storage, stored_terms, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,128 +56,44 @@ class Simulator:
         - `from_start`: terms whose buffers are there all the time, as a program's results' are.
         """
         model = CostModel(self.machine, lengths)
-        stored = stored_terms(block, model)
-        last = _last_uses(block, stored)
         end = len(block.steps)
-        spans: dict[int, tuple[Term, int, int, int]] = {}
-        for index, step in enumerate(block.steps):
-            sizes = result_bytes(step, model)
-            for result in step.results:
-                number = result.number
-                if number in stored:
-                    always = number in from_start
-                    birth, death = (0, end) if always else (index, last.get(number, index))
-                    spans[number] = (result, sizes[number], birth, death)
+        spans: list[tuple[Term, int, int, int]] = []
         change = [0] * (end + 2)
-        for _, size, birth, death in spans.values():
+        for span in storage(block, model).spans:
+            always = span.term.number in from_start
+            birth, death = (0, end) if always else (span.birth, span.death)
+            size = span.bytes(model)
+            spans.append((span.term, size, birth, death))
             change[birth] += size
             change[death + 1] -= size
         peak, peak_step, alive = 0, 0, 0
         inside: Usage | None = None
         timeline: list[int] = []
-        entered: set[int] = set()
+        entered: set[Hashable] = set()
         for index, step in enumerate(block.steps):
             alive += change[index]
             inner: Usage | None = None
             if isinstance(step, Loop):
                 inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]})
-            elif step.bodies and id(step.bodies) not in entered:
-                # One of them at a time, and once for all results of one call.
-                entered.add(id(step.bodies))
-                inner = max((self.block(body, lengths) for body in step.bodies), key=lambda usage: usage.peak)
+            elif step.bodies and work_of(step.term) not in entered:
+                # Once for all results of one call.
+                entered.add(work_of(step.term))
+                inner = self.bodies(step, lengths)
             during = alive + (inner.peak if inner else 0)
             timeline.append(during)
             if during > peak:
                 peak, peak_step, inside = during, index, inner
         snapshot = {
-            term.number: (term, size)
-            for term, size, birth, death in spans.values()
-            if birth <= peak_step <= death
+            term.number: (term, size) for term, size, birth, death in spans if birth <= peak_step <= death
         }
         if inside is not None:
             snapshot.update({term.number: (term, size) for term, size in inside.live})
         live = tuple(sorted(snapshot.values(), key=lambda item: -item[1]))
         return Usage(peak, peak_step, tuple(timeline), live)
 
-
-def result_bytes(step: Compute | Loop, model: CostModel) -> dict[int, int]:
-    """Bytes of the buffers of a step's results, by number, given the chunk lengths around it.
-
-    A fold takes what it carries. A part of a state that several folds share counts with the first.
-    """
-    merging = Merging()
-    counted: set[int] = set()
-    sizes: dict[int, int] = {}
-    for result in step.results:
-        match result.op:
-            case Fold(monoid=Monoid() as monoid):
-                state = merging.state(monoid, result.args)
-                carried = {part.number: part for part in state.earlier if part.number not in counted}
-                counted.update(carried)
-                sizes[result.number] = sum(
-                    model.bytes(Value(part.axes, result.open, part.dtype)) for part in carried.values()
-                )
-            case Fold(monoid=str()):
-                carried_dtype = accumulator(result.dtype)
-                sizes[result.number] = model.bytes(Value(result.axes, result.open, carried_dtype))
-            case _:
-                sizes[result.number] = model.bytes(value_of(result))
-    return sizes
-
-
-def stored_terms(block: Block, model: CostModel) -> set[int]:
-    """The numbers of the block's terms that get a buffer."""
-    stored: set[int] = set()
-    uses: dict[int, int] = {}
-    here = {result.number: result for step in block.steps for result in step.results}
-    for step in block.steps:
-        for result in step.results:
-            if model.stores_result(result.op):
-                stored.add(result.number)
-        if isinstance(step, Loop):
-            stored.update(term.number for term in step.imports if term.number in here)
-            continue
-        term = step.term
-        reads = model.stores_operands(term.op, [value_of(arg) for arg in term.args])
-        for arg in term.args:
-            uses[arg.number] = uses.get(arg.number, 0) + 1
-            if reads and arg.number in here:
-                stored.add(arg.number)
-    for number, count in uses.items():
-        if count > 1 and number in here and is_expensive(here[number].op):
-            stored.add(number)
-    stored.update(term.number for term in block.needs if term.number in here)
-    # An input is there already, and so is a slice of it that nothing reads from memory.
-    return {number for number in stored if not _is_given(here[number])}
-
-
-def is_expensive(op: Op) -> bool:
-    return isinstance(op, Map) and ELEMENTWISE[op.name].cost >= EXPENSIVE
-
-
-def _is_given(term: Term) -> bool:
-    while isinstance(term.op, Rename):
-        term = term.args[0]
-    return isinstance(term.op, (Leaf, Const, Iota))
-
-
-def _last_uses(block: Block, stored: set[int]) -> dict[int, int]:
-    """For each stored term the last step that reads it, directly or through fused terms.
-
-    Fused terms that nothing reads, read nothing. One pass from the end: whoever reads a term comes after it.
-    """
-    end = len(block.steps)
-    last = {term.number: end for term in block.needs}
-    for index in range(end - 1, -1, -1):
-        step = block.steps[index]
-        if isinstance(step, Loop) or step.term.number in stored:
-            read: int | None = index
-        else:
-            read = last.get(step.term.number)
-        if read is not None:
-            for term in dependencies(step):
-                last[term.number] = max(last.get(term.number, 0), read)
-    return last
+    def bodies(self, step: Compute, lengths: Mapping[Axis, int]) -> Usage:
+        """Usage of the programs inside of a call, of which one runs at a time."""
+        return max((self.block(body, lengths) for body in step.bodies), key=lambda usage: usage.peak)
 
 
 def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
@@ -200,7 +105,7 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
     results = frozenset(output.term.number for output in outputs)
     usage = Simulator(machine, schedule.chunks).block(schedule.block, {}, results)
     # An output is a buffer of its own even if it repeats, broadcasts or hands on what is there already.
-    counted = sum({out.term.number: out.term.bytes for out in outputs if not _is_given(out.term)}.values())
+    counted = sum({out.term.number: out.term.bytes for out in outputs if not is_given(out.term)}.values())
     return schedule.program.fixed_bytes + usage.peak - counted, usage
 
 
@@ -217,7 +122,7 @@ def upper_bound(schedule: Schedule, machine: Machine) -> int:
         entered: set[int] = set()
         for step in block.steps:
             for result in step.results:
-                total += 0 if _is_given(result) else model.bytes(value_of(result))
+                total += 0 if is_given(result) else model.bytes(value_of(result))
             if isinstance(step, Loop):
                 total += merging_bytes(step, model)
                 total += everything(step.body, {**lengths, step.axis: schedule.chunks[step.id]})

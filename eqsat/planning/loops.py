@@ -14,7 +14,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Loop, bodies_of
+from eqsat.planning.blocks import Block, Compute, Loop, bodies_of, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,6 @@ def is_free(term: Term) -> bool:
     while isinstance(term.op, (Rename, Chunk)):
         term = term.args[0]
     return isinstance(term.op, (Leaf, Const, Iota, Delta))
-
-
-def work_of(term: Term) -> Hashable:
-    """What is done to compute a term: the same for all results of a call."""
-    if isinstance(term.op, Opaque):
-        return term.op.call, tuple(arg.number for arg in term.args)
-    return term.number
 
 
 @dataclass

@@ -14,7 +14,8 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.describing import Describer, combination
 from eqsat.planning.graphing import graph_record
-from eqsat.planning.liveness import predicted_seconds, simulate, stored_terms, turns_of
+from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
+from eqsat.planning.storage import stored_terms
 from eqsat.records import Place, TensorRecord
 from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
 

@@ -16,8 +16,9 @@ from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term, Terms
 from eqsat.machine import CPU
 from eqsat.planning.blocks import Compute, Schedule
-from eqsat.planning.liveness import predicted_seconds, simulate, stored_terms, upper_bound
+from eqsat.planning.liveness import predicted_seconds, simulate, upper_bound
 from eqsat.planning.loops import build
+from eqsat.planning.storage import stored_terms
 from tests.ir.monoids import ATTENTION, RESCALED
 
 AXES = [Axis(0, 40), Axis(1, 64), Axis(2, 7), Axis(3, 90)]

@@ -1,0 +1,335 @@
+"""The order of a block's steps that needs least memory, by beam search.
+
+The search starts from a few orders that are quick to find, the best of which is never made worse. It
+extends partial orders task by task and keeps the best of every length: those with the lowest peak, and of
+these those with the least memory in use. A task that frees as much as it takes and does not raise the peak
+is done at once: putting it off helps nothing. In long blocks only the steps around the peak are put in
+another order, as long as that lowers it, so that the effort is about linear.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.ir.axis import Axis
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, inner_blocks
+from eqsat.planning.liveness import Simulator
+from eqsat.planning.tasks import Tasks, bits, steps_in_order, tasks_of
+
+WINDOW = 192
+"""How many tasks around the peak are put in order at once."""
+
+WORTHWHILE = 0.99
+"""That is done again and again as long as the peak is no more than this part of what it was."""
+
+WIDTHS = (2, 64)
+"""The fewest and the most partial orders of one length that are kept."""
+
+FEWEST_BRANCHES = 4
+"""How many tasks are tried next, at least, where there are more than effort allows: those that take least."""
+
+EFFORT = 20_000
+"""How many extensions are looked at, about, in a window."""
+
+
+def in_lean_order(schedule: Schedule, machine: Machine) -> Schedule:
+    """The schedule with the steps of its block, and of all blocks inside, in the order that is simulated to
+    need least memory; itself if nothing is gained."""
+    results = frozenset(output.term.number for output in schedule.program.outputs)
+    block = _Sorter(machine, schedule.chunks).block(schedule.block, {}, results)
+    return schedule if block is schedule.block else replace(schedule, block=block)
+
+
+class _Sorter:
+    """Puts the blocks of one program in order: a block inside another one only if the peak is there."""
+
+    def __init__(self, machine: Machine, chunks: Mapping[int, int]) -> None:
+        self.simulator = Simulator(machine, chunks)
+        self._sorted: dict[int, tuple[tuple[Block, ...], int]] = {}
+
+    def block(self, block: Block, lengths: Mapping[Axis, int], results: frozenset[int]) -> Block:
+        tasks = tasks_of(block, self.simulator, lengths, results)
+        steps = list(block.steps)
+        order = lean_order(tasks)
+        improved = False
+        while tasks.extra:
+            profile = tasks.profile(order)
+            task = order[profile.index(max(profile))]
+            first = steps[tasks.steps[task][0]]
+            if not inner_blocks(first):
+                break
+            inside, peak = self.inside(first, lengths)
+            if peak >= tasks.extra[task]:
+                break
+            tasks.extra[task] = peak
+            improved = True
+            for index in tasks.steps[task]:
+                steps[index] = _with_inside(steps[index], inside)
+        if improved:
+            block = replace(block, steps=tuple(steps))
+            order = lean_order(tasks)
+        if order == list(range(len(order))):
+            return block
+        return replace(block, steps=tuple(steps_in_order(block, tasks, order)))
+
+    def inside(self, step: Compute | Loop, lengths: Mapping[Axis, int]) -> tuple[tuple[Block, ...], int]:
+        """The blocks inside a step, in order, and the most bytes that one of them needs."""
+        blocks = inner_blocks(step)
+        if isinstance(step, Loop):
+            lengths = {**lengths, step.axis: self.simulator.chunks[step.id]}
+        if id(blocks[0]) not in self._sorted:
+            found = tuple(self.block(block, lengths, frozenset()) for block in blocks)
+            peak = max(self.simulator.block(block, lengths).peak for block in found)
+            self._sorted[id(blocks[0])] = (found, peak)
+        return self._sorted[id(blocks[0])]
+
+
+def _with_inside(step: Compute | Loop, blocks: tuple[Block, ...]) -> Compute | Loop:
+    return replace(step, body=blocks[0]) if isinstance(step, Loop) else replace(step, bodies=blocks)
+
+
+def lean_order(tasks: Tasks) -> list[int]:
+    """The order of the tasks with the lowest peak that is found; as they are numbered if none is lower."""
+    bound = tasks.bound()
+    best = list(range(len(tasks.makes)))
+    peak = tasks.peak(best)
+    for seed in (_depth_first, _list_order):
+        if peak <= bound:
+            return best
+        order = seed(tasks)
+        if (other := tasks.peak(order)) < peak:
+            best, peak = order, other
+    while peak > bound:
+        profile = tasks.profile(best)
+        at = profile.index(peak)
+        start = max(0, min(at - WINDOW // 2, len(best) - WINDOW))
+        window = _Window(tasks, best, start, min(start + WINDOW, len(best)))
+        found = window.search(peak, bound)
+        if found is None:
+            break
+        best[start : start + len(found)] = found
+        before, peak = peak, tasks.peak(best)
+        if len(found) == len(best) or peak > WORTHWHILE * before:
+            break
+    return best
+
+
+def _depth_first(tasks: Tasks) -> list[int]:
+    """Operands by operands, those first that need most memory to make and leave least of it.
+
+    For trees that is the best of all orders in which every subtree is done in one go (Sethi and Ullman).
+    """
+    count = len(tasks.makes)
+    needs = [sorted(tasks.needs(task)) for task in range(count)]
+    left = [sum(tasks.size[value] for value in tasks.makes[task]) for task in range(count)]
+    peak = [0] * count
+    for task in range(count):
+        needs[task].sort(key=lambda other: left[other] - peak[other])
+        held = 0
+        for other in needs[task]:
+            peak[task] = max(peak[task], held + peak[other])
+            held += left[other]
+        peak[task] = max(peak[task], held + left[task] + tasks.extra[task])
+    last = [task for task in range(count) if not any(tasks.readers[value] for value in tasks.makes[task])]
+    last.sort(key=lambda task: left[task] - peak[task])
+    order: list[int] = []
+    done = [False] * count
+    stack = [(task, False) for task in reversed(last)]
+    while stack:
+        task, leaving = stack.pop()
+        if done[task]:
+            continue
+        if leaving:
+            done[task] = True
+            order.append(task)
+            continue
+        stack.append((task, True))
+        stack.extend((other, False) for other in reversed(needs[task]) if not done[other])
+    return order
+
+
+def _list_order(tasks: Tasks) -> list[int]:
+    """Whichever task can be done and adds least to the memory in use, again and again."""
+    waiting = [len(tasks.needs(task)) for task in range(len(tasks.makes))]
+    left = [len(readers) for readers in tasks.readers]
+
+    def added(task: int) -> int:
+        freed = sum(
+            tasks.size[value] for value in tasks.reads[task] if left[value] == 1 and not tasks.kept[value]
+        )
+        return sum(tasks.size[value] for value in tasks.makes[task]) - freed
+
+    ready = [(added(task), task) for task, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    order: list[int] = []
+    done: set[int] = set()
+    while ready:
+        cost, task = heapq.heappop(ready)
+        if task in done:
+            continue
+        if (now := added(task)) < cost:
+            heapq.heappush(ready, (now, task))
+            continue
+        done.add(task)
+        order.append(task)
+        for value in tasks.reads[task]:
+            left[value] -= 1
+            if left[value] == 1:
+                # Its last reader frees it: that one has become cheaper.
+                for other in tasks.readers[value]:
+                    if other not in done and not waiting[other]:
+                        heapq.heappush(ready, (added(other), other))
+        for reader in {reader for value in tasks.makes[task] for reader in tasks.readers[value]}:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                heapq.heappush(ready, (added(reader), reader))
+    return order
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """A partial order: what is done, and what can be done next, as bits.
+
+    **Attributes:**
+
+    - `alive`: bytes in use now. What has been done says how many.
+    - `last`, `before`: the task done last, and the state in which it was.
+    """
+
+    done: int
+    ready: int
+    alive: int
+    peak: int
+    last: int = -1
+    before: _State | None = None
+
+    def order(self) -> list[int]:
+        found = []
+        state: _State | None = self
+        while state is not None and state.before is not None:
+            found.append(state.last)
+            state = state.before
+        return found[::-1]
+
+
+class _Window:
+    """The tasks from one place of an order to another, to be put in a better order."""
+
+    def __init__(self, tasks: Tasks, order: Sequence[int], start: int, stop: int) -> None:
+        self.tasks = list(order[start:stop])
+        local = {task: number for number, task in enumerate(self.tasks)}
+        earlier = set(order[:start])
+        self.count = len(self.tasks)
+        self.adds = [sum(tasks.size[v] for v in tasks.makes[task]) for task in self.tasks]
+        self.extra = [tasks.extra[task] for task in self.tasks]
+        self.after = [0] * self.count
+        self.needs = [0] * self.count
+        # For each task the values that it may free: their bytes, and all who read them here.
+        self.frees: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
+        # The tasks that read what it reads: when it is done, they may be the last to do so.
+        self.beside = [0] * self.count
+        self.alive = self._alive(tasks, order[:start])
+        self.looked = 0
+        self.branches = max(FEWEST_BRANCHES, EFFORT // (8 * self.count))
+        seen: set[int] = set()
+        for number, task in enumerate(self.tasks):
+            for other in tasks.needs(task):
+                if other in local:
+                    self.needs[number] |= 1 << local[other]
+                    self.after[local[other]] |= 1 << number
+            for value in (*tasks.reads[task], *tasks.makes[task]):
+                if value in seen or tasks.kept[value] or not tasks.size[value]:
+                    continue
+                seen.add(value)
+                readers = [reader for reader in tasks.readers[value] if reader not in earlier]
+                if all(reader in local for reader in readers):
+                    here = [local[reader] for reader in readers] or [local[tasks.maker[value]]]
+                    mask = sum(1 << reader for reader in here)
+                    for reader in here:
+                        self.frees[reader].append((tasks.size[value], mask))
+                        self.beside[reader] |= mask
+
+    @staticmethod
+    def _alive(tasks: Tasks, before: Sequence[int]) -> int:
+        """The bytes in use when the tasks before are done."""
+        if not before:
+            return 0
+        left = [len(readers) for readers in tasks.readers]
+        alive = 0
+        for task in before:
+            for value in tasks.reads[task]:
+                left[value] -= 1
+        for task in before:
+            alive += sum(tasks.size[v] for v in tasks.makes[task] if left[v] or tasks.kept[v])
+        return alive
+
+    def search(self, limit: int, bound: int) -> list[int] | None:
+        """The best order found of the tasks with a peak below `limit`; None if there is none.
+
+        **Arguments:**
+
+        - `bound`: a peak with which the search is content.
+        """
+        everything = (1 << self.count) - 1
+        ready = sum(1 << number for number, needs in enumerate(self.needs) if not needs)
+        layers: list[dict[int, _State]] = [{} for _ in range(self.count + 1)]
+        self._enter(layers, _State(0, ready, self.alive, 0), ready, bound)
+        for number, layer in enumerate(layers[:-1]):
+            states = sorted(layer.values(), key=lambda state: (max(state.peak, bound), state.alive))
+            layer.clear()
+            share = (EFFORT - self.looked) // (self.count - number)
+            enough = self.looked + share
+            for position, state in enumerate(states[: WIDTHS[1]]):
+                if position >= WIDTHS[0] and self.looked > enough:
+                    break
+                after_each = [self._done(state, task) for task in bits(state.ready)]
+                after_each = [after for after in after_each if after.peak < limit]
+                if len(after_each) > self.branches:
+                    after_each.sort(key=lambda after: (max(after.peak, bound), after.alive))
+                for after in after_each[: self.branches]:
+                    again = self.beside[after.last] | after.ready & ~state.ready
+                    if after.peak > max(state.peak, bound):
+                        again = everything
+                    self._enter(layers, after, again, bound)
+        if not layers[-1]:
+            return None
+        (found,) = layers[-1].values()
+        return [self.tasks[number] for number in found.order()]
+
+    def _enter(self, layers: list[dict[int, _State]], state: _State, changed: int, bound: int) -> None:
+        """Add a state to its layer, with all done that costs nothing, unless one that is as good is there.
+
+        **Arguments:**
+
+        - `changed`: the tasks that may have come to cost nothing, as bits.
+        """
+        while looking := changed & state.ready:
+            task = (looking & -looking).bit_length() - 1
+            changed &= ~(1 << task)
+            after = self._done(state, task)
+            if after.alive <= state.alive and after.peak <= max(state.peak, bound):
+                changed |= self.beside[task] | after.ready & ~state.ready
+                state = after
+        layer = layers[state.done.bit_count()]
+        known = layer.get(state.done)
+        if known is None or state.peak < known.peak:
+            layer[state.done] = state
+
+    def _done(self, state: _State, task: int) -> _State:
+        """The state when one more task has been done."""
+        self.looked += 1
+        done = state.done | 1 << task
+        taken = state.alive + self.adds[task]
+        freed = 0
+        for size, readers in self.frees[task]:
+            if readers & done == readers:
+                freed += size
+        ready = state.ready & ~(1 << task)
+        for other in bits(self.after[task]):
+            if self.needs[other] & done == self.needs[other]:
+                ready |= 1 << other
+        peak = max(state.peak, taken + self.extra[task])
+        return _State(done, ready, taken - freed, peak, task, state)

@@ -1,0 +1,206 @@
+"""What of a block has a buffer, and from when until when: all that chunk lengths have no say in.
+
+A value is stored when its op writes a buffer, when something reads it from memory, or when computing
+it anew for every consumer would be expensive. Everything else is fused into its consumers, and keeps
+what it reads alive until they have run. Chunk lengths matter for reductions only, which fuse what they
+read when they are short, so a block is looked through once and not again for every length that is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from eqsat.engine.cost import CostModel, Value
+from eqsat.ir.dtypes import accumulator
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.formula import Monoid
+from eqsat.ir.merging import Merging
+from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Reduce, Rename
+from eqsat.ir.term import Term
+from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
+
+EXPENSIVE = 3.0
+"""Elementwise cost per element from which XLA stores a value rather than compute it twice."""
+
+
+def value_of(term: Term) -> Value:
+    """What the cost model needs to know of a term."""
+    return Value(term.axes, term.open, term.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A buffer over the steps of a block.
+
+    **Attributes:**
+
+    - `holds`: what is in it: the term, or all parts of the state that a fold carries.
+    - `birth`, `death`: the steps that write it first and read it last; the number of steps if the block's
+      result.
+    """
+
+    term: Term
+    holds: tuple[Value, ...]
+    birth: int
+    death: int
+
+    def bytes(self, model: CostModel) -> int:
+        return sum(model.bytes(value) for value in self.holds)
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """What a block stores.
+
+    **Attributes:**
+
+    - `stored`: the numbers of the terms that have a buffer.
+    - `spans`: their buffers, in the order of the steps.
+    """
+
+    stored: frozenset[int]
+    spans: tuple[Span, ...]
+
+
+class _Facts:
+    """What is known of a block, whatever the chunk lengths.
+
+    **Attributes:**
+
+    - `always`: the numbers of the terms that are stored in any case.
+    - `reductions`: those that may be short or long, as the chunks are, with the number of what they read.
+    - `known`: the storage, by which of these reductions are long.
+    """
+
+    def __init__(self, block: Block, model: CostModel) -> None:
+        self.here = {result.number: result for step in block.steps for result in step.results}
+        self.always: set[int] = set()
+        self.reductions: list[tuple[Reduce, Value, int]] = []
+        self.known: dict[tuple[bool, ...], Storage] = {}
+        self._look(block, model)
+
+    def _look(self, block: Block, model: CostModel) -> None:
+        uses: dict[int, int] = {}
+        always = self.always
+        for step in block.steps:
+            for result in step.results:
+                if model.stores_result(result.op):
+                    always.add(result.number)
+            if isinstance(step, Loop):
+                always.update(term.number for term in step.imports)
+                continue
+            term = step.term
+            for arg in term.args:
+                uses[arg.number] = uses.get(arg.number, 0) + 1
+            operands: list[Value] = []
+            if isinstance(term.op, Reduce):
+                operands = [value_of(term.args[0])]
+                if term.op.axes & term.args[0].open:
+                    self.reductions.append((term.op, operands[0], term.args[0].number))
+                    continue
+            if model.stores_operands(term.op, operands):
+                always.update(arg.number for arg in term.args)
+        for number, count in uses.items():
+            if count > 1 and number in self.here and is_expensive(self.here[number].op):
+                always.add(number)
+        always.update(term.number for term in block.needs)
+
+    def stored(self, long: tuple[bool, ...]) -> frozenset[int]:
+        read = {number for (*_, number), is_long in zip(self.reductions, long, strict=True) if is_long}
+        # An input is there already, and so is a slice of it that nothing reads from memory.
+        here = self.here
+        return frozenset(n for n in self.always | read if n in here and not is_given(here[n]))
+
+
+_FACTS: WeakKeyDictionary[Block, dict[int, _Facts]] = WeakKeyDictionary()
+"""By the length from which a machine's reductions are long."""
+
+
+def storage(block: Block, model: CostModel) -> Storage:
+    """What a block stores with chunks of the model's lengths."""
+    of_block = _FACTS.setdefault(block, {})
+    facts = of_block.get(model.machine.fused_reduction)
+    if facts is None:
+        facts = of_block[model.machine.fused_reduction] = _Facts(block, model)
+    long = tuple(model.stores_operands(op, [operand]) for op, operand, _ in facts.reductions)
+    found = facts.known.get(long)
+    if found is None:
+        stored = facts.stored(long)
+        found = facts.known[long] = Storage(stored, tuple(_spans(block, stored)))
+    return found
+
+
+def stored_terms(block: Block, model: CostModel) -> frozenset[int]:
+    """The numbers of the block's terms that get a buffer."""
+    return storage(block, model).stored
+
+
+def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
+    last = _last_uses(block, stored)
+    begun: dict[object, int] = {}
+    for index, step in enumerate(block.steps):
+        # All results of one call are there as soon as it has run for the first of them.
+        begin = index if isinstance(step, Loop) else begun.setdefault(work_of(step.term), index)
+        wanted = [result for result in step.results if result.number in stored]
+        if wanted:
+            holds = buffers(step)
+            for result in wanted:
+                yield Span(result, holds[result.number], begin, last.get(result.number, index))
+
+
+def _last_uses(block: Block, stored: frozenset[int]) -> dict[int, int]:
+    """For each stored term the last step that reads it, directly or through fused terms.
+
+    Fused terms that nothing reads, read nothing. One pass from the end: whoever reads a term comes after it.
+    """
+    end = len(block.steps)
+    last = {term.number: end for term in block.needs}
+    for index in range(end - 1, -1, -1):
+        step = block.steps[index]
+        if isinstance(step, Loop) or step.term.number in stored:
+            read: int | None = index
+        else:
+            read = last.get(step.term.number)
+        if read is not None:
+            for term in dependencies(step):
+                last[term.number] = max(last.get(term.number, 0), read)
+    return last
+
+
+def buffers(step: Compute | Loop) -> dict[int, tuple[Value, ...]]:
+    """By the number of each of a step's results, what its buffer holds if it has one.
+
+    A fold takes what it carries. A part of a state that several folds share counts with the first.
+    """
+    if isinstance(step, Compute):
+        return {step.term.number: (value_of(step.term),)}
+    merging = Merging()
+    counted: set[int] = set()
+    found: dict[int, tuple[Value, ...]] = {}
+    for result in step.results:
+        match result.op:
+            case Fold(monoid=Monoid() as monoid):
+                state = merging.state(monoid, result.args)
+                carried = {part.number: part for part in state.earlier if part.number not in counted}
+                counted.update(carried)
+                found[result.number] = tuple(
+                    Value(part.axes, result.open, part.dtype) for part in carried.values()
+                )
+            case Fold(monoid=str()):
+                found[result.number] = (Value(result.axes, result.open, accumulator(result.dtype)),)
+            case _:
+                found[result.number] = (value_of(result),)
+    return found
+
+
+def is_expensive(op: Op) -> bool:
+    return isinstance(op, Map) and ELEMENTWISE[op.name].cost >= EXPENSIVE
+
+
+def is_given(term: Term) -> bool:
+    """Whether the term is an input, a constant or an index, by whatever name."""
+    while isinstance(term.op, Rename):
+        term = term.args[0]
+    return isinstance(term.op, (Leaf, Const, Iota))

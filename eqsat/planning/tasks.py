@@ -1,0 +1,158 @@
+"""A block as tasks: what makes and reads buffers, and has to be put in order.
+
+Values that are not stored are no tasks of their own: they are computed where they are used, so what they
+read is read by whoever uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from eqsat.engine.cost import CostModel
+from eqsat.ir.axis import Axis
+from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
+from eqsat.planning.liveness import Simulator
+from eqsat.planning.storage import storage
+
+
+@dataclass(slots=True)
+class Tasks:
+    """Tasks, each of which makes and reads values that take memory.
+
+    **Attributes:**
+
+    - `makes`, `reads`: for each task, its values. Tasks are numbered in an order in which they can be done.
+    - `extra`: bytes that a task takes while it runs, besides.
+    - `size`, `kept`: for each value, its bytes, and whether it is wanted in the end.
+    - `maker`, `readers`: for each value, its tasks.
+    - `steps`: for each task, the steps of its block that it stands for.
+    """
+
+    makes: list[list[int]] = field(default_factory=list)
+    reads: list[list[int]] = field(default_factory=list)
+    extra: list[int] = field(default_factory=list)
+    size: list[int] = field(default_factory=list)
+    kept: list[bool] = field(default_factory=list)
+    maker: list[int] = field(default_factory=list)
+    readers: list[list[int]] = field(default_factory=list)
+    steps: list[list[int]] = field(default_factory=list)
+
+    def task(self, reads: Iterable[int] = (), extra: int = 0) -> int:
+        """A new task."""
+        number = len(self.makes)
+        self.makes.append([])
+        self.reads.append(list(reads))
+        self.extra.append(extra)
+        self.steps.append([])
+        for value in self.reads[number]:
+            self.readers[value].append(number)
+        return number
+
+    def value(self, maker: int, size: int, kept: bool = False) -> int:
+        """A new value that a task makes."""
+        number = len(self.size)
+        self.size.append(size)
+        self.kept.append(kept)
+        self.maker.append(maker)
+        self.readers.append([])
+        self.makes[maker].append(number)
+        return number
+
+    def needs(self, task: int) -> set[int]:
+        """The tasks that come before a task."""
+        return {self.maker[value] for value in self.reads[task]}
+
+    def profile(self, order: Sequence[int]) -> list[int]:
+        """The bytes in use while each task runs, in that order."""
+        left = [len(readers) for readers in self.readers]
+        alive, found = 0, []
+        for task in order:
+            alive += sum(self.size[value] for value in self.makes[task])
+            found.append(alive + self.extra[task])
+            for value in self.reads[task]:
+                left[value] -= 1
+            for value in (*self.reads[task], *self.makes[task]):
+                if not left[value] and not self.kept[value]:
+                    alive -= self.size[value]
+        return found
+
+    def peak(self, order: Sequence[int]) -> int:
+        return max(self.profile(order), default=0)
+
+    def bound(self) -> int:
+        """No order needs less: what a task reads, makes and takes besides; all that is kept in the end."""
+        own = [
+            sum(self.size[value] for value in (*self.reads[task], *self.makes[task])) + self.extra[task]
+            for task in range(len(self.makes))
+        ]
+        kept = sum(size for size, kept in zip(self.size, self.kept, strict=True) if kept)
+        return max([kept, *own])
+
+
+def tasks_of(
+    block: Block, simulator: Simulator, lengths: Mapping[Axis, int], results: frozenset[int]
+) -> Tasks:
+    """The tasks of a block: its steps that store something, with what they read through fused values.
+
+    What a fused value reads is a set of values, as the bits of an integer.
+    """
+    model = CostModel(simulator.machine, lengths)
+    sizes = {span.term.number: span.bytes(model) for span in storage(block, model).spans}
+    needs = {term.number for term in block.needs}
+    tasks = Tasks()
+    value_of: dict[int, int] = {}
+    fused: dict[int, int] = {}
+    task_of: dict[object, int] = {}
+    for index, step in enumerate(block.steps):
+        read = 0
+        for term in dependencies(step):
+            value = value_of.get(term.number)
+            read |= fused.get(term.number, 0) if value is None else 1 << value
+        if isinstance(step, Compute) and step.term.number not in sizes:
+            fused[step.term.number] = read
+            continue
+        key: object = ("loop", index) if isinstance(step, Loop) else work_of(step.term)
+        if key not in task_of:
+            extra = 0
+            if isinstance(step, Loop):
+                inner = {**lengths, step.axis: simulator.chunks[step.id]}
+                extra = simulator.block(step.body, inner).peak
+            elif step.bodies:
+                extra = simulator.bodies(step, lengths).peak
+            task_of[key] = tasks.task(bits(read), extra)
+        task = task_of[key]
+        tasks.steps[task].append(index)
+        for result in step.results:
+            if result.number in sizes:
+                size = 0 if result.number in results else sizes[result.number]
+                value_of[result.number] = tasks.value(task, size, result.number in needs)
+    return tasks
+
+
+def steps_in_order(block: Block, tasks: Tasks, order: Sequence[int]) -> Iterator[Compute | Loop]:
+    """The block's steps with its tasks in that order: fused values just before what uses them first."""
+    maker = {result.number: index for index, step in enumerate(block.steps) for result in step.results}
+    done: set[int] = set()
+    wanted = [index for task in order for index in tasks.steps[task]]
+    for root in (*wanted, *range(len(block.steps))):
+        stack = [(root, False)]
+        while stack:
+            index, leaving = stack.pop()
+            if index in done:
+                continue
+            if leaving:
+                done.add(index)
+                yield block.steps[index]
+                continue
+            stack.append((index, True))
+            below = [maker[term.number] for term in dependencies(block.steps[index]) if term.number in maker]
+            stack.extend((other, False) for other in reversed(below) if other not in done)
+
+
+def bits(number: int) -> Iterator[int]:
+    """The places of the bits that are set."""
+    while number:
+        lowest = number & -number
+        yield lowest.bit_length() - 1
+        number ^= lowest

@@ -1,0 +1,183 @@
+"""A schedule replayed step by step: allocate, compute, free what nothing later reads.
+
+Written without the simulator's code, for comparison with it. What has a buffer is told anew from the ops;
+the parts of a declared monoid's state are taken from `eqsat.ir.merging`, as both must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import accumulator, itemsize
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.formula import Monoid
+from eqsat.ir.merging import Merging
+from eqsat.ir.ops import (
+    Chunk,
+    Concat,
+    Const,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Opaque,
+    Operation,
+    Reduce,
+    Rename,
+    Select,
+)
+from eqsat.ir.term import Term
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule
+
+VIEWS = {"head", "reverse", "merge", "split", "diagonal", "take", "slice", "dynamic_slice", "reshape", "rev"}
+VIEWS |= {"gather", "squeeze", "bitcast_convert_type"}
+"""Calls that read their operand where they are fused."""
+
+SHORT = 32
+"""Reductions that are no longer compute their operand on the fly."""
+
+Lengths = Mapping[Axis, int]
+
+
+def replayed_peak(schedule: Schedule) -> int:
+    """Bytes of arguments, outputs and temporaries, when they are most."""
+    results = {output.term for output in schedule.program.outputs}
+    replay = _Replay(schedule.chunks, results)
+    return schedule.program.fixed_bytes + replay.block(schedule.block, {})
+
+
+class _Replay:
+    def __init__(self, chunks: Mapping[int, int], results: set[Term]) -> None:
+        self.chunks = chunks
+        self.results = results
+        """Of the program: they have buffers of their own from the start, which are counted apart."""
+
+    def block(self, block: Block, lengths: Lengths) -> int:
+        """The most bytes of the block's values at any one time, while it runs once."""
+        stored = _stored(block, lengths)
+        places = {term: place for place, step in enumerate(block.steps) for term in step.results}
+        wants = [self._read(block, place, places, stored) for place in range(len(block.steps))]
+        memory: dict[Term, int] = {}
+        started: set[object] = set()
+        most = 0
+        for now, step in enumerate(block.steps):
+            if isinstance(step, Compute) and step.term not in stored:
+                continue
+            assert all(term in memory for term in wants[now]), "what is read is there"
+            together = [step]
+            if isinstance(step, Compute) and isinstance(step.term.op, Opaque):
+                # All results of one call come at once.
+                together = [other for other in block.steps if _same_call(step, other)]
+            first = not any(term in started for term in step.results)
+            inside = self._inside(step, lengths) if first else 0
+            if first:
+                for other in together:
+                    memory |= {t: b for t, b in self._sizes(other, lengths).items() if t in stored}
+                    started |= set(other.results)
+            most = max(most, sum(memory.values()) + inside)
+            later = {term for place in range(now + 1, len(wants)) for term in wants[place]}
+            due = {t for other in block.steps[now + 1 :] for t in other.results}
+            kept = later | due | set(block.needs)
+            memory = {term: size for term, size in memory.items() if term in kept}
+        return most
+
+    def _read(self, block: Block, place: int, places: Mapping[Term, int], stored: set[Term]) -> set[Term]:
+        """The buffers that a step reads if it is one that writes a buffer, through what is fused."""
+        step = block.steps[place]
+        if isinstance(step, Compute) and step.term not in stored:
+            return set()
+        found, seen = set(), set()
+        waiting = list(step.imports if isinstance(step, Loop) else step.term.args)
+        while waiting:
+            term = waiting.pop()
+            if term in stored:
+                found.add(term)
+            elif term in places and term not in seen:
+                seen.add(term)
+                below = block.steps[places[term]]
+                assert isinstance(below, Compute), "loops write buffers"
+                waiting.extend(below.term.args)
+        return found
+
+    def _inside(self, step: Compute | Loop, lengths: Lengths) -> int:
+        if isinstance(step, Loop):
+            return self.block(step.body, {**lengths, step.axis: self.chunks[step.id]})
+        return max((self.block(body, lengths) for body in step.bodies), default=0)
+
+    def _sizes(self, step: Compute | Loop, lengths: Lengths) -> dict[Term, int]:
+        sizes: dict[Term, int] = {}
+        merging, counted = Merging(), set()
+        for term in step.results:
+            if isinstance(term.op, Fold) and isinstance(term.op.monoid, Monoid):
+                state = [p for p in merging.state(term.op.monoid, term.args).earlier if p not in counted]
+                counted |= set(state)
+                sizes[term] = sum(_bytes(p.axes, term.open, p.dtype, lengths) for p in state)
+            else:
+                summed = isinstance(term.op, Fold) and isinstance(term.op.monoid, str)
+                dtype = accumulator(term.dtype) if summed else term.dtype
+                sizes[term] = _bytes(term.axes, term.open, dtype, lengths)
+            if term in self.results:
+                sizes[term] = 0
+        return sizes
+
+
+def _bytes(axes: frozenset[Axis], opened: frozenset[Axis], dtype: str, lengths: Lengths) -> int:
+    chunked = [min(lengths.get(axis, axis.size), axis.size) for axis in axes & opened]
+    return prod(chunked) * prod(axis.size for axis in axes - opened) * itemsize(dtype)
+
+
+def _same_call(step: Compute, other: Compute | Loop) -> bool:
+    if not isinstance(other, Compute) or not isinstance(other.term.op, Opaque):
+        return False
+    assert isinstance(step.term.op, Opaque)
+    return other.term.op.call is step.term.op.call and other.term.args == step.term.args
+
+
+def _stored(block: Block, lengths: Lengths) -> set[Term]:
+    """The terms of a block that have a buffer of their own."""
+    here = {term for step in block.steps for term in step.results}
+    stored = set(block.needs)
+    uses: dict[Term, int] = {}
+    for step in block.steps:
+        stored |= {term for term in step.results if _writes(term)}
+        if isinstance(step, Loop):
+            stored |= set(step.imports)
+            continue
+        for arg in step.term.args:
+            uses[arg] = uses.get(arg, 0) + 1
+        if _reads(step.term, lengths):
+            stored |= set(step.term.args)
+    for term, count in uses.items():
+        if count > 1 and isinstance(term.op, Map) and ELEMENTWISE[term.op.name].cost >= 3:
+            stored.add(term)
+    return {term for term in stored & here if not _is_there_already(term)}
+
+
+def _writes(term: Term) -> bool:
+    match term.op:
+        case Operation(spec=spec):
+            return spec.name not in VIEWS
+        case Opaque(call=call):
+            return call.primitive.name not in VIEWS | {"split"}
+    return isinstance(term.op, (Dot, Select, Reduce, Concat, Fold))
+
+
+def _reads(term: Term, lengths: Lengths) -> bool:
+    match term.op:
+        case Reduce(axes=axes):
+            opened = term.args[0].open
+            return prod(lengths.get(a, a.size) if a in opened else a.size for a in axes) > SHORT
+        case Fold(monoid=monoid):
+            return isinstance(monoid, (Select, Opaque))
+        case Operation() | Opaque():
+            return _writes(term)
+    return isinstance(term.op, (Dot, Select, Chunk))
+
+
+def _is_there_already(term: Term) -> bool:
+    while isinstance(term.op, Rename):
+        term = term.args[0]
+    return isinstance(term.op, (Leaf, Const, Iota))
