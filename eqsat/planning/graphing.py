@@ -53,7 +53,7 @@ class _Graph:
         self.fused: dict[int, tuple[str, ...]] = {}
 
     def block(self, block: Block, lengths: Mapping[Axis, int], box: int) -> None:
-        stored = stored_terms(block, CostModel(self.machine, lengths))
+        stored = set(stored_terms(block, CostModel(self.machine, lengths)))
         stored.update(term.number for term in block.needs if not is_free(term))
         entered: set[int] = set()
         for step in block.steps:
