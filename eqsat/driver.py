@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +26,10 @@ from eqsat.machine import Machine
 from eqsat.planned import Planned
 from eqsat.planning.candidates import Candidate, as_written, rechunk
 from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
-from eqsat.planning.liveness import simulate
-from eqsat.planning.recording import recorded
+from eqsat.planning.recording import peak_tensors, recorded
 from eqsat.planning.search import attempts, cheapest
 from eqsat.reports.plan import Plan
+from eqsat.reports.refusal import refusal
 
 R = TypeVar("R")
 
@@ -316,29 +317,9 @@ class Planner:
 
     def _too_big(self, original: Certified, written: Candidate, program: Program) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""
-        reached = min([original.peak] + ([self.smallest[0]] if self.smallest else []))
-        candidate = self.smallest[1] if self.smallest and self.smallest[0] <= original.peak else written
-        _, usage = simulate(candidate.schedule, self.machine)
-        origins = program.terms.origins
-        lines = [
-            f"no program within the budget of {format_bytes(self.budget)} was found;"
-            f" the smallest peak reached is {format_bytes(reached)}"
-            f" (as written: {format_bytes(original.peak)}). The largest values alive at that peak:"
-        ]
-        for term, size in usage.live[:3]:
-            axes = ", ".join(map(repr, sorted(term.axes)))
-            origin = origins.get(term.number, "")
-            lines.append(
-                f"  {format_bytes(size):>9}  {term.dtype}[{axes}] {type(term.op).__name__} {origin}".rstrip()
-            )
-        if self.banned:
-            lines.append(f"These rules were stopped, as they made too many terms: {', '.join(self.banned)}.")
-        enough = format_bytes(reached, enough=True)
-        if self.deadline.passed():
-            lines.append(
-                f"Planning was cut short after planning_seconds={self.deadline.seconds:g}; there may be"
-                f" programs that fit. Raise planning_seconds, or the budget to {enough} or more."
-            )
-        else:
-            lines.append(f"Raise the budget to {enough} or more, or allow more with accuracy=.")
-        return BudgetError("\n".join(lines), reached)
+        reached, leanest = original.peak, written
+        if self.smallest and self.smallest[0] <= original.peak:
+            reached, leanest = self.smallest
+        tensors = peak_tensors(leanest.schedule, self._names(program), self.machine)
+        late = self.deadline.seconds if self.deadline.passed() else math.inf
+        return refusal(self.budget, reached, original.peak, self.fixed, tensors, self.banned, late)

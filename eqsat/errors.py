@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from eqsat.records import PeakTensor
+
 
 class EqsatError(Exception):
     """Base of every error that eqsat raises on purpose."""
@@ -12,11 +14,16 @@ class BudgetError(EqsatError):
 
     Attributes:
         smallest_peak: bytes of the leanest program found, or `None` if none was compiled.
+        tensors: the largest arrays at its peak, each with its dtype, its axes, the line of the source that
+            made it, and for every axis what stops it from being split.
     """
 
-    def __init__(self, message: str, smallest_peak: int | None = None) -> None:
+    def __init__(
+        self, message: str, smallest_peak: int | None = None, tensors: tuple[PeakTensor, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.smallest_peak = smallest_peak
+        self.tensors = tensors
 
 
 class RuleSyntaxError(EqsatError):

@@ -9,18 +9,27 @@ from dataclasses import dataclass, replace
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Const, Iota, Leaf, Rename
+from eqsat.ir.term import Term
 from eqsat.machine import Machine
+from eqsat.planning.barriers import Barriers
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.describing import Describer, combination
 from eqsat.planning.graphing import graph_record
 from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
+from eqsat.planning.loops import work_of
 from eqsat.planning.storage import stored_terms
-from eqsat.records import Place, TensorRecord
+from eqsat.records import PeakTensor, Place, TensorRecord
 from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
 
 MOST_STEPS = 300
 """More steps than this are put together: a picture shows no more."""
+
+MOST_AT_PEAK = 3
+"""How many arrays of a peak a refusal tells of."""
+
+BIG_SHARE = 10
+"""An array is worth telling of if it takes this part of a peak."""
 
 MOST_TENSORS = 12
 """How many arrays of a kind a plan keeps."""
@@ -57,6 +66,24 @@ def recorded(
         after=after.memory(),
         too_big=before.larger_than(room) if plan.original_peak_bytes > plan.budget_bytes else (),
         graph=graph_record(after.schedule, after.words, machine),
+        left_whole=after.needed_whole(plan.peak_bytes / BIG_SHARE) if plan.changed else (),
+    )
+
+
+def peak_tensors(schedule: Schedule, names: Sequence[str], machine: Machine) -> tuple[PeakTensor, ...]:
+    """The largest arrays besides arguments at a schedule's peak, and what stops their axes from being split.
+
+    **Arguments:**
+
+    - `names`: of the program's inputs.
+    """
+    recorder = Recorder(schedule, names, machine)
+    barriers = Barriers(schedule.program, recorder.words)
+    live = recorder.live()[:MOST_AT_PEAK]
+    return tuple(
+        PeakTensor(tensor, tuple(barriers.of(term, axis) for axis in sorted(term.axes)))
+        for term, tensor in live
+        if tensor.bytes * BIG_SHARE >= live[0][1].bytes
     )
 
 
@@ -148,13 +175,16 @@ class Recorder:
         peak, usage = simulate(self.schedule, self.machine)
         held = peak - usage.peak
         steps = list(self._steps(usage.timeline, held))
-        lengths = self._lengths_at(usage.step)
-        arguments = [(term, term.bytes) for term in self.schedule.program.inputs]
-        live = [
-            self.words.tensor(term, self.machine, lengths, size)
-            for term, size in sorted([*usage.live, *arguments], key=lambda item: -item[1])
-        ]
+        arguments = [self.words.tensor(term, self.machine, {}) for term in self.schedule.program.inputs]
+        live = [*(tensor for _, tensor in self.live()), *arguments]
+        live.sort(key=lambda tensor: -tensor.bytes)
         return MemoryRecord(tuple(merged(steps)), peak, held, tuple(live[:MOST_TENSORS]))
+
+    def live(self) -> list[tuple[Term, TensorRecord]]:
+        """What is there at the simulated peak besides arguments, largest first."""
+        _, usage = simulate(self.schedule, self.machine)
+        lengths = self._lengths_at(usage.step)
+        return [(term, self.words.tensor(term, self.machine, lengths, size)) for term, size in usage.live]
 
     def _steps(self, timeline: Sequence[int], held: int) -> Iterator[StepRecord]:
         model = CostModel(self.machine, {})
@@ -198,6 +228,20 @@ class Recorder:
                     found[term.number] = self.words.tensor(term, self.machine, placed.lengths)
         largest = sorted(found.values(), key=lambda tensor: -tensor.bytes)
         return tuple([tensor for tensor in largest if tensor.bytes > room] or largest[:3])
+
+    def needed_whole(self, least: float) -> tuple[PeakTensor, ...]:
+        """The calls that are given, or make, arrays of so many bytes, and need axes of them whole."""
+        barriers = Barriers(self.schedule.program, self.words)
+        found: dict[object, PeakTensor] = {}
+        for placed in self.blocks:
+            for term in (step.term for step in placed.block.steps if isinstance(step, Compute)):
+                whole = barriers.of_call(term)
+                if whole:
+                    around = [self.words.tensor(t, self.machine, placed.lengths) for t in (term, *term.args)]
+                    largest = max(around, key=lambda tensor: tensor.bytes)
+                    if largest.bytes >= least:
+                        found.setdefault(work_of(term), PeakTensor(largest, whole))
+        return tuple(sorted(found.values(), key=lambda peak: -peak.tensor.bytes)[:MOST_TENSORS])
 
 
 def merged(steps: Sequence[StepRecord]) -> Iterator[StepRecord]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eqsat.amounts import format_bytes, format_seconds
-from eqsat.records import TensorRecord
+from eqsat.records import PeakTensor, TensorRecord
 
 if TYPE_CHECKING:
     from eqsat.reports.plan import LoopReport, Plan
@@ -39,10 +39,11 @@ def plan_page(plan: Plan) -> str:
         names = [f"{name} {count}" for name, count in fired[:MOST_RULES]]
         more = len(fired) - MOST_RULES
         lines += wrapped(", ".join(names) + (f", and {more} more" if more > 0 else ""))
-    if plan.left_alone:
-        lines += ["", "Left whole, and why"]
-        lines += [line for barrier in plan.left_alone[:MOST_BARRIERS] for line in wrapped(str(barrier))]
-        lines += _and_more(len(plan.left_alone) - MOST_BARRIERS, "others")
+    if plan.left_whole:
+        lines += ["", "Left whole: calls that can't be given chunks of these axes"]
+        for peak in plan.left_whole[:MOST_BARRIERS]:
+            lines += wrapped(_whole_text(peak))
+        lines += _and_more(len(plan.left_whole) - MOST_BARRIERS, "other calls")
     lines += ["", *_search(plan), *_legend(plan)]
     return "\n".join(lines)
 
@@ -101,6 +102,15 @@ def _loop_lines(loop: LoopReport) -> list[str]:
         cost = format_seconds(loop.recompute_seconds)
         lines.append(cut(f"{indent}computes again, as it would not fit: {what} ({cost} predicted)"))
     return lines
+
+
+def _whole_text(peak: PeakTensor) -> str:
+    """A call that needs axes of an array whole: "cholesky (gp.py:12) needs all of x.0 (1500): 9 MB"."""
+    barrier = peak.barriers[0]
+    at = f" ({barrier.place.short})" if barrier.place else ""
+    axes = ", ".join(f"{each.axis.label} ({each.axis.size})" for each in peak.barriers)
+    tensor = peak.tensor
+    return f"{barrier.op}{at} needs all of {axes}; its largest array takes {format_bytes(tensor.bytes)}"
 
 
 def _search(plan: Plan) -> list[str]:

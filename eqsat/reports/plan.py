@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eqsat.amounts import format_bytes
-from eqsat.records import BarrierRecord, Place, TensorRecord
+from eqsat.records import PeakTensor, Place, TensorRecord
 from eqsat.reports.dot import graph_dot
 from eqsat.reports.page import plan_page
 from eqsat.reports.pictures import plan_figure
@@ -172,7 +172,7 @@ class Plan(Report):
     - `too_big`: the arrays that the function as written makes, and for which there is no room, largest first.
     - `before`, `after`: memory over time, as written and as planned.
     - `graph`: the arrays of the plan, and which are made of which.
-    - `left_alone`: what needs large arrays whole.
+    - `left_whole`: the calls that need axes of large arrays whole: each as its largest array, and those axes.
     """
 
     budget_bytes: int
@@ -196,7 +196,7 @@ class Plan(Report):
     before: MemoryRecord = field(default=MemoryRecord(), repr=False)
     after: MemoryRecord = field(default=MemoryRecord(), repr=False)
     graph: GraphRecord = field(default=GraphRecord(), repr=False)
-    left_alone: tuple[BarrierRecord, ...] = ()
+    left_whole: tuple[PeakTensor, ...] = ()
 
     def __str__(self) -> str:
         return plan_page(self)

@@ -122,7 +122,8 @@ class Call(Program):
         try:
             return planner(budget).planned()
         except BudgetError as error:
-            refused: EqsatError = BudgetError(f"{self.title}: {error}{self._whose()}", error.smallest_peak)
+            message = f"{self.title}: {error}{self._whose()}"
+            refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors)
         except EqsatError as error:
             refused = error
         witness = self.settings.witness
