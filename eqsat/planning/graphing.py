@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
 from eqsat.engine.cost import CostModel
@@ -11,7 +11,7 @@ from eqsat.ir.control import Choice, Scan
 from eqsat.ir.ops import Const, Iota, Leaf, Opaque
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule, bodies_of
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, bodies_of, work_of
 from eqsat.planning.describing import Describer
 from eqsat.planning.loops import is_free
 from eqsat.planning.storage import stored_terms
@@ -55,13 +55,13 @@ class _Graph:
     def block(self, block: Block, lengths: Mapping[Axis, int], box: int) -> None:
         stored = set(stored_terms(block, CostModel(self.machine, lengths)))
         stored.update(term.number for term in block.needs if not is_free(term))
-        entered: set[int] = set()
+        entered: set[Hashable] = set()
         for step in block.steps:
             if isinstance(step, Loop):
                 self._loop(step, lengths, box)
                 continue
-            if step.bodies and id(step.bodies) not in entered:
-                entered.add(id(step.bodies))
+            if step.bodies and work_of(step.term) not in entered:
+                entered.add(work_of(step.term))
                 self._bodies(step, lengths, box)
             self._term(step, step.term.number in stored, lengths, box)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.engine.cost import CostModel
@@ -12,12 +12,11 @@ from eqsat.ir.ops import Const, Iota, Leaf, Rename
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.barriers import Barriers
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.describing import Describer, combination
 from eqsat.planning.graphing import graph_record
 from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
-from eqsat.planning.loops import work_of
 from eqsat.planning.storage import stored_terms
 from eqsat.records import PeakTensor, Place, TensorRecord
 from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
@@ -122,7 +121,7 @@ class Recorder:
     def _placed(self, placed: Placed) -> Iterator[Placed]:
         """A block and all inside of it, those of a call once for all of its results."""
         yield placed
-        entered: set[int] = set()
+        entered: set[Hashable] = set()
         for step in placed.block.steps:
             if isinstance(step, Loop):
                 chunk = self.schedule.chunks[step.id]
@@ -130,8 +129,8 @@ class Recorder:
                 self.loops_in_order.append((step, placed))
                 turns = placed.times * -(-step.axis.size // chunk)
                 yield from self._placed(Placed(step.body, loops, {**placed.lengths, step.axis: chunk}, turns))
-            elif step.bodies and id(step.bodies) not in entered:
-                entered.add(id(step.bodies))
+            elif step.bodies and work_of(step.term) not in entered:
+                entered.add(work_of(step.term))
                 turns = placed.times * turns_of(step.term)
                 for body in step.bodies:
                     yield from self._placed(replace(placed, block=body, times=turns))
@@ -189,15 +188,15 @@ class Recorder:
     def _steps(self, timeline: Sequence[int], held: int) -> Iterator[StepRecord]:
         model = CostModel(self.machine, {})
         positions = {loop.id: number for number, (loop, _) in enumerate(self.loops_in_order)}
-        entered: set[int] = set()
+        entered: set[Hashable] = set()
         for step, size in zip(self.schedule.block.steps, timeline, strict=True):
             alone = step
             if isinstance(step, Compute):
                 if isinstance(step.term.op, (Leaf, Const, Iota, Rename)):
                     continue
-                if id(step.bodies) in entered:  # It has run, for another result of the call.
+                if work_of(step.term) in entered:  # It has run, for another result of the call.
                     alone = Compute(step.term)
-                entered.add(id(step.bodies))
+                entered.add(work_of(step.term))
             seconds = predicted_seconds(Block((alone,), ()), model, self.schedule.chunks)
             place = self.words.place(step.results[0])
             if isinstance(step, Loop):
@@ -232,7 +231,7 @@ class Recorder:
     def needed_whole(self, least: float) -> tuple[PeakTensor, ...]:
         """The calls that are given, or make, arrays of so many bytes, and need axes of them whole."""
         barriers = Barriers(self.schedule.program, self.words)
-        found: dict[object, PeakTensor] = {}
+        found: dict[Hashable, PeakTensor] = {}
         for placed in self.blocks:
             for term in (step.term for step in placed.block.steps if isinstance(step, Compute)):
                 whole = barriers.of_call(term)
