@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from types import ModuleType
 
 from eqsat.amounts import parse_budget
+from eqsat.commands.statuses import WRONG
 from eqsat.errors import EqsatError
 from eqsat.running.imports import when_imported
+from eqsat.running.saving import check_target, save_plans
 from eqsat.running.script import Script
 from eqsat.running.session import Session
 
@@ -24,6 +27,7 @@ EPILOG = """
 examples:
   eqsat run --budget 2GB train.py --epochs 10
   eqsat run --budget 500MB -m package.train
+  eqsat run --budget 2GB --report plans train.py
   EQSAT_BUDGET=2GB python -m eqsat.run train.py
 
 Functions that are compiled inside of others become part of them. A function for which no program within the
@@ -54,6 +58,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--planning-seconds", type=float, metavar="S", help="how long to look for the plan of one function"
     )
     parser.add_argument("--strict", action="store_true", help="stop at a function that does not fit")
+    parser.add_argument(
+        "--report",
+        type=Path,
+        metavar="PATH",
+        help="save the plans: as pages in a folder, or as plan.html, plan.png, plan.txt...",
+    )
     parser.add_argument("--quiet", action="store_true", help="say nothing at the end")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
@@ -65,6 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     script = _script(arguments)
     script.check()
     session = _session(arguments)
+    if arguments.report is not None:
+        check_target(arguments.report)
 
     def replace(_: ModuleType) -> None:
         from eqsat.running.jitted import replace_jit
@@ -73,9 +85,16 @@ def run(arguments: argparse.Namespace) -> int:
 
     when_imported("jax", replace)
     status = script.run()
+    sys.stdout.flush()
     if not arguments.quiet:
-        sys.stdout.flush()
         print(session.report(), file=sys.stderr)
+    if arguments.report is not None:
+        try:
+            for file in save_plans(session.plans(), arguments.report):
+                print(f"eqsat: wrote {file}", file=sys.stderr)
+        except EqsatError as error:
+            print(f"eqsat: {error}", file=sys.stderr)
+            return status or WRONG  # the script has run, whatever becomes of the pages
     return status
 
 

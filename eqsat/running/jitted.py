@@ -7,6 +7,7 @@ A function that is called by another compiled one becomes part of that, and of i
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import sys
 from collections.abc import Callable
@@ -28,6 +29,9 @@ SHARED = frozenset({"static_argnums", "static_argnames", "donate_argnums", "dona
 
 UNDERSTOOD = SHARED | {"keep_unused", "inline", "compiler_options"}
 """The options of `jax.jit` with which a function can be planned."""
+
+UNSPECIFIED = inspect.signature(JIT).parameters["in_shardings"].default
+"""What shardings are that nobody names."""
 
 COPIES = 2
 """A program is small if so many times all its values are within the budget: XLA copies, and needs scratch."""
@@ -95,7 +99,7 @@ class Jitted:
 
     def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What to call with these arguments."""
-        foreign = sorted(self._options.keys() - UNDERSTOOD)
+        foreign = sorted(name for name in self._options.keys() - UNDERSTOOD if self._is_given(name))
         if foreign:
             self._entry.left.append(f"jax.jit was given {', '.join(foreign)}")
             return self._honest
@@ -108,6 +112,10 @@ class Jitted:
             self._small[call] = COPIES * footprint(call.closed) <= budget
             self._entry.small += self._small[call]
         return self._plain if self._small[call] else self._optimized
+
+    def _is_given(self, name: str) -> bool:
+        """Whether an option says anything: shardings may be trees of None."""
+        return any(leaf is not UNSPECIFIED for leaf in jax.tree.leaves(self._options[name]))
 
     @functools.cached_property
     def _optimized(self) -> Any:

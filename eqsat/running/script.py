@@ -105,22 +105,24 @@ def _status(code: object) -> int:
     return 1
 
 
-OWN = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(runpy.__file__)))
-
-
 def _show(error: BaseException) -> None:
-    """Show an exception as Python does at the end of a script, from the first frame of the script on."""
-    trace = error.__traceback__
-    while trace is not None and _is_ours(trace):
-        trace = trace.tb_next
-    error.__traceback__ = trace
+    """Show an exception as Python does at the end of a script, without the frames of what runs it."""
+    chained: BaseException | None = error
+    while chained is not None:
+        chained.__traceback__ = _of_others(chained.__traceback__)
+        chained = chained.__cause__ or chained.__context__
     if sys.excepthook is sys.__excepthook__:
         traceback.print_exception(error)
     else:
-        sys.excepthook(type(error), error, trace)
+        sys.excepthook(type(error), error, error.__traceback__)
 
 
-def _is_ours(trace: TracebackType) -> bool:
-    """Whether a frame is of what runs the script."""
-    file = trace.tb_frame.f_code.co_filename
-    return os.path.dirname(file) == OWN[0] or file in (runpy.__file__, "<frozen runpy>")
+def _of_others(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without eqsat's frames, and those of what runs modules."""
+    if trace is None:
+        return None
+    rest = _of_others(trace.tb_next)
+    module = str(trace.tb_frame.f_globals.get("__name__", ""))
+    if module.split(".")[0] == "eqsat" or module == "runpy":
+        return rest
+    return TracebackType(rest, trace.tb_frame, trace.tb_lasti, trace.tb_lineno)

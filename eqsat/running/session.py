@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,9 @@ from eqsat.amounts import format_bytes
 from eqsat.errors import EqsatError
 from eqsat.records import Place
 from eqsat.reports.plan import Plan
+
+INSTALLED = "site-packages"
+"""A folder that the files of libraries are in."""
 
 
 @dataclass
@@ -76,10 +80,19 @@ class Session:
     def entry(self, fun: Callable[..., Any]) -> Entry:
         """A new entry, for a function that a script compiles."""
         code = getattr(_innermost(fun), "__code__", None)
-        place = Place(code.co_filename, code.co_firstlineno, "").short if code else type(fun).__name__
-        found = Entry(str(getattr(fun, "__name__", type(fun).__name__)), place)
+        where = (code.co_filename, code.co_firstlineno) if code else ("", 0)
+        if not code or INSTALLED in where[0]:
+            # A library has wrapped it: what the script knows of is where it had that done.
+            where = next(
+                ((f.filename, f.lineno or 0) for f in _stack() if INSTALLED not in f.filename), where
+            )
+        found = Entry(str(getattr(fun, "__name__", type(fun).__name__)), Place(where[0], where[1], "").short)
         self.entries.append(found)
         return found
+
+    def plans(self) -> list[Plan]:
+        """All plans that were made."""
+        return [plan for entry in self.entries for _, plan in entry.plans]
 
     def report(self) -> str:
         """What was done, function by function."""
@@ -117,6 +130,13 @@ class Watch:
             file=sys.stderr,
         )
         return True
+
+
+def _stack() -> list[traceback.FrameSummary]:
+    """The frames that this is called from, innermost first, without eqsat's own."""
+    frames = traceback.walk_stack(sys._getframe(2))
+    others = ((f, n) for f, n in frames if str(f.f_globals.get("__name__")).split(".")[0] != "eqsat")
+    return list(traceback.StackSummary.extract(others, lookup_lines=False))
 
 
 def _innermost(fun: Any) -> Any:

@@ -58,6 +58,12 @@ def test_the_source_runs_by_itself(script: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(result, jnp.exp(-jnp.abs(x[:, None] - x[None])) @ x, rtol=1e-4)
 
 
+def test_a_plan_is_saved(script: Path, tmp_path: Path) -> None:
+    file = tmp_path / "there" / "plan.txt"
+    assert main(["explain", f"{script}:matvec", *SHAPES, "--save", str(file)]) == 0
+    assert "eqsat plan for matvec" in file.read_text()
+
+
 def test_arguments_may_be_trees(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shapes = ["--shapes", "{w: f32[3,3]}, (f32[3], f32[3])", "--budget", "1MB"]
     assert main(["source", f"{script}:tree", *shapes]) == 0

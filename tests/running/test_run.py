@@ -95,6 +95,14 @@ def test_what_does_not_fit_runs_as_small_as_it_can_be(tmp_path: Path) -> None:
     assert "OVER THE BUDGET" in found.stderr
 
 
+def test_plans_are_saved(tmp_path: Path) -> None:
+    text = OVER.replace("jnp.linalg.eigvalsh(x @ x.T)", "jnp.exp(x[:, None] - x[None]).sum(-1)")
+    found = run("-m", "eqsat.run", "--budget", "2MB", "--report", "plans", "-c", text, folder=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert "eqsat: wrote plans/lambda.html" in found.stderr
+    assert "<svg" in (tmp_path / "plans" / "lambda.html").read_text()
+
+
 def test_if_told_to_it_stops(tmp_path: Path) -> None:
     found = run("-m", "eqsat.run", "--budget", "500kB", "--strict", "-c", OVER, folder=tmp_path)
     assert (found.returncode, found.stdout) == (1, "")

@@ -74,6 +74,7 @@ def test_output_status_and_traceback_are_python_s_own(arguments: list[str], fold
         (["-m", "nowhere"], "there is no module 'nowhere'"),
         ([], "run what? eqsat run [options] script.py"),
         (["--budget", "2XB", "a_script.py"], "unknown unit 'XB'"),
+        (["--report", "plan.exe", "a_script.py"], "plans are saved as .html, .png,"),
         (["--rules", "nowhere.rules", "a_script.py"], "there is no rules file 'nowhere.rules'"),
         (["--accuracy", "none", "a_script.py"], "accuracy 'none' is not known"),
         (["--planning-seconds", "-1", "a_script.py"], "a number of seconds above 0"),
