@@ -32,5 +32,5 @@ def test_where_there_is_no_writing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EqsatError, match="can't be written"):
         save_plans(PLANS, tmp_path / "file" / "plan.txt")
-    with pytest.raises(EqsatError, match="plans are saved as .html, .png"):
+    with pytest.raises(EqsatError, match=r"plans are saved as \.html, \.png"):
         check_target(tmp_path / "plan.doc")
