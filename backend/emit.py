@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eqsat.backend import chunk_bar
 from eqsat.backend.calls import call_source
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
@@ -55,7 +56,7 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 
 INDENT = "    "
 
-RESERVED = ("optimized", "values", "indices", "better", "kept", "start")
+RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "start")
 """Names that the emitted text uses by itself; no input may be called so."""
 
 
@@ -68,10 +69,13 @@ class Emitter:
         names: Sequence[str],
         makers: Mapping[int, str],
         pairs: Mapping[int, int],
+        updates: int,
     ) -> None:
         self.schedule = schedule
         self.makers = makers
         self.overwritten = overwritten(schedule, pairs)
+        self.updates = updates
+        self.bars = 0
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
@@ -122,18 +126,19 @@ class Emitter:
         results = [text if text not in self.inputs else f"jnp.asarray({text})" for text in results]
         self.line(scope, f"return {tuple_text(results) if results else '()'}")
         body = "\n".join(self.lines)
-        imports = "\n".join(
-            ["import jax", "import jax.numpy as jnp", "from jax import lax", *self.names.imports]
-        )
+        imports = ["import jax.numpy as jnp", "from jax import lax", *self.names.imports]
+        helpers = ""
+        if self.bars:
+            imports = [*chunk_bar.IMPORTS, *imports]
+            helpers = f"\n\n{chunk_bar.FUNCTION}"
+        elif re.search(r"\bjax\.(?!numpy)", body):
+            imports = ["import jax", *imports]
         objects = ""
         if self.names.objects:
             listed = ", ".join(self.names.objects)
             objects = f"\n# Python objects of the original program that have no text: {listed}\n"
-        needed = "import jax\n"
-        if not re.search(r"\bjax\.(?!numpy)", body):
-            imports = imports.replace(needed, "", 1)
         signature = ", ".join(self.inputs)
-        return f"{imports}\n{objects}\n\ndef optimized({signature}):\n{body}\n"
+        return "\n".join(imports) + f"\n{objects}{helpers}\n\ndef optimized({signature}):\n{body}\n"
 
     def input(self, name: str, layout: Layout, scope: Scope) -> Emitted:
         """An input as a value. To give it a dimension for each of its axes costs nothing at run time."""
@@ -372,6 +377,7 @@ def emit(
     names: Sequence[str],
     makers: Mapping[int, str] | None = None,
     pairs: Mapping[int, int] | None = None,
+    updates: int = 0,
 ) -> Module:
     """The module of a schedule.
 
@@ -380,7 +386,8 @@ def emit(
     - `names`: what to call the inputs.
     - `makers`: for terms that a rule made, by number, the rule's name; they become comments.
     - `pairs`: by output, which input's place it may take.
+    - `updates`: how often each loop says where it is; not at all if 0.
     """
-    emitter = Emitter(schedule, names, makers or {}, pairs or {})
+    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates)
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eqsat.backend.chunk_bar import bar_text
 from eqsat.backend.declared_folds import Carried, DeclaredFolds
 from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import (
@@ -62,11 +63,14 @@ class LoopEmitter:
         whole = size // chunk
         kinds = ", ".join(dict.fromkeys(_describe(result) for result in loop.results))
         emitter.line(scope, f"# {kinds} over {loop.axis.name}: {size} in chunks of {chunk}")
+        tell = self._bar()
         position = len(emitter.lines)
         states, readers, inner_lines = self._body()
         del emitter.lines[position:]
         carried = [state.name for state in states]
         emitter.line(scope, f"def {self.function}({self.start}, {self.length}, {', '.join(carried)}):")
+        if tell:
+            emitter.lines.append("    " * (scope.depth + 1) + f"{tell}({self.start})")
         emitter.lines += inner_lines
         first = [state.initial or "None" for state in states]
         initials = ", ".join(first)
@@ -86,6 +90,18 @@ class LoopEmitter:
             emitter.line(scope, f"{assigned} = {rest}")
         for result, read in readers:
             scope.values[result.number] = read()
+
+    def _bar(self) -> str | None:
+        """Write the loop's bar, if it is to have one; what to call with the start of each chunk."""
+        emitter, axis = self.emitter, self.loop.axis
+        if not emitter.updates or self.scope.depth > 1:
+            return None
+        emitter.bars += 1
+        count = sum(isinstance(step, Loop) for step in emitter.schedule.block.steps)
+        tell = emitter.local(f"tell_{axis.name}")
+        text = bar_text(emitter.bars, count, axis.name, axis.size, self.chunk, emitter.updates)
+        emitter.line(self.scope, f"{tell} = {text}")
+        return tell
 
     def _body(self) -> tuple[list[Carried], list[tuple[Term, Reader]], list[str]]:
         """Emit the body; the carried variables, how to read each result, and the body's lines."""

@@ -196,6 +196,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine = CPU,
     planning_seconds: float | None = None,
+    progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Iterable[int] | None = None,
@@ -211,6 +212,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine = CPU,
     planning_seconds: float | None = None,
+    progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Iterable[int] | None = None,
@@ -226,6 +228,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine = CPU,
     planning_seconds: float | None = None,
+    progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Iterable[int] | None = None,
@@ -248,6 +251,9 @@ def optimize(
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
+    - `progress`: None: on a terminal, planning that takes longer than a second shows on stderr what it is at.
+      True: planning always says so, and the loops of the running program show how far they have come, for
+      about 1 % of their time. False: neither.
     - `static_argnums`, `static_argnames`: which arguments are no arrays, but part of the program, as for
       `jax.jit`. They must be hashable.
     - `donate_argnums`, `donate_argnames`: which arguments the caller gives up, as for `jax.jit`: results of
@@ -276,7 +282,7 @@ def optimize(
         )
     paths = (rules,) if isinstance(rules, (str, PathLike)) else tuple(rules)
     amount = None if budget is None else parse_budget(budget)
-    settings = Settings(amount, paths, accuracy, machine, planning_seconds)
+    settings = Settings(amount, paths, accuracy, machine, planning_seconds, progress)
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)
 

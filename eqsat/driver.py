@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import Certified, certify
+from eqsat.backend.chunk_bar import updates
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.backend.emit import Module, emit
 from eqsat.deadline import NO_DEADLINE, Deadline
@@ -28,6 +29,7 @@ from eqsat.planning.candidates import Candidate, as_written, rechunk
 from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
 from eqsat.planning.recording import peak_tensors, recorded
 from eqsat.planning.search import attempts, cheapest
+from eqsat.progress import SILENT, Progress
 from eqsat.reports.plan import Plan
 from eqsat.reports.refusal import refusal
 
@@ -55,6 +57,15 @@ In the function as it is, they are not counted, as XLA does not. Larger ones are
 MOST_COMPILED = 3
 """How many programs of one cap are compiled before the cap is lowered."""
 
+STEPS = {
+    "compile": "compiling it as it is",
+    "lower": "reading the program",
+    "saturate": "applying rules",
+    "search": "choosing among programs",
+    "emit": "writing a program",
+}
+"""What the stages of planning are called while they run."""
+
 
 class Planner:
     """Plans one traced function.
@@ -65,6 +76,7 @@ class Planner:
     - `placement`: the arguments' shardings, if they are not all on the default device. The budget is then
       that of each device.
     - `given_up`: the arguments whose place results may take.
+    - `progress`: who is told what planning is at; if it was asked for, loops tell where they are, too.
     """
 
     def __init__(
@@ -77,6 +89,7 @@ class Planner:
         deadline: Deadline = NO_DEADLINE,
         placement: Sequence[jax.sharding.Sharding | None] = (),
         given_up: Donation = NOTHING,
+        progress: Progress = SILENT,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -86,6 +99,8 @@ class Planner:
         self.deadline = deadline
         self.placement = placement
         self.given_up = given_up
+        self.progress = progress
+        self.compiled = 0
         self.seconds: dict[str, float] = {}
         self.smallest: tuple[int, Candidate] | None = None
         self.latest_peak = 0
@@ -94,7 +109,9 @@ class Planner:
         self.banned: tuple[str, ...] = ()
         self.hoisted: Sequence[Any] = ()
 
-    def timed(self, stage: str, action: Callable[[], R]) -> R:
+    def timed(self, stage: str, action: Callable[[], R], step: str = "") -> R:
+        """Do something that belongs to a stage, and say so: `step` is what it is called meanwhile."""
+        self.progress.say(step or STEPS[stage])
         began = time.perf_counter()
         try:
             return action()
@@ -198,13 +215,19 @@ class Planner:
     def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
         """Emit and compile a candidate for inputs of these shapes and dtypes."""
         names = self._names(candidate.schedule.program)
+        often = updates(candidate.predicted_seconds) if self.progress.wanted else 0
         module = self.timed(
-            "emit", lambda: emit(candidate.schedule, names, candidate.makers, self.given_up.pairs)
+            "emit", lambda: emit(candidate.schedule, names, candidate.makers, self.given_up.pairs, often)
         )
         bound = candidate.predicted_peak if candidate.fused else 0
         function = self._typed(module.function())
         donated = self.given_up.arguments
-        return module, self.timed("compile", lambda: certify(function, inputs, bound, donated=donated))
+        self.compiled += 1
+        step = (
+            f"compiling candidate {self.compiled} ({format_bytes(candidate.predicted_peak)} predicted,"
+            f" budget {format_bytes(self.budget)})"
+        )
+        return module, self.timed("compile", lambda: certify(function, inputs, bound, donated=donated), step)
 
     def _typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """A function whose results have the weak types of the traced one's."""

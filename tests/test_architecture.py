@@ -21,6 +21,7 @@ ALLOWED = {
     "eqsat.machine": "",
     "eqsat.amounts": "errors",
     "eqsat.deadline": "",
+    "eqsat.progress": "",
     "eqsat.cache_folder": "",
     "eqsat.reports": "errors records amounts",
     "eqsat.budgets": "amounts",
@@ -35,11 +36,12 @@ ALLOWED = {
     "eqsat.backend": "errors ir planning.blocks",
     "eqsat.rulesets": "errors ir language rules engine",
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.emit",
-    "eqsat.driver": "errors amounts machine deadline reports ir engine frontend planning backend planned",
+    "eqsat.driver": "errors amounts machine deadline reports ir engine frontend planning backend"
+    " planned progress",
     "eqsat.storage": "cache_folder ir.dtypes ir.operations frontend.trace reports.plan backend planned",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
     "eqsat.transforms": "errors machine deadline device_memory reports.plan frontend.trace frontend.values"
-    " rulesets backend.donation driver planned storage",
+    " rulesets backend.donation driver planned progress storage",
     "eqsat.arguments": "",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports.plan rulesets arguments transforms",
     "eqsat.testing": "errors language rulesets checking",

@@ -50,6 +50,15 @@ def test_points_drift_in_place() -> None:
     assert plan.original_peak_bytes > 400e6
 
 
+def test_planning_tells_what_it_is_at(capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {}
+    exec(example("nearest"), namespace)
+    assert "eqsat: planning nearest: compiling candidate 1 (" in capsys.readouterr().err
+    assert (
+        " = bar('eqsat: loop 1 of 1 over " in namespace["patient"].plan(namespace["x"], namespace["y"]).source
+    )
+
+
 def test_what_the_user_says_is_made_use_of(capsys: pytest.CaptureFixture[str]) -> None:
     exec(example("posterior"), {})
     assert "solve-by-cholesky" in capsys.readouterr().out

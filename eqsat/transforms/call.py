@@ -20,6 +20,7 @@ from eqsat.driver import Planner
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.planned import Planned
+from eqsat.progress import Progress
 from eqsat.rulesets import rules_for
 from eqsat.storage.plans import StoredPlan
 from eqsat.transforms.dependence import dependent
@@ -97,21 +98,34 @@ class Call(Program):
         """The plan that an earlier process has left, or one that later processes will find."""
         place = None
         if not any(placement):  # else it is for devices that need not be there next time
-            asked = (replace(self.settings, budget=budget, rules=()), self.names)
+            progress = bool(self.settings.progress)  # None shows what False hides, and plans are the same
+            settings = replace(self.settings, budget=budget, rules=(), progress=progress, witness=None)
+            asked = (settings, self.names)
             place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
         found = place.read() if place else None
         if found is None:
-            found = self._new(lambda budget: self._planner(budget, placement, given_up), budget)
+            with Progress(f"planning {self.title}", self.settings.progress) as progress:
+                found = self._new(lambda budget: self._planner(budget, placement, given_up, progress), budget)
             if place and found.plan.peak_bytes <= budget:
                 place.write(found)
         return found
 
-    def _planner(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planner:
+    def _planner(
+        self, budget: int, placement: tuple[Any, ...], given_up: Donation, progress: Progress
+    ) -> Planner:
         settings = self.settings
         deadline = Deadline.after(settings.planning_seconds)
         rules = rules_for(settings.rules, settings.accuracy)
         return Planner(
-            Traced(self.closed), self.names, budget, rules, settings.machine, deadline, placement, given_up
+            Traced(self.closed),
+            self.names,
+            budget,
+            rules,
+            settings.machine,
+            deadline,
+            placement,
+            given_up,
+            progress,
         )
 
     def _new(self, planner: Callable[[int], Planner], budget: int) -> Planned:

@@ -32,6 +32,7 @@ class Settings:
     - `rules`: the paths of `.rules` files besides the shipped ones.
     - `accuracy`: which rules are allowed, by what they do to rounding.
     - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
+    - `progress`: whether planning and loops say where they are; None: planning, on a terminal.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
     - `witness`: who is told of plans, if anybody. Plans do not depend on it.
     """
@@ -41,6 +42,7 @@ class Settings:
     accuracy: str
     machine: Machine
     planning_seconds: float | None = None
+    progress: bool | None = None
     double: bool = False
     witness: Witness | None = field(default=None, compare=False)
 
