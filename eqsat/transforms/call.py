@@ -98,8 +98,8 @@ class Call(Program):
         """The plan that an earlier process has left, or one that later processes will find."""
         place = None
         if not any(placement):  # else it is for devices that need not be there next time
-            progress = bool(self.settings.progress)  # None shows what False hides, and plans are the same
-            settings = replace(self.settings, budget=budget, rules=(), progress=progress, witness=None)
+            bars = self.settings.progress is True  # the others' plans are the same
+            settings = replace(self.settings, budget=budget, rules=(), progress=bars, witness=None)
             asked = (settings, self.names)
             place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
         found = place.read() if place else None
