@@ -15,7 +15,7 @@ import jax
 from eqsat.engine.compile import CompiledRule, compile_rule
 from eqsat.errors import RuleError
 from eqsat.ir.operations import REGISTERED, known_operation
-from eqsat.language.parse import load_rules, load_text
+from eqsat.language.parse import load_rules, load_text, register_operations
 from eqsat.language.syntax import (
     ACCURACIES,
     Accuracy,
@@ -28,6 +28,7 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import walk
 from eqsat.language.vocabulary import all_files
 from eqsat.rules import shipped
+from eqsat.storage.values import kept
 
 RulePath = str | PathLike[str]
 
@@ -84,7 +85,12 @@ def _bound(loaded: RuleFile) -> RuleFile:
 @cache
 def shipped_files() -> tuple[RuleFile, ...]:
     """The shipped `.rules` files."""
-    return tuple(all_files([load_rules(path) for path in shipped()]))
+    paths = shipped()
+    # Where a rule is from is part of it, and so is the folder.
+    name = f"rules of {paths[0].parent}"
+    files = kept(name, lambda: tuple(all_files([load_rules(path) for path in paths])))
+    register_operations(files)
+    return files
 
 
 def _bind(declaration: OperationDeclaration) -> None:
@@ -120,14 +126,21 @@ def check_operations(files: Iterable[RuleFile]) -> None:
 
 @lru_cache(maxsize=32)
 def _compiled(extra: tuple[RuleFile, ...], accuracy: Accuracy) -> tuple[CompiledRule, ...]:
+    # Where the default precision of a product is below that of a sum, new products ask for all of it.
+    precision = "" if jax.default_backend() == "cpu" else "HIGHEST"
+    if extra:
+        return _compile(extra, accuracy, precision)
+    name = f"rules of {shipped()[0].parent}, compiled: {accuracy}, {precision}"
+    return kept(name, lambda: _compile((), accuracy, precision))
+
+
+def _compile(extra: tuple[RuleFile, ...], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
     allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
     files = all_files([*shipped_files(), *extra])
     chosen: list[Rule | Fact] = []
     for file in files:
         chosen += [rule for rule in file.rules if rule.accuracy in allowed]
         chosen += file.facts
-    # Where the default precision of a product is below that of a sum, new products ask for all of it.
-    precision = "" if jax.default_backend() == "cpu" else "HIGHEST"
     names = Counter(rule.name for rule in chosen)
     compiled = [compile_rule(rule, number, precision) for number, rule in enumerate(chosen)]
     return tuple(

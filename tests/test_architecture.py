@@ -34,11 +34,11 @@ ALLOWED = {
     "eqsat.engine": "errors machine deadline ir language.functions language.syntax language.traverse",
     "eqsat.planning": "amounts records machine deadline ir engine reports",
     "eqsat.backend": "errors ir planning.blocks",
-    "eqsat.rulesets": "errors ir language rules engine",
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.emit",
+    "eqsat.storage": "cache_folder ir.dtypes ir.operations frontend.trace reports.plan backend planned",
+    "eqsat.rulesets": "errors ir language rules engine storage.values",
     "eqsat.driver": "errors amounts machine deadline reports ir engine frontend planning backend"
     " planned progress",
-    "eqsat.storage": "cache_folder ir.dtypes ir.operations frontend.trace reports.plan backend planned",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
     "eqsat.transforms": "errors machine deadline device_memory reports.plan frontend.trace frontend.values"
     " rulesets backend.donation driver planned progress storage",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -49,10 +49,15 @@ def load_text(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:
     """
     rule_file = parse_rules(text, file, known)
     check_file(rule_file, known)
-    for part in all_files([rule_file]):
+    register_operations([rule_file])
+    return rule_file
+
+
+def register_operations(files: Iterable[RuleFile]) -> None:
+    """Make the operations known that files, and those that they include, declare."""
+    for part in all_files(files):
         for operation in part.operations:
             REGISTERED.setdefault(operation.signature.name, OperationSpec(operation.signature))
-    return rule_file
 
 
 def parse_rules(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:

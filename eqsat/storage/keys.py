@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import metadata
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ def eqsat_version() -> str:
     """A digest of eqsat itself, shipped rules and all: it may have been edited since its number was given."""
     digest = hashlib.blake2b(digest_size=20)
     packages = ("eqsat", "eqsat.frontend", "eqsat.backend", "eqsat.rules")
-    folders = {folder for name in packages for folder in sys.modules[name].__path__}
+    found = [spec for name in packages if (spec := find_spec(name)) is not None]
+    folders = {folder for spec in found for folder in spec.submodule_search_locations or ()}
     files = {path for folder in folders for pattern in SOURCES for path in Path(folder).rglob(pattern)}
     for path in sorted(files):
         digest.update(path.name.encode())
