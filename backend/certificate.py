@@ -46,6 +46,11 @@ class Certified:
         """Arguments + outputs + temporaries - aliased, as XLA assigned buffers, or the bound if larger."""
         return max(self.arguments + self.outputs + self.temporaries - self.aliased, self.bound)
 
+    @property
+    def fixed(self) -> int:
+        """Arguments + outputs - aliased: what no rewriting can avoid."""
+        return self.arguments + self.outputs - self.aliased
+
     def __call__(self, *args: Any) -> list[Any]:
         return list(self.executable(*args))
 

@@ -56,7 +56,7 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 
 INDENT = "    "
 
-RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "start")
+RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry")
 """Names that the emitted text uses by itself; no input may be called so."""
 
 

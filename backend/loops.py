@@ -1,4 +1,4 @@
-"""Loops over chunks as source: a function of a chunk's start and length, and a scan over the starts.
+"""Loops over chunks as source: a function of a chunk's start and length, called for every start.
 
 A body runs on chunks of one length; what is left over at the end is one more call of the same
 function with a shorter length, so any length of axis comes out right and nothing is computed twice.
@@ -82,9 +82,9 @@ class LoopEmitter:
         else:
             emitter.line(scope, f"{assigned} = {tuple_text(first)}")
         if whole > done:
-            turn = f"lambda carry, start: ({self.function}(start, {chunk}, *carry), None)"
-            starts = f"jnp.arange({done * chunk}, {whole * chunk}, {chunk})"
-            emitter.line(scope, f"({assigned}), _ = lax.scan({turn}, {tuple_text(carried)}, {starts})")
+            turn = f"lambda turn, carry: {self.function}(turn * {chunk}, {chunk}, *carry)"
+            turns = f"lax.fori_loop({done}, {whole}, {turn}, {tuple_text(carried)})"
+            emitter.line(scope, f"{assigned} = {turns}")
         if whole * chunk < size:
             rest = f"{self.function}({whole * chunk}, {size - whole * chunk}, {', '.join(carried)})"
             emitter.line(scope, f"{assigned} = {rest}")

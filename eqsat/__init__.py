@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eqsat.annotations import assume, operation
-    from eqsat.api import Optimized, optimize
+    from eqsat.api import Optimized, minimum_budget, optimize
     from eqsat.backend.certificate import compiler_options
     from eqsat.budgets import budget
     from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
@@ -28,13 +28,14 @@ __all__ = [
     "assume",
     "budget",
     "compiler_options",
+    "minimum_budget",
     "operation",
     "optimize",
 ]
 
 HOMES = {
     "eqsat.annotations": "assume operation",
-    "eqsat.api": "Optimized optimize",
+    "eqsat.api": "Optimized minimum_budget optimize",
     "eqsat.backend.certificate": "compiler_options",
     "eqsat.budgets": "budget",
     "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",

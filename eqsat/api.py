@@ -101,13 +101,23 @@ class Optimized(Generic[P, R]):
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s."""
         instance, leaves = self._instance(args, kwargs, Surroundings.now())
-        call = instance.call
-        if call is None:
+        return self._checked(instance).planned((), leaves, instance.donated).plan
+
+    def _minimum(self, *args: Any, **kwargs: Any) -> int:
+        instance, _ = self._instance(args, kwargs, Surroundings.now())
+        return self._checked(instance).minimum(instance.donated)
+
+    def _checked(self, instance: Instance) -> Call:
+        """The program of an instance.
+
+        **Raises:** `EqsatError` if there is none.
+        """
+        if instance.call is None:
             raise EqsatError(
                 f"{_name(self._fn)} depends on the mesh or on the mapped axis that it is called under, so it"
                 " is left to jax.jit, and has no plan"
             )
-        return call.planned((), leaves, instance.donated).plan
+        return instance.call
 
     def program(self, *args: Any, **kwargs: Any) -> Call | None:
         """What a call with these arguments evaluates; None if it is left to `jax.jit`."""
@@ -285,6 +295,31 @@ def optimize(
     settings = Settings(amount, paths, accuracy, machine, planning_seconds, progress)
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)
+
+
+def minimum_budget(fn: Callable[P, R], **keywords: Any) -> Callable[..., int]:
+    """The smallest budget within which `optimize` computes a function, however long that takes.
+
+    **Arguments:**
+
+    - `fn`: any function that `jax.jit` takes.
+    - `keywords`: those of `optimize`, but for the budget. With other rules or another accuracy, the smallest
+      budget is another one.
+
+    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns bytes.
+
+    >>> import jax.numpy as jnp
+    >>> def f(x, v):
+    ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
+    >>> x = jnp.linspace(0.0, 1.0, 2000)
+    >>> least = minimum_budget(f)(x, x)
+    >>> least < 50_000, optimize(f, budget=least).plan(x, x).peak_bytes <= least
+    (True, True)
+    """
+    if "budget" in keywords:
+        raise TypeError("minimum_budget says what budget there must be; it takes none")
+    optimized: Optimized[P, R] = optimize(fn, **keywords)
+    return optimized._minimum
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -3,68 +3,66 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import Certified, certify
-from eqsat.backend.chunk_bar import updates
 from eqsat.backend.donation import NOTHING, Donation
-from eqsat.backend.emit import Module, emit
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
+from eqsat.floor import leanest
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planned import Planned
-from eqsat.planning.candidates import Candidate, as_written, rechunk
+from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
+from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.recording import peak_tensors, recorded
 from eqsat.planning.search import attempts, cheapest
 from eqsat.progress import SILENT, Progress
 from eqsat.reports.plan import Plan
 from eqsat.reports.refusal import refusal
-
-R = TypeVar("R")
+from eqsat.trials import Stopwatch, Trial, Trials, total_bytes
 
 CLEARLY_FASTER = 0.7
 """A program that fits is rewritten only if that is predicted to take less than this part of its time."""
 
-RECHUNKS = 4
-"""How often a program that compiles to more than predicted gets smaller chunks."""
-
-UNMOVED = 0.97
-"""A peak of more than this part of another is as good as the same."""
-
 MOST_UNMOVED = 6
 """After so many programs in a row whose peaks were no better, no more are compiled."""
 
-HOPELESS = 1.5
-"""A program predicted to need so many times the budget is not compiled while there are others."""
+LOOKAHEAD = 2
+"""After a program that should fit, so many lower caps are tried for a faster one, and again after each."""
 
 MOST_CODE = 1 << 16
 """Arrays that a function closes over are its code if they have no more bytes in all: coefficients, tables.
 In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
 
-MOST_COMPILED = 3
-"""How many programs of one cap are compiled before the cap is lowered."""
 
-STEPS = {
-    "compile": "compiling it as it is",
-    "lower": "reading the program",
-    "saturate": "applying rules",
-    "search": "choosing among programs",
-    "emit": "writing a program",
-}
-"""What the stages of planning are called while they run."""
+@dataclass(frozen=True)
+class Job:
+    """A function to be rewritten.
+
+    **Attributes:**
+
+    - `hoisted`, `constants`: the arrays that it closes over, as it has them and as arrays of JAX.
+    - `written`: the program as it is.
+    - `trials`: what is compiled in its place.
+    """
+
+    program: Program
+    hoisted: Sequence[Any]
+    constants: Sequence[jax.Array]
+    written: Candidate
+    trials: Trials
 
 
 class Planner:
@@ -100,50 +98,22 @@ class Planner:
         self.placement = placement
         self.given_up = given_up
         self.progress = progress
-        self.compiled = 0
-        self.seconds: dict[str, float] = {}
-        self.smallest: tuple[int, Candidate] | None = None
-        self.latest_peak = 0
-        self.unmoved = 0
-        self.fixed = 0
+        self.stopwatch = Stopwatch(progress)
         self.banned: tuple[str, ...] = ()
-        self.hoisted: Sequence[Any] = ()
-
-    def timed(self, stage: str, action: Callable[[], R], step: str = "") -> R:
-        """Do something that belongs to a stage, and say so: `step` is what it is called meanwhile."""
-        self.progress.say(step or STEPS[stage])
-        began = time.perf_counter()
-        try:
-            return action()
-        finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+        self.stop_reason = ""
 
     def planned(self) -> Planned:
-        """The first program found that is certified to fit.
+        """The fastest program found that is certified to fit.
 
         **Raises:** `BudgetError` if there is none.
         """
         closed = self.traced.closed
-        placement: Sequence[Any] = self.placement or [None] * len(closed.in_avals)
-        avals = [
-            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
-            for aval, sharding in zip(closed.in_avals, placement, strict=True)
-        ]
-        captured = sum(constant.nbytes for constant in closed.consts if hasattr(constant, "nbytes"))
-        data = captured if captured > MOST_CODE else 0
-        donated = self.given_up.arguments
-        original = self.timed(
-            "compile", lambda: certify(self.traced.call_flat, avals, captured=data, donated=donated)
-        )
-        fixed = self.fixed = original.arguments + original.outputs - original.aliased
-        if fixed > self.budget:
-            raise BudgetError(
-                f"the arguments ({format_bytes(original.arguments)}) and results"
-                f" ({format_bytes(original.outputs)}) alone exceed the budget of"
-                f" {format_bytes(self.budget)}: no rewriting can help; raise the budget above"
-                f" {format_bytes(fixed, enough=True)}",
-                fixed,
-            )
+        if not self.placement:
+            given_up = total_bytes([closed.in_avals[number] for number in self.given_up.arguments])
+            arguments = self._captured() + total_bytes(closed.in_avals)
+            self._check_fixed(arguments, total_bytes(closed.out_avals), given_up)
+        original = self._original()
+        self._check_fixed(original.arguments, original.outputs, original.aliased)
         fits = original.peak <= self.budget
         if closed.effects:
             if not fits:
@@ -153,9 +123,9 @@ class Planner:
                     f" {format_bytes(self.budget)}",
                     original.peak,
                 )
-            return self._unchanged(original, None, (), "left as it is: it has side effects")
+            return self._unchanged(original, None, "left as it is: it has side effects")
         try:
-            return self._rewritten(original, avals, fits)
+            return self._rewritten(original, fits)
         except EqsatError:
             raise
         except Exception as error:
@@ -170,157 +140,169 @@ class Planner:
                 f"eqsat left a function as it was because planning failed; please report it: {error!r}",
                 stacklevel=2,
             )
-            return self._unchanged(original, None, (), f"planning failed: {error!r}")
+            return self._unchanged(original, None, f"planning failed: {error!r}")
 
-    def _rewritten(self, original: Certified, avals: Sequence[Any], fits: bool) -> Planned:
-        """The first rewritten program that fits, or the function as it is if it fits and none is better."""
-        closed = self.traced.closed
-        program, self.hoisted = self.timed("lower", lambda: lower(closed))
+    def minimum(self) -> int:
+        """The smallest budget in bytes for which `planned` gives a program."""
+        original = self._original()
+        smallest = original.peak
+        if not self.traced.closed.effects:
+            job = self._job()
+            for trial in self._leanest(job, original.fixed):
+                smallest = min(smallest, trial.peak)
+        return smallest
+
+    def _avals(self) -> list[jax.ShapeDtypeStruct]:
+        """The types of the arguments, with where they are."""
+        avals = self.traced.closed.in_avals
+        placement: Sequence[Any] = self.placement or [None] * len(avals)
+        return [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+            for aval, sharding in zip(avals, placement, strict=True)
+        ]
+
+    def _captured(self) -> int:
+        """Bytes of the arrays that the function closes over, if they count."""
+        constants = self.traced.closed.consts
+        captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
+        return captured if captured > MOST_CODE else 0
+
+    def _original(self) -> Certified:
+        """The function as it is, compiled."""
+        avals, captured = self._avals(), self._captured()
+        return self.stopwatch.timed(
+            "compile",
+            lambda: certify(self.traced.call_flat, avals, captured=captured, donated=self.given_up.arguments),
+        )
+
+    def _job(self) -> Job:
+        """The function lowered."""
+        timed = self.stopwatch.timed
+        program, hoisted = timed("lower", lambda: lower(self.traced.closed))
         program = replace(program, aliased=self.given_up.aliased)
-        constants = [jnp.asarray(constant) for constant in self.hoisted]
-        inputs = [*avals, *(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants)]
-        written = self.timed("search", lambda: as_written(program, self.machine))
-        late = f"planning time limit of {self.deadline.seconds:g} s"
+        constants = [jnp.asarray(constant) for constant in hoisted]
+        arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
+        trials = Trials(
+            self.traced, self.names, [*self._avals(), *arrays], self.given_up, self.budget, self.stopwatch
+        )
+        written = timed("search", lambda: as_written(program, self.machine))
+        return Job(program, hoisted, constants, written, trials)
+
+    def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
+        """Refuse a budget that the arguments and results alone exceed, in bytes."""
+        fixed = arguments + results - aliased
+        if fixed > self.budget:
+            raise BudgetError(
+                f"the arguments ({format_bytes(arguments)}) and results"
+                f" ({format_bytes(results)}) alone exceed the budget of"
+                f" {format_bytes(self.budget)}: no rewriting can help; raise the budget above"
+                f" {format_bytes(fixed, enough=True)}",
+                fixed,
+            )
+
+    def _rewritten(self, original: Certified, fits: bool) -> Planned:
+        """The fastest rewritten program that fits, or the function as it is if it fits and none is better."""
+        job = self._job()
+        if fits:
+            return self._faster(original, job)
         for most_axes in SPLIT_AXES:
             if self.deadline.passed():
                 break
-            search = self._saturate(program, fits, most_axes)
-            for candidate in self._candidates(search, written, fits):
-                module, certified = self._compile(candidate, inputs)
-                moved = self.smallest is None or certified.peak < UNMOVED * self.smallest[0]
-                self.unmoved = 0 if moved else self.unmoved + 1
-                if self.smallest is None or certified.peak < self.smallest[0]:
-                    self.smallest = (certified.peak, candidate)
-                self.latest_peak = certified.peak
-                if certified.peak <= self.budget:
-                    return self._changed(candidate, module, certified, original, written, search, constants)
-            if fits:
-                return self._unchanged(original, written, constants, search.saturation.stop_reason)
+            search = self._saturate(job.program, self.budget, most_axes)
+            trial = self._fitting(search, job.trials, original.fixed)
+            if trial is not None:
+                return self._changed(trial, original, job)
             if len(search.large) < most_axes:
                 break
-        if fits:
-            return self._unchanged(original, written, constants, late)
-        raise self._too_big(original, written, program)
+        for trial in self._leanest(job, original.fixed):
+            if trial.peak <= self.budget:
+                return self._changed(trial, original, job)
+        raise self._too_big(original, job)
 
-    def _saturate(self, program: Program, fits: bool, most_axes: int) -> Search:
-        """The program's e-graph; a program that fits needs no loops."""
-        budget = None if fits else self.budget
-        search = self.timed(
+    def _faster(self, original: Certified, job: Job) -> Planned:
+        """For a function that fits: a program that is clearly faster, or the function as it is."""
+        if self.deadline.passed():
+            reason = f"planning time limit of {self.deadline.seconds:g} s"
+            return self._unchanged(original, job, reason)
+        search = self._saturate(job.program, None, SPLIT_AXES[0])
+        best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
+        if best and best.makers and best.honest_seconds < CLEARLY_FASTER * job.written.predicted_seconds:
+            trial = job.trials.compile(best)
+            if trial.peak <= self.budget:
+                return self._changed(trial, original, job)
+        return self._unchanged(original, job, self.stop_reason)
+
+    def _leanest(self, job: Job, fixed: int) -> Iterator[Trial]:
+        """The programs that need least, as they come; the same ones for every budget."""
+        if not self.deadline.passed():
+            search = self._saturate(job.program, fixed, SPLIT_AXES[-1])
+            yield from leanest(search, job.trials, self.deadline, self.stopwatch)
+
+    def _saturate(self, program: Program, budget: int | None, most_axes: int) -> Search:
+        """The program's e-graph; with no budget, there are no loops in it."""
+        search = self.stopwatch.timed(
             "saturate",
             lambda: prepare(program, self.rules, budget, self.machine, most_axes, deadline=self.deadline),
         )
-        self.banned = search.saturation.banned
+        self.banned, self.stop_reason = search.saturation.banned, search.saturation.stop_reason
         return search
 
-    def _compile(self, candidate: Candidate, inputs: Sequence[Any]) -> tuple[Module, Certified]:
-        """Emit and compile a candidate for inputs of these shapes and dtypes."""
-        names = self._names(candidate.schedule.program)
-        often = updates(candidate.predicted_seconds) if self.progress.wanted else 0
-        module = self.timed(
-            "emit", lambda: emit(candidate.schedule, names, candidate.makers, self.given_up.pairs, often)
-        )
-        bound = candidate.predicted_peak if candidate.fused else 0
-        function = self._typed(module.function())
-        donated = self.given_up.arguments
-        self.compiled += 1
-        step = (
-            f"compiling candidate {self.compiled} ({format_bytes(candidate.predicted_peak)} predicted,"
-            f" budget {format_bytes(self.budget)})"
-        )
-        return module, self.timed("compile", lambda: certify(function, inputs, bound, donated=donated), step)
-
-    def _typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
-        """A function whose results have the weak types of the traced one's."""
-        return lambda *values: self.traced.typed(function(*values))
-
-    def _names(self, program: Program) -> list[str]:
-        extra = len(program.inputs) - len(self.names)
-        return [*self.names, *(f"constant_{number}" for number in range(extra))]
-
-    def _candidates(self, search: Search, written: Candidate, fits: bool) -> Iterator[Candidate]:
-        """Programs worth compiling, best first; one that came out too big is tried with smaller chunks."""
-        if fits:
-            if self.deadline.passed():
-                return
-            best = self.timed("search", lambda: cheapest(search, self.budget))
-            if best and best.makers and best.predicted_seconds < CLEARLY_FASTER * written.predicted_seconds:
-                yield best
-            return
+    def _fitting(self, search: Search, trials: Trials, fixed: int) -> Trial | None:
+        """The first program that is certified to fit, in the order of their predicted times."""
+        ranking = Ranking(self.budget, fixed, self.machine)
         groups = attempts(search, self.budget, self.deadline)
-        leanest: Candidate | None = None
-        while True:
-            group = self.timed("search", lambda: next(groups, None))
-            if group is None:
-                break
-            leanest = min([*group, *([leanest] if leanest else [])], key=lambda c: c.predicted_peak)
-            for candidate in group[:MOST_COMPILED]:
-                if candidate.predicted_peak > HOPELESS * self.budget or self.deadline.passed():
+        stale, more = 0, True
+        unmoved = 0
+        while unmoved < MOST_UNMOVED:
+            best = ranking.best()
+            while more and (best is None or stale < LOOKAHEAD):
+                group = self.stopwatch.timed("search", lambda: next(groups, None))
+                if group is None:
+                    more = False
                     break
-                yield candidate
-                for _ in range(RECHUNKS):
-                    before = self.latest_peak
-                    smaller = rechunk(candidate, self._smaller_target(candidate), self.machine)
-                    if smaller.schedule.chunks == candidate.schedule.chunks or self.deadline.passed():
-                        break
-                    candidate = smaller
-                    yield candidate
-                    if self.latest_peak > UNMOVED * before:
-                        # What makes the peak is not in the loops.
-                        break
-                if self.unmoved >= MOST_UNMOVED:
-                    return
-        if leanest is not None and self.smallest is None and not self.deadline.passed():
-            yield leanest
+                ranking.add(group)
+                better = ranking.best()
+                stale = stale + 1 if better is best else 0
+                best = better
+            candidate = ranking.take()
+            if candidate is None or self.deadline.passed():
+                return None
+            before = trials.smallest
+            trial = trials.compile(candidate)
+            if trial.peak <= self.budget:
+                return trial
+            unmoved = 0 if before is None or trial.peak < UNMOVED * before.peak else unmoved + 1
+            ranking.came_out(candidate, trial.peak)
+        return None
 
-    def _smaller_target(self, candidate: Candidate) -> float:
-        """The predicted peak at which a candidate that came out too big should fit.
-
-        What was predicted above the arguments and results shrinks by as much as the real excess over them.
-        """
-        room = max(self.budget - self.fixed, 1)
-        excess = max((self.latest_peak - self.fixed) / room, 1.0)
-        return self.fixed + (candidate.predicted_peak - self.fixed) / (1.1 * excess)
-
-    def _unchanged(
-        self, original: Certified, written: Candidate | None, constants: Sequence[jax.Array], reason: str
-    ) -> Planned:
+    def _unchanged(self, original: Certified, job: Job | None, reason: str) -> Planned:
         """The function as it is. It runs under XLA's defaults where even storing everything would fit."""
-        source = ""
         certified: Certified | None = original
-        if written is not None:
-            program = written.schedule.program
-            source = emit(written.schedule, self._names(program)).source
-            everything = sum(term.bytes for term in program.reachable())
+        if job is not None:
+            everything = sum(term.bytes for term in job.program.reachable())
             if everything + original.arguments + original.outputs <= self.budget:
                 certified = None
-        plan = self._plan(original, original, constants, reason, source, written)
-        return Planned(plan, self.traced, None, certified, self.hoisted, self.given_up.arguments)
+        plan = self._plan(original, original, job, reason)
+        hoisted = job.hoisted if job else ()
+        return Planned(plan, self.traced, None, certified, hoisted, self.given_up.arguments)
 
-    def _changed(
-        self,
-        candidate: Candidate,
-        module: Module,
-        certified: Certified,
-        original: Certified,
-        written: Candidate,
-        search: Search,
-        constants: Sequence[jax.Array],
-    ) -> Planned:
-        reason = search.saturation.stop_reason
-        plan = self._plan(certified, original, constants, reason, module.source, written, candidate)
-        return Planned(plan, self.traced, module, certified, self.hoisted, self.given_up.arguments)
+    def _changed(self, trial: Trial, original: Certified, job: Job) -> Planned:
+        plan = self._plan(trial.certified, original, job, self.stop_reason, trial)
+        donated = self.given_up.arguments
+        return Planned(plan, self.traced, trial.module, trial.certified, job.hoisted, donated)
 
     def _plan(
         self,
         certified: Certified,
         original: Certified,
-        constants: Sequence[jax.Array],
+        job: Job | None,
         reason: str,
-        source: str,
-        written: Candidate | None,
-        chosen: Candidate | None = None,
+        chosen: Trial | None = None,
     ) -> Plan:
         """The plan for what was compiled: the program as written, or the one chosen instead."""
+        source = chosen.module.source if chosen else ""
+        if job is not None and chosen is None:
+            source = job.trials.emitted(job.written).source
         plan = Plan(
             self.budget,
             certified.peak,
@@ -328,21 +310,22 @@ class Planner:
             changed=chosen is not None,
             source=source,
             stop_reason=reason,
-            planning_seconds=self.seconds,
-            constants=tuple(constants),
+            planning_seconds=self.stopwatch.seconds,
+            constants=tuple(job.constants) if job else (),
             banned=self.banned,
             argument_bytes=certified.arguments,
             result_bytes=certified.outputs - certified.aliased,
         )
-        if written is None:
+        if job is None:
             return plan
-        return recorded(plan, written, chosen, self._names(written.schedule.program), self.machine)
+        names = job.trials.input_names(job.program)
+        return recorded(plan, job.written, chosen.candidate if chosen else None, names, self.machine)
 
-    def _too_big(self, original: Certified, written: Candidate, program: Program) -> BudgetError:
+    def _too_big(self, original: Certified, job: Job) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""
-        reached, leanest = original.peak, written
-        if self.smallest and self.smallest[0] <= original.peak:
-            reached, leanest = self.smallest
-        tensors = peak_tensors(leanest.schedule, self._names(program), self.machine)
+        reached, leanest, smallest = original.peak, job.written, job.trials.smallest
+        if smallest is not None and smallest.peak <= reached:
+            reached, leanest = smallest.peak, smallest.candidate
+        tensors = peak_tensors(leanest.schedule, job.trials.input_names(job.program), self.machine)
         late = self.deadline.seconds if self.deadline.passed() else math.inf
-        return refusal(self.budget, reached, original.peak, self.fixed, tensors, self.banned, late)
+        return refusal(self.budget, reached, original.peak, original.fixed, tensors, self.banned, late)

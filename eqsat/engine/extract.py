@@ -21,14 +21,13 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Opaque, Rename
 
 MOST_MASKED_CLASSES = 40_000
-"""Above this many classes the improvement rounds would take too much memory (a bit for each pair: 200 MB) and
-are left out."""
+"""Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
 
 ROUNDS = 3
 
 KNOWN, MADE = 1.0005, 1.001
-"""Where two ways cost the same, the one that was written is taken. What it is known to be otherwise counts a
-little more, and more again what a rule made: another name for a factorisation, not a second one."""
+"""Where two ways cost the same, the one that was written is taken: what it is known to be otherwise counts a
+little more, and more again what a rule made."""
 
 SATURATED = 1e290
 
@@ -56,6 +55,7 @@ class _Choice:
     - `number`: of its class.
     - `cost`: predicted seconds.
     - `largest`: bytes of the largest buffer that choosing it brings about.
+    - `stored`: the classes that get a buffer by it.
     - `loop`: the axis that it loops over, as a bit; 0 if none.
     """
 
@@ -63,6 +63,7 @@ class _Choice:
     node: ENode
     cost: float
     largest: int
+    stored: tuple[int, ...]
     loop: int
 
 
@@ -132,13 +133,16 @@ class Extractor:
                 reached.extend(named.get(number, ()))
         return given
 
-    def _largest_stored(self, number: int, node: ENode, operands: list[Value]) -> int:
-        """Bytes of the largest buffer that choosing this node brings about."""
-        largest = 0
-        if self.model.stores_result(node.op) and number not in self.roots:
-            largest = self.bytes[number]
+    def _stored(self, number: int, node: ENode, operands: list[Value]) -> tuple[int, ...]:
+        """The classes that get a buffer when this node is chosen, but for results of the program."""
+        stored = [number] if self.model.stores_result(node.op) and number not in self.roots else []
         if self.model.stores_operands(node.op, operands):
-            largest = max([largest, *(self.bytes[c] for c in node.children if not self.given[c])])
+            stored += [child for child in node.children if not self.given[child]]
+        return tuple(stored)
+
+    def _largest_stored(self, number: int, node: ENode, stored: tuple[int, ...]) -> int:
+        """Bytes of the largest buffer that choosing this node brings about."""
+        largest = max((self.bytes[kept] for kept in stored), default=0)
         if isinstance(node.op, Opaque) and node.op.call.id in self.inside:
             opened = self.graph.classes[number].open & node.op.call.cut
             part = math.prod(self.model.length(axis, opened) / axis.size for axis in opened)
@@ -146,7 +150,11 @@ class Extractor:
         return largest
 
     def extract(
-        self, cap: float, split: frozenset[Axis] | None = None, one_pass: bool = False
+        self,
+        cap: float,
+        split: frozenset[Axis] | None = None,
+        one_pass: bool = False,
+        without: frozenset[int] = frozenset(),
     ) -> Selection | None:
         """The cheapest program that stores nothing over `cap` bytes, the roots excepted.
 
@@ -158,10 +166,11 @@ class Extractor:
         - `split`: the axes that may be looped over; all if None.
         - `one_pass`: whether to leave out programs in which a loop needs the result of another one over
           the same axis.
+        - `without`: classes that must not be stored, however small they are.
 
-        **Returns:** None if every program stores something larger.
+        **Returns:** None if every program stores something larger, or one of those.
         """
-        choices = self._reachable(cap, split)
+        choices = self._reachable(cap, split, without)
         self.one_pass = one_pass
         order, chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
@@ -192,7 +201,9 @@ class Extractor:
                     cost += inside.seconds / len(node.op.call.out_dtypes)
                 cost *= KNOWN if node.maker == EQUATED else 1 if node.maker == LOADED else MADE
                 loop = self._bit(node.op.axis) if isinstance(node.op, (Fold, Concat)) else 0
-                found.append(_Choice(number, node, cost, self._largest_stored(number, node, operands), loop))
+                stored = self._stored(number, node, operands)
+                largest = self._largest_stored(number, node, stored)
+                found.append(_Choice(number, node, cost, largest, stored, loop))
             self._weighed[number] = found
         return found
 
@@ -200,7 +211,9 @@ class Extractor:
         """Bytes of the largest buffer that any program within the cap may have."""
         return max((choice.largest for choice in self._reachable(cap, None)), default=0.0)
 
-    def _reachable(self, cap: float, split: frozenset[Axis] | None) -> list[_Choice]:
+    def _reachable(
+        self, cap: float, split: frozenset[Axis] | None, without: frozenset[int] = frozenset()
+    ) -> list[_Choice]:
         """The nodes that are allowed, of the classes that the roots may need."""
         loops = ~0 if split is None else sum(map(self._bit, split))
         choices: list[_Choice] = []
@@ -209,6 +222,8 @@ class Extractor:
         while stack:
             for choice in self._weigh(stack.pop()):
                 if choice.largest > cap or (choice.loop and not choice.loop & loops):
+                    continue
+                if without and not without.isdisjoint(choice.stored):
                     continue
                 choices.append(choice)
                 for child in choice.node.children:

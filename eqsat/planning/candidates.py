@@ -44,6 +44,16 @@ class Candidate:
     predicted_seconds: float
     fused: bool = False
 
+    @property
+    def loops(self) -> int:
+        """How many loops over chunks there are."""
+        return len(list(self.schedule.block.loops()))
+
+    @property
+    def honest_seconds(self) -> float:
+        """The predicted time without such fusions."""
+        return self.predicted_seconds * (FUSION_GAIN if self.fused else 1.0)
+
 
 def as_written(program: Program, machine: Machine) -> Candidate:
     """The program as it is."""
@@ -83,7 +93,7 @@ def scheduled(
         schedule, peak = choose_lengths(program, block, budget, machine, upper_bound, smallest, largest_block)
         seconds = predicted_seconds(block, model, schedule.chunks)
         if peak <= budget and seconds < FUSION_GAIN * best.predicted_seconds:
-            return Candidate(schedule, makers, peak, seconds, True)
+            return Candidate(schedule, makers, peak, seconds / FUSION_GAIN, True)
     return best
 
 

@@ -30,6 +30,9 @@ SPLIT_AXES = (2, 4)
 BIG_SHARE = 16
 """A term is big when it takes more than this part of the memory that is left for temporaries."""
 
+SMALLEST_SHARE = 1 << 10
+"""What is so many times smaller than the largest value is not worth a loop."""
+
 LARGEST_ITEM = 8
 """Bytes of an element, to tell how many elements fit."""
 
@@ -55,6 +58,12 @@ def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
                     yield inside, axes & term.op.call.cut
 
 
+def smallest_share(program: Program) -> int:
+    """The least memory for temporaries that there is a search for, in bytes."""
+    largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
+    return largest // SMALLEST_SHARE
+
+
 def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     """The axes of terms over `threshold` bytes, those with most bytes first."""
     weight: dict[Axis, int] = {}
@@ -63,12 +72,6 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
             for axis in axes:
                 weight[axis] = weight.get(axis, 0) + term.bytes
     return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
-
-
-def split_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
-    """The axes of what is big; if nothing is, of the largest there is: then it is many that are too much."""
-    largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
-    return large_axes(program, threshold if largest > threshold else largest / BIG_SHARE)
 
 
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
@@ -103,12 +106,14 @@ class Progress:
     - `seen`: what has been selected, by the nodes' identities.
     - `extractor`, `planned`, `largest`: the latest one, the calls it counts with, and the largest value
       that is stored under its cap.
+    - `exhausted`: whether there was no program under that cap.
     """
 
     seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
     extractor: Extractor | None = None
     planned: dict[int, PlannedCall] = field(default_factory=dict)
     largest: float = 0.0
+    exhausted: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,7 @@ def prepare(
     - `most_axes`: how many axes may be looped over.
     - `deadline`: when to stop saturating.
     """
-    free = None if budget is None else max(free_bytes(program, budget), 0)
+    free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
     return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline)
 
 
@@ -182,7 +187,8 @@ def _prepared(
     bodies: dict[Call, tuple[Search | Candidate, ...]] = {}
     if free is not None:
         cap = free // LARGEST_ITEM
-        axes = split_axes(program, free / BIG_SHARE)
+        # The same axes for all budgets, so that more memory means more to choose from.
+        axes = large_axes(program, smallest_share(program))
         large = tuple(axis for axis in axes if axis not in whole)[:most_axes]
         program = with_sunk(program, free / BIG_SHARE)
         for call in dict.fromkeys(_control_flow(program)):

@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.cost import CostModel
-from eqsat.engine.encode import EQUATED, LOADED
-from eqsat.engine.extract import Extractor, Inside, Selection
+from eqsat.engine.extract import Extractor, Inside
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, turns
-from eqsat.ir.ops import Call, Opaque, Operation
-from eqsat.ir.program import Output
-from eqsat.ir.substitution import in_chunks
-from eqsat.ir.term import Term
-from eqsat.planning.candidates import Candidate, as_written, scheduled, useful_axes
-from eqsat.planning.exploring import PlannedCall, Progress, Search, computed, free_bytes
+from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.exploring import PlannedCall, Progress, Search, computed
 from eqsat.planning.liveness import largest_stored
-from eqsat.planning.loops import build
+from eqsat.planning.making import Made, Maker, Way
 
-CAP_STEPS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0001)
-"""The caps tried, as parts of the memory that is left for temporaries."""
+CAP_STEP = 10**0.5
+"""Factor between the caps tried. They are the same for all budgets: more memory means more to choose from."""
 
-NAMED = "named-operation"
-"""What the report calls a named operation that is called instead of its body."""
+LOWEST_CAP = 1 << 10
+"""No lower caps are tried, in bytes: a compiled loop needs as much to keep count."""
 
-SUNK = "sunk-into-loop"
-"""What it calls control flow that computes a large operand inside."""
-
-REORDERED = "contraction-order"
-"""What it calls the steps of a contraction of many factors whose order was found by a path solver."""
-
-KNOWN_AS = {Operation: NAMED, Opaque: SUNK}
-"""What it calls ops that were entered beside what was written."""
+MOST_SPARING = 4
+"""For so many programs that are too big, those of the lowest peaks, others are looked for that store less."""
 
 
 def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
@@ -43,63 +33,99 @@ def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> I
 
     After the deadline, there are no more than have been found.
     """
-    free = max(free_bytes(search.program, budget), 1)
+    return _under(caps(budget - search.program.fixed_bytes), search, budget, deadline)
+
+
+def every_attempt(search: Search, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
+    """Candidates under all caps that make a difference, made as if there were no memory for temporaries."""
+    largest = max((term.bytes for term, _ in computed(search.program)), default=0)
+    return _under(caps(largest), search, search.program.fixed_bytes, deadline)
+
+
+def _under(
+    tried: Iterator[float], search: Search, budget: int, deadline: Deadline
+) -> Iterator[list[Candidate]]:
+    """The candidates under each cap; if all of them store too much together, then others that store less."""
     progress = Progress()
-    for share in CAP_STEPS:
-        found = _found(search, share * free, budget, progress, deadline)
+    makers: list[Maker] = []
+    for cap in tried:
+        maker = _making(search, cap, budget, progress, deadline)
+        if maker is not None:
+            makers.append(maker)
+            yield _ranked(maker.found, budget)
+        if progress.exhausted:
+            break
+    ways = [(maker, way, made) for maker in makers for way, made in maker.ways]
+    ways.sort(key=lambda found: found[2].candidate.predicted_peak)
+    if ways and ways[0][2].candidate.predicted_peak <= budget:
+        return
+    for maker, way, made in ways[:MOST_SPARING]:
+        found = [] if deadline.passed() else maker.sparing(way, made)
         if found:
-            yield found
+            yield _ranked(found, budget)
 
 
-def _found(
+def _ranked(found: Iterable[Candidate], budget: int) -> list[Candidate]:
+    return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
+
+
+def caps(free: float) -> Iterator[float]:
+    """The caps to try where so many bytes are left for temporaries: from the next one above downwards.
+
+    >>> [round(cap) for cap in caps(25_000)]
+    [32382, 10240, 3238, 1024]
+    """
+    steps = math.ceil(math.log(max(free / LOWEST_CAP, 1.0), CAP_STEP))
+    for step in range(steps, -1, -1):
+        yield LOWEST_CAP * CAP_STEP**step
+
+
+def _making(
     search: Search,
     cap: float,
     budget: int,
     progress: Progress,
     deadline: Deadline,
     largest_block: float = math.inf,
-) -> list[Candidate]:
-    """The candidates under a cap that have not been seen, the fastest that should fit first."""
-    planned = _planned_calls(search, cap, free_bytes(search.program, budget), deadline)
+) -> Maker | None:
+    """The candidates under a cap that have not been seen; None if there are none."""
+    planned = _planned_calls(search, cap, budget - search.program.fixed_bytes, deadline)
     chunks = _nominal_chunks(search, cap)
     extractor = progress.extractor
     if extractor is None or progress.planned != planned or extractor.model.chunks != chunks:
         extractor = progress.extractor = _extractor(search, CostModel(search.machine, chunks), planned)
         progress.planned = planned
     elif progress.largest <= cap:
-        return []  # Nothing more is struck out than under the last cap.
+        return None  # Nothing more is struck out than under the last cap.
     progress.largest = extractor.largest_stored(cap)
-    inside = {(-number - 1, id(planned_call)) for number, planned_call in planned.items()}
-    found: list[Candidate] = []
-    for selection, one_pass in _selections(search, extractor, cap):
+    maker = Maker(search, budget, planned, progress.seen, largest_block)
+    progress.exhausted = True
+    for way in _ways(search, extractor, cap):
+        progress.exhausted = False
         if deadline.passed():
             break
-        key = frozenset(inside | {(number, id(node)) for number, node in selection.nodes.items()})
-        if key in progress.seen:
-            continue
-        progress.seen.add(key)
-        candidate = _candidate(search, selection, budget, planned, largest_block)
-        useful = useful_axes(candidate.schedule)
-        if useful != {loop.axis for loop in candidate.schedule.block.loops()}:
-            # Some loop turns only once: better none at all, if the cap allows.
-            plainer = extractor.extract(cap, useful, one_pass)
-            if plainer is not None:
-                candidate = _candidate(search, plainer, budget, planned, largest_block)
-        found.append(candidate)
-    return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
+        maker.add(way)
+    return maker if maker.found else None
 
 
-def _selections(search: Search, extractor: Extractor, cap: float) -> Iterator[tuple[Selection, bool]]:
-    """The cheapest programs under a cap, one for each way to loop, and whether one pass was asked for."""
+def _ways(search: Search, extractor: Extractor, cap: float) -> Iterator[Way]:
+    """The cheapest programs under a cap, one for each way to loop: over one axis, and over any.
+
+    Over two axes, if it can't be one.
+    """
+    enough = False
     for split in _splits(search.large):
+        if enough and split is not None and len(split) > 1:
+            continue
         selection = extractor.extract(cap, split)
         if selection is None:
             continue
-        yield selection, False
+        enough = True
+        yield Way(extractor, cap, split, False, selection)
         if not selection.one_pass:
             lean = extractor.extract(cap, split, one_pass=True)
             if lean is not None:
-                yield lean, True
+                yield Way(extractor, cap, split, True, lean)
 
 
 def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) -> dict[int, PlannedCall]:
@@ -130,9 +156,9 @@ def _best_body(search: Search, cap: float, free: int, deadline: Deadline) -> Can
     """The program for a body under a cap; that of the latest higher one if there is none."""
     budget = free + search.program.fixed_bytes
     # What the body stores counts with the call, under the same cap.
-    found = _found(search, cap, budget, search.progress, deadline, cap)
-    if found:
-        search.latest[:] = found[:1]
+    making = _making(search, cap, budget, search.progress, deadline, cap)
+    if making is not None:
+        search.latest[:] = _ranked(making.found, budget)[:1]
     elif not search.latest:
         search.latest.append(as_written(search.program, search.machine))
     return search.latest[0]
@@ -142,13 +168,15 @@ def cheapest(search: Search, budget: int) -> Candidate | None:
     """The fastest program whatever it stores, without loops."""
     extractor = _extractor(search, CostModel(search.machine, {}), {})
     selection = extractor.extract(math.inf, frozenset())
-    return None if selection is None else _candidate(search, selection, budget, {})
+    return None if selection is None else Made.of(search, selection, budget, {}).candidate
 
 
 def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
-    """Which axes may be looped over: each alone, then any of them."""
+    """Which axes may be looped over: each alone, any two of several, then any of them."""
     for axis in large:
         yield frozenset({axis})
+    if len(large) > 2:
+        yield from map(frozenset, combinations(large, 2))
     if len(large) != 1:
         yield None
 
@@ -177,45 +205,3 @@ def _extractor(search: Search, model: CostModel, planned: Mapping[int, PlannedCa
     roots = [class_of[output.term.number] for output in search.program.outputs]
     inside = {number: call.inside for number, call in planned.items()}
     return Extractor(search.saturation.graph, model, roots, inside)
-
-
-def _candidate(
-    search: Search,
-    selection: Selection,
-    budget: int,
-    planned: Mapping[int, PlannedCall],
-    largest_block: float = math.inf,
-) -> Candidate:
-    """The selected nodes as a program of terms, in blocks, with chunk lengths."""
-    program = search.program
-    terms: dict[int, Term] = {}
-    makers: dict[int, str] = {}
-    calls: dict[tuple[int, frozenset[Axis]], Call] = {}
-
-    def with_plan(call: Call, args: Sequence[Term]) -> Call:
-        opened = frozenset[Axis]().union(*(arg.open for arg in args)) & call.cut
-        if (call.id, opened) not in calls:
-            if call.id in planned:
-                makers.update(planned[call.id].makers)
-                call = planned[call.id].call
-            calls[call.id, opened] = in_chunks(call, opened, program.terms)
-        return calls[call.id, opened]
-
-    for number, node in selection.nodes.items():
-        args = [terms[child] for child in node.children]
-        op = node.op
-        if isinstance(op, Opaque) and op.call.bodies:
-            op = Opaque(with_plan(op.call, args), op.result)
-        term = program.terms.make(op, args)
-        terms[number] = term
-        if node.maker == EQUATED:
-            makers[term.number] = KNOWN_AS.get(type(node.op), REORDERED)
-        elif node.maker != LOADED:
-            makers[term.number] = search.rules[node.maker].name
-    class_of = search.saturation.graph.class_of
-    outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
-    for number, place in search.places.items():
-        if number in terms:
-            program.terms.origins.setdefault(terms[number].number, place)
-    rewritten = replace(program, outputs=outputs, equalities=(), facts=())
-    return scheduled(rewritten, build(rewritten), makers, budget, search.machine, largest_block)

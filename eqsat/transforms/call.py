@@ -94,6 +94,13 @@ class Call(Program):
                 self.settings.witness.planned(self.title, found.plan)
         return found
 
+    def minimum(self, donated: Sequence[bool] = ()) -> int:
+        """The smallest budget in bytes that there is a plan for."""
+        given_up = donation(self.in_avals, self.closed.out_avals, donated)
+        title = f"the smallest budget of {self.title}"
+        with self.settings.alone(), Progress(title, self.settings.progress) as progress:
+            return self._planner(0, (), given_up, progress).minimum()
+
     def _stored_or_new(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planned:
         """The plan that an earlier process has left, or one that later processes will find."""
         place = None

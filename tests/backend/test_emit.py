@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 import jax
@@ -85,7 +84,7 @@ def looped(
     """The programs found for a budget, with loops, at several lengths of chunks, compared; the sources."""
     program, _ = lowered(fn, *args)
     search = prepare(program, rules_for((), accuracy), budget, CPU)
-    found = [c for group in islice(attempts(search, budget), 1) for c in group][:2]
+    found = [c for group in attempts(search, budget) for c in group if c.loops][:2]
     sources = []
     for candidate in found:
         loops = list(candidate.schedule.block.loops())
@@ -153,7 +152,7 @@ def test_the_first_of_equals_and_nan_win() -> None:
         return [best(pairs, axis) for best in (jnp.argmin, jnp.argmax) for axis in (0, 1)]
 
     sources = looped(fn, x, y, budget=6_000)
-    assert any("lax.scan" in source and "better" in source for source in sources)
+    assert any("lax.fori_loop" in source and "better" in source for source in sources)
 
 
 def test_ties_with_infinity_in_a_top_k() -> None:
@@ -208,7 +207,7 @@ def test_half_precision_sums_accumulate_in_single(dtype: Any) -> None:
     zeros = jnp.zeros(3, dtype), jnp.zeros(1000, dtype)
     program, _ = lowered(fn, *zeros)
     search = prepare(program, rules_for((), "reassociates"), 4_000, CPU)
-    candidates = [c for group in islice(attempts(search, 4_000), 3) for c in group]
+    candidates = [c for group in attempts(search, 4_000) for c in group]
     folds = [
         c
         for c in candidates
@@ -364,7 +363,7 @@ def test_selections_and_control_flow() -> None:
 def test_comments_name_the_rules() -> None:
     program, _ = lowered(kernel, X, Y, V)
     search = prepare(program, rules_for((), "reassociates"), 20_000, CPU)
-    candidate = next(attempts(search, 20_000))[0]
+    candidate = next(c for group in attempts(search, 20_000) for c in group if c.loops)
     source = emit(candidate.schedule, ["x", "y", "v"], candidate.makers).source
     assert "# chunk-map" in source
     assert "def optimized(x, y, v):" in source

@@ -1,0 +1,188 @@
+"""From what is extracted to candidates; where all together is too much, also to others that store less."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.engine.encode import EQUATED, LOADED
+from eqsat.engine.extract import Extractor, Selection
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Call, Opaque, Operation
+from eqsat.ir.program import Output
+from eqsat.ir.substitution import in_chunks
+from eqsat.ir.term import Term
+from eqsat.planning.candidates import Candidate, scheduled, useful_axes
+from eqsat.planning.exploring import PlannedCall, Search
+from eqsat.planning.liveness import simulate
+from eqsat.planning.loops import build
+
+MOST_LIVE = 4
+"""So many of the values that are alive at the peak, the largest first, are tried to find one to be spared."""
+
+MOST_SPARED = 6
+"""How many values, one after the other, are not to be stored where all of them together are too much."""
+
+NAMED = "named-operation"
+"""What the report calls a named operation that is called instead of its body."""
+
+SUNK = "sunk-into-loop"
+"""What it calls control flow that computes a large operand inside."""
+
+REORDERED = "contraction-order"
+"""What it calls the steps of a contraction of many factors whose order was found by a path solver."""
+
+KNOWN_AS = {Operation: NAMED, Opaque: SUNK}
+"""What it calls ops that were entered beside what was written."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to extract: under a cap, looping over some axes, and what came of it."""
+
+    extractor: Extractor
+    cap: float
+    split: frozenset[Axis] | None
+    one_pass: bool
+    selection: Selection
+
+    def again(self, split: frozenset[Axis] | None, without: frozenset[int] = frozenset()) -> Selection | None:
+        """What comes of it otherwise."""
+        return self.extractor.extract(self.cap, split, self.one_pass, without)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A candidate, and of which class of the e-graph each of its terms is, by number."""
+
+    candidate: Candidate
+    classes: Mapping[int, int]
+
+    @staticmethod
+    def of(
+        search: Search,
+        selection: Selection,
+        budget: int,
+        planned: Mapping[int, PlannedCall],
+        largest_block: float = math.inf,
+    ) -> Made:
+        """The selected nodes as a program of terms, in blocks, with chunk lengths."""
+        program = search.program
+        terms: dict[int, Term] = {}
+        makers: dict[int, str] = {}
+        calls: dict[tuple[int, frozenset[Axis]], Call] = {}
+
+        def with_plan(call: Call, args: Sequence[Term]) -> Call:
+            opened = frozenset[Axis]().union(*(arg.open for arg in args)) & call.cut
+            if (call.id, opened) not in calls:
+                if call.id in planned:
+                    makers.update(planned[call.id].makers)
+                    call = planned[call.id].call
+                calls[call.id, opened] = in_chunks(call, opened, program.terms)
+            return calls[call.id, opened]
+
+        for number, node in selection.nodes.items():
+            args = [terms[child] for child in node.children]
+            op = node.op
+            if isinstance(op, Opaque) and op.call.bodies:
+                op = Opaque(with_plan(op.call, args), op.result)
+            term = program.terms.make(op, args)
+            terms[number] = term
+            if node.maker == EQUATED:
+                makers[term.number] = KNOWN_AS.get(type(node.op), REORDERED)
+            elif node.maker != LOADED:
+                makers[term.number] = search.rules[node.maker].name
+        class_of = search.saturation.graph.class_of
+        outputs = tuple(
+            Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs
+        )
+        for number, place in search.places.items():
+            if number in terms:
+                program.terms.origins.setdefault(terms[number].number, place)
+        rewritten = replace(program, outputs=outputs, equalities=(), facts=())
+        candidate = scheduled(rewritten, build(rewritten), makers, budget, search.machine, largest_block)
+        return Made(candidate, {term.number: number for number, term in terms.items()})
+
+
+class Maker:
+    """Makes candidates of what has been extracted under a cap.
+
+    **Attributes:**
+
+    - `found`: the candidates, but for those that have been made before.
+    - `ways`: how they were extracted.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        budget: int,
+        planned: Mapping[int, PlannedCall],
+        seen: set[frozenset[tuple[int, int]]],
+        largest_block: float = math.inf,
+    ) -> None:
+        self.search = search
+        self.budget = budget
+        self.planned = planned
+        self.seen = seen
+        self.largest_block = largest_block
+        self.inside = {(-number - 1, id(call)) for number, call in planned.items()}
+        self.found: list[Candidate] = []
+        self.ways: list[tuple[Way, Made]] = []
+
+    def add(self, way: Way) -> None:
+        """Enter what was extracted."""
+        if not self._is_new(way.selection):
+            return
+        made = self._made(way.selection)
+        useful = useful_axes(made.candidate.schedule)
+        if useful != {loop.axis for loop in made.candidate.schedule.block.loops()}:
+            # Some loop turns only once: better none at all, if the cap allows.
+            plainer = way.again(useful)
+            if plainer is not None:
+                way = replace(way, split=useful, selection=plainer)
+                made = self._made(plainer)
+        self.found.append(made.candidate)
+        self.ways.append((way, made))
+
+    def sparing(self, way: Way, made: Made) -> list[Candidate]:
+        """Candidates with lower and lower peaks than one that is too big.
+
+        In each, one more of the values alive at the peak is not stored: the largest that can be spared.
+        """
+        found: list[Candidate] = []
+        without: frozenset[int] = frozenset()
+        while len(found) < MOST_SPARED and made.candidate.predicted_peak > self.budget:
+            fewer = self._sparing_one(way, made, without)
+            if fewer is None:
+                break
+            without, made = fewer
+            found.append(made.candidate)
+        return found
+
+    def _sparing_one(
+        self, way: Way, made: Made, without: frozenset[int]
+    ) -> tuple[frozenset[int], Made] | None:
+        live = simulate(made.candidate.schedule, self.search.machine)[1].live
+        numbers = [made.classes[term.number] for term, _ in live if term.number in made.classes]
+        for number in [number for number in numbers if number not in without][:MOST_LIVE]:
+            fewer = without | {number}
+            selection = way.again(way.split, fewer)
+            if selection is None or not self._is_new(selection):
+                continue
+            other = self._made(selection)
+            if other.candidate.predicted_peak < made.candidate.predicted_peak:
+                return fewer, other
+        return None
+
+    def _made(self, selection: Selection) -> Made:
+        return Made.of(self.search, selection, self.budget, self.planned, self.largest_block)
+
+    def _is_new(self, selection: Selection) -> bool:
+        """Whether that was not selected before; from now on, it was."""
+        key = frozenset(self.inside | {(number, id(node)) for number, node in selection.nodes.items()})
+        if key in self.seen:
+            return False
+        self.seen.add(key)
+        return True

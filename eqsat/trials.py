@@ -1,0 +1,142 @@
+"""Trials: candidates as compiled programs, each compiled once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from eqsat.amounts import format_bytes
+from eqsat.backend.certificate import Certified, certify
+from eqsat.backend.chunk_bar import updates
+from eqsat.backend.donation import Donation
+from eqsat.backend.emit import Module, emit
+from eqsat.frontend.trace import Traced
+from eqsat.ir.program import Program
+from eqsat.planning.candidates import Candidate
+from eqsat.progress import Progress
+
+R = TypeVar("R")
+
+
+STEPS = {
+    "compile": "compiling it as it is",
+    "lower": "reading the program",
+    "saturate": "applying rules",
+    "search": "choosing among programs",
+    "emit": "writing a program",
+}
+"""What the stages of planning are called while they run."""
+
+
+class Stopwatch:
+    """The time that the stages of planning take.
+
+    **Attributes:**
+
+    - `progress`: who is told what planning is at.
+    - `seconds`: by stage.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, stage: str, action: Callable[[], R], step: str = "") -> R:
+        """Do something that belongs to a stage, and say so: `step` is what it is called meanwhile."""
+        self.progress.say(step or STEPS[stage])
+        began = time.perf_counter()
+        try:
+            return action()
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate, its source, and what it needs as compiled."""
+
+    candidate: Candidate
+    module: Module
+    certified: Certified
+
+    @property
+    def peak(self) -> int:
+        """The certified peak, in bytes."""
+        return self.certified.peak
+
+
+class Trials:
+    """Compiles candidates for one traced function.
+
+    **Attributes:**
+
+    - `inputs`: the shapes and dtypes of the function's arguments and of the arrays it closes over.
+    - `names`: of its arguments.
+    - `given_up`: the arguments whose place results may take.
+    - `budget`: bytes that they should keep to.
+    - `smallest`: the trial with the smallest peak so far.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        names: Sequence[str],
+        inputs: Sequence[Any],
+        given_up: Donation,
+        budget: int,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self.traced = traced
+        self.names = names
+        self.inputs = inputs
+        self.given_up = given_up
+        self.budget = budget
+        self.stopwatch = stopwatch
+        self.smallest: Trial | None = None
+        self._done: dict[tuple[str, bool], Certified] = {}
+
+    def compile(self, candidate: Candidate) -> Trial:
+        """Emit and compile a candidate."""
+        module = self.stopwatch.timed("emit", lambda: self.emitted(candidate))
+        key = (module.source, candidate.fused)
+        certified = self._done.get(key)
+        if certified is None:
+            bound = candidate.predicted_peak if candidate.fused else 0
+            function = self.typed(module.function())
+            wanted = f"{format_bytes(candidate.predicted_peak)} predicted, budget {format_bytes(self.budget)}"
+            certified = self.stopwatch.timed(
+                "compile",
+                lambda: certify(function, self.inputs, bound, donated=self.given_up.arguments),
+                f"compiling candidate {len(self._done) + 1} ({wanted})",
+            )
+            self._done[key] = certified
+        trial = Trial(candidate, module, certified)
+        if self.smallest is None or trial.peak < self.smallest.peak:
+            self.smallest = trial
+        return trial
+
+    def emitted(self, candidate: Candidate) -> Module:
+        """A candidate's source."""
+        names = self.input_names(candidate.schedule.program)
+        often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
+        return emit(candidate.schedule, names, candidate.makers, self.given_up.pairs, often)
+
+    def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """A function whose results have the weak types of the traced one's."""
+        return lambda *values: self.traced.typed(function(*values))
+
+    def input_names(self, program: Program) -> list[str]:
+        """What to call the inputs of a program: the arguments, and the arrays closed over."""
+        extra = len(program.inputs) - len(self.names)
+        return [*self.names, *(f"constant_{number}" for number in range(extra))]
+
+
+def total_bytes(avals: Sequence[Any]) -> int:
+    """Bytes of arrays of these types. What has a dtype of its own, as a random key has, is not counted."""
+    plain = [aval for aval in avals if not jnp.issubdtype(aval.dtype, jax.dtypes.extended)]
+    return sum(aval.size * aval.dtype.itemsize for aval in plain if aval.dtype != jax.dtypes.float0)

@@ -1,0 +1,98 @@
+"""The ranking of candidates: the fastest that should fit comes first, and compiling teaches."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax.numpy as jnp
+
+from eqsat.machine import CPU
+from eqsat.planning.candidates import Candidate, rechunk
+from eqsat.planning.exploring import Search, prepare
+from eqsat.planning.ranking import ALIKE, MOST_DOUBTFUL, RECHUNKS, Ranking
+from eqsat.planning.search import attempts, caps
+from eqsat.rulesets import rules_for
+from tests.stages import lowered, normal
+
+BUDGET = 60_000
+
+
+def fn(x: Any, y: Any, v: Any) -> Any:
+    pairs = jnp.sin(x @ y.T)
+    return pairs @ v, pairs.max(1)
+
+
+@cache
+def searched() -> Search:
+    program, _ = lowered(fn, normal(211, 3), normal(307, 3), normal(307))
+    return prepare(program, rules_for((), "reassociates"), BUDGET, CPU)
+
+
+@cache
+def found() -> list[Candidate]:
+    return [candidate for group in attempts(searched(), BUDGET) for candidate in group]
+
+
+def ranking(budget: int = BUDGET) -> Ranking:
+    return Ranking(budget, searched().program.fixed_bytes, CPU)
+
+
+def test_the_fastest_that_should_fit_comes_first() -> None:
+    ranked = ranking()
+    ranked.add(reversed(found()))
+    first = ranked.take()
+    assert first is not None
+    fitting = [c for c in found() if c.predicted_peak <= BUDGET]
+    least = min(c.predicted_seconds for c in fitting)
+    assert len(fitting) > 1
+    assert first.predicted_seconds <= ALIKE * least
+    assert first.loops == min(c.loops for c in fitting if c.predicted_seconds <= ALIKE * least)
+    assert ranked.take() is not first
+
+
+def test_what_came_out_too_big_waits_with_smaller_chunks() -> None:
+    ranked = ranking()
+    ranked.add(found()[:1])
+    first = ranked.take()
+    assert first is not None
+    fixed = searched().program.fixed_bytes
+    ranked.came_out(first, fixed + 3 * (BUDGET - fixed))
+    second = ranked.take()
+    assert second is not None
+    assert second.schedule.program is first.schedule.program
+    assert second.predicted_peak - fixed <= (first.predicted_peak - fixed) / 3
+    assert second.predicted_seconds >= first.predicted_seconds
+    ranked.came_out(second, fixed + 3 * (BUDGET - fixed))
+    assert ranked.take() is None, "smaller chunks made no difference"
+
+
+def test_smaller_chunks_are_not_tried_for_ever() -> None:
+    ranked = ranking()
+    ranked.add(found()[:1])
+    peak, tried = 10.0 * BUDGET, 0
+    while (candidate := ranked.take()) is not None:
+        tried += 1
+        peak *= 0.9
+        ranked.came_out(candidate, int(peak))
+    assert tried <= RECHUNKS + MOST_DOUBTFUL
+
+
+def test_what_should_not_fit_but_nearly_does_comes_last() -> None:
+    fixed = searched().program.fixed_bytes
+    lean = rechunk(found()[0], 0, CPU)
+    budget = fixed + int((lean.predicted_peak - fixed) / 1.2)
+    hopeless = rechunk(found()[0], BUDGET, CPU)
+    assert hopeless.predicted_peak - fixed > 2 * (budget - fixed)
+    ranked = ranking(budget)
+    ranked.add([hopeless, lean])
+    assert ranked.best() is None
+    assert ranked.take() is lean
+    assert ranked.take() is None
+
+
+def test_caps_are_the_same_for_all_budgets() -> None:
+    small, large = list(caps(50_000)), list(caps(4_000_000))
+    assert large[-len(small) :] == small
+    assert small[0] >= 50_000 > small[1]
+    assert large[0] >= 4_000_000 > large[1]

@@ -1,0 +1,86 @@
+"""The floor: the smallest budget that can be certified, and that there is a plan for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import eqsat
+from tests.rules.test_exla_programs import INSIDE_LOOPS, PROGRAMS, Program, check_results
+from tests.stages import normal
+
+SLICES = {
+    "exp(A B') v": 0,
+    "E' E, E = exp(A B') with a short second axis": 0,
+    "argmax of pairwise differences": 0,
+    "exp(-sum (x - y)^2) V": 0,
+    "(A B') C, C thin": 0,
+    "ABCD, best as (A(BC))D": 0,
+    "sum exp(.1 A B' + .1)": 0,
+    "sin(sin(A B') A') C": 0,
+    "gradient of sin(X Y') Z": 0,
+    "outer(a, b) v inside a while loop": 0,
+    # A column, that column sorted, and the best so far.
+    "argmax of pairwise differences, sorted": 3 * 4 * 3001,
+    # The solution, the residual, the direction, and its product.
+    "conjugate gradients with K before a while loop": 4 * 4 * 3001,
+}
+"""Programs of eXLA's authors, and bytes of the largest slice that any method must hold, besides results."""
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_the_floor_is_near_what_any_method_must_hold(name: str) -> None:
+    (program,) = (program for program in [*PROGRAMS, *INSIDE_LOOPS] if program.name == name)
+    arguments = program.arguments()
+    results = jax.eval_shape(program.function, *arguments)
+    fixed = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves([arguments, results]))
+    floor = eqsat.minimum_budget(program.function)(*arguments)
+    assert fixed <= floor <= 1.2 * (fixed + SLICES[name])
+    check_plan_at(floor, program, arguments)
+
+
+def check_plan_at(floor: int, program: Program, arguments: tuple[Any, ...]) -> None:
+    """There is a plan for the floor; it is run if that does not take long."""
+    small = eqsat.optimize(program.function, budget=floor)
+    plan = small.plan(*arguments)
+    assert plan.peak_bytes <= floor
+    if plan.predicted_seconds < 0.5:
+        check_results(program, small(*arguments), arguments)
+
+
+def test_below_the_floor_is_an_error_that_names_it() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        return jnp.sort(jnp.sin(x[:, None] * y), 0).sum(0)
+
+    x, y = normal(700), normal(300)
+    floor = eqsat.minimum_budget(fn)(x, y)
+    assert eqsat.optimize(fn, budget=floor).plan(x, y).peak_bytes <= floor
+    with pytest.raises(eqsat.BudgetError) as error:
+        eqsat.optimize(fn, budget=floor - 1).plan(x, y)
+    assert error.value.smallest_peak == floor
+
+
+def test_it_takes_the_keywords_of_optimize_but_the_budget() -> None:
+    def fn(a: Any, n: int) -> Any:
+        return (a @ a.T @ a) ** n
+
+    a = normal(300, 4)
+    exact = eqsat.minimum_budget(fn, accuracy="exact", static_argnums=1)(a, 2)
+    assert eqsat.minimum_budget(fn, static_argnums=1)(jax.ShapeDtypeStruct(a.shape, a.dtype), 2) <= exact
+    with pytest.raises(TypeError, match="takes none"):
+        eqsat.minimum_budget(fn, budget="1MB")
+
+
+def test_the_floor_of_what_is_left_as_it_is_is_what_it_needs() -> None:
+    def fn(x: Any) -> Any:
+        jax.debug.print("{}", x[0])
+        return (x[:, None] * x).sum()
+
+    x = normal(500)
+    floor = eqsat.minimum_budget(fn)(x)
+    assert not eqsat.optimize(fn, budget=floor).plan(x).changed
+    with pytest.raises(eqsat.BudgetError):
+        eqsat.optimize(fn, budget=floor - 1).plan(x)
