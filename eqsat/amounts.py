@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from numbers import Integral
+from numbers import Real
 
 from eqsat.errors import BudgetError
 
@@ -20,21 +20,21 @@ UNITS = {
     "tib": 2**40,
 }
 
-_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d{1,2})?)\s*([a-zA-Z]*)\s*")
 
 
 def parse_budget(budget: object) -> int:
-    """Bytes of a budget given as an int or as text.
+    """Bytes of a budget given as a whole number or as text; "2G" is short for "2GB", and "2Gi" for "2GiB".
 
     **Raises:** `BudgetError` for anything else.
 
-    >>> parse_budget("2GB"), parse_budget("512MiB"), parse_budget(1000)
-    (2000000000, 536870912, 1000)
+    >>> parse_budget("2GB"), parse_budget("512MiB"), parse_budget(2e9)
+    (2000000000, 536870912, 2000000000)
     """
-    if not isinstance(budget, bool) and isinstance(budget, Integral):
+    if not isinstance(budget, bool) and isinstance(budget, Real) and budget % 1 == 0:
         amount = int(budget)
     elif isinstance(budget, str) and (found := _AMOUNT.fullmatch(budget)):
-        unit = found.group(2).lower() or "b"
+        unit = found.group(2).lower().removesuffix("b") + "b"
         if unit not in UNITS:
             raise BudgetError(
                 f"budget {budget!r} has the unknown unit {found.group(2)!r}: use B, KB, MB, GB, TB or"

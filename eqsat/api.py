@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from os import PathLike
 from types import EllipsisType, MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import parse_budget
-from eqsat.arguments import Donated, Statics, abstract, argument_names, is_plain, joined, signature
+from eqsat.arguments import Donated, Statics, abstract, argument_names, is_plain, joined, posing_as, signature
 from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
@@ -151,7 +152,8 @@ class Optimized(Generic[P, R]):
                 args, kwargs = joined(args, kwargs, static)
                 return self._fn(*args, **kwargs)
 
-            found = self._traced(flat, leaves, around, argument_names(self._fn, args, kwargs))
+            names = argument_names(self._fn, args, kwargs)
+            found = self._traced(posing_as(self._fn, flat, names), leaves, around, names)
             donated = self._donated.leaves(args, kwargs) + (False,) * len(found.captured)
             found = replace(found, donated=donated if any(donated) else ())
             if not found.captured:
@@ -286,11 +288,17 @@ def optimize(
     True
     """
     check_accuracy(accuracy)
-    if planning_seconds is not None and not planning_seconds > 0:
+    limited = planning_seconds is not None
+    if limited and not (isinstance(planning_seconds, Real) and planning_seconds > 0):
         raise ValueError(
             f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}"
         )
-    paths = (rules,) if isinstance(rules, (str, PathLike)) else tuple(rules)
+    if progress not in (None, True, False):
+        raise ValueError(f"progress is None, True or False, not {progress!r}")
+    one = isinstance(rules, (str, PathLike))
+    paths = (rules,) if one else tuple(rules) if isinstance(rules, Iterable) else (None,)
+    if not all(isinstance(path, (str, PathLike)) for path in paths):
+        raise TypeError(f"rules are the paths of .rules files, not {rules!r}")
     amount = None if budget is None else parse_budget(budget)
     settings = Settings(amount, paths, accuracy, machine, planning_seconds, progress)
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)

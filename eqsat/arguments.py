@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -182,3 +183,12 @@ def argument_names(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         tail = [str(getattr(k, "key", getattr(k, "idx", getattr(k, "name", k)))) for k in path[2:]]
         names.append("_".join([head, *tail]))
     return names
+
+
+def posing_as(fn: Callable[..., Any], flat: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    """`flat`, a function of the leaves of `fn`'s arguments, under the name of `fn`, for errors in tracing."""
+    functools.update_wrapper(flat, fn)
+    with contextlib.suppress(ValueError):  # a key of a dictionary need be no name
+        leaves = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names]
+        flat.__signature__ = inspect.Signature(leaves)  # type: ignore[attr-defined]
+    return flat

@@ -196,6 +196,35 @@ def test_what_is_no_function(fn: Any) -> None:
         eqsat.optimize(fn, budget="1GB")
 
 
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"rules": 3}, "rules are the paths of .rules files, not 3"),
+        ({"rules": ["a.rules", None]}, "rules are the paths of .rules files, not"),
+        ({"planning_seconds": "3"}, "planning_seconds is a number of seconds above 0, or None; not '3'"),
+        ({"planning_seconds": 0}, "planning_seconds is a number of seconds above 0, or None; not 0"),
+        ({"progress": "yes"}, "progress is None, True or False, not 'yes'"),
+    ],
+)
+def test_settings_that_make_no_sense(keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+        eqsat.optimize(kernel, budget="1GB", **keywords)
+
+
+def test_errors_in_the_function_are_said_to_be_in_it() -> None:
+    def fn(data: Any, v: Any) -> Any:
+        return data["x"] if data["x"].sum() > 0 else v
+
+    with pytest.raises(
+        jax.errors.TracerBoolConversionError, match=r"function fn at .*test_api.*argument data_x"
+    ):
+        eqsat.optimize(fn, budget="1MB")({"x": X}, V)
+    with pytest.raises(jax.errors.TracerBoolConversionError, match=r"function <lambda> at .*test_api"):
+        eqsat.optimize(lambda data: fn({"x": data["no name"]}, V), budget="1MB")({"no name": X})
+    with pytest.raises(TypeError, match=r"function <lambda> at .*test_api.* not a valid JAX type"):
+        eqsat.optimize(lambda x: "text", budget="1MB")(X)
+
+
 def test_what_is_no_accuracy() -> None:
     with pytest.raises(eqsat.RuleError, match="'fast' is not known: choose one of 'exact', 'reassociates'"):
         eqsat.optimize(kernel, budget="1GB", accuracy="fast")
