@@ -32,7 +32,7 @@ def parse_budget(budget: object) -> int:
     (2000000000, 536870912, 2000000000)
     """
     if not isinstance(budget, bool) and isinstance(budget, Real) and budget % 1 == 0:
-        amount = int(budget)
+        amount = int(float(budget))
     elif isinstance(budget, str) and (found := _AMOUNT.fullmatch(budget)):
         unit = found.group(2).lower().removesuffix("b") + "b"
         if unit not in UNITS:

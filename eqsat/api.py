@@ -288,19 +288,11 @@ def optimize(
     True
     """
     check_accuracy(accuracy)
-    limited = planning_seconds is not None
-    if limited and not (isinstance(planning_seconds, Real) and planning_seconds > 0):
-        raise ValueError(
-            f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}"
-        )
+    _check_seconds(planning_seconds)
     if progress not in (None, True, False):
         raise ValueError(f"progress is None, True or False, not {progress!r}")
-    one = isinstance(rules, (str, PathLike))
-    paths = (rules,) if one else tuple(rules) if isinstance(rules, Iterable) else (None,)
-    if not all(isinstance(path, (str, PathLike)) for path in paths):
-        raise TypeError(f"rules are the paths of .rules files, not {rules!r}")
     amount = None if budget is None else parse_budget(budget)
-    settings = Settings(amount, paths, accuracy, machine, planning_seconds, progress)
+    settings = Settings(amount, _paths(rules), accuracy, machine, planning_seconds, progress)
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)
 
@@ -328,6 +320,21 @@ def minimum_budget(fn: Callable[P, R], **keywords: Any) -> Callable[..., int]:
         raise TypeError("minimum_budget says what budget there must be; it takes none")
     optimized: Optimized[P, R] = optimize(fn, **keywords)
     return optimized._minimum
+
+
+def _check_seconds(planning_seconds: object) -> None:
+    if planning_seconds is None or (isinstance(planning_seconds, Real) and float(planning_seconds) > 0):
+        return
+    raise ValueError(f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}")
+
+
+def _paths(rules: object) -> tuple[RulePath, ...]:
+    paths = (
+        (rules,) if isinstance(rules, (str, PathLike)) or not isinstance(rules, Iterable) else tuple(rules)
+    )
+    if not all(isinstance(path, (str, PathLike)) for path in paths):
+        raise TypeError(f"rules are the paths of .rules files, not {rules!r}")
+    return paths
 
 
 def _name(fn: Callable[..., Any]) -> str:

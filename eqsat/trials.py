@@ -78,7 +78,7 @@ class Trials:
     - `inputs`: the shapes and dtypes of the function's arguments and of the arrays it closes over.
     - `names`: of its arguments.
     - `given_up`: the arguments whose place results may take.
-    - `budget`: bytes that they should keep to.
+    - `budget`: bytes that they should keep to, or 0: as few as can be.
     - `smallest`: the trial with the smallest peak so far.
     """
 
@@ -108,7 +108,9 @@ class Trials:
         if certified is None:
             bound = candidate.predicted_peak if candidate.fused else 0
             function = self.typed(module.function())
-            wanted = f"{format_bytes(candidate.predicted_peak)} predicted, budget {format_bytes(self.budget)}"
+            wanted = f"{format_bytes(candidate.predicted_peak)} predicted"
+            if self.budget:
+                wanted += f", budget {format_bytes(self.budget)}"
             certified = self.stopwatch.timed(
                 "compile",
                 lambda: certify(function, self.inputs, bound, donated=self.given_up.arguments),

@@ -144,7 +144,7 @@ def test_optimize_says_what_planning_is_at(capsys: pytest.CaptureFixture[str]) -
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs tell five times where they are, however quick they are."""
-    monkeypatch.setattr("eqsat.driver.updates", lambda seconds: 5)
+    monkeypatch.setattr("eqsat.trials.updates", lambda seconds: 5)
 
 
 def best(x: Any, y: Any, v: Any) -> Any:
