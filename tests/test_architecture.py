@@ -37,13 +37,14 @@ ALLOWED = {
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.emit",
     "eqsat.trials": "amounts frontend.trace ir planning.candidates backend progress",
     "eqsat.floor": "deadline planning trials",
-    "eqsat.storage": "cache_folder ir.dtypes ir.operations frontend.trace reports.plan backend planned",
+    "eqsat.storage": "cache_folder records ir.dtypes ir.operations frontend.source frontend.trace"
+    " reports.plan backend planned",
     "eqsat.rulesets": "errors ir language rules engine storage.values",
     "eqsat.driver": "errors amounts machine deadline reports ir engine frontend planning backend"
     " planned progress trials floor",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
-    "eqsat.transforms": "errors machine deadline device_memory reports.plan frontend.trace frontend.values"
-    " rulesets backend.donation driver planned progress storage",
+    "eqsat.transforms": "errors amounts machine deadline device_memory reports.plan frontend.trace"
+    " frontend.values rulesets backend.donation driver planned progress storage",
     "eqsat.arguments": "",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports.plan rulesets arguments transforms",
     "eqsat.testing": "errors language rulesets checking",

@@ -64,7 +64,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="save the plans: as pages in a folder, or as plan.html, plan.png, plan.txt...",
     )
-    parser.add_argument("--quiet", action="store_true", help="say nothing at the end")
+    parser.add_argument("--progress", action="store_true", help="show how far loops have come, too")
+    parser.add_argument("--quiet", action="store_true", help="show no progress, and say nothing at the end")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
     what.add_argument("-c", dest="text", metavar="TEXT", help="run a text, as python -c does")
@@ -122,7 +123,11 @@ def _session(arguments: argparse.Namespace) -> Session:
             raise EqsatError(f"there is no rules file {path!r}")
     if arguments.planning_seconds is not None and not arguments.planning_seconds > 0:
         raise EqsatError("--planning-seconds takes a number of seconds above 0")
-    options = {"accuracy": arguments.accuracy, "planning_seconds": arguments.planning_seconds}
-    rules = tuple(map(os.path.abspath, arguments.rules))
+    options = {
+        "accuracy": arguments.accuracy,
+        "planning_seconds": arguments.planning_seconds,
+        "rules": tuple(map(os.path.abspath, arguments.rules)),
+        "progress": True if arguments.progress else False if arguments.quiet else None,
+    }
     budget = None if arguments.budget is None else parse_budget(arguments.budget)
-    return Session(budget, {**options, "rules": rules}, arguments.strict)
+    return Session(budget, options, arguments.strict)

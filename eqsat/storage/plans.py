@@ -27,6 +27,7 @@ from eqsat.reports.plan import Plan
 from eqsat.storage.files import KeptFiles
 from eqsat.storage.fingerprints import Unidentified, is_code
 from eqsat.storage.keys import plan_key
+from eqsat.storage.places import Places, moved, places_of
 
 IMPORTED = re.compile(r"^(?:from|import) +(\w+)", re.MULTILINE)
 """The package that an import line of a source is about."""
@@ -44,6 +45,7 @@ class Entry:
     - `constants`: of each, its place among the arrays of the jaxpr, or the array if it is none of them.
     - `rewritten`: whether the plan's source is what runs.
     - `certified`: without its executable, which is in `packed`.
+    - `places`: where the program's equations were from.
     """
 
     plan: Plan
@@ -51,6 +53,7 @@ class Entry:
     rewritten: bool
     certified: Certified | None
     packed: Packed | None
+    places: Places
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,11 @@ class StoredPlan:
             return None
         return cls(key, traced, arrays, donated)
 
+    @property
+    def leanest(self) -> StoredPlan:
+        """The place for what needs least, where nothing is within the budget."""
+        return replace(self, key=f"{self.key}-leanest")
+
     # Reading.
 
     def read(self) -> Planned | None:
@@ -106,7 +114,8 @@ class StoredPlan:
 
     def _planned(self, entry: Entry, began: float) -> Planned:
         hoisted = [self.arrays[place] if isinstance(place, int) else place for place in entry.constants]
-        plan = replace(entry.plan, constants=tuple(map(jnp.asarray, hoisted)))
+        plan = moved(entry.plan, entry.places, places_of(self.traced.closed))
+        plan = replace(plan, constants=tuple(map(jnp.asarray, hoisted)))
         module = Module(plan.source, {}) if entry.rewritten else None
         planned = Planned(plan, self.traced, module, None, hoisted, self.donated)
         if entry.certified is not None and entry.packed is not None:
@@ -133,7 +142,8 @@ class StoredPlan:
                 return
             certified = replace(certified, executable=None)
         plan = replace(planned.plan, constants=())
-        entry = Entry(plan, constants, module is not None, certified, packed)
+        places = places_of(self.traced.closed)
+        entry = Entry(plan, constants, module is not None, certified, packed, places)
         FILES.write(self.key, pickle.dumps(entry))
 
     def _places(self, constants: Sequence[Any]) -> tuple[int | np.ndarray[Any, Any], ...] | None:

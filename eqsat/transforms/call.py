@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from eqsat.amounts import format_bytes
 from eqsat.backend.donation import Donation, donation
 from eqsat.deadline import Deadline
 from eqsat.device_memory import free_budget
@@ -109,13 +110,30 @@ class Call(Program):
             settings = replace(self.settings, budget=budget, rules=(), progress=bars, witness=None)
             asked = (settings, self.names)
             place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
-        found = place.read() if place else None
+        found = place.read() or self._leanest(place.leanest) if place else None
         if found is None:
             with Progress(f"planning {self.title}", self.settings.progress) as progress:
                 found = self._new(lambda budget: self._planner(budget, placement, given_up, progress), budget)
-            if place and found.plan.peak_bytes <= budget:
-                place.write(found)
+            if place:
+                (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return found
+
+    def _leanest(self, place: StoredPlan) -> Planned | None:
+        """What an earlier process has found that nothing is smaller than, if a witness wants that."""
+        found = place.read() if self.settings.witness is not None else None
+        if found is None:
+            return None
+        peak, original = found.plan.peak_bytes, found.plan.original_peak_bytes
+        error = BudgetError(
+            f"{self.title}: no program within the budget was found by an earlier process. The smallest peak"
+            f" reached is {format_bytes(peak)} (as written: {format_bytes(original)})",
+            peak,
+        )
+        return found if self._goes_on(error) else None
+
+    def _goes_on(self, error: EqsatError) -> bool:
+        """Whether there is a witness who wants the leanest program all the same."""
+        return self.settings.witness is not None and self.settings.witness.refused(self.title, error)
 
     def _planner(
         self, budget: int, placement: tuple[Any, ...], given_up: Donation, progress: Progress
@@ -147,8 +165,7 @@ class Call(Program):
             refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors)
         except EqsatError as error:
             refused = error
-        witness = self.settings.witness
-        if witness is None or not witness.refused(self.title, refused):
+        if not self._goes_on(refused):
             raise refused
         while isinstance(refused, BudgetError) and budget < (refused.smallest_peak or 0):
             budget = refused.smallest_peak or 0

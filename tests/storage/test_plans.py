@@ -162,6 +162,23 @@ def test_entries_that_make_no_sense_are_replaced(content: bytes, folder: Path, p
     assert len(planned) == 2
 
 
+def test_lines_that_have_moved_are_where_they_are_now(
+    folder: Path, planned: list[str], tmp_path: Path
+) -> None:
+    text = "import jax.numpy as jnp\ndef f(x, v):\n    return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v\n"
+    pages = []
+    for lines in (0, 7):
+        file = tmp_path / f"moved_by_{lines}.py"
+        file.write_text("\n" * lines + text)
+        scope: dict[str, Any] = {}
+        exec(compile(file.read_text(), str(file), "exec"), scope)
+        pages.append(str(eqsat.optimize(scope["f"], budget="300KB").plan(ARRAY, ARRAY)))
+    assert len(planned) == 1
+    assert "moved_by_0.py:3" in pages[0]
+    assert "moved_by_7.py:10" in pages[1]
+    assert "moved_by_0" not in pages[1]
+
+
 def test_failures_are_not_kept(folder: Path, planned: list[str]) -> None:
     for _ in range(2):
         with pytest.raises(eqsat.BudgetError, match="alone exceed"):

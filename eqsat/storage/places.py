@@ -1,0 +1,54 @@
+"""The places in the user's source that a plan names: lines may have moved since it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
+
+from eqsat.frontend.source import place_of
+from eqsat.records import Place
+
+R = TypeVar("R")
+
+Places = Sequence[Place | None]
+
+
+def places_of(program: ClosedJaxpr) -> Places:
+    """Where the equations of a program are from, in an order that the program fixes."""
+    found: list[Place | None] = []
+    seen: set[int] = set()
+
+    def visit(jaxpr: Jaxpr) -> None:
+        if id(jaxpr) not in seen:
+            seen.add(id(jaxpr))
+            for equation in jaxpr.eqns:
+                found.append(place_of(equation))
+                for inner in jaxprs_in_params(equation.params):
+                    visit(inner)
+
+    visit(program.jaxpr)
+    return tuple(found)
+
+
+def moved(record: R, before: Places, after: Places) -> R:
+    """A record with the places of the same program's equations as they are now."""
+    where = {old: new for old, new in zip(before, after, strict=False) if old and new and old != new}
+    if not where or len(before) != len(after):
+        return record
+    result: R = _moved(record, where)
+    return result
+
+
+def _moved(value: Any, where: Mapping[Place, Place]) -> Any:
+    if isinstance(value, Place):
+        return where.get(value, value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{f.name: _moved(getattr(value, f.name), where) for f in fields(value) if f.init}
+        )
+    if isinstance(value, tuple):
+        return tuple(_moved(part, where) for part in value)
+    return value
