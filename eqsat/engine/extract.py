@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from eqsat.engine.cost import CostModel, Value
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.snapshot import ENode, Snapshot
+from eqsat.engine.switching import Switcher
+from eqsat.engine.weights import Weights
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Opaque, Rename
 
@@ -47,7 +47,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class Choice:
     """A node that its class may be computed by.
 
     **Attributes:**
@@ -107,7 +107,7 @@ class Extractor:
         self.bytes = [model.bytes(value) for value in self.values]
         self.given = self._given()
         self.one_pass = False
-        self._weighed: dict[int, list[_Choice]] = {}
+        self._weighed: dict[int, list[Choice]] = {}
         self._bits: dict[Axis, int] = {}
         self._open = [sum(map(self._bit, eclass.open)) for eclass in graph.classes]
 
@@ -170,7 +170,7 @@ class Extractor:
 
         **Returns:** None if every program stores something larger, or one of those.
         """
-        choices = self._reachable(cap, split, without)
+        choices = self.choices(cap, split, without)
         self.one_pass = one_pass
         order, chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
@@ -181,10 +181,11 @@ class Extractor:
             if improved is not None and self._total(improved) <= self._total(selected or improved):
                 selected = improved
         assert selected is not None, "the cheapest trees have no cycles"
+        selected = self._switched(choices, chosen, selected)
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
 
-    def _weigh(self, number: int) -> list[_Choice]:
+    def _weigh(self, number: int) -> list[Choice]:
         """The nodes of a class, each with its time and its largest buffer."""
         found = self._weighed.get(number)
         if found is None:
@@ -203,20 +204,23 @@ class Extractor:
                 loop = self._bit(node.op.axis) if isinstance(node.op, (Fold, Concat)) else 0
                 stored = self._stored(number, node, operands)
                 largest = self._largest_stored(number, node, stored)
-                found.append(_Choice(number, node, cost, largest, stored, loop))
+                found.append(Choice(number, node, cost, largest, stored, loop))
             self._weighed[number] = found
         return found
 
     def largest_stored(self, cap: float) -> float:
         """Bytes of the largest buffer that any program within the cap may have."""
-        return max((choice.largest for choice in self._reachable(cap, None)), default=0.0)
+        return max((choice.largest for choice in self.choices(cap, None)), default=0.0)
 
-    def _reachable(
-        self, cap: float, split: frozenset[Axis] | None, without: frozenset[int] = frozenset()
-    ) -> list[_Choice]:
+    def choices(
+        self,
+        cap: float,
+        split: frozenset[Axis] | None = None,
+        without: frozenset[int] = frozenset(),
+    ) -> list[Choice]:
         """The nodes that are allowed, of the classes that the roots may need."""
         loops = ~0 if split is None else sum(map(self._bit, split))
-        choices: list[_Choice] = []
+        choices: list[Choice] = []
         seen = set(self.roots)
         stack = list(self.roots)
         while stack:
@@ -232,7 +236,7 @@ class Extractor:
                         stack.append(child)
         return choices
 
-    def _cheapest_trees(self, choices: list[_Choice]) -> tuple[list[int], dict[int, _Choice]]:
+    def _cheapest_trees(self, choices: list[Choice]) -> tuple[list[int], dict[int, Choice]]:
         """Knuth's generalisation of Dijkstra: classes in the order in which their best tree is known."""
         users: dict[int, list[int]] = {}
         waiting = [0] * len(choices)
@@ -247,7 +251,7 @@ class Extractor:
                 heapq.heappush(heap, (choice.cost, index))
         order: list[int] = []
         closed: dict[int, int] = {}
-        chosen: dict[int, _Choice] = {}
+        chosen: dict[int, Choice] = {}
         while heap:
             total, index = heapq.heappop(heap)
             choice = choices[index]
@@ -269,8 +273,8 @@ class Extractor:
         return order, chosen
 
     def _improve(
-        self, choices: list[_Choice], order: list[int], chosen: dict[int, _Choice]
-    ) -> dict[int, _Choice]:
+        self, choices: list[Choice], order: list[int], chosen: dict[int, Choice]
+    ) -> dict[int, Choice]:
         """Rounds of choosing, class by class, the node whose whole DAG is cheapest.
 
         The classes that the best program of a class is made of are the bits of an integer. Only what
@@ -278,13 +282,13 @@ class Extractor:
         changed are looked at again.
         """
         position = {number: index for index, number in enumerate(order)}
-        by_class: list[list[tuple[_Choice, list[int]]]] = [[] for _ in order]
+        by_class: list[list[tuple[Choice, list[int]]]] = [[] for _ in order]
         for choice in choices:
             if choice.number in position and all(child in position for child in choice.node.children):
                 children = [position[child] for child in choice.node.children]
                 by_class[position[choice.number]].append((choice, children))
         masks = [0] * len(order)
-        weights = _Weights(len(order))
+        weights = Weights(len(order))
         best = dict(chosen)
         closed: dict[int, int] = {}
         # When something in or below a class was last changed, and when it was last looked at.
@@ -297,7 +301,7 @@ class Extractor:
                 last = examined[index]
                 if last and all(changed[child] <= last for _, children in options for child in children):
                     continue
-                found: list[tuple[_Choice, list[int], int]] = []
+                found: list[tuple[Choice, list[int], int]] = []
                 for choice, children in options:
                     mask = 0
                     for child in children:
@@ -328,14 +332,25 @@ class Extractor:
                 break
         return best
 
-    def _loops_within(self, choice: _Choice, closed: Mapping[int, int]) -> int | None:
+    def _switched(
+        self, choices: list[Choice], trees: dict[int, Choice], selected: dict[int, Choice]
+    ) -> dict[int, Choice]:
+        """A choice improved by switching."""
+        options: dict[int, list[Choice]] = {}
+        for choice in choices:
+            options.setdefault(choice.number, []).append(choice)
+        switched = self._reach(Switcher(options, trees, selected, self.roots).improved())
+        assert switched is not None, "switches make no cycles"
+        return selected if self.one_pass and not self._is_one_pass(switched) else switched
+
+    def _loops_within(self, choice: Choice, closed: Mapping[int, int]) -> int | None:
         """The loops in the tree of a node, as bits; None if one is over an axis open in it as well."""
         loops = 0
         for child in choice.node.children:
             loops |= closed[child]
         return None if loops & self._open[choice.number] else loops | choice.loop
 
-    def _is_one_pass(self, selected: Mapping[int, _Choice]) -> bool:
+    def _is_one_pass(self, selected: Mapping[int, Choice]) -> bool:
         """Whether no loop needs the result of another one over the same axis."""
         closed: dict[int, int] = {}
         for number, choice in selected.items():
@@ -345,10 +360,10 @@ class Extractor:
             closed[number] = loops
         return True
 
-    def _reach(self, chosen: Mapping[int, _Choice]) -> dict[int, _Choice] | None:
+    def _reach(self, chosen: Mapping[int, Choice]) -> dict[int, Choice] | None:
         """The part of a choice that the roots need, operands first; None if it has a cycle."""
         state: dict[int, int] = {}
-        reached: dict[int, _Choice] = {}
+        reached: dict[int, Choice] = {}
         stack = [(root, False) for root in reversed(self.roots)]
         while stack:
             number, leaving = stack.pop()
@@ -370,41 +385,13 @@ class Extractor:
         return reached
 
     @staticmethod
-    def _total(selected: Mapping[int, _Choice]) -> float:
+    def _total(selected: Mapping[int, Choice]) -> float:
         return sum(choice.cost for choice in selected.values())
 
 
-class _Weights:
-    """Weights of classes, and their sums over sets of classes, given as the bits of integers.
-
-    For every eight classes there is a table of the sums of all their subsets, so that a sum takes one look
-    for each byte that is not zero.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._bytes = -(-count // 8)
-        self._weights = np.zeros((self._bytes, 8))
-        self._sums = np.zeros(self._bytes * 256)
-
-    def set(self, index: int, weight: float) -> None:
-        place, bit = divmod(index, 8)
-        if self._weights[place, bit] != weight:
-            self._weights[place, bit] = weight
-            self._sums[256 * place : 256 * (place + 1)] = _SUBSETS @ self._weights[place]
-
-    def sum(self, mask: int) -> float:
-        found = np.frombuffer(mask.to_bytes(self._bytes, "little"), np.uint8)
-        places = found.nonzero()[0]
-        return float(self._sums[256 * places + found[places]].sum())
-
-
-_SUBSETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(float)
-"""All subsets of eight things, a row each."""
-
-
 def _cheapest(
-    options: Sequence[tuple[_Choice, list[int], int]], weights: _Weights
-) -> tuple[_Choice, list[int], int]:
+    options: Sequence[tuple[Choice, list[int], int]], weights: Weights
+) -> tuple[Choice, list[int], int]:
     """The option that takes least time, with all that it needs: its mask, of classes of these weights."""
     common = options[0][2]
     for _, _, mask in options[1:]:

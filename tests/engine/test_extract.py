@@ -122,9 +122,6 @@ def test_sharing_counts_once() -> None:
     assert graph.extract().seconds == 13
 
 
-@pytest.mark.xfail(
-    strict=True, reason="each class chooses for itself: what pays only if two choose alike is missed"
-)
 @pytest.mark.parametrize(
     ("written", "roots", "best"),
     [
@@ -234,8 +231,9 @@ def test_against_every_program_there_is(cyclic: bool, cap: int) -> None:
         assert reached(chosen) == selection.nodes, f"seed {seed}"
         assert all(int(graph.snapshot.classes[n].dtype) <= cap for n in selection.nodes if n), f"seed {seed}"
         assert selection.seconds == cost(selection.nodes) >= oracle, f"seed {seed}"
+        assert selection.seconds <= 1.25 * oracle, f"seed {seed}"
         best += selection.seconds == oracle
         worse += selection.seconds != oracle
-    # Extraction is greedy: it misses the best of some of these tangles (7 in 100 without a cap).
+    # A local search may end before it gets to the best of these tangles, as for one in a hundred of them.
     assert best > 20
-    assert worse <= 0.1 * best, f"{worse} of {best + worse} are not the cheapest"
+    assert worse <= 1, f"{worse} of {best + worse} are not the cheapest"
