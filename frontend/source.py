@@ -22,8 +22,18 @@ for module in (__file__, records.__file__):
     source_info_util.register_exclusion(str(Path(module).parent) + os.sep)
 
 
+MOST_FRAMES = 50
+"""How far out of a library to look for a line that is not in one."""
+
+INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
+"""Of a path: that it is an installed library's."""
+
+
 def place_of(equation: Any) -> Place | None:
-    """The innermost line of an equation's traceback that is neither JAX's nor eqsat's, if there is one."""
+    """The innermost line of an equation's traceback that is neither JAX's nor eqsat's, if there is one.
+
+    Where a library was called, it is the line that called it.
+    """
     info = equation.source_info
     return _place(info.traceback, "transpose(" in str(info.name_stack))
 
@@ -31,8 +41,10 @@ def place_of(equation: Any) -> Place | None:
 @functools.lru_cache(maxsize=4096)
 def _place(traceback: Any, gradient: bool) -> Place | None:
     info = source_info_util.new_source_info().replace(traceback=traceback)
-    found = FRAME.fullmatch(source_info_util.summarize(info))
-    if found is None:
+    summary = source_info_util.summarize(info, num_frames=MOST_FRAMES)
+    frames = [found for line in summary.splitlines() if (found := FRAME.fullmatch(line))]
+    if not frames:
         return None
-    file, line = found["file"], int(found["line"])
-    return Place(file, line, found["function"], linecache.getline(file, line).strip(), gradient)
+    innermost = ([frame for frame in frames if not INSTALLED.search(frame["file"])] or frames)[-1]
+    file, line = innermost["file"], int(innermost["line"])
+    return Place(file, line, innermost["function"], linecache.getline(file, line).strip(), gradient)
