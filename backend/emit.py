@@ -34,6 +34,7 @@ from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import wanted_orders
 from eqsat.backend.scope import Scope
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
+from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import (
     Call,
     Chunk,
@@ -80,6 +81,7 @@ class Emitter:
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
         self.inputs = [self.local(name) for name in names]
+        self.labels = axis_labels(schedule.program, self.inputs)
         self.wanted: dict[int, tuple[Axis, ...]] = {}
         self.open_in: dict[int, frozenset[Axis]] = {}
         self._outputs: dict[int, Layout] = {}

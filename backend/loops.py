@@ -62,7 +62,9 @@ class LoopEmitter:
         size, chunk = loop.axis.size, self.chunk
         whole = size // chunk
         kinds = ", ".join(dict.fromkeys(_describe(result) for result in loop.results))
-        emitter.line(scope, f"# {kinds} over {loop.axis.name}: {size} in chunks of {chunk}")
+        label = emitter.labels.get(loop.axis)
+        over = f"{loop.axis.name} ({label})" if label else loop.axis.name
+        emitter.line(scope, f"# {kinds} over {over}: {size} in chunks of {chunk}")
         tell = self._bar()
         position = len(emitter.lines)
         states, readers, inner_lines = self._body()

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eqsat.annotations import assume, operation
-    from eqsat.api import Optimized, minimum_budget, optimize
+    from eqsat.api import Optimized, explain, minimum_budget, optimize
     from eqsat.backend.certificate import compiler_options
     from eqsat.budgets import budget
     from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
+    from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
 
 __all__ = [
     "BudgetError",
     "EqsatError",
+    "Explanation",
     "Optimized",
     "Plan",
     "RuleError",
@@ -28,6 +30,7 @@ __all__ = [
     "assume",
     "budget",
     "compiler_options",
+    "explain",
     "minimum_budget",
     "operation",
     "optimize",
@@ -35,10 +38,11 @@ __all__ = [
 
 HOMES = {
     "eqsat.annotations": "assume operation",
-    "eqsat.api": "Optimized minimum_budget optimize",
+    "eqsat.api": "Optimized explain minimum_budget optimize",
     "eqsat.backend.certificate": "compiler_options",
     "eqsat.budgets": "budget",
     "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",
+    "eqsat.reports.explanation": "Explanation",
     "eqsat.reports.plan": "Plan",
 }
 """By module: the names that are imported from it when they are first asked for.

@@ -77,7 +77,7 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(1.23e-05), format_seconds(0.0451), format_seconds(7.25), format_seconds(5400)
     ('12.3 us', '45.1 ms', '7.25 s', '1.5 h')
     """
-    for unit, size in (("h", 3600.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+    for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds * 1e9:.3g} ns"

@@ -19,6 +19,7 @@ from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU, Machine
+from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
 from eqsat.rulesets import RulePath, check_accuracy
 from eqsat.transforms.call import Call
@@ -107,6 +108,11 @@ class Optimized(Generic[P, R]):
     def _minimum(self, *args: Any, **kwargs: Any) -> int:
         instance, _ = self._instance(args, kwargs, Surroundings.now())
         return self._checked(instance).minimum(instance.donated)
+
+    def explained(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+        """Where the memory goes for arguments of these shapes, and what so many budgets would cost."""
+        instance, _ = self._instance(args, kwargs, Surroundings.now())
+        return self._checked(instance).explained(count, instance.donated)
 
     def _checked(self, instance: Instance) -> Call:
         """The program of an instance.
@@ -320,6 +326,32 @@ def minimum_budget(fn: Callable[P, R], **keywords: Any) -> Callable[..., int]:
         raise TypeError("minimum_budget says what budget there must be; it takes none")
     optimized: Optimized[P, R] = optimize(fn, **keywords)
     return optimized._minimum
+
+
+def explain(fn: Callable[..., Any], *args: Any, budgets: int = 10, **keywords: Any) -> Explanation:
+    """Where the memory of `fn` goes, the smallest budget for it, and what budgets would cost in time.
+
+    **Arguments:**
+
+    - `args`: its arguments: arrays, or `jax.ShapeDtypeStruct`s. Those by name can be bound by
+      `functools.partial`.
+    - `budgets`: how many budgets to price, from the smallest to what the function needs as written.
+    - `keywords`: as for `optimize`, but for `budget`.
+
+    **Returns:** what can be printed, shown and saved. Every price is that of a plan, so it takes as long as a
+    few plans do.
+
+    >>> import jax.numpy as jnp
+    >>> def f(x, v):
+    ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
+    >>> x = jnp.linspace(0.0, 1.0, 2000)
+    >>> explanation = explain(f, x, x, budgets=3)
+    >>> explanation.floor_bytes < 100_000 < explanation.original_peak_bytes
+    True
+    """
+    if "budget" in keywords:
+        raise TypeError("explain tells what budgets there are; it takes none")
+    return optimize(fn, budget=1, **keywords).explained(budgets, args, {})
 
 
 def _check_seconds(planning_seconds: object) -> None:

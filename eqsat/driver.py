@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -29,6 +31,7 @@ from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.recording import peak_tensors, recorded
 from eqsat.planning.search import attempts, cheapest
 from eqsat.progress import SILENT, Progress
+from eqsat.records import PeakTensor
 from eqsat.reports.plan import Plan
 from eqsat.reports.refusal import refusal
 from eqsat.trials import Stopwatch, Trial, Trials, total_bytes
@@ -47,7 +50,7 @@ MOST_CODE = 1 << 16
 In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
     """A function to be rewritten.
 
@@ -56,6 +59,7 @@ class Job:
     - `hoisted`, `constants`: the arrays that it closes over, as it has them and as arrays of JAX.
     - `written`: the program as it is.
     - `trials`: what is compiled in its place.
+    - `lean`: the programs that need least, once all of them have been tried.
     """
 
     program: Program
@@ -63,6 +67,7 @@ class Job:
     constants: Sequence[jax.Array]
     written: Candidate
     trials: Trials
+    lean: list[Trial] | None = None
 
 
 class Planner:
@@ -112,7 +117,7 @@ class Planner:
             given_up = total_bytes([closed.in_avals[number] for number in self.given_up.arguments])
             arguments = self._captured() + total_bytes(closed.in_avals)
             self._check_fixed(arguments, total_bytes(closed.out_avals), given_up)
-        original = self._original()
+        original = self._original
         self._check_fixed(original.arguments, original.outputs, original.aliased)
         fits = original.peak <= self.budget
         if closed.effects:
@@ -144,13 +149,25 @@ class Planner:
 
     def minimum(self) -> int:
         """The smallest budget in bytes for which `planned` gives a program."""
-        original = self._original()
+        original = self._original
         smallest = original.peak
         if not self.traced.closed.effects:
-            job = self._job()
+            job = self._job
             for trial in self._leanest(job, original.fixed):
                 smallest = min(smallest, trial.peak)
         return smallest
+
+    def peak_tensors(self) -> tuple[PeakTensor, ...]:
+        """What makes the smallest peak that there has been so far, and what stops it from being split."""
+        if self.traced.closed.effects:
+            return ()
+        return self._peak_tensors(self._original, self._job)[1]
+
+    def at(self, budget: int) -> Planner:
+        """A planner of the same function for another budget: what does not depend on that is done once."""
+        other = copy(self)
+        other.budget = budget
+        return other
 
     def _avals(self) -> list[jax.ShapeDtypeStruct]:
         """The types of the arguments, with where they are."""
@@ -167,6 +184,7 @@ class Planner:
         captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
         return captured if captured > MOST_CODE else 0
 
+    @cached_property
     def _original(self) -> Certified:
         """The function as it is, compiled."""
         avals, captured = self._avals(), self._captured()
@@ -175,6 +193,7 @@ class Planner:
             lambda: certify(self.traced.call_flat, avals, captured=captured, donated=self.given_up.arguments),
         )
 
+    @cached_property
     def _job(self) -> Job:
         """The function lowered."""
         timed = self.stopwatch.timed
@@ -202,7 +221,7 @@ class Planner:
 
     def _rewritten(self, original: Certified, fits: bool) -> Planned:
         """The fastest rewritten program that fits, or the function as it is if it fits and none is better."""
-        job = self._job()
+        job = self._job
         if fits:
             return self._faster(original, job)
         for most_axes in SPLIT_AXES:
@@ -234,9 +253,15 @@ class Planner:
 
     def _leanest(self, job: Job, fixed: int) -> Iterator[Trial]:
         """The programs that need least, as they come; the same ones for every budget."""
-        if not self.deadline.passed():
+        if job.lean is not None:
+            yield from job.lean
+        elif not self.deadline.passed():
             search = self._saturate(job.program, fixed, SPLIT_AXES[-1])
-            yield from leanest(search, job.trials, self.deadline, self.stopwatch)
+            found = []
+            for trial in leanest(search, job.trials, self.deadline, self.stopwatch):
+                found.append(trial)
+                yield trial
+            job.lean = found
 
     def _saturate(self, program: Program, budget: int | None, most_axes: int) -> Search:
         """The program's e-graph; with no budget, there are no loops in it."""
@@ -323,9 +348,14 @@ class Planner:
 
     def _too_big(self, original: Certified, job: Job) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""
-        reached, leanest, smallest = original.peak, job.written, job.trials.smallest
-        if smallest is not None and smallest.peak <= reached:
-            reached, leanest = smallest.peak, smallest.candidate
-        tensors = peak_tensors(leanest.schedule, job.trials.input_names(job.program), self.machine)
+        reached, tensors = self._peak_tensors(original, job)
         late = self.deadline.seconds if self.deadline.passed() else math.inf
         return refusal(self.budget, reached, original.peak, original.fixed, tensors, self.banned, late)
+
+    def _peak_tensors(self, original: Certified, job: Job) -> tuple[int, tuple[PeakTensor, ...]]:
+        """The smallest peak that there has been so far, in bytes, and what makes it."""
+        reached, candidate, smallest = original.peak, job.written, job.trials.smallest
+        if smallest is not None and smallest.peak <= reached:
+            reached, candidate = smallest.peak, smallest.candidate
+        names = job.trials.input_names(job.program)
+        return reached, peak_tensors(candidate.schedule, names, self.machine)

@@ -40,13 +40,14 @@ ALLOWED = {
     "eqsat.storage": "cache_folder records ir.dtypes ir.operations frontend.source frontend.trace"
     " reports.plan backend planned",
     "eqsat.rulesets": "errors ir language rules engine storage.values",
-    "eqsat.driver": "errors amounts machine deadline reports ir engine frontend planning backend"
+    "eqsat.driver": "errors records amounts machine deadline reports ir engine frontend planning backend"
     " planned progress trials floor",
+    "eqsat.pricing": "errors reports driver",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
-    "eqsat.transforms": "errors amounts machine deadline device_memory reports.plan frontend.trace"
-    " frontend.values rulesets backend.donation driver planned progress storage",
+    "eqsat.transforms": "errors amounts machine deadline device_memory frontend.trace frontend.values"
+    " rulesets backend.donation driver planned pricing progress reports storage",
     "eqsat.arguments": "",
-    "eqsat.api": "errors amounts budgets machine frontend.trace reports.plan rulesets arguments transforms",
+    "eqsat.api": "errors amounts budgets machine frontend.trace reports rulesets arguments transforms",
     "eqsat.testing": "errors language rulesets checking",
     "eqsat.running": "errors records amounts reports.plan device_memory backend.certificate api",
     "eqsat.commands": "errors amounts language rulesets checking api running",
@@ -58,7 +59,10 @@ ALLOWED = {
 
 ONLY_IN = {
     "egglog": {"eqsat/engine/egraph.py"},
-    "matplotlib": {f"eqsat/reports/{name}.py" for name in ("graph_picture", "pictures", "plan", "showing")},
+    "matplotlib": {
+        f"eqsat/reports/{name}.py"
+        for name in ("curve", "explanation", "graph_picture", "pictures", "plan", "showing")
+    },
     "lark": {"eqsat/language/build.py", "eqsat/language/parse.py", "eqsat/language/syntax_errors.py"},
 }
 """Dependencies that few may know."""

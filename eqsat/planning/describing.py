@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from eqsat.engine.cost import CostModel
-from eqsat.ir.axis import Axis, parts
+from eqsat.ir.axis import Axis
 from eqsat.ir.control import Scan
 from eqsat.ir.formula import Monoid
+from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import (
     Chunk,
     Concat,
@@ -30,9 +31,6 @@ from eqsat.machine import Machine
 from eqsat.planning.provenance import places
 from eqsat.planning.storage import value_of
 from eqsat.records import AxisRecord, Place, TensorRecord
-
-TURN = "turn"
-"""What an axis is called along which a loop stacks what its turns make."""
 
 
 class Describer:
@@ -133,27 +131,3 @@ def combination(closer: Term) -> str:
         case Fold(monoid=str(kind)):
             return kind
     raise AssertionError(closer)
-
-
-def axis_labels(program: Program, names: Sequence[str]) -> dict[Axis, str]:
-    """For the axes of a program's inputs, of which dimension they are: of the first input that has them.
-
-    An axis that is part of a dimension is numbered within it: "x.0.1". The other of two that stand for one
-    dimension, as in the distances of the rows of x from one another, has a prime: "x.0'". What a loop stacks,
-    it stacks along its turns.
-    """
-    labels: dict[Axis, str] = {}
-    for term, name in zip(program.inputs, names, strict=True):
-        assert isinstance(term.op, Leaf)
-        for number, dimension in enumerate(term.op.layout):
-            axes = parts(dimension)
-            for position, axis in enumerate(axes):
-                label = f"{name}.{number}" + (f".{position}" if len(axes) > 1 else "")
-                labels.setdefault(axis, label)
-    for term in program.terms:
-        if isinstance(term.op, Rename) and term.op.old in labels:
-            labels.setdefault(term.op.new, f"{labels[term.op.old]}'")
-        elif isinstance(term.op, Opaque) and isinstance(term.op.call.control, Scan):
-            for layout in term.op.call.out_layouts[len(term.op.call.control.carried) :]:
-                labels.update((axis, TURN) for axis in parts(layout[0]) if axis not in labels)
-    return labels

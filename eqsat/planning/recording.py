@@ -52,6 +52,7 @@ def recorded(
     """
     before = Recorder(written.schedule, names, machine)
     after = before if chosen is None else Recorder(chosen.schedule, names, machine)
+    memory = before.memory()
     room = plan.budget_bytes - plan.argument_bytes - plan.result_bytes
     planned = written if chosen is None else chosen
     return replace(
@@ -61,8 +62,8 @@ def recorded(
         original_seconds=written.predicted_seconds,
         rules_fired=rules_fired(planned),
         loops=() if chosen is None else after.loops(),
-        before=before.memory(),
-        after=after.memory(),
+        before=memory,
+        after=memory if chosen is None else after.memory(),
         too_big=before.larger_than(room) if plan.original_peak_bytes > plan.budget_bytes else (),
         graph=graph_record(after.schedule, after.words, machine),
         left_whole=after.needed_whole(plan.peak_bytes / BIG_SHARE) if plan.changed else (),

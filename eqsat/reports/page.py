@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from eqsat.amounts import format_bytes, format_seconds
-from eqsat.records import PeakTensor, TensorRecord
+from eqsat.records import BarrierRecord, PeakTensor, TensorRecord
 
 if TYPE_CHECKING:
     from eqsat.reports.plan import LoopReport, Plan
@@ -87,6 +87,22 @@ def tensor_lines(tensors: Sequence[TensorRecord], most: int) -> list[str]:
             code = f"   {tensor.place.code}" if tensor.place.code else ""
             lines.append(cut(f"{'':13}{tensor.place}{code}"))
     return lines + _and_more(len(tensors) - most, "more arrays")
+
+
+def barrier_lines(peak: PeakTensor) -> list[str]:
+    """An array, the line that it is from, and a line for each of its axes; alike ones in one."""
+    tensor = peak.tensor
+    lines = [cut(f"  {format_bytes(tensor.bytes):>9}  {tensor}  {tensor.op}")]
+    if tensor.place:
+        lines.append(cut(f"{'':13}{tensor.place}   {tensor.place.code}".rstrip()))
+    alike: dict[str, list[BarrierRecord]] = {}
+    for barrier in peak.barriers:
+        at = f" ({barrier.place.short})" if barrier.place else ""
+        alike.setdefault(f"{barrier.reason}{at}", []).append(barrier)
+    for reason, barriers in alike.items():
+        axes = ", ".join(f"{barrier.axis.label} ({barrier.axis.size})" for barrier in barriers)
+        lines.append(f"{'':13}{axes}: {reason}")
+    return lines
 
 
 def _loop_lines(loop: LoopReport) -> list[str]:

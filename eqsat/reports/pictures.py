@@ -37,6 +37,9 @@ LABEL_LENGTH, CODE_LENGTH = 62, 56
 LEAST = 0.02
 """Of a peak: smaller arrays have no label of their own."""
 
+LOW = 0.15
+"""Of the panel's height: a lower step has no room for a label."""
+
 CHARACTERS = 70
 """So many fit into the width of a panel."""
 
@@ -94,8 +97,15 @@ def _title(plan: Plan) -> str:
     return f"{plan.title or 'program'} within {format_bytes(plan.budget_bytes)}"
 
 
-def draw_memory(axes: Axes, memory: MemoryRecord, budget: int, certified: int, colour: str) -> None:
-    """Memory over predicted time: what is held all along below, temporaries above, loops as shaded spans."""
+def draw_memory(
+    axes: Axes, memory: MemoryRecord, budget: int, certified: int, colour: str, name: str = "budget"
+) -> None:
+    """Memory over predicted time: what is held all along below, temporaries above, loops as shaded spans.
+
+    **Arguments:**
+
+    - `name`: what to call the budget.
+    """
     seconds = max(memory.seconds, 1e-12)
     unit, second = unit_for(seconds, TIME_UNITS)
     highest = max(memory.peak_bytes, certified, 1)
@@ -119,14 +129,14 @@ def draw_memory(axes: Axes, memory: MemoryRecord, budget: int, certified: int, c
     for step, left, right, high in zip(memory.steps, edges, edges[1:], heights, strict=False):
         if step.loop >= 0:
             axes.add_patch(_hatched(left, right - left, high, colour))
-        if len(step.label) < CHARACTERS * (right - left) / edges[-1]:
+        if high > LOW * top / size and len(step.label) < CHARACTERS * (right - left) / edges[-1]:
             _inside(axes, step.label, (left + right) / 2, high / 2)
     # One label at each end: the levels may be close.
     _level(axes, certified / size, f"certified {format_bytes(certified)}", ":", 0.0, "left")
     if shown:
-        _level(axes, budget / size, f"budget {format_bytes(budget)}", "--", edges[-1], "right")
+        _level(axes, budget / size, f"{name} {format_bytes(budget)}", "--", edges[-1], "right")
     else:
-        axes.text(0.99, 0.97, f"budget {format_bytes(budget)}, far above", fontsize=7, ha="right", va="top",
+        axes.text(0.99, 0.97, f"{name} {format_bytes(budget)}, far above", fontsize=7, ha="right", va="top",
                   transform=axes.transAxes, color=INK)  # fmt: skip
     axes.set_xlim(0, edges[-1])
     axes.set_ylim(0, top / size)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from eqsat.amounts import format_bytes
 from eqsat.errors import BudgetError
-from eqsat.records import BarrierRecord, PeakTensor
-from eqsat.reports.page import cut
+from eqsat.records import PeakTensor
+from eqsat.reports.page import barrier_lines
 
 
 def refusal(
@@ -37,7 +37,7 @@ def refusal(
     ]
     if tensors:
         lines.append("The largest other arrays at that peak, and what stops their axes from being split:")
-        lines += [line for tensor in tensors for line in _tensor_lines(tensor)]
+        lines += [line for tensor in tensors for line in barrier_lines(tensor)]
     names = ", ".join(banned)
     if names:
         lines.append(f"These rules were stopped, as they made too many terms: {names}.")
@@ -50,19 +50,3 @@ def refusal(
     else:
         lines.append(f"Raise the budget to {enough} or more, or allow more rewrites with accuracy=.")
     return BudgetError("\n".join(lines), reached, tensors)
-
-
-def _tensor_lines(peak: PeakTensor) -> list[str]:
-    """An array, the line that it is from, and a line for each of its axes; alike ones in one."""
-    tensor = peak.tensor
-    lines = [cut(f"  {format_bytes(tensor.bytes):>9}  {tensor}  {tensor.op}")]
-    if tensor.place:
-        lines.append(cut(f"{'':13}{tensor.place}   {tensor.place.code}".rstrip()))
-    alike: dict[str, list[BarrierRecord]] = {}
-    for barrier in peak.barriers:
-        at = f" ({barrier.place.short})" if barrier.place else ""
-        alike.setdefault(f"{barrier.reason}{at}", []).append(barrier)
-    for reason, barriers in alike.items():
-        axes = ", ".join(f"{barrier.axis.label} ({barrier.axis.size})" for barrier in barriers)
-        lines.append(f"{'':13}{axes}: {reason}")
-    return lines

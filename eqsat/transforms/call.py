@@ -21,7 +21,9 @@ from eqsat.driver import Planner
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.planned import Planned
+from eqsat.pricing import UNLIMITED, explanation
 from eqsat.progress import Progress
+from eqsat.reports.explanation import Explanation
 from eqsat.rulesets import rules_for
 from eqsat.storage.plans import StoredPlan
 from eqsat.transforms.dependence import dependent
@@ -31,10 +33,6 @@ from eqsat.transforms.settings import Settings, setting
 
 Dims = tuple[int | None, ...]
 """By argument or result: which dimension is the batch's, or None if it has none."""
-
-
-UNLIMITED = 1 << 62
-"""A budget within which everything is."""
 
 
 class Call(Program):
@@ -117,6 +115,13 @@ class Call(Program):
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return found
+
+    def explained(self, count: int, donated: Mask = ()) -> Explanation:
+        """Where its memory goes, and what so many budgets would cost."""
+        given_up = donation(self.in_avals, self.closed.out_avals, donated)
+        title = f"explaining {self.title}"
+        with self.settings.alone(), Progress(title, self.settings.progress) as progress:
+            return explanation(self._planner(0, (), given_up, progress), self.title, count)
 
     def _leanest(self, place: StoredPlan) -> Planned | None:
         """What an earlier process has found that nothing is smaller than, if a witness wants that."""
