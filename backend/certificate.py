@@ -1,27 +1,45 @@
 """Compilation, and what the compiled program needs. The only module that compiles with XLA.
 
-On CPU, XLA's default fusions hide their scratch from its own memory analysis, and its default
-scheduler does not let large independent values share a buffer. Programs are therefore compiled with
-options under which the analysis tells the truth, and run under the same options.
+On CPU, XLA's default fusions hide values from its own memory analysis, and its default scheduler does
+not let large independent values share a buffer. Programs are therefore compiled with options under which
+the analysis tells the truth, or with XLA's own and a bound on what it hides; and run as compiled.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 
+from eqsat.backend.hlo import parse
+from eqsat.backend.scratch import scratch_bytes
 from eqsat.errors import EqsatError
 
-HONEST_OPTIONS: dict[str, dict[str, str | bool]] = {
+HONEST = "honest"
+"""No values are hidden, and buffers are shared."""
+
+UNORDERED = "honest, in XLA's order"
+"""No values are hidden, and ops are in the order of XLA's default scheduler, which at times needs less."""
+
+OWN = "XLA's own"
+"""Values may be hidden in fusions: what these hold at most is counted."""
+
+Flags = dict[str, str | bool]
+
+OPTIONS: dict[str, dict[str, Flags]] = {
     "cpu": {
-        "xla_cpu_experimental_ynn_fusion_type": "",
-        "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+        HONEST: {
+            "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+            "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED",
+        },
+        UNORDERED: {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"},
+        OWN: {},
     },
 }
-"""By platform: compiler options under which `memory_analysis` counts every buffer."""
+"""By platform and name: compiler options. Elsewhere, XLA's own are the only ones."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +48,9 @@ class Certified:
 
     **Attributes:**
 
-    - `bound`: what the program needs whatever fusions hide from XLA's analysis, if it was compiled
-      with such fusions.
+    - `scratch`: what it takes beside the buffers that XLA counts: workspaces of libraries, and values
+      that are hidden in fusions.
+    - `options`: the name of the options that it was compiled with.
     """
 
     executable: Any
@@ -39,12 +58,13 @@ class Certified:
     outputs: int
     temporaries: int
     aliased: int
-    bound: int = 0
+    scratch: int = 0
+    options: str = HONEST
 
     @property
     def peak(self) -> int:
-        """Arguments + outputs + temporaries - aliased, as XLA assigned buffers, or the bound if larger."""
-        return max(self.arguments + self.outputs + self.temporaries - self.aliased, self.bound)
+        """Arguments + outputs + temporaries - aliased, as XLA assigned buffers, + scratch."""
+        return self.arguments + self.outputs + self.temporaries - self.aliased + self.scratch
 
     @property
     def fixed(self) -> int:
@@ -66,7 +86,7 @@ class Certified:
         return replace(self, executable=executable)
 
 
-def compiler_options() -> dict[str, str | bool]:
+def compiler_options() -> Flags:
     """The options that programs for the default device are compiled with.
 
     A `jit` of one's own around optimised functions takes them too; then its figure is as true as a plan's.
@@ -75,13 +95,18 @@ def compiler_options() -> dict[str, str | bool]:
     >>> jax.jit(jnp.sin, compiler_options=compiler_options())(0.0).item()
     0.0
     """
-    return dict(HONEST_OPTIONS.get(jax.default_backend(), {}))
+    return _flags(HONEST)
+
+
+def _flags(name: str) -> Flags:
+    return dict(OPTIONS.get(jax.default_backend(), {}).get(name, {}))
 
 
 def certify(
     function: Callable[..., Sequence[Any]],
     avals: Sequence[Any],
-    fused_bound: int = 0,
+    options: Sequence[str] = (HONEST,),
+    budget: float = math.inf,
     captured: int = 0,
     donated: Sequence[int] = (),
 ) -> Certified:
@@ -90,21 +115,34 @@ def certify(
     **Arguments:**
 
     - `avals`: the arguments' shapes and dtypes.
-    - `fused_bound`: if not 0, compile with XLA's own options, whose fusions may hide scratch; the
-      program is known to need no more than this, in bytes, all the same.
+    - `options`: names of options: the first under which the program is within the budget are taken, or
+      those under which it needs least.
     - `captured`: bytes of the arrays that the function closes over, which XLA does not count.
     - `donated`: the numbers of the arguments whose memory results may take; a call deletes them.
     """
     lowered = jax.jit(function, keep_unused=True, donate_argnums=donated).lower(*avals)
-    executable = lowered.compile(compiler_options={} if fused_bound else compiler_options())
+    found: dict[str, Certified] = {}
+    for name in options:
+        flags = _flags(name)
+        if str(flags) not in found:
+            certified = found[str(flags)] = _compiled(lowered, name, flags, captured)
+            if certified.peak <= budget:
+                return certified
+    return min(found.values(), key=lambda certified: certified.peak)
+
+
+def _compiled(lowered: Any, name: str, flags: Flags, captured: int) -> Certified:
+    executable = lowered.compile(compiler_options=flags)
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
+    hides = jax.default_backend() == "cpu"
     return Certified(
         executable,
         int(memory.argument_size_in_bytes) + captured,
         int(memory.output_size_in_bytes),
         int(memory.temp_size_in_bytes),
         int(memory.alias_size_in_bytes),
-        fused_bound,
+        scratch_bytes(parse(executable.as_text())) if hides else 0,
+        name,
     )

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import format_bytes
-from eqsat.backend.certificate import Certified, certify
+from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, certify
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
@@ -35,6 +35,9 @@ from eqsat.records import PeakTensor
 from eqsat.reports.plan import Plan
 from eqsat.reports.refusal import refusal
 from eqsat.trials import Stopwatch, Trial, Trials, total_bytes
+
+REORDERED = 2
+"""In XLA's order, a function is not expected to need less than its peak in the other order by this factor."""
 
 CLEARLY_FASTER = 0.7
 """A program that fits is rewritten only if that is predicted to take less than this part of its time."""
@@ -106,6 +109,7 @@ class Planner:
         self.stopwatch = Stopwatch(progress)
         self.banned: tuple[str, ...] = ()
         self.stop_reason = ""
+        self._originals: dict[str, Certified] = {}
 
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
@@ -117,7 +121,10 @@ class Planner:
             given_up = total_bytes([closed.in_avals[number] for number in self.given_up.arguments])
             arguments = self._captured() + total_bytes(closed.in_avals)
             self._check_fixed(arguments, total_bytes(closed.out_avals), given_up)
-        original = self._original
+        original = self._original()
+        if self.budget < original.peak <= REORDERED * self.budget:
+            other = self._original(UNORDERED)
+            original = min(original, other, key=lambda certified: certified.peak)
         self._check_fixed(original.arguments, original.outputs, original.aliased)
         fits = original.peak <= self.budget
         if closed.effects:
@@ -149,8 +156,9 @@ class Planner:
 
     def minimum(self) -> int:
         """The smallest budget in bytes for which `planned` gives a program."""
-        original = self._original
-        smallest = original.peak
+        original = self._original()
+        reordered = max(self._original(UNORDERED).peak, -(-original.peak // REORDERED))
+        smallest = min(original.peak, reordered)
         if not self.traced.closed.effects:
             job = self._job
             for trial in self._leanest(job, original.fixed):
@@ -161,7 +169,7 @@ class Planner:
         """What makes the smallest peak that there has been so far, and what stops it from being split."""
         if self.traced.closed.effects:
             return ()
-        return self._peak_tensors(self._original, self._job)[1]
+        return self._peak_tensors(self._original(), self._job)[1]
 
     def at(self, budget: int) -> Planner:
         """A planner of the same function for another budget: what does not depend on that is done once."""
@@ -184,14 +192,16 @@ class Planner:
         captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
         return captured if captured > MOST_CODE else 0
 
-    @cached_property
-    def _original(self) -> Certified:
-        """The function as it is, compiled."""
-        avals, captured = self._avals(), self._captured()
-        return self.stopwatch.timed(
-            "compile",
-            lambda: certify(self.traced.call_flat, avals, captured=captured, donated=self.given_up.arguments),
+    def _original(self, options: str = HONEST) -> Certified:
+        """The function as it is, compiled once with each set of options."""
+        if options in self._originals:
+            return self._originals[options]
+        function, avals = self.traced.call_flat, self._avals()
+        captured, donated = self._captured(), self.given_up.arguments
+        self._originals[options] = certified = self.stopwatch.timed(
+            "compile", lambda: certify(function, avals, (options,), captured=captured, donated=donated)
         )
+        return certified
 
     @cached_property
     def _job(self) -> Job:
@@ -245,7 +255,7 @@ class Planner:
             return self._unchanged(original, job, reason)
         search = self._saturate(job.program, None, SPLIT_AXES[0])
         best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
-        if best and best.makers and best.honest_seconds < CLEARLY_FASTER * job.written.predicted_seconds:
+        if best and best.makers and best.predicted_seconds < CLEARLY_FASTER * job.written.predicted_seconds:
             trial = job.trials.compile(best)
             if trial.peak <= self.budget:
                 return self._changed(trial, original, job)
@@ -301,15 +311,13 @@ class Planner:
         return None
 
     def _unchanged(self, original: Certified, job: Job | None, reason: str) -> Planned:
-        """The function as it is. It runs under XLA's defaults where even storing everything would fit."""
-        certified: Certified | None = original
-        if job is not None:
-            everything = sum(term.bytes for term in job.program.reachable())
-            if everything + original.arguments + original.outputs <= self.budget:
-                certified = None
+        """The function as it is, with XLA's own options if they should pay and what they hide fits, too."""
+        if job is not None and job.written.fused:
+            own = self._original(OWN)
+            original = own if own.peak <= self.budget else original
         plan = self._plan(original, original, job, reason)
         hoisted = job.hoisted if job else ()
-        return Planned(plan, self.traced, None, certified, hoisted, self.given_up.arguments)
+        return Planned(plan, self.traced, None, original, hoisted, self.given_up.arguments)
 
     def _changed(self, trial: Trial, original: Certified, job: Job) -> Planned:
         plan = self._plan(trial.certified, original, job, self.stop_reason, trial)
@@ -340,6 +348,8 @@ class Planner:
             banned=self.banned,
             argument_bytes=certified.arguments,
             result_bytes=certified.outputs - certified.aliased,
+            scratch_bytes=certified.scratch,
+            options=certified.options,
         )
         if job is None:
             return plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from eqsat.deadline import Deadline
 from eqsat.planning.candidates import Candidate, rechunk
@@ -28,7 +29,8 @@ def leanest(search: Search, trials: Trials, deadline: Deadline, stopwatch: Stopw
 
     def found() -> list[Candidate]:
         candidates = [c for group in every_attempt(search, deadline) for c in group]
-        shrunk = [rechunk(candidate, 0, search.machine) for candidate in candidates]
+        # Without fusions that hide values, whatever the budget.
+        shrunk = [replace(rechunk(candidate, 0, search.machine), fused=False) for candidate in candidates]
         return sorted(shrunk, key=lambda c: (c.predicted_peak, c.predicted_seconds))
 
     smallest = None

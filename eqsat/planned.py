@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
-
 from eqsat.backend.certificate import Certified
 from eqsat.backend.emit import Module
 from eqsat.frontend.trace import Traced
@@ -24,7 +22,7 @@ class Planned:
     - `traced`: the function as it was.
     - `module`: the rewritten program, or None if the function is left as it was. It takes the plan's
       constants after the arguments.
-    - `certified`: the executable; None if the function is left to `jax.jit` under XLA's own options.
+    - `certified`: the executable.
     - `hoisted`: the plan's constants, as the traced function has them.
     - `donated`: the numbers of the arguments that a call deletes, since results take their place.
     """
@@ -32,14 +30,12 @@ class Planned:
     plan: Plan
     traced: Traced
     module: Module | None
-    certified: Certified | None
+    certified: Certified
     hoisted: Sequence[Any] = ()
     donated: Sequence[int] = ()
 
     def run(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat arrays of the traced dtypes, by the certified executable."""
-        if self.certified is None:
-            return self._jitted(*leaves)
         return self.certified(*leaves, *self._constants)
 
     def inline(self, *leaves: Any) -> Sequence[Any]:
@@ -57,7 +53,3 @@ class Planned:
         assert self.module is not None
         function: Callable[..., Sequence[Any]] = self.module.function()
         return function
-
-    @cached_property
-    def _jitted(self) -> Callable[..., Sequence[Any]]:
-        return jax.jit(self.traced.call_flat, donate_argnums=self.donated)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import format_bytes
-from eqsat.backend.certificate import Certified, certify
+from eqsat.backend.certificate import HONEST, OWN, Certified, certify
 from eqsat.backend.chunk_bar import updates
 from eqsat.backend.donation import Donation
 from eqsat.backend.emit import Module, emit
@@ -106,14 +106,14 @@ class Trials:
         key = (module.source, candidate.fused)
         certified = self._done.get(key)
         if certified is None:
-            bound = candidate.predicted_peak if candidate.fused else 0
+            options = (OWN, HONEST) if candidate.fused else (HONEST,)
             function = self.typed(module.function())
             wanted = f"{format_bytes(candidate.predicted_peak)} predicted"
             if self.budget:
                 wanted += f", budget {format_bytes(self.budget)}"
             certified = self.stopwatch.timed(
                 "compile",
-                lambda: certify(function, self.inputs, bound, donated=self.given_up.arguments),
+                lambda: certify(function, self.inputs, options, self.budget, donated=self.given_up.arguments),
                 f"compiling candidate {len(self._done) + 1} ({wanted})",
             )
             self._done[key] = certified

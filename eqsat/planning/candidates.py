@@ -7,23 +7,17 @@ from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Map, Opaque, Operation, Reduce, Select
+from eqsat.ir.ops import Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Schedule
 from eqsat.planning.chunks import choose_lengths
-from eqsat.planning.liveness import predicted_seconds, upper_bound
+from eqsat.planning.liveness import predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.storage import value_of
 
-FUSION_GAIN = 1.4
-"""How much faster fusions that pay make a program."""
-
 ROWWISE = frozenset({"softmax", "logsumexp"})
 """Operations that are reductions of elementwise values inside."""
-
-FUSED_BLOCKS = 8
-"""Blocks may be so many times smaller than the cache's to make room for fusions that pay."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +28,7 @@ class Candidate:
 
     - `makers`: for terms that a rule made, by number, the rule's name.
     - `predicted_peak`, `predicted_seconds`: by simulation and by the cost model.
-    - `fused`: whether it may be compiled with fusions whose scratch the compiler's analysis does not
-      see. Then the peak is an upper bound that counts every value they may hide.
+    - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
     """
 
     schedule: Schedule
@@ -49,18 +42,13 @@ class Candidate:
         """How many loops over chunks there are."""
         return len(list(self.schedule.block.loops()))
 
-    @property
-    def honest_seconds(self) -> float:
-        """The predicted time without such fusions."""
-        return self.predicted_seconds * (FUSION_GAIN if self.fused else 1.0)
-
 
 def as_written(program: Program, machine: Machine) -> Candidate:
     """The program as it is."""
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)
     seconds = predicted_seconds(block, CostModel(machine, {}), schedule.chunks)
-    return Candidate(schedule, {}, peak, seconds)
+    return Candidate(schedule, {}, peak, seconds, fusion_pays(block, machine))
 
 
 def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
@@ -87,22 +75,15 @@ def scheduled(
     model = CostModel(machine, {})
     schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
     seconds = predicted_seconds(block, model, schedule.chunks)
-    best = Candidate(schedule, makers, peak, seconds)
-    if fusion_pays(block, machine):
-        smallest = machine.cache / FUSED_BLOCKS
-        schedule, peak = choose_lengths(program, block, budget, machine, upper_bound, smallest, largest_block)
-        seconds = predicted_seconds(block, model, schedule.chunks)
-        if peak <= budget and seconds < FUSION_GAIN * best.predicted_seconds:
-            return Candidate(schedule, makers, peak, seconds / FUSION_GAIN, True)
-    return best
+    return Candidate(schedule, makers, peak, seconds, fusion_pays(block, machine))
 
 
 def fusion_pays(block: Block, machine: Machine) -> bool:
     """Whether the compiler's own fusions make a program faster rather than slower.
 
-    Measured on CPU: they pay where contractions, selections or long reductions read elementwise
-    values, as in attention or a variance (1.4 to 4 times); they cost as much again where most of the
-    work is a short reduction, over the coordinates of a distance, and in convolutions.
+    Measured on CPU: they pay where long reductions read elementwise values, as in a variance (1.4 to 4
+    times); they cost as much again where most of the work is a short reduction, over the coordinates of
+    a distance, and in convolutions.
     """
     model = CostModel(machine, {})
     steps = [step for inner in block.blocks() for step in inner.steps]
@@ -120,5 +101,4 @@ def fusion_pays(block: Block, machine: Machine) -> bool:
             pays = pays or not short
         if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:
             pays = pays or term.op.axes[0].size > machine.fused_reduction
-        pays = pays or (isinstance(term.op, (Dot, Select)) and reads_maps)
     return pays

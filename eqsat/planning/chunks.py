@@ -8,7 +8,7 @@ simulated peak is within the budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -117,8 +117,6 @@ def choose_lengths(
     block: Block,
     budget: float,
     machine: Machine,
-    peak_of: Callable[[Schedule, Machine], int] = predicted_peak,
-    smallest_block: float = 1,
     largest_block: float = math.inf,
 ) -> tuple[Schedule, int]:
     """The schedule with the fastest chunk lengths within the budget, or else the leanest, and its peak.
@@ -128,22 +126,20 @@ def choose_lengths(
     **Arguments:**
 
     - `budget`: bytes of arguments, outputs and temporaries.
-    - `peak_of`: how to tell a schedule's peak. The order of steps matters to `predicted_peak` only.
-    - `smallest_block`: bytes of a loop's block below which there is no use in going.
     - `largest_block`: bytes above which it must not go.
     """
-    targets = list(_targets(min(machine.cache, largest_block), smallest_block))
+    targets = list(_targets(min(machine.cache, largest_block)))
 
     def sized(number: int) -> tuple[Schedule, int]:
         schedule = Schedule(program, block, lengths_for(block, targets[number], machine))
-        return schedule, peak_of(schedule, machine)
+        return schedule, predicted_peak(schedule, machine)
 
     def leaner(found: tuple[Schedule, int]) -> tuple[Schedule, int]:
         """In a leaner order, if it does not fit."""
-        if found[1] <= budget or peak_of is not predicted_peak:
+        if found[1] <= budget:
             return found
         schedule = in_lean_order(found[0], machine)
-        return found if schedule is found[0] else (schedule, peak_of(schedule, machine))
+        return found if schedule is found[0] else (schedule, predicted_peak(schedule, machine))
 
     best = leaner(sized(0))
     block = best[0].block
@@ -165,10 +161,10 @@ def choose_lengths(
     return leanest
 
 
-def _targets(largest: float, smallest: float) -> Iterator[float]:
-    """The block sizes to try, in bytes: from the largest down to one step below the smallest."""
+def _targets(largest: float) -> Iterator[float]:
+    """The block sizes to try, in bytes: from the largest down to less than one."""
     target = float(largest)
     yield target
-    while target >= smallest:
+    while target >= 1:
         target /= SHRINK
         yield target

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
-from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import turns
-from eqsat.ir.formula import Monoid
-from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Fold, Opaque
-from eqsat.ir.term import Term, reachable
+from eqsat.ir.ops import Opaque
+from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.storage import is_given, storage, stored_terms, value_of
@@ -109,31 +107,6 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
     return schedule.program.fixed_bytes + usage.peak - counted, usage
 
 
-def upper_bound(schedule: Schedule, machine: Machine) -> int:
-    """Bytes with every value of the program in a buffer of its own, at once: however ops are fused, it fits.
-
-    Arguments, outputs and temporaries. Hidden intermediates are counted; workspaces of libraries, such
-    as the packed panels of a matrix product, are no values of the program and are not.
-    """
-
-    def everything(block: Block, lengths: Mapping[Axis, int]) -> int:
-        model = CostModel(machine, lengths)
-        total = 0
-        entered: set[int] = set()
-        for step in block.steps:
-            for result in step.results:
-                total += 0 if is_given(result) else model.bytes(value_of(result))
-            if isinstance(step, Loop):
-                total += merging_bytes(step, model)
-                total += everything(step.body, {**lengths, step.axis: schedule.chunks[step.id]})
-            elif id(step.bodies) not in entered:
-                entered.add(id(step.bodies))
-                total += sum(everything(body, lengths) for body in step.bodies)
-        return total
-
-    return schedule.program.fixed_bytes + everything(schedule.block, {})
-
-
 def largest_stored(schedule: Schedule, machine: Machine) -> int:
     """Bytes of the largest value that a schedule stores, but for its results."""
     results = {output.term.number for output in schedule.program.outputs}
@@ -149,18 +122,6 @@ def largest_stored(schedule: Schedule, machine: Machine) -> int:
         return max(sizes)
 
     return within(schedule.block, {})
-
-
-def merging_bytes(loop: Loop, model: CostModel) -> int:
-    """Bytes of every value that merging and finishing the states of a loop's folds makes."""
-    merging = Merging()
-    found: dict[int, int] = {}
-    for result in loop.results:
-        if isinstance(result.op, Fold) and isinstance(result.op.monoid, Monoid):
-            state = merging.state(result.op.monoid, result.args)
-            for term in reachable((*state.merged, state.finished)):
-                found[term.number] = model.bytes(Value(term.axes, result.open, term.dtype))
-    return sum(found.values())
 
 
 def turns_of(term: Term) -> int:

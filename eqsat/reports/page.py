@@ -70,11 +70,15 @@ def _figures(plan: Plan) -> list[str]:
         rows.append(("time of a call", before, after, note))
     lines = [f"  {label:<16}{one:<14}{other:<14}{note}".rstrip() for label, one, other, note in rows]
     if plan.argument_bytes + plan.result_bytes:
-        rest = plan.peak_bytes - plan.argument_bytes - plan.result_bytes
+        rest = plan.peak_bytes - plan.argument_bytes - plan.result_bytes - plan.scratch_bytes
         lines.append(
             f"  {'of the peak':<16}arguments {format_bytes(plan.argument_bytes)}, results"
             f" {format_bytes(plan.result_bytes)}, temporary arrays {format_bytes(max(rest, 0))}"
         )
+        if plan.scratch_bytes:
+            lines.append(f"  {'':<16}and {format_bytes(plan.scratch_bytes)} in libraries and fusions")
+    if plan.options:
+        lines.append(f"  {'compiled with':<16}{plan.options} options")
     return lines
 
 

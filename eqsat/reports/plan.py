@@ -154,8 +154,8 @@ class Plan(Report):
     **Attributes:**
 
     - `budget_bytes`: the budget.
-    - `peak_bytes`: arguments + outputs + temporaries - aliased of the compiled program.
-    - `original_peak_bytes`: the same figure for the function as written, under the same options.
+    - `peak_bytes`: arguments + outputs + temporaries - aliased + scratch of the compiled program.
+    - `original_peak_bytes`: the same figure for the function as written.
     - `changed`: whether the function was rewritten at all.
     - `source`: the program as JAX source text; its function is `optimized(*leaves, *constants)`, on
       flat arguments, and returns a tuple of flat results.
@@ -168,7 +168,9 @@ class Plan(Report):
     - `original_seconds`: of the function as written, by the machine model.
     - `planning_seconds`: by stage.
     - `title`: what the function is called.
-    - `argument_bytes`, `result_bytes`: parts of the peak; the rest are temporaries.
+    - `argument_bytes`, `result_bytes`, `scratch_bytes`: parts of the peak; the rest are temporaries. Scratch
+      is what libraries and fusions take beside the buffers that XLA assigns.
+    - `options`: the name of the compiler options that it is compiled with (`backend/certificate.py`).
     - `too_big`: the arrays that the function as written makes, and for which there is no room, largest first.
     - `before`, `after`: memory over time, as written and as planned.
     - `graph`: the arrays of the plan, and which are made of which.
@@ -192,6 +194,8 @@ class Plan(Report):
     title: str = ""
     argument_bytes: int = 0
     result_bytes: int = 0
+    scratch_bytes: int = 0
+    options: str = ""
     too_big: tuple[TensorRecord, ...] = ()
     before: MemoryRecord = field(default=MemoryRecord(), repr=False)
     after: MemoryRecord = field(default=MemoryRecord(), repr=False)

@@ -51,8 +51,8 @@ class Entry:
     plan: Plan
     constants: tuple[int | np.ndarray[Any, Any], ...]
     rewritten: bool
-    certified: Certified | None
-    packed: Packed | None
+    certified: Certified
+    packed: Packed
     places: Places
 
 
@@ -117,11 +117,9 @@ class StoredPlan:
         plan = moved(entry.plan, entry.places, places_of(self.traced.closed))
         plan = replace(plan, constants=tuple(map(jnp.asarray, hoisted)))
         module = Module(plan.source, {}) if entry.rewritten else None
-        planned = Planned(plan, self.traced, module, None, hoisted, self.donated)
-        if entry.certified is not None and entry.packed is not None:
-            inputs = self.traced.closed.in_avals
-            executable = unpack(entry.packed, planned.inline, inputs)
-            planned = replace(planned, certified=entry.certified.revived(executable))
+        planned = Planned(plan, self.traced, module, entry.certified, hoisted, self.donated)
+        executable = unpack(entry.packed, planned.inline, self.traced.closed.in_avals)
+        planned = replace(planned, certified=entry.certified.revived(executable))
         seconds = {"reading": time.perf_counter() - began}
         return replace(planned, plan=replace(plan, planning_seconds=seconds))
 
@@ -133,14 +131,12 @@ class StoredPlan:
         constants = self._places(planned.hoisted)
         if constants is None or (module is not None and not _self_contained(module)):
             return
-        packed = None
-        if certified is not None:
-            if module is None and not all(map(is_code, self.arrays)):
-                return  # its data is in the executable
-            packed = pack(certified.executable)
-            if packed is None:
-                return
-            certified = replace(certified, executable=None)
+        if module is None and not all(map(is_code, self.arrays)):
+            return  # its data is in the executable
+        packed = pack(certified.executable)
+        if packed is None:
+            return
+        certified = replace(certified, executable=None)
         plan = replace(planned.plan, constants=())
         places = places_of(self.traced.closed)
         entry = Entry(plan, constants, module is not None, certified, packed, places)
