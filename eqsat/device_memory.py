@@ -22,13 +22,15 @@ def free_budget(devices: Iterable[jax.Device], present: int = 0) -> int:
     """The budget, in bytes, of a program that may take what its devices have free.
 
     That is seven eighths of what is free on the fullest of them, rounded down to two digits, and what the
-    program's arguments have taken already: a budget is for arguments too.
+    program's arguments have taken already: a budget is for arguments too. CPU devices share one memory.
 
     **Arguments:**
 
     - `present`: bytes of the arguments that are in memory, on each device.
     """
-    free = min(map(free_bytes, devices))
+    found = list(devices)
+    sharing = sum(device.platform == "cpu" for device in found)
+    free = min(free_bytes(device) // (sharing if device.platform == "cpu" else 1) for device in found)
     return present + rounded_down(int(free * (1 - KEPT_BACK)))
 
 

@@ -145,6 +145,13 @@ def test_the_fullest_device_counts_and_a_reserve_is_kept() -> None:
     assert free_budget(devices, present=123) == 7_123
 
 
+def test_devices_of_one_cpu_share_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eqsat.device_memory.free_host_bytes", lambda: 80_000)
+    cpus = [SimpleNamespace(platform="cpu") for _ in range(2)]
+    assert free_budget(cpus[:1]) == 70_000
+    assert free_budget(cpus) == 35_000
+
+
 def test_a_full_device_leaves_what_the_arguments_have() -> None:
     full = accelerator({"bytes_limit": 1000, "bytes_in_use": 1200})
     assert free_budget([full], present=500) == 500
