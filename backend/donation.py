@@ -60,9 +60,13 @@ def donation(arguments: Sequence[Any], results: Sequence[Any], donated: Sequence
         tuple(number for number, given in enumerate(donated) if given and number not in left),
         pairs,
         aliased,
-        tuple(f"{arguments[number].dtype}{list(arguments[number].shape)}" for number in sorted(left)),
+        tuple(_text(arguments[number]) for number in sorted(left)),
     )
 
 
 def _type(aval: Any) -> Hashable:
     return tuple(aval.shape), aval.dtype
+
+
+def _text(aval: Any) -> str:
+    return f"{aval.dtype}[{','.join(map(str, aval.shape))}]"

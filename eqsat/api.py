@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import jax
 import jax.numpy as jnp
 
-from eqsat.amounts import parse_budget
+from eqsat.amounts import format_bytes, parse_budget
 from eqsat.arguments import Donated, Statics, abstract, argument_names, is_plain, joined, posing_as, signature
 from eqsat.budgets import override
 from eqsat.errors import EqsatError
@@ -95,6 +95,11 @@ class Optimized(Generic[P, R]):
         flat = optimized_p.bind(*around.made_to_vary(arrays), program=call, donated=instance.donated)
         result: R = instance.unflatten(flat)
         return result
+
+    def __repr__(self) -> str:
+        budget = self._settings.budget
+        within = "what the device has free" if budget is None else format_bytes(budget)
+        return f"<{_name(self._fn)} within {within}>"
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """A method, where it decorates one."""

@@ -108,9 +108,9 @@ class Trials:
         if certified is None:
             options = (OWN, HONEST) if candidate.fused else (HONEST,)
             function = self.typed(module.function())
-            wanted = f"{format_bytes(candidate.predicted_peak)} predicted"
+            wanted = format_bytes(candidate.predicted_peak)
             if self.budget:
-                wanted += f", budget {format_bytes(self.budget)}"
+                wanted += f" of {format_bytes(self.budget)}"
             certified = self.stopwatch.timed(
                 "compile",
                 lambda: certify(function, self.inputs, options, self.budget, donated=self.given_up.arguments),

@@ -32,6 +32,8 @@ def test_it_computes_the_same_within_the_budget() -> None:
 def test_it_looks_like_the_function() -> None:
     assert SMALL.__name__ == "kernel"
     assert list(inspect.signature(SMALL).parameters) == ["x", "y", "v"]
+    assert repr(SMALL) == "<kernel within 60 kB>"
+    assert repr(eqsat.optimize(kernel)) == "<kernel within what the device has free>"
     assert SMALL.__wrapped__ is kernel  # type: ignore[attr-defined]
 
 

@@ -208,7 +208,7 @@ def test_what_is_still_needed_is_not_overwritten(fn: Callable[..., Any]) -> None
 
 def test_what_can_t_be_used_is_told_once() -> None:
     optimized = eqsat.optimize(both, budget="1MB", donate_argnums=(0, 1))
-    with pytest.warns(UserWarning, match=r"not usable: float32\[307, 3\]\. No result") as told:
+    with pytest.warns(UserWarning, match=r"not usable: float32\[307,3\]\. No result") as told:
         assert [optimized(*fresh(X, Y)) for _ in range(2)]
     assert len(told) == 1
 

@@ -145,6 +145,7 @@ class Call(Program):
     ) -> Planner:
         settings = self.settings
         deadline = Deadline.after(settings.planning_seconds)
+        progress.say("reading rules")
         rules = rules_for(settings.rules, settings.accuracy)
         return Planner(
             Traced(self.closed),
