@@ -26,6 +26,9 @@ MOST_REST = 4
 LONG_RUN = 4_000
 """For so many e-nodes of the program, saturation may take as long again."""
 
+RUN_EFFORT, NODE_EFFORT, MATCH_EFFORT = 100, 0.5, 20
+"""The effort of running a rule: once, for each e-node there is, and for each match. About a microsecond is 1."""
+
 LONG_PROGRAM = 400
 """Of so many e-nodes, a program is too long for chunks to be asked for by one op after the other."""
 
@@ -39,8 +42,9 @@ class Limits:
     - `algebra_growth`: e-nodes that algebra may add, for each e-node of the program.
     - `loop_nodes`: e-nodes that taking chunks may add...
     - `loop_growth`: ...or so many for each e-node of the program, if that is more.
-    - `seconds`: time for each phase, and as much again for every `LONG_RUN` e-nodes of the program. It is the
-      processor's, so that what is found does not depend on who else is busy.
+    - `effort`: that of each phase, and as much again for every `LONG_RUN` e-nodes of the program. It is
+      counted, not timed, so that the same program is found every time.
+    - `seconds`: of the processor's time for each phase, in the same way; only for what is not foreseen.
     - `algebra_rounds`, `loop_rounds`: times that each rule of a phase runs.
     - `rule_matches`: a rule that matches more often than this in one round is banned from then on, but it may
       match each e-node of the program as often as `loop_growth`...
@@ -51,7 +55,8 @@ class Limits:
     algebra_growth: int = 6
     loop_nodes: int = 12_000
     loop_growth: int = 5
-    seconds: float = 1.0
+    effort: float = 8e5
+    seconds: float = 10.0
     algebra_rounds: int = 10
     loop_rounds: int = 200
     rule_matches: int = 20_000
@@ -117,6 +122,7 @@ class _Run:
     - `growth`: by rule name, how many e-nodes it has added.
     - `idle`, `due`: by rule number, its last turns without a match, and the round of its next turn.
     - `size`, `latest`: the number of e-nodes of the program, and now.
+    - `effort`: what running rules has taken so far.
     """
 
     def __init__(self, program: Program, library: Library, limits: Limits, deadline: Deadline) -> None:
@@ -135,6 +141,7 @@ class _Run:
         self.active: list[CompiledRule] = []
         self.size = 0
         self.latest = 0
+        self.effort = 0.0
 
     def load(self, large: Iterable[Axis], stored: Iterable[Term]) -> Symbols:
         """Load the program; what its symbols stand for."""
@@ -187,15 +194,18 @@ class _Run:
         limits = self.limits
         chunks = max(limits.loop_nodes, limits.loop_growth * self.size)
         growth = chunks if loops else 500 + limits.algebra_growth * self.size
-        seconds = limits.seconds * (1 + self.size / LONG_RUN)
+        long = 1 + self.size / LONG_RUN
+        seconds, effort = limits.seconds * long, limits.effort * long
         bounds = _Bounds(
             self.latest + growth,
             math.inf if loops else limits.rule_growth * self.size + limits.rule_matches // 100,
+            self.effort + effort,
             time.thread_time() + seconds,
         )
         stopped = {
             "deadline": f"planning time limit of {self.deadline.seconds:g} s",
-            "time": f"time limit of {seconds:.1f} s",
+            "effort": f"limit of {effort / 1e6:.1f} million units of effort",
+            "time": f"time limit of {seconds:.0f} s",
             "size": f"limit of {growth} new e-nodes",
         }
         for number in range(rounds):
@@ -229,6 +239,7 @@ class _Run:
                 return "deadline", changed
             updated, count = self.graph.run_ruleset(rule.ruleset)
             self.matches[rule.name] += count
+            self.effort += RUN_EFFORT + NODE_EFFORT * self.latest + MATCH_EFFORT * count
             self.idle[rule.number] = 0 if count else self.idle[rule.number] + 1
             if count:
                 self.present |= makes(rule, self.present)
@@ -240,6 +251,8 @@ class _Run:
             if count > most or self.growth[rule.name] > bounds.growth:
                 self.banned.append(rule)
                 self.active.remove(rule)
+            if self.effort > bounds.effort:
+                return "effort", changed
             if time.thread_time() > bounds.deadline:
                 return "time", changed
             if updated and self.latest > bounds.size:
@@ -249,10 +262,11 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """The limits of a phase: e-nodes in all, e-nodes that a rule may add, the time when it is over."""
+    """The limits of a phase: e-nodes in all, e-nodes that a rule may add, the effort and the time."""
 
     size: int
     growth: float
+    effort: float
     deadline: float
 
 
