@@ -27,7 +27,7 @@ LONG_RUN = 4_000
 """For so many e-nodes of the program, saturation may take as long again."""
 
 RUN_EFFORT, NODE_EFFORT, MATCH_EFFORT = 100, 0.5, 20
-"""The effort of running a rule: once, for each e-node there is, and for each match. About a microsecond is 1."""
+"""The effort of running a rule: once, for each e-node there is, for each match. A microsecond is about 1."""
 
 LONG_PROGRAM = 400
 """Of so many e-nodes, a program is too long for chunks to be asked for by one op after the other."""
