@@ -19,7 +19,7 @@ from eqsat.backend.donation import NOTHING, Donation
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
-from eqsat.floor import leanest
+from eqsat.floor import grown, leanest
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
@@ -245,6 +245,7 @@ class Planner:
                 break
         for trial in self._leanest(job, original.fixed):
             if trial.peak <= self.budget:
+                trial = grown(trial, self.budget, job.trials, self.machine, self.deadline)
                 return self._changed(trial, original, job)
         raise self._too_big(original, job)
 

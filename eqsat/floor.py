@@ -1,13 +1,16 @@
-"""The floor: the programs that need least, whatever time they take."""
+"""The floor: the programs that need least, whatever time they take; and from there up to a budget."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from eqsat.deadline import Deadline
+from eqsat.machine import Machine
 from eqsat.planning.candidates import Candidate, rechunk
 from eqsat.planning.exploring import Search
+from eqsat.planning.ranking import HOPELESS
 from eqsat.planning.search import every_attempt
 from eqsat.trials import Stopwatch, Trial, Trials
 
@@ -42,3 +45,23 @@ def leanest(search: Search, trials: Trials, deadline: Deadline, stopwatch: Stopw
         trial = trials.compile(candidate)
         smallest = trial.peak if smallest is None else min(smallest, trial.peak)
         yield trial
+
+
+def grown(trial: Trial, budget: int, trials: Trials, machine: Machine, deadline: Deadline) -> Trial:
+    """The program of a trial with the largest chunks that are certified to fit, by halving what is between.
+
+    What is predicted for temporaries doubles from step to step, from what it is in the trial: the same steps
+    for every budget.
+    """
+    fixed = trial.candidate.schedule.program.fixed_bytes
+    room = max(trial.candidate.predicted_peak - fixed, 1)
+    steps = max(math.ceil(math.log2(max(HOPELESS * (budget - fixed) / room, 1.0))), 0)
+    fits, too_big, best = 0, steps + 1, trial
+    while too_big - fits > 1 and not deadline.passed():
+        middle = (fits + too_big) // 2
+        other = trials.compile(rechunk(trial.candidate, fixed + room * 2**middle, machine))
+        if other.peak <= budget:
+            fits, best = middle, other
+        else:
+            too_big = middle
+    return best

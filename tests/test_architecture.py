@@ -36,7 +36,7 @@ ALLOWED = {
     "eqsat.backend": "errors ir planning.blocks",
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.emit",
     "eqsat.trials": "amounts frontend.trace ir planning.candidates backend progress",
-    "eqsat.floor": "deadline planning trials",
+    "eqsat.floor": "deadline machine planning trials",
     "eqsat.storage": "cache_folder records ir.dtypes ir.operations frontend.source frontend.trace"
     " reports.plan backend planned",
     "eqsat.rulesets": "errors ir language rules engine storage.values",
