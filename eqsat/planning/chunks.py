@@ -16,12 +16,15 @@ from eqsat.ir.ops import Dot, Fold, Select
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
-from eqsat.planning.liveness import simulate
+from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.order import in_lean_order
 from eqsat.planning.storage import stored_terms, value_of
 
 SHRINK = 1.5
 """Factor between the block sizes tried."""
+
+PATIENCE = 2
+"""When so many smaller blocks in a row are no faster, no more are looked at."""
 
 DIVISOR_SLACK = 0.75
 """A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
@@ -141,10 +144,25 @@ def choose_lengths(
         schedule = in_lean_order(found[0], machine)
         return found if schedule is found[0] else (schedule, predicted_peak(schedule, machine))
 
+    def fastest(number: int, found: tuple[Schedule, int]) -> tuple[Schedule, int]:
+        """The fastest of blocks that are as large, or somewhat smaller."""
+        least, worse = _seconds(found[0], machine), 0
+        for smaller in range(number + 1, len(targets)):
+            other = Schedule(program, block, lengths_for(block, targets[smaller], machine))
+            seconds = _seconds(other, machine)
+            worse = worse + 1 if seconds >= least else 0
+            if worse == PATIENCE:
+                break
+            if seconds < least and (peak := peak_of(other, machine)) <= budget:
+                found, least = (other, peak), seconds
+        return found
+
     best = leaner(sized(0))
     block = best[0].block
-    if best[1] <= budget or not best[0].chunks or len(targets) == 1:
+    if not best[0].chunks or len(targets) == 1:
         return best
+    if best[1] <= budget:
+        return fastest(0, best)
     # Smaller blocks need less, so the largest that fit are found by halving what is between.
     too_large, small = 0, len(targets) - 1
     leanest = leaner(sized(small))
@@ -158,7 +176,11 @@ def choose_lengths(
             too_large = middle
         else:
             small, leanest = middle, found
-    return leanest
+    return fastest(small, leanest)
+
+
+def _seconds(schedule: Schedule, machine: Machine) -> float:
+    return predicted_seconds(schedule.block, CostModel(machine, {}), schedule.chunks)
 
 
 def _targets(largest: float) -> Iterator[float]:
