@@ -153,7 +153,7 @@ def choose_lengths(
             worse = worse + 1 if seconds >= least else 0
             if worse == PATIENCE:
                 break
-            if seconds < least and (peak := peak_of(other, machine)) <= budget:
+            if seconds < least and (peak := predicted_peak(other, machine)) <= budget:
                 found, least = (other, peak), seconds
         return found
 
