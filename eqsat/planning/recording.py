@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -17,6 +17,7 @@ from eqsat.planning.candidates import Candidate
 from eqsat.planning.describing import Describer, combination
 from eqsat.planning.graphing import graph_record
 from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
+from eqsat.planning.recomputing import Placed, computed_again
 from eqsat.planning.storage import stored_terms
 from eqsat.records import PeakTensor, Place, TensorRecord
 from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
@@ -87,23 +88,6 @@ def peak_tensors(schedule: Schedule, names: Sequence[str], machine: Machine) -> 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A block and where it is.
-
-    **Attributes:**
-
-    - `loops`: the loops around it, by position in the schedule, outermost first.
-    - `lengths`: their chunks' lengths.
-    - `times`: how often it runs.
-    """
-
-    block: Block
-    loops: tuple[int, ...]
-    lengths: dict[Axis, int]
-    times: int
-
-
 class Recorder:
     """Records one schedule.
 
@@ -118,6 +102,7 @@ class Recorder:
         self.words = Describer(schedule.program, names)
         self.loops_in_order: list[tuple[Loop, Placed]] = []
         self.blocks = list(self._placed(Placed(schedule.block, (), {}, 1)))
+        self._again = computed_again(self.blocks, machine)
 
     def _placed(self, placed: Placed) -> Iterator[Placed]:
         """A block and all inside of it, those of a call once for all of its results."""
@@ -138,9 +123,12 @@ class Recorder:
 
     def loops(self) -> tuple[LoopReport, ...]:
         """The loops, outer before inner."""
-        return tuple(self._loop(loop, placed) for loop, placed in self.loops_in_order)
+        return tuple(
+            self._loop(loop, placed, self._again.get(position, []))
+            for position, (loop, placed) in enumerate(self.loops_in_order)
+        )
 
-    def _loop(self, loop: Loop, placed: Placed) -> LoopReport:
+    def _loop(self, loop: Loop, placed: Placed, again: Sequence[tuple[Term, float]]) -> LoopReport:
         chunk = self.schedule.chunks[loop.id]
         lengths = {**placed.lengths, loop.axis: chunk}
         made = self._stored(loop.body, lengths)
@@ -161,6 +149,8 @@ class Recorder:
             made[:MOST_TENSORS],
             tuple(places.values())[:MOST_TENSORS],
             predicted_seconds(alone, model, self.schedule.chunks, placed.times),
+            tuple(self.words.tensor(term, self.machine, lengths) for term, _ in again)[:MOST_TENSORS],
+            sum(seconds for _, seconds in again),
         )
 
     def _stored(self, block: Block, lengths: Mapping[Axis, int]) -> tuple[TensorRecord, ...]:

@@ -120,7 +120,7 @@ def _loop_lines(loop: LoopReport) -> list[str]:
     if loop.recomputes:
         what = ", ".join(tensor.op for tensor in loop.recomputes[:3])
         cost = format_seconds(loop.recompute_seconds)
-        lines.append(cut(f"{indent}computes again, as it would not fit: {what} ({cost} predicted)"))
+        lines.append(cut(f"{indent}computes again what does not fit: {what} ({cost} predicted)"))
     return lines
 
 

@@ -1,0 +1,51 @@
+"""What a schedule computes more than once, as it would not fit to keep it, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from eqsat.engine.cost import CostModel
+from eqsat.ir.axis import Axis
+from eqsat.ir.term import Term
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Block, Compute
+from eqsat.planning.loops import is_free
+from eqsat.planning.storage import value_of
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A block and where it is.
+
+    **Attributes:**
+
+    - `loops`: the loops around it, by position in the schedule, outermost first.
+    - `lengths`: their chunks' lengths.
+    - `times`: how often it runs.
+    """
+
+    block: Block
+    loops: tuple[int, ...]
+    lengths: dict[Axis, int]
+    times: int
+
+
+def computed_again(blocks: Sequence[Placed], machine: Machine) -> dict[int, list[tuple[Term, float]]]:
+    """For each loop, by position, what a loop before it has computed as well, and the predicted seconds of that.
+
+    **Arguments:**
+
+    - `blocks`: in the order in which they run.
+    """
+    known: set[int] = set()
+    found: dict[int, list[tuple[Term, float]]] = {}
+    for placed in blocks:
+        model = CostModel(machine, placed.lengths)
+        terms = [step.term for step in placed.block.steps if isinstance(step, Compute)]
+        for term in (term for term in terms if not is_free(term)):
+            if term.number in known and placed.loops:
+                once = model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
+                found.setdefault(placed.loops[-1], []).append((term, placed.times * once))
+            known.add(term.number)
+    return found
