@@ -50,6 +50,15 @@ def test_points_drift_in_place() -> None:
     assert plan.original_peak_bytes > 400e6
 
 
+def test_attention_is_explained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(example("attention"), {})
+    assert "eqsat explanation of attention" in capsys.readouterr().out
+    assert (tmp_path / "attention.html").read_text().count("<svg") == 1
+
+
 def test_planning_tells_what_it_is_at(capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, Any] = {}
     exec(example("nearest"), namespace)

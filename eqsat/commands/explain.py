@@ -1,4 +1,4 @@
-"""`eqsat explain`: where the memory of a function goes, and what a budget would cost."""
+"""`eqsat explain`: where the memory of a function goes, and what budgets would cost, or one of them does."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from pathlib import Path
 
 from eqsat.commands import planning
 from eqsat.commands.statuses import DONE
-from eqsat.running.saving import check_target, save_plans
+from eqsat.running.saving import check_target, save_reports
 
 EXAMPLES = """\
+  eqsat explain train.py:loss --shapes "f32[20000,3], f32[30000,3]"       # what would budgets cost?
   eqsat explain train.py:loss --shapes "f32[20000,3], f32[30000,3]" --budget 100MB
   eqsat explain package.model:loss --shapes "f32[20000,3]" --budget 100MB --save loss.html
 """
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    planning.declare(parser, EXAMPLES)
+    planning.declare(parser, EXAMPLES, "several, to compare what they cost")
     parser.add_argument(
         "--save", type=Path, metavar="FILE", help="save it: .html, .png, .svg, .txt, .json..."
     )
@@ -26,9 +27,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         check_target(arguments.save)
-    plan = planning.planned(arguments)
-    print(plan)
+    asks = planning.planned if arguments.budget is not None else planning.explained
+    report = asks(arguments)
+    print(report)
     if arguments.save is not None:
-        for file in save_plans([plan], arguments.save):
+        for file in save_reports([report], arguments.save):
             print(f"eqsat: wrote {file}", file=sys.stderr)
     return DONE

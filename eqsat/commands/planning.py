@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eqsat.commands.shapes import parse_arguments
 from eqsat.commands.target import as_called, find_function, told
 from eqsat.errors import EqsatError
+
+if TYPE_CHECKING:
+    from eqsat.api import Optimized
+    from eqsat.reports.explanation import Explanation
+    from eqsat.reports.plan import Plan
+
+R = TypeVar("R")
+
+BUDGETS = 10
+"""How many budgets an explanation prices."""
 
 EPILOG = """
 shapes:
@@ -19,13 +30,16 @@ examples:
 """
 
 
-def declare(parser: argparse.ArgumentParser, examples: str) -> None:
-    """Adds the arguments to a parser; `examples` are lines for its help."""
+def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what is free") -> None:
+    """Adds the arguments to a parser.
+
+    `examples` are lines for its help; `without` says what there is without a budget.
+    """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG + examples
     parser.add_argument("function", metavar="FUNCTION", help="package.module:function, or script.py:function")
     parser.add_argument("--shapes", default="", metavar="SHAPES", help="of its arguments, see below")
-    parser.add_argument("--budget", metavar="AMOUNT", help="2GB, 512MiB... (default: what is free)")
+    parser.add_argument("--budget", metavar="AMOUNT", help=f"2GB, 512MiB... (default: {without})")
     parser.add_argument(
         "--accuracy", default="reassociates", help="what rewriting may do to rounding (default: %(default)s)"
     )
@@ -34,11 +48,26 @@ def declare(parser: argparse.ArgumentParser, examples: str) -> None:
     )
 
 
-def planned(arguments: argparse.Namespace) -> Any:
+def planned(arguments: argparse.Namespace) -> Plan:
     """The plan that a command line asks for.
 
     **Raises:** `BudgetError` if there is none; `EqsatError` for whatever makes no sense.
     """
+    return _asked(arguments, lambda optimized, args, kwargs: optimized.plan(*args, **kwargs))
+
+
+def explained(arguments: argparse.Namespace) -> Explanation:
+    """What there is to say of the function that a command line names.
+
+    **Raises:** `EqsatError` for whatever makes no sense.
+    """
+    return _asked(arguments, lambda optimized, args, kwargs: optimized.explained(BUDGETS, args, kwargs))
+
+
+def _asked(
+    arguments: argparse.Namespace, asks: Callable[[Optimized[..., Any], tuple[Any, ...], dict[str, Any]], R]
+) -> R:
+    """What is asked of the function that a command line names, optimised as it says."""
     shapes = parse_arguments(arguments.shapes)
     args, kwargs = as_called(shapes)
     function = find_function(arguments.function)
@@ -53,7 +82,7 @@ def planned(arguments: argparse.Namespace) -> Any:
         static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
     )
     try:
-        return optimized.plan(*args, **kwargs)
+        return asks(optimized, args, kwargs)
     except EqsatError:
         raise
     except Exception as error:

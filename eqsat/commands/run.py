@@ -12,7 +12,7 @@ from eqsat.amounts import parse_budget
 from eqsat.commands.statuses import WRONG
 from eqsat.errors import EqsatError
 from eqsat.running.imports import when_imported
-from eqsat.running.saving import check_target, save_plans
+from eqsat.running.saving import check_target, save_reports
 from eqsat.running.script import Script
 from eqsat.running.session import Session
 
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(session.report(), file=sys.stderr)
     if arguments.report is not None:
         try:
-            for file in save_plans(session.plans(), arguments.report):
+            for file in save_reports(session.plans(), arguments.report):
                 print(f"eqsat: wrote {file}", file=sys.stderr)
         except EqsatError as error:
             print(f"eqsat: {error}", file=sys.stderr)

@@ -32,7 +32,7 @@ class Placed:
 
 
 def computed_again(blocks: Sequence[Placed], machine: Machine) -> dict[int, list[tuple[Term, float]]]:
-    """For each loop, by position, what a loop before it has computed as well, and the predicted seconds of that.
+    """For each loop, by position, what one before it has computed as well, and the predicted seconds.
 
     **Arguments:**
 

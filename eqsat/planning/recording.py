@@ -150,7 +150,7 @@ class Recorder:
             tuple(places.values())[:MOST_TENSORS],
             predicted_seconds(alone, model, self.schedule.chunks, placed.times),
             tuple(self.words.tensor(term, self.machine, lengths) for term, _ in again)[:MOST_TENSORS],
-            sum(seconds for _, seconds in again),
+            sum((seconds for _, seconds in again), 0.0),
         )
 
     def _stored(self, block: Block, lengths: Mapping[Axis, int]) -> tuple[TensorRecord, ...]:

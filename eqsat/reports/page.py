@@ -41,9 +41,9 @@ def plan_page(plan: Plan) -> str:
         lines += wrapped(", ".join(names) + (f", and {more} more" if more > 0 else ""))
     if plan.left_whole:
         lines += ["", "Left whole: calls that can't be given chunks of these axes"]
-        for peak in plan.left_whole[:MOST_BARRIERS]:
-            lines += wrapped(_whole_text(peak))
-        lines += _and_more(len(plan.left_whole) - MOST_BARRIERS, "other calls")
+        texts = list(dict.fromkeys(map(_whole_text, plan.left_whole)))
+        lines += [line for text in texts[:MOST_BARRIERS] for line in wrapped(text)]
+        lines += _and_more(len(texts) - MOST_BARRIERS, "other calls")
     lines += ["", *_search(plan), *_legend(plan)]
     return "\n".join(lines)
 
@@ -111,17 +111,25 @@ def barrier_lines(peak: PeakTensor) -> list[str]:
 
 def _loop_lines(loop: LoopReport) -> list[str]:
     indent = "  " * (2 if loop.parent >= 0 else 1)
-    place = f"  ({loop.places[0].short})" if loop.places else ""
-    lines = [cut(f"{indent}{loop}{place}")]
+    lines = [cut(f"{indent}{loop}  {_lines_of(loop)}".rstrip())]
     indent += "    "
     if loop.computes:
         made = ", ".join(f"{tensor.op} {format_bytes(tensor.bytes)}" for tensor in loop.computes[:3])
         lines.append(cut(f"{indent}every turn stores {made}"))
     if loop.recomputes:
-        what = ", ".join(tensor.op for tensor in loop.recomputes[:3])
+        what = ", ".join(list(dict.fromkeys(tensor.op for tensor in loop.recomputes))[-4:])
         cost = format_seconds(loop.recompute_seconds)
         lines.append(cut(f"{indent}computes again what does not fit: {what} ({cost} predicted)"))
     return lines
+
+
+def _lines_of(loop: LoopReport) -> str:
+    """The lines of source that a loop computes, those of the first one's file: "(model.py:12, 14)"."""
+    if not loop.places:
+        return ""
+    first = loop.places[0]
+    others = sorted({place.line for place in loop.places if place.file == first.file} - {first.line})
+    return f"({', '.join([first.short, *map(str, others)])})"
 
 
 def _whole_text(peak: PeakTensor) -> str:

@@ -1,4 +1,4 @@
-"""The plans of a script as files, one for each."""
+"""The plans of a script, or what explains a function, as files, one for each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from eqsat.errors import EqsatError
+from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
 
 DRAWN = ("html", "png", "svg", "pdf")
@@ -29,18 +30,18 @@ def check_target(path: Path) -> None:
         raise EqsatError(f"{str(path)!r}: pictures need matplotlib: pip install 'eqsat[pictures]'")
 
 
-def save_plans(plans: Sequence[Plan], path: Path) -> list[Path]:
-    """Save plans: all of them to a folder, each by its title; or the first to a file, and others beside it.
+def save_reports(reports: Sequence[Plan | Explanation], path: Path) -> list[Path]:
+    """Save reports: all of them to a folder, each by its title; or the first to a file, others beside it.
 
     **Raises:** `EqsatError` if there is no writing there.
     """
     written: list[Path] = []
-    for plan in plans:
-        stem = path.parent / path.stem if path.suffix else path / (_plain(plan.title) or "program")
+    for report in reports:
+        stem = path.parent / path.stem if path.suffix else path / (_plain(report.title) or "program")
         file = _free(stem, _kind(path), written)
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            plan.save(file)
+            report.save(file)
         except OSError as error:
             raise EqsatError(f"{file} can't be written: {error.strerror}") from None
         written.append(file)

@@ -48,6 +48,16 @@ def test_a_plan_is_explained(script: Path, capsys: pytest.CaptureFixture[str]) -
     assert "2000 in " in out
 
 
+def test_without_a_budget_budgets_are_priced(
+    script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "it.html"
+    shapes = ["--shapes", "f32[500], f32[500]"]
+    assert main(["explain", f"{script}:matvec", *shapes, "--save", str(file)]) == 0
+    assert "eqsat explanation of matvec" in capsys.readouterr().out
+    assert "<svg" in file.read_text()
+
+
 def test_the_source_runs_by_itself(script: Path, tmp_path: Path) -> None:
     written = tmp_path / "written.py"
     assert main(["source", f"{script}:matvec", *SHAPES, "-o", str(written)]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,31 @@ def test_memory_over_time_ends_at_the_predicted_figures() -> None:
     assert [loop.label for loop in plan.loops] == [
         plan.loops[step.loop].label for step in plan.after.steps if step.loop >= 0
     ]
+
+
+def test_what_two_loops_compute_is_told_with_its_cost() -> None:
+    def fn(x: Any, z: Any, y: Any) -> Any:
+        gram = jnp.exp(-jnp.abs(x[:, None] - z[None, :]))  # needed by both products
+        return gram @ jnp.sort(gram.T @ y)
+
+    plan = eqsat.optimize(fn, budget="400kB").plan(normal(3_000), normal(300), normal(3_000))
+    again = [loop for loop in plan.loops if loop.recomputes]
+    assert len(again) == 1
+    assert "exp" in {tensor.op for tensor in again[0].recomputes}
+    assert 0 < again[0].recompute_seconds <= again[0].seconds
+    assert re.search(r"computes again what does not fit: .*exp", str(plan))
+
+
+def test_the_page_is_a_page(tmp_path: Path) -> None:
+    """However long the names are and however many things there are to tell."""
+
+    def fn(parameters: Any, v: Any) -> Any:
+        total = v
+        for name in parameters:
+            total = total + jnp.exp(-jnp.abs(parameters[name][:, None] - v[None, :])) @ total
+        return total
+
+    parameters = {f"a_rather_long_name_for_a_layer_{number}": normal(900, seed=number) for number in range(9)}
+    lines = str(eqsat.optimize(fn, budget="300kB").plan(parameters, normal(900))).splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 100
