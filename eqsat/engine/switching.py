@@ -8,6 +8,7 @@ it takes no more than the classes that come and go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -64,7 +65,7 @@ class Switcher(Generic[C]):
         self.trees = trees
         self.chosen: dict[int, C] = dict(selected)
         self.uses: dict[int, int] = dict.fromkeys(selected, 0)
-        self.rank = {number: place for place, number in enumerate(selected)}
+        self.rank = {number: float(place) for place, number in enumerate(selected)}
         self.total = sum(choice.cost for choice in selected.values())
         self.left = EFFORT
         self._log: list[tuple[int, C | None, int]] = []
@@ -168,7 +169,7 @@ class Switcher(Generic[C]):
 
         Classes that are ranked lower than it, do not.
         """
-        limit = self.rank.get(target, -1)
+        limit = self.rank.get(target, -1.0)
         seen: set[int] = set()
         stack = list(numbers)
         while stack:
@@ -207,15 +208,39 @@ class Switcher(Generic[C]):
         self.total = total
 
     def _keep(self) -> None:
-        """Make what was done final, and rank the classes anew."""
+        """Make what was done final, and rank what it is about."""
+        touched = {number for number, _, _ in self._log}
         self._log.clear()
-        self.rank.clear()
-        self.left -= len(self.chosen) // 8
-        stack = [(root, False) for root in self.roots]
+        for number in touched - self.chosen.keys():
+            self.rank.pop(number, None)
+        new = [number for number in touched & self.chosen.keys() if number not in self.rank]
+        limit = min((self.rank[number] for number in touched if number in self.rank), default=0.0)
+        for number in self._operands_first(new):
+            below = max((self.rank.get(n, math.inf) for n in self.chosen[number].node.children), default=-1.0)
+            self.rank[number] = (below + limit) / 2 if below < limit else math.inf
+        if not all(self._is_in_place(number) for number in touched & self.chosen.keys()):
+            self.left -= len(self.chosen)
+            everything = self._operands_first(self.roots, anew=True)
+            self.rank = {number: float(place) for place, number in enumerate(everything)}
+
+    def _is_in_place(self, number: int) -> bool:
+        """Whether a class is ranked over its operands."""
+        rank = self.rank[number]
+        return all(self.rank[child] < rank for child in self.chosen[number].node.children)
+
+    def _operands_first(self, numbers: Iterable[int], anew: bool = False) -> list[int]:
+        """The classes and what they need, as far as it has no rank yet; all of it if ranked anew."""
+        done: set[int] = set()
+        found: list[int] = []
+        stack = [(number, False) for number in numbers]
         while stack:
             number, leaving = stack.pop()
+            if number in done or (number in self.rank and not anew):
+                continue
             if leaving:
-                self.rank.setdefault(number, len(self.rank))
-            elif number not in self.rank:
-                stack.append((number, True))
-                stack.extend((child, False) for child in self.chosen[number].node.children)
+                done.add(number)
+                found.append(number)
+                continue
+            stack.append((number, True))
+            stack.extend((child, False) for child in self.chosen[number].node.children)
+        return found
