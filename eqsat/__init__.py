@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eqsat.api import Optimized, explain, minimum_budget, optimize
     from eqsat.backend.certificate import compiler_options
     from eqsat.budgets import budget
+    from eqsat.calibration import calibrate
     from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
@@ -29,6 +30,7 @@ __all__ = [
     "RuleSyntaxError",
     "assume",
     "budget",
+    "calibrate",
     "compiler_options",
     "explain",
     "minimum_budget",
@@ -41,6 +43,7 @@ HOMES = {
     "eqsat.api": "Optimized explain minimum_budget optimize",
     "eqsat.backend.certificate": "compiler_options",
     "eqsat.budgets": "budget",
+    "eqsat.calibration": "calibrate",
     "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",
     "eqsat.reports.explanation": "Explanation",
     "eqsat.reports.plan": "Plan",

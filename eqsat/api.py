@@ -18,7 +18,7 @@ from eqsat.arguments import Donated, Statics, abstract, argument_names, is_plain
 from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
-from eqsat.machine import CPU, Machine
+from eqsat.machine import Machine
 from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
 from eqsat.rulesets import RulePath, check_accuracy
@@ -217,7 +217,7 @@ def optimize(
     budget: int | str | None = None,
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
-    machine: Machine = CPU,
+    machine: Machine | None = None,
     planning_seconds: float | None = None,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
@@ -233,7 +233,7 @@ def optimize(
     budget: int | str | None = None,
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
-    machine: Machine = CPU,
+    machine: Machine | None = None,
     planning_seconds: float | None = None,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
@@ -249,7 +249,7 @@ def optimize(
     budget: int | str | None = None,
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
-    machine: Machine = CPU,
+    machine: Machine | None = None,
     planning_seconds: float | None = None,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
@@ -271,6 +271,9 @@ def optimize(
     - `accuracy`: what rewriting may do to floating-point results: "exact" (nothing beyond computing
       by pieces), "reassociates" (sums in another order), "cancels" (also identities that subtract
       nearly equal numbers, guarded).
+    - `machine`: the rates by which time is predicted, and the sizes by which chunks are chosen. None: those
+      that `eqsat.calibrate()` measured on this machine, if it has ever been called; or else what is known
+      of machines of the kind.
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.

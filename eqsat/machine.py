@@ -1,11 +1,15 @@
 """The machine model: rates by which time is predicted, and sizes by which chunks are chosen.
 
-The defaults are ratios measured on a small CPU; only ratios matter for choosing between programs.
+Only ratios matter for choosing between programs. Those here hold for small CPUs and for large GPUs; what
+holds for the machine at hand is measured when asked for, by `eqsat.calibration`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,47 @@ class Machine:
 
 CPU = Machine()
 """A two-core CPU with 32 MB of last-level cache."""
+
+GPU = Machine(
+    flops=1e14,
+    elements=5e11,
+    bytes=3e12,
+    cached_bytes=6e12,
+    cache=32 << 20,
+    call=1e-5,
+    fused_reduction=1 << 40,
+    rows=256,
+)
+"""A GPU of the class of an A100 or H200, by its public figures; not measured.
+
+A block of 32 MB is 2^22 numbers in double precision: enough to fill the chip, and within its 50 MB of cache.
+Reductions of any length compute what they read as they go.
+"""
+
+BLOCKS = (4 << 20, 16 << 20)
+"""Bytes: blocks are not chosen smaller or larger than this for the sake of a cache alone."""
+
+
+def machine_for(platform: str) -> Machine:
+    """What is known of a machine by the platform of its devices, "cpu" or "gpu", without measuring.
+
+    A block of a CPU is a quarter of its last-level cache, where the system tells of one.
+    """
+    if platform != "cpu":
+        return GPU
+    cache = last_level_cache()
+    return CPU if cache is None else replace(CPU, cache=min(max(cache // 4, BLOCKS[0]), BLOCKS[1]))
+
+
+def last_level_cache() -> int | None:
+    """Bytes of the processor's last-level cache, as Linux tells; None if it is not known."""
+    return max(_caches(Path("/sys/devices/system/cpu/cpu0/cache")), default=(0, None))[1]
+
+
+def _caches(folder: Path) -> Iterator[tuple[int, int]]:
+    """The level and the bytes of each cache: a size reads "32768K"."""
+    for cache in folder.glob("index*"):
+        with suppress(OSError, ValueError, KeyError):
+            size = (cache / "size").read_text().strip()
+            units = {"K": 1 << 10, "M": 1 << 20}
+            yield int((cache / "level").read_text()), int(size[:-1]) * units[size[-1]]

@@ -15,11 +15,13 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from eqsat.amounts import format_bytes
 from eqsat.backend.donation import Donation, donation
+from eqsat.calibration import default_machine
 from eqsat.deadline import Deadline
 from eqsat.device_memory import free_budget
 from eqsat.driver import Planner
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
+from eqsat.machine import Machine
 from eqsat.planned import Planned
 from eqsat.pricing import UNLIMITED, explanation
 from eqsat.progress import Progress
@@ -105,7 +107,10 @@ class Call(Program):
         place = None
         if not any(placement):  # else it is for devices that need not be there next time
             bars = self.settings.progress is True  # the others' plans are the same
-            settings = replace(self.settings, budget=budget, rules=(), progress=bars, witness=None)
+            machine = self._machine()
+            settings = replace(
+                self.settings, budget=budget, rules=(), machine=machine, progress=bars, witness=None
+            )
             asked = (settings, self.names)
             place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
         found = place.read() or self._leanest(place.leanest) if place else None
@@ -152,12 +157,15 @@ class Call(Program):
             self.names,
             budget,
             rules,
-            settings.machine,
+            self._machine(),
             deadline,
             placement,
             given_up,
             progress,
         )
+
+    def _machine(self) -> Machine:
+        return self.settings.machine or default_machine()
 
     def _new(self, planner: Callable[[int], Planner], budget: int) -> Planned:
         """What is within the budget; or, for a witness who wants that, what needs least.

@@ -31,6 +31,7 @@ class Settings:
     - `budget`: bytes; None: what the device has free when a program is planned.
     - `rules`: the paths of `.rules` files besides the shipped ones.
     - `accuracy`: which rules are allowed, by what they do to rounding.
+    - `machine`: what time is predicted for; None: the machine at hand, as far as it is known.
     - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
     - `progress`: whether planning and loops say where they are; None: planning, on a terminal.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
@@ -40,7 +41,7 @@ class Settings:
     budget: int | None
     rules: tuple[RulePath, ...]
     accuracy: str
-    machine: Machine
+    machine: Machine | None
     planning_seconds: float | None = None
     progress: bool | None = None
     double: bool = False
