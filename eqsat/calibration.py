@@ -14,7 +14,7 @@ import platform
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from eqsat.cache_folder import cache_folder, write_atomically
-from eqsat.machine import Machine, machine_for
+from eqsat.machine import CPU, Machine, machine_for
 
 MEASURED = ("flops", "elements", "bytes", "cached_bytes", "call")
 """What is measured of a machine. The rest is about the compiler, and about sizes."""
@@ -60,9 +60,9 @@ def _kept(device: jax.Device) -> Machine | None:
         return None
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        wanted = {field.name: type(field.default) for field in fields(Machine)}
-        if found.keys() == wanted.keys() and all(0 < value < float("inf") for value in found.values()):
-            return Machine(**{name: kind(found[name]) for name, kind in wanted.items()})
+        kinds = {name: type(value) for name, value in asdict(CPU).items()}
+        if found.keys() == kinds.keys() and all(0 < value < float("inf") for value in found.values()):
+            return Machine(**{name: kind(found[name]) for name, kind in kinds.items()})
     except (OSError, ValueError, TypeError, AttributeError):
         pass
     return None
