@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 import threading
 import time
@@ -53,12 +54,13 @@ def test_a_line_follows_the_steps_and_is_gone_at_the_end() -> None:
     with Progress("planning f", None, terminal) as work:
         for step in ("applying rules", "choosing"):
             work.say(step)
-            until(lambda step=step: f"planning f (0 s): {step}…" in terminal.getvalue())  # type: ignore[misc]
+            until(lambda step=step: f" s): {step}…" in terminal.getvalue())  # type: ignore[misc]
     assert terminal.getvalue().endswith(CLEAR)
-    assert shown(terminal.getvalue())[0] == "eqsat: planning f (0 s): applying rules…"
+    assert re.fullmatch(r"eqsat: planning f \(\d+ s\): applying rules…", shown(terminal.getvalue())[0])
 
 
-def test_what_is_quick_shows_nothing() -> None:
+def test_what_is_quick_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", 60.0)
     terminal = Terminal()
     with Progress("planning f", None, terminal) as work:
         work.say("applying rules")
