@@ -7,7 +7,6 @@ the analysis tells the truth, or with XLA's own and a bound on what it hides; an
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -105,8 +104,7 @@ def _flags(name: str) -> Flags:
 def certify(
     function: Callable[..., Sequence[Any]],
     avals: Sequence[Any],
-    options: Sequence[str] = (HONEST,),
-    budget: float = math.inf,
+    options: str = HONEST,
     captured: int = 0,
     donated: Sequence[int] = (),
 ) -> Certified:
@@ -115,34 +113,22 @@ def certify(
     **Arguments:**
 
     - `avals`: the arguments' shapes and dtypes.
-    - `options`: names of options: the first under which the program is within the budget are taken, or
-      those under which it needs least.
+    - `options`: the name of the options to compile it with.
     - `captured`: bytes of the arrays that the function closes over, which XLA does not count.
     - `donated`: the numbers of the arguments whose memory results may take; a call deletes them.
     """
     lowered = jax.jit(function, keep_unused=True, donate_argnums=donated).lower(*avals)
-    found: dict[str, Certified] = {}
-    for name in options:
-        flags = _flags(name)
-        if str(flags) not in found:
-            certified = found[str(flags)] = _compiled(lowered, name, flags, captured)
-            if certified.peak <= budget:
-                return certified
-    return min(found.values(), key=lambda certified: certified.peak)
-
-
-def _compiled(lowered: Any, name: str, flags: Flags, captured: int) -> Certified:
-    executable = lowered.compile(compiler_options=flags)
+    executable = lowered.compile(compiler_options=_flags(options))
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
-    hides = jax.default_backend() == "cpu"
+    text = executable.as_text() if jax.default_backend() == "cpu" else None
     return Certified(
         executable,
         int(memory.argument_size_in_bytes) + captured,
         int(memory.output_size_in_bytes),
         int(memory.temp_size_in_bytes),
         int(memory.alias_size_in_bytes),
-        scratch_bytes(parse(executable.as_text())) if hides else 0,
-        name,
+        scratch_bytes(parse(text)) if text else 0,
+        options,
     )

@@ -199,7 +199,7 @@ class Planner:
         function, avals = self.traced.call_flat, self._avals()
         captured, donated = self._captured(), self.given_up.arguments
         self._originals[options] = certified = self.stopwatch.timed(
-            "compile", lambda: certify(function, avals, (options,), captured=captured, donated=donated)
+            "compile", lambda: certify(function, avals, options, captured=captured, donated=donated)
         )
         return certified
 
@@ -257,7 +257,7 @@ class Planner:
         search = self._saturate(job.program, None, SPLIT_AXES[0])
         best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
         if best and best.makers and best.predicted_seconds < CLEARLY_FASTER * job.written.predicted_seconds:
-            trial = job.trials.compile(best)
+            trial = job.trials.compile(best, self.budget)
             if trial.peak <= self.budget:
                 return self._changed(trial, original, job)
         return self._unchanged(original, job, self.stop_reason)
@@ -304,7 +304,7 @@ class Planner:
             if candidate is None or self.deadline.passed():
                 return None
             before = trials.smallest
-            trial = trials.compile(candidate)
+            trial = trials.compile(candidate, self.budget)
             if trial.peak <= self.budget:
                 return trial
             unmoved = 0 if before is None or trial.peak < UNMOVED * before.peak else unmoved + 1

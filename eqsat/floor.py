@@ -59,7 +59,7 @@ def grown(trial: Trial, budget: int, trials: Trials, machine: Machine, deadline:
     fits, too_big, best = 0, steps + 1, trial
     while too_big - fits > 1 and not deadline.passed():
         middle = (fits + too_big) // 2
-        other = trials.compile(rechunk(trial.candidate, fixed + room * 2**middle, machine))
+        other = trials.compile(rechunk(trial.candidate, fixed + room * 2**middle, machine), budget)
         if other.peak <= budget:
             fits, best = middle, other
         else:

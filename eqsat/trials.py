@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,29 +99,32 @@ class Trials:
         self.budget = budget
         self.stopwatch = stopwatch
         self.smallest: Trial | None = None
-        self._done: dict[tuple[str, bool], Certified] = {}
+        self._done: dict[tuple[str, str], Certified] = {}
 
-    def compile(self, candidate: Candidate) -> Trial:
-        """Emit and compile a candidate."""
+    def compile(self, candidate: Candidate, budget: float = math.inf) -> Trial:
+        """Emit and compile a candidate, with XLA's own options if they pay and it then fits."""
         module = self.stopwatch.timed("emit", lambda: self.emitted(candidate))
-        key = (module.source, candidate.fused)
-        certified = self._done.get(key)
-        if certified is None:
-            options = (OWN, HONEST) if candidate.fused else (HONEST,)
-            function = self.typed(module.function())
-            wanted = format_bytes(candidate.predicted_peak)
-            if self.budget:
-                wanted += f" of {format_bytes(self.budget)}"
-            certified = self.stopwatch.timed(
-                "compile",
-                lambda: certify(function, self.inputs, options, self.budget, donated=self.given_up.arguments),
-                f"compiling candidate {len(self._done) + 1} ({wanted})",
-            )
-            self._done[key] = certified
+        certified = self._compiled(candidate, module, OWN if candidate.fused else HONEST)
+        if certified.peak > budget and certified.options == OWN:
+            certified = self._compiled(candidate, module, HONEST)
         trial = Trial(candidate, module, certified)
         if self.smallest is None or trial.peak < self.smallest.peak:
             self.smallest = trial
         return trial
+
+    def _compiled(self, candidate: Candidate, module: Module, options: str) -> Certified:
+        key = (module.source, options)
+        if key not in self._done:
+            function, donated = self.typed(module.function()), self.given_up.arguments
+            wanted = format_bytes(candidate.predicted_peak)
+            if self.budget:
+                wanted += f" of {format_bytes(self.budget)}"
+            self._done[key] = self.stopwatch.timed(
+                "compile",
+                lambda: certify(function, self.inputs, options, donated=donated),
+                f"compiling candidate {len(self._done) + 1} ({wanted})",
+            )
+        return self._done[key]
 
     def emitted(self, candidate: Candidate) -> Module:
         """A candidate's source."""

@@ -143,7 +143,7 @@ def test_a_fusion_is_bounded_by_what_its_values_need_at_once() -> None:
         return [jnp.sum(jnp.exp(0.1 * x @ y.T + 0.1))]
 
     thin = jax.ShapeDtypeStruct((N, 8), np.float32)
-    own = certify(total, [thin, thin], (OWN,))
+    own = certify(total, [thin, thin], OWN)
     assert own.temporaries < GRAIN
     assert 2 * 4 * N * N <= own.scratch < 2.2 * 4 * N * N
 
