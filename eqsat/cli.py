@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from eqsat.commands.statuses import UNUSABLE, WRONG
+from eqsat.commands.statuses import DONE, UNUSABLE, WRONG
 from eqsat.errors import BudgetError, EqsatError
 
 COMMANDS = {
@@ -49,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EqsatError as error:
         print(error, file=sys.stderr)
         return UNUSABLE
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough. Python would try to write the rest as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
     return status
 
 

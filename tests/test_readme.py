@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +95,17 @@ def test_the_solver_s_matrix_is_never_there(capsys: pytest.CaptureFixture[str]) 
     )
     assert ours < 1.2 * plain
     assert plain < 0.2 * np.linalg.norm(x[:, 0])
+
+
+def test_the_script_runs_as_shown(tmp_path: Path) -> None:
+    (tmp_path / "forces.py").write_text(example("potential"))
+    command = [sys.executable, "-m", "eqsat.run", "--budget", "5MB", "forces.py"]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    (shown,) = re.findall(r"\$ eqsat run --budget 5MB forces.py\n((?:    .*\n)+)", README.read_text())
+    # Chunk lengths are for the machine that this runs on.
+    expected, got = (re.sub(r"(->|, ).*", "", textwrap.dedent(text)) for text in (shown, found.stderr))
+    assert got == expected
 
 
 def test_the_rule_is_right(tmp_path: Path) -> None:

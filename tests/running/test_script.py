@@ -55,7 +55,7 @@ def run(*arguments: str, folder: Path, own: bool = False) -> subprocess.Complete
         ["-m", "a_script", "seven"],
         ["-c", "import sys; print(sys.argv, sys.path[0]); sys.exit(4)", "x"],
         ["-c", "raise KeyError(1)"],
-        ["-c", "this is wrong"],
+        ["-c", "1 +"],
     ],
     ids=lambda arguments: " ".join(arguments)[:24],
 )
