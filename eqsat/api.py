@@ -303,6 +303,7 @@ def optimize(
     """
     check_accuracy(accuracy)
     _check_seconds(planning_seconds)
+    _check_machine(machine)
     if progress not in (None, True, False):
         raise ValueError(f"progress is None, True or False, not {progress!r}")
     amount = None if budget is None else parse_budget(budget)
@@ -366,6 +367,11 @@ def _check_seconds(planning_seconds: object) -> None:
     if planning_seconds is None or (isinstance(planning_seconds, Real) and float(planning_seconds) > 0):
         return
     raise ValueError(f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}")
+
+
+def _check_machine(machine: object) -> None:
+    if machine is not None and not isinstance(machine, Machine):
+        raise TypeError(f"machine is what eqsat.calibrate() returns, or None, not {machine!r}")
 
 
 def _paths(rules: object) -> tuple[RulePath, ...]:

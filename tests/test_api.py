@@ -205,6 +205,7 @@ def test_what_is_no_function(fn: Any) -> None:
         ({"rules": ["a.rules", None]}, "rules are the paths of .rules files, not"),
         ({"planning_seconds": "3"}, "planning_seconds is a number of seconds above 0, or None; not '3'"),
         ({"planning_seconds": 0}, "planning_seconds is a number of seconds above 0, or None; not 0"),
+        ({"machine": "gpu"}, "machine is what eqsat.calibrate() returns, or None, not 'gpu'"),
         ({"progress": "yes"}, "progress is None, True or False, not 'yes'"),
     ],
 )
