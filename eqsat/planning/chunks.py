@@ -23,7 +23,7 @@ from eqsat.planning.storage import stored_terms, value_of
 SHRINK = 1.5
 """Factor between the block sizes tried."""
 
-PATIENCE = 2
+PATIENCE = 3
 """When so many smaller blocks in a row are no faster, no more are looked at."""
 
 DIVISOR_SLACK = 0.75
@@ -147,8 +147,12 @@ def choose_lengths(
     def fastest(number: int, found: tuple[Schedule, int]) -> tuple[Schedule, int]:
         """The fastest of blocks that are as large, or somewhat smaller."""
         least, worse = _seconds(found[0], machine), 0
+        seen = found[0].chunks
         for smaller in range(number + 1, len(targets)):
             other = Schedule(program, block, lengths_for(block, targets[smaller], machine))
+            if other.chunks == seen:
+                continue
+            seen = other.chunks
             seconds = _seconds(other, machine)
             worse = worse + 1 if seconds >= least else 0
             if worse == PATIENCE:
