@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import eqsat
 from eqsat.backend.certificate import HONEST, OWN, certify
@@ -54,3 +55,43 @@ def test_the_page_says_what_options_and_scratch_there_are() -> None:
     text = str(eqsat.optimize(jnp.sort, budget="1GB").plan(x))
     assert "1.6 MB in libraries and fusions" in text
     assert "honest options" in text
+
+
+@pytest.mark.parametrize("budget", [1.0, 0.2])
+def test_a_plan_says_what_its_figure_is_worth_inside_of_a_jit(budget: float) -> None:
+    """Under XLA's own options that of a plan that has them; under the honest ones that of every other."""
+    x = normal(700, 800)
+    honest = certify(lambda y: [variances(y)], [x], HONEST)
+    own = certify(lambda y: [variances(y)], [x], OWN)
+    room = own.temporaries + own.scratch if budget == 1.0 else 0.2 * honest.temporaries
+    optimized = eqsat.optimize(variances, budget=int(own.arguments + own.outputs + room))
+    plan = optimized.plan(x)
+    certified = plan.inside_jit.startswith("certified")
+    assert certified == (plan.options == OWN) == (budget == 1.0)
+    assert certified or "compiler_options=eqsat.compiler_options()" in plan.inside_jit
+    inside = certify(lambda y: [optimized(y)], [x], OWN if certified else HONEST)
+    assert inside.peak <= 1.01 * plan.peak_bytes + 1000
+
+
+def test_peaks_inside_one_jit_do_not_add_up() -> None:
+    """Loops share their memory, be they independent of each other, one after the other, or in a scan."""
+
+    def kernel(x: Any, v: Any) -> Any:
+        return jnp.exp(-jnp.sum(jnp.abs(x[:, None] - x), -1)) @ v
+
+    x, v = normal(2000, 3), normal(2000)
+    once = eqsat.optimize(kernel, budget="2MB")
+    peak = once.plan(x, v).peak_bytes
+
+    def independent(x: Any, v: Any) -> Any:
+        return once(x, v) + once(x + 1, v) + once(x, 2 * v)
+
+    def dependent(x: Any, v: Any) -> Any:
+        return once(x, once(x, v))
+
+    def scanned(x: Any, v: Any) -> Any:
+        return lax.scan(lambda w, _: (once(x, w) + once(x + 1, w), None), v, None, length=2)[0]
+
+    for function in (independent, dependent, scanned):
+        together = certify(lambda *args, f=function: [f(*args)], [x, v], HONEST)
+        assert together.peak < peak + 10 * x.nbytes, function.__name__

@@ -206,6 +206,19 @@ class Plan(Report):
         return plan_page(self)
 
     @property
+    def inside_jit(self) -> str:
+        """Whether the peak holds inside somebody else's `jit`, which has its own compiler options.
+
+        Loops of several plans in one program share their memory there, whatever the options.
+        """
+        if self.options == "XLA's own":
+            return "certified: it was compiled with XLA's own options"
+        return (
+            "not certified: XLA's own options may hide values in fusions;"
+            " pass compiler_options=eqsat.compiler_options() to that jit"
+        )
+
+    @property
     def heading(self) -> str:
         """What it is about, in a line."""
         return f"eqsat plan for {self.title or 'a program'}: {format_bytes(self.budget_bytes)}"
