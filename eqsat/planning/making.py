@@ -15,6 +15,7 @@ from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, scheduled, useful_axes
 from eqsat.planning.exploring import PlannedCall, Search
+from eqsat.planning.keeping import with_kept
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import build
 
@@ -102,6 +103,7 @@ class Made:
                 program.terms.origins.setdefault(terms[number].number, place)
         rewritten = replace(program, outputs=outputs, equalities=(), facts=())
         candidate = scheduled(rewritten, build(rewritten), makers, budget, search.machine, largest_block)
+        candidate = with_kept(candidate, budget, search.machine, largest_block)
         return Made(candidate, {term.number: number for number, term in terms.items()})
 
 

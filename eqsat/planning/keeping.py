@@ -1,0 +1,133 @@
+"""Programs that keep what loops would compute again, where it fits and is faster.
+
+A value that two loops over one axis need, of which one waits for the other, is computed in both: extraction
+counts it once, only a schedule can tell. Where the value fits as a whole, one loop collects its chunks for
+good, and the other reads slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Chunk, Concat
+from eqsat.ir.program import Output, Program
+from eqsat.ir.substitution import substituted
+from eqsat.ir.term import Term
+from eqsat.machine import Machine
+from eqsat.planning.blocks import Compute, Loop, Schedule, dependencies
+from eqsat.planning.candidates import Candidate, scheduled
+from eqsat.planning.loops import build
+from eqsat.planning.recomputing import Placed, computed_again
+
+WORTHWHILE = 0.05
+"""Part of the predicted time that a loop has to compute again for keeping it to be looked at."""
+
+MOST_TRIED = 2
+"""For how many loops, those that compute most again, that is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A loop that computes what one before it has computed.
+
+    **Attributes:**
+
+    - `terms`: of that, what the rest of the loop reads.
+    - `seconds`: predicted, for all of it.
+    """
+
+    loop: Loop
+    terms: tuple[Term, ...]
+    seconds: float
+
+
+def loops_again(schedule: Schedule, machine: Machine) -> list[Again]:
+    """The loops of the outermost block that compute something again, those that take longest for it first."""
+    loops = [step for step in schedule.block.steps if isinstance(step, Loop)]
+    blocks = [
+        placed
+        for position, loop in enumerate(loops)
+        for placed in _inside(loop, position, schedule.chunks, {}, 1)
+    ]
+    found = []
+    for position, again in computed_again(blocks, machine).items():
+        numbers = {term.number for term, _ in again}
+        read = {term.number for term in loops[position].body.needs}
+        for step in loops[position].body.steps:
+            if not isinstance(step, Compute) or step.term.number not in numbers:
+                read.update(term.number for term in dependencies(step))
+        terms = tuple(term for term, _ in again if term.number in read)
+        found.append(Again(loops[position], terms, sum(seconds for _, seconds in again)))
+    return sorted(found, key=lambda again: -again.seconds)
+
+
+def _inside(
+    loop: Loop, position: int, chunks: Mapping[int, int], lengths: dict[Axis, int], times: int
+) -> Iterator[Placed]:
+    """The bodies of a loop and of those in it."""
+    lengths = {**lengths, loop.axis: chunks[loop.id]}
+    times *= -(-loop.axis.size // chunks[loop.id])
+    yield Placed(loop.body, (position,), lengths, times)
+    for step in loop.body.steps:
+        if isinstance(step, Loop):
+            yield from _inside(step, position, chunks, lengths, times)
+
+
+def with_kept(candidate: Candidate, budget: float, machine: Machine, largest_block: float) -> Candidate:
+    """The candidate, or one that keeps what it would compute again, if that fits and is faster."""
+    if candidate.predicted_peak > budget:
+        return candidate
+    for again in loops_again(candidate.schedule, machine)[:MOST_TRIED]:
+        if again.seconds < WORTHWHILE * candidate.predicted_seconds:
+            break
+        kept = _keeping(candidate, again, budget - candidate.schedule.program.fixed_bytes)
+        if kept is None:
+            continue
+        program, makers = kept
+        other = scheduled(program, build(program), makers, budget, machine, largest_block)
+        if other.predicted_peak <= budget and other.predicted_seconds < candidate.predicted_seconds:
+            # Its loops are others, so that what was found of this one says nothing of them.
+            return other
+    return candidate
+
+
+def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, dict[int, str]] | None:
+    """The program in which a loop reads slices of what it would compute again; None if none of it fits."""
+    program, axis = candidate.schedule.program, again.loop.axis
+    terms = program.terms
+    slices: dict[int, Term] = {}
+    for term in sorted(again.terms, key=lambda term: term.bytes):
+        if term.open == {axis} and axis in term.axes and term.bytes <= room:
+            room -= term.bytes
+            slices[term.number] = terms.make(Chunk(axis), (terms.make(Concat(axis), (term,)),))
+    if not slices:
+        return None
+    # What the loop is given from outside stays as it is: the loops that it waits for compute the value.
+    known = slices | {term.number: term for term in again.loop.imports}
+    closers = {
+        result.number: terms.make(result.op, substituted(terms, result.args, known))
+        for result in again.loop.results
+    }
+    before = [output.term for output in program.outputs]
+    after = substituted(terms, before, closers)
+    outputs = tuple(Output(term, output.layout) for term, output in zip(after, program.outputs, strict=True))
+    return replace(program, outputs=outputs), _makers(before, after, candidate.makers)
+
+
+def _makers(before: list[Term], after: list[Term], makers: Mapping[int, str]) -> dict[int, str]:
+    """Which rules made the terms of a program in which some others are in the places of some."""
+    found = dict(makers)
+    seen: set[tuple[int, int]] = set()
+    stack = list(zip(before, after, strict=True))
+    while stack:
+        old, new = stack.pop()
+        if old is new or (old.number, new.number) in seen:
+            continue
+        seen.add((old.number, new.number))
+        if old.op == new.op and len(old.args) == len(new.args):
+            if old.number in makers:
+                found.setdefault(new.number, makers[old.number])
+            stack.extend(zip(old.args, new.args, strict=True))
+    return found
