@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-LONG_PATH = 40
+LONG_PATH = 30
 """A path of more characters is shown as its file and the folder that it is in."""
 
 

@@ -13,7 +13,7 @@ from eqsat.records import BarrierRecord
 MOST_STEPS = 1000
 """How far to look for what needs an axis whole, in elementwise ops."""
 
-NOTHING = "no operation needs it whole, but no program that splits it was smaller"
+NOTHING = "nothing needs it whole, but no program that splits it was smaller"
 """Where there is no barrier."""
 
 

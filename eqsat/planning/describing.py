@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from eqsat.engine.cost import CostModel
@@ -32,6 +33,9 @@ from eqsat.planning.provenance import places
 from eqsat.planning.storage import value_of
 from eqsat.records import AxisRecord, Place, TensorRecord
 
+LONG_LABEL = 24
+"""Characters from which on the end of a label is enough."""
+
 
 class Describer:
     """Describes the terms of one program.
@@ -43,7 +47,7 @@ class Describer:
 
     def __init__(self, program: Program, names: Sequence[str]) -> None:
         self._names = tuple(names)
-        self._labels = axis_labels(program, names)
+        self._labels = shortened(axis_labels(program, names))
         self._places = places(program)
 
     def label(self, axis: Axis) -> str:
@@ -117,6 +121,19 @@ class Describer:
                 return f"collected over {self.label(axis)}"
             case Fold(axis=axis):
                 return f"{combination(term)} over {self.label(axis)}, chunk by chunk"
+
+
+def shortened(labels: Mapping[Axis, str]) -> dict[Axis, str]:
+    """Labels of axes, only the ends of long ones where those are enough to tell them apart.
+
+    Arguments in trees have long names: "parameters_encoder_dense_kernel.0".
+    """
+    short = {
+        axis: label if len(label) <= LONG_LABEL else f"…{label[1 - LONG_LABEL :]}"
+        for axis, label in labels.items()
+    }
+    alike = Counter(short.values())
+    return {axis: short[axis] if alike[short[axis]] == 1 else label for axis, label in labels.items()}
 
 
 def combination(closer: Term) -> str:

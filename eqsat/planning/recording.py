@@ -53,7 +53,7 @@ def recorded(
     """
     before = Recorder(written.schedule, names, machine)
     after = before if chosen is None else Recorder(chosen.schedule, names, machine)
-    memory = before.memory()
+    memory, written_peak = before.memory(), plan.original_peak_bytes
     room = plan.budget_bytes - plan.argument_bytes - plan.result_bytes
     planned = written if chosen is None else chosen
     return replace(
@@ -65,7 +65,7 @@ def recorded(
         loops=() if chosen is None else after.loops(),
         before=memory,
         after=memory if chosen is None else after.memory(),
-        too_big=before.larger_than(room) if plan.original_peak_bytes > plan.budget_bytes else (),
+        too_big=before.larger_than(room, written_peak) if written_peak > plan.budget_bytes else (),
         graph=graph_record(after.schedule, after.words, machine),
         left_whole=after.needed_whole(plan.peak_bytes / BIG_SHARE) if plan.changed else (),
     )
@@ -205,8 +205,13 @@ class Recorder:
         inside = Block((self.schedule.block.steps[position],), ())
         return {loop.axis: self.schedule.chunks[loop.id] for loop in inside.loops()}
 
-    def larger_than(self, room: int) -> tuple[TensorRecord, ...]:
-        """What is stored that is larger than the room there is, largest first; if nothing is, the largest."""
+    def larger_than(self, room: int, most: int) -> tuple[TensorRecord, ...]:
+        """What is stored that is larger than the room there is, largest first; if nothing is, the largest.
+
+        **Arguments:**
+
+        - `most`: bytes of the certified peak. XLA fuses what is larger, which simulation does not know.
+        """
         given = {term.number for term in self.schedule.program.inputs}
         given.update(output.term.number for output in self.schedule.program.outputs)
         found: dict[int, TensorRecord] = {}
@@ -217,6 +222,7 @@ class Recorder:
                 if term.number in stored:
                     found[term.number] = self.words.tensor(term, self.machine, placed.lengths)
         largest = sorted(found.values(), key=lambda tensor: -tensor.bytes)
+        largest = [tensor for tensor in largest if tensor.bytes <= most]
         return tuple([tensor for tensor in largest if tensor.bytes > room] or largest[:3])
 
     def needed_whole(self, least: float) -> tuple[PeakTensor, ...]:

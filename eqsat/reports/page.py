@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from eqsat.reports.plan import LoopReport, Plan
 
 WIDTH = 100
+TIED = "\u00a0"
+"""A space at which no line is broken."""
+
 MOST_TENSORS = 4
 MOST_LOOPS = 5
 MOST_BARRIERS = 4
@@ -32,11 +35,11 @@ def plan_page(plan: Plan) -> str:
         lines += ["", "Loops over chunks"]
         for loop in plan.loops[:MOST_LOOPS]:
             lines += _loop_lines(loop)
-        lines += _and_more(len(plan.loops) - MOST_LOOPS, "loops")
+        lines += _and_more(len(plan.loops) - MOST_LOOPS, "more loops")
     if plan.rules_fired:
         lines += ["", "Rewrite rules used, and how many operations each made"]
         fired = sorted(plan.rules_fired.items(), key=lambda item: (-item[1], item[0]))
-        names = [f"{name} {count}" for name, count in fired[:MOST_RULES]]
+        names = [f"{name}{TIED}{count}" for name, count in fired[:MOST_RULES]]
         more = len(fired) - MOST_RULES
         lines += wrapped(", ".join(names) + (f", and {more} more" if more > 0 else ""))
     if plan.left_whole:
@@ -66,7 +69,8 @@ def _figures(plan: Plan) -> list[str]:
         after, note = "the same", "predicted"
         if plan.changed:
             after = format_seconds(plan.predicted_seconds)
-            note = f"predicted: {plan.predicted_seconds / plan.original_seconds:.2g} times as long"
+            ratio = f"{plan.predicted_seconds / plan.original_seconds:.2g}"
+            note = "predicted: " + ("about as long" if ratio == "1" else f"{ratio} times as long")
         rows.append(("time of a call", before, after, note))
     lines = [f"  {label:<16}{one:<14}{other:<14}{note}".rstrip() for label, one, other, note in rows]
     if plan.argument_bytes + plan.result_bytes:
@@ -155,7 +159,7 @@ def _search(plan: Plan) -> list[str]:
 def _legend(plan: Plan) -> list[str]:
     """How to read the names of axes, by an example from the page."""
     axes = [axis for tensor in (*plan.too_big, *plan.after.live) for axis in tensor.axes]
-    named = next((axis for axis in axes if axis.label.count(".") == 1), None)
+    named = next((axis for axis in axes if axis.label.count(".") == 1 and "…" not in axis.label), None)
     if named is None or not (plan.too_big or plan.changed):
         return []
     argument, dimension = named.label.rstrip("'").split(".")
@@ -170,9 +174,10 @@ def _legend(plan: Plan) -> list[str]:
 
 def wrapped(text: str, indent: str = "  ") -> list[str]:
     """Lines of text, the second and later ones further in."""
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
     )
+    return [line.replace(TIED, " ") for line in lines]
 
 
 def cut(line: str) -> str:

@@ -35,6 +35,8 @@ def refusal(
         f" {format_bytes(reached)} (as written: {format_bytes(original)}), of which arguments and results are"
         f" {format_bytes(fixed)}."
     ]
+    # What is larger than the whole peak is fused by XLA, though the simulation does not know.
+    tensors = tuple(peak for peak in tensors if peak.tensor.bytes <= reached)
     if tensors:
         lines.append("The largest other arrays at that peak, and what stops their axes from being split:")
         lines += [line for tensor in tensors for line in barrier_lines(tensor)]
