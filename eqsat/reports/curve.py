@@ -71,7 +71,7 @@ def draw_curve(axes: Axes, explanation: Explanation) -> None:
     axes.plot(*written, "o", color=BEFORE, markersize=5)
     span = max(written[0] / x[0], 2.0)
     axes.set_xscale("log")
-    axes.set_xlim(x[0] / span**0.03, written[0] * span**0.1)
+    axes.set_xlim(x[0] / span**0.03, written[0] * span**0.17)
     lowest, highest = min(*y, written[1]), max(*y, written[1])
     if highest > STEEP * lowest:
         axes.set_yscale("log")
@@ -86,7 +86,6 @@ def draw_curve(axes: Axes, explanation: Explanation) -> None:
         place = math.log(budget) / math.log(span)
         if all(abs(place - other) > APART for other in labelled):
             labelled.append(place)
-            side = "right" if place == labelled[0] else "left"
             axes.annotate(
                 text,
                 (budget, seconds),
