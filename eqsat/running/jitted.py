@@ -94,6 +94,10 @@ class Jitted:
             raise AttributeError(name)
         return getattr(self._plain, name)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
+        """Itself, as for any function."""
+        return self
+
     def __repr__(self) -> str:
         return f"<{self._fun!r}, compiled within {self._session.budget} bytes>"
 

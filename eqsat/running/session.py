@@ -17,6 +17,10 @@ INSTALLED = "site-packages"
 """A folder that the files of libraries are in."""
 
 
+MOST_PLANS = 8
+"""So many plans of one function are told of."""
+
+
 @dataclass
 class Entry:
     """What has come of one function.
@@ -42,9 +46,11 @@ class Entry:
         """What to say of it."""
         times = f"{self.calls} call{'s' if self.calls != 1 else ''}"
         lines = [f"{self.name}  ({self.place})  {times}"]
-        for title, plan in self.plans:
+        for title, plan in self.plans[:MOST_PLANS]:
             about = "" if title == self.name else f"{title}: "
             lines.append(f"  {about}{_summary(plan, title in self.over)}")
+        if len(self.plans) > MOST_PLANS:
+            lines.append(f"  and {len(self.plans) - MOST_PLANS} more, for other shapes or derivatives")
         lines += [f"  left as it is: {reason}" for reason in dict.fromkeys(self.left)]
         if self.small and not self.plans and not self.left:
             lines.append("  left as it is: even all its values at once are within the budget")
