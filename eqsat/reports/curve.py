@@ -92,7 +92,6 @@ def draw_curve(axes: Axes, explanation: Explanation) -> None:
                 xytext=(2, 6),
                 textcoords="offset points",
                 fontsize=7,
-                ha=side,
                 color=INK,
             )
     axes.set_title(
