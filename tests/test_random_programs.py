@@ -93,7 +93,10 @@ def test_an_optimized_program_keeps_to_the_budget_and_agrees_with_plain_jax(
         return
     event("rewritten" if budget < before else "fits anyway")
     assert plan.peak_bytes <= budget
-    assert plan.original_peak_bytes == before
+    # What is left as it was may be certified with other options.
+    assert plan.original_peak_bytes == (
+        before if plan.changed or plan.options == "honest" else plan.peak_bytes
+    )
     check_results(program, arrays, optimized(*arrays), jax.jit(function)(*arrays))
 
 

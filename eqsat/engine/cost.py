@@ -67,6 +67,12 @@ CALL_WORK = 2.0
 WORK = {"sort": 30.0, "threefry2x32": 80.0}
 """What it costs the primitives of which that is known."""
 
+PANEL_COLUMNS = 128
+"""So many columns of an operand are packed at a time, on a small CPU; all of them in a batch of products."""
+
+LEAST_PANEL = 1 << 17
+"""Panels of fewer bytes are not counted, as the certificate does not."""
+
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
 
@@ -224,6 +230,22 @@ class CostModel:
         """Work of selecting from so many rows of that length; a short row costs as much as a longer one."""
         weight = 2.0 if op.kind != "top_k" else 6.0 + math.log2(op.k)
         return weight * rows * (length + SHORT_ROW)
+
+    def workspace(self, op: Op, operands: Sequence[Value]) -> int:
+        """Bytes that the library of a matrix product takes for panels of its right operand.
+
+        Which one that will be is the compiler's choice: it is taken to be the one that needs less.
+        """
+        if not isinstance(op, Dot):
+            return 0
+        shared = operands[0].axes & operands[1].axes
+        sizes = []
+        for operand in operands:
+            columns = self.elements(operand.axes - shared, operand.open)
+            if shared == op.axes:
+                columns = min(columns, PANEL_COLUMNS)
+            sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
+        return min(sizes) if min(sizes) >= LEAST_PANEL else 0
 
     def stores_operands(self, op: Op, operands: Sequence[Value]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""

@@ -141,8 +141,9 @@ class Extractor:
         return tuple(stored)
 
     def _largest_stored(self, number: int, node: ENode, stored: tuple[int, ...]) -> int:
-        """Bytes of the largest buffer that choosing this node brings about."""
-        largest = max((self.bytes[kept] for kept in stored), default=0)
+        """Bytes of the largest buffer, or workspace, that choosing this node brings about."""
+        packed = self.model.workspace(node.op, [self.values[child] for child in node.children])
+        largest = max([packed, *(self.bytes[kept] for kept in stored)])
         if isinstance(node.op, Opaque) and node.op.call.id in self.inside:
             opened = self.graph.classes[number].open & node.op.call.cut
             part = math.prod(self.model.length(axis, opened) / axis.size for axis in opened)

@@ -65,12 +65,15 @@ def smallest_share(program: Program) -> int:
 
 
 def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
-    """The axes of terms over `threshold` bytes, those with most bytes first."""
+    """The axes of terms over `threshold` bytes, those of the largest terms first.
+
+    Squares of bytes are added up: many small values do not make up for one large one.
+    """
     weight: dict[Axis, int] = {}
     for term, axes in computed(program):
         if term.bytes > threshold:
             for axis in axes:
-                weight[axis] = weight.get(axis, 0) + term.bytes
+                weight[axis] = weight.get(axis, 0) + term.bytes**2
     return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
 
 

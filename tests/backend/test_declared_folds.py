@@ -204,7 +204,7 @@ def test_all_kinds_of_results_share_a_loop() -> None:
         (b.fold(LOGSUMEXP, largest, normaliser), (ROW, HEAD)),
     ]
     source = b.check(*results, length=7)
-    assert "# rescaled, sum, logsumexp over b: 101 in chunks of 7" in source
+    assert "# rescaled, sum, logsumexp over b (argument_1.1): 101 in chunks of 7" in source
 
 
 def test_comments_name_the_rule_that_made_the_fold() -> None:

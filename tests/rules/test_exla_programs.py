@@ -328,11 +328,11 @@ PROGRAMS = [
         "S S', S = T^-1 (A B')",
         solved_gram,
         lambda: (lower(30), normal(30, 4), normal(10 * L, 4)),
-        "T^-1 A first, which is small; the long axis in a loop",
+        "T^-1 A first, which is small; a loop over the rows of the result",
         1_500_000,
         10 * L * 30 / 4,
         2 * 10 * L * 4 * 30 + 30 * 30 * 4,
-        (10 * L,),
+        (30,),
     ),
     Program(
         "mean(T^-1 (b - m) (a + c)), n = 1,000,753",
@@ -513,7 +513,8 @@ def test_it_reaches_its_best_form(program: Program) -> None:
     assert plan.changed or program.fits
     assert largest_array(plan, arguments) <= program.largest
     assert multiplications(plan, arguments) <= program.multiplications
-    assert tuple(loop.size for loop in plan.loops) == program.over
+    # What is large has two long axes: it may be tiled where that is predicted to be faster.
+    assert {loop.size for loop in plan.loops} == set(program.over)
     check_results(program, small(*arguments), arguments)
 
 
