@@ -175,7 +175,8 @@ _JAX_NAMES: dict[str, Any] = {
 
 
 def _numpy_top_k_indices(x: np.ndarray, k: int) -> np.ndarray:
-    return np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    # As XLA orders numbers: of two zeros, the negative one is smaller.
+    return np.lexsort((np.signbit(x), -x), axis=-1)[..., :k]
 
 
 def _numpy_softmax(x: np.ndarray, axis: int) -> np.ndarray:
