@@ -93,10 +93,8 @@ def test_an_optimized_program_keeps_to_the_budget_and_agrees_with_plain_jax(
         return
     event("rewritten" if budget < before else "fits anyway")
     assert plan.peak_bytes <= budget
-    # What is left as it was may be certified with other options.
-    assert plan.original_peak_bytes == (
-        before if plan.changed or plan.options == "honest" else plan.peak_bytes
-    )
+    # In XLA's order a function may need less; what is left as it was has the options that it is run with.
+    assert plan.original_peak_bytes <= before if plan.changed else plan.original_peak_bytes == plan.peak_bytes
     check_results(program, arrays, optimized(*arrays), jax.jit(function)(*arrays))
 
 
