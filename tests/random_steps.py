@@ -159,7 +159,9 @@ def converted(draw: Draw, program: ProgramText) -> None:
     value = pick(draw, program, lambda v: v.exact and v.bound <= 128)
     if value is not None:
         dtype = draw(st.sampled_from(["float32", "int32", "bfloat16"]))
-        program.add(f"{value.name}.astype({dtype})", value.shape, dtype, value.bound, True)
+        # XLA's CPU code for an integer's way to bfloat16 and on to `exp` is wrong (docs/xla.md).
+        through = ".astype(float32)" if (value.dtype, dtype) == ("int32", "bfloat16") else ""
+        program.add(f"{value.name}{through}.astype({dtype})", value.shape, dtype, value.bound, True)
 
 
 def _draw_axes(draw: Draw, shape: tuple[int, ...]) -> tuple[int, ...]:
