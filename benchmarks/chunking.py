@@ -28,6 +28,7 @@ from jax import lax
 import eqsat
 from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import compiler_options
+from examples.data import images
 from examples.measure import interleaved, plain_peak, seconds_of, seconds_text
 from examples.programs import (
     attention,
@@ -35,7 +36,6 @@ from examples.programs import (
     kernel_data,
     kernel_matvec,
     nearest_neighbours,
-    neighbours_data,
 )
 
 Function = Callable[..., Any]
@@ -59,9 +59,9 @@ CASES = (
     Case("kernel matvec 20,000², d = 10", kernel_matvec, lambda: kernel_data(20_000, 10), 0, 100_000_000,
          (50, 200, 500, 1000)),
     Case("10 neighbours of 60,000 × 784, 1,000 queries", nearest_neighbours,
-         lambda: neighbours_data(60_000, 1_000), 1, 300_000_000, (20, 50, 100)),
+         lambda: images(None, 60_000, 1_000), 1, 300_000_000, (20, 50, 100)),
     Case("10 neighbours of 100,000 × 3, 1,000 queries", nearest_neighbours,
-         lambda: neighbours_data(100_000, 1_000, 3), 1, 100_000_000, (10, 20, 50)),
+         lambda: images(None, 100_000, 1_000, 3), 1, 100_000_000, (10, 20, 50)),
     Case("attention over 8,192 positions, d = 64", attention, lambda: attention_data(8_192), 0, 50_000_000,
          (64, 128, 256, 512)),
 )  # fmt: skip

@@ -6,7 +6,6 @@ precision, on a few rows where the whole would be too much.
 
 from __future__ import annotations
 
-import gzip
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
+
+from examples.comparison import in_double_precision
+from examples.data import images
 
 Array = Any
 NEIGHBOURS = 10
@@ -90,31 +92,6 @@ def kernel_data(n: int, dimensions: int = 3, seed: int = 0) -> tuple[Array, ...]
     return x, y, rng.normal(size=n).astype(np.float32)
 
 
-def neighbours_data(n: int, queries: int, dimensions: int = 784, seed: int = 0) -> tuple[Array, ...]:
-    rng = np.random.default_rng(seed)
-    centres = rng.random((50, dimensions), np.float32)
-    both = centres[rng.integers(50, size=n + queries)]
-    both += 0.3 * rng.standard_normal((n + queries, dimensions), np.float32)
-    return both[:n].copy(), both[n:].copy()
-
-
-def mnist_data(folder: Path) -> tuple[Array, ...]:
-    """The 60,000 training digits and, as queries, the 10,000 test digits, as rows in [0, 1]."""
-    return tuple(_read_idx_images(folder, split) for split in ("train", "t10k"))
-
-
-def _read_idx_images(folder: Path, split: str) -> np.ndarray:
-    pattern = f"*{split}-images*idx3-ubyte.gz"
-    files = sorted(folder.glob(pattern))
-    if not files:
-        raise SystemExit(f"no file {pattern} in {folder}; MNIST in idx format, gzipped, is expected there")
-    with gzip.open(files[0]) as stream:
-        data = stream.read()
-    shape = np.frombuffer(data, ">i4", 3, offset=4)
-    pixels = np.frombuffer(data, np.uint8, offset=16).reshape(shape[0], -1)
-    return pixels.astype(np.float32) / 255
-
-
 def attention_data(positions: int, width: int = 64, seed: int = 0) -> tuple[Array, ...]:
     return tuple(np.random.default_rng(seed).normal(size=(3, positions, width)).astype(np.float32))
 
@@ -160,20 +137,6 @@ class Example:
     reference_note: str = "float64, all of it"
 
 
-def _doubles(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), tree)
-
-
-def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, run by plain JAX in float64."""
-
-    def run(*arguments: Any) -> Any:
-        with jax.enable_x64(True):
-            return jax.tree.map(np.asarray, jax.jit(function)(*_doubles(arguments)))
-
-    return run
-
-
 def first_rows(result: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[:REFERENCE_ROWS], result)
 
@@ -195,7 +158,7 @@ def demo_examples(data: Path | None = None) -> list[Example]:
         Example(
             f"Nearest neighbours: 10 of 60,000 × 784 for 10,000 queries, {points} data",
             nearest_neighbours,
-            lambda: mnist_data(data) if data else neighbours_data(60_000, 10_000),
+            lambda: images(data, 60_000, 10_000),
             300_000_000,
             lambda x, q: in_double_precision(nearest_neighbours)(x, q[:REFERENCE_ROWS])[0],
             lambda result: first_rows(result[0]),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,25 +14,24 @@ import numpy as np
 import pytest
 
 import eqsat
+from examples.comparison import in_double_precision
+from examples.data import images
 from examples.measure import difference, plain_peak
 from examples.programs import (
     attention,
     attention_data,
     chain,
     chain_data,
-    in_double_precision,
     kernel_data,
     kernel_matvec,
-    mnist_data,
     nearest_neighbours,
-    neighbours_data,
     sparse_gp,
     sparse_gp_data,
 )
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], float]] = {
     "kernel matvec": (kernel_matvec, kernel_data(1501, seed=1), 0.1),
-    "nearest neighbours": (nearest_neighbours, neighbours_data(3001, 211, 16, seed=1), 0.3),
+    "nearest neighbours": (nearest_neighbours, images(None, 3001, 211, 16, seed=1), 0.3),
     "attention": (attention, attention_data(1009, 32, seed=1), 0.25),
     "chain": (chain, chain_data(1201, 50, seed=1), 0.25),
     "sparse GP": (sparse_gp, sparse_gp_data(3001, 40, 3, seed=1), 0.4),
@@ -86,18 +83,3 @@ def test_the_source_of_a_plan_runs_with_jax_alone(name: str, tmp_path: Path) -> 
     (tmp_path / "program.py").write_text(script)
     subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True)
     check_as_right_as_plain(name, list(np.load(tmp_path / "results.npz").values()))
-
-
-def test_mnist_is_read_from_idx_files(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    pixels = {
-        split: rng.integers(256, size=(n, 4, 3), dtype=np.uint8) for split, n in (("train", 5), ("t10k", 2))
-    }
-    for split, images in pixels.items():
-        content = struct.pack(">IIII", 0x803, *images.shape) + images.tobytes()
-        (tmp_path / f"{split}-images-idx3-ubyte.gz").write_bytes(gzip.compress(content))
-    database, queries = mnist_data(tmp_path)
-    np.testing.assert_allclose(database, pixels["train"].reshape(5, 12) / 255, rtol=1e-6)
-    assert queries.shape == (2, 12)
-    with pytest.raises(SystemExit, match="MNIST"):
-        mnist_data(tmp_path / "nowhere")

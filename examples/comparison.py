@@ -1,0 +1,165 @@
+"""A program as plain JAX and optimised under a budget, side by side: peaks, times and errors, printed."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+import eqsat
+from eqsat.amounts import format_bytes, parse_budget
+from examples.measure import difference, interleaved, plain_peak, seconds_of, seconds_text
+
+WIDTH = 100
+LONG = 5.0
+"""Seconds from which a call is timed once."""
+PLAIN_SHARE = 0.5
+"""Plain JAX is run where it needs at most this share of the memory that is free."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was found of one program.
+
+    **Attributes:**
+
+    - `peak`, `plain_peak`, `budget`: certified bytes.
+    - `seconds`, `plain_seconds`: of one call, a median of several; None where plain was not run.
+    - `error`, `plain_error`: the largest difference from the reference, relative to the largest entry
+      of the array in question; None without a reference.
+    - `result`, `plain`: what the optimised function, and plain JAX, gave.
+    """
+
+    plan: eqsat.Plan
+    budget: int
+    planning_seconds: float
+    seconds: float
+    plain_seconds: float | None
+    error: float | None
+    plain_error: float | None
+    result: Any
+    plain: Any
+
+    @property
+    def peak(self) -> int:
+        return self.plan.peak_bytes
+
+    @property
+    def plain_peak(self) -> int:
+        return self.plan.original_peak_bytes
+
+
+def compare(
+    title: str,
+    function: Callable[..., Any],
+    *arguments: Any,
+    budget: int | float | str,
+    reference: Callable[..., Any] | None = None,
+    part: Callable[[Any], Any] = lambda result: result,
+    note: str = "float64, all of it",
+    runs: int = 3,
+    **options: Any,
+) -> Comparison:
+    """Optimise, run and check one program, and print how that went.
+
+    **Arguments:**
+
+    - `budget`: bytes, as for `eqsat.optimize`, or a fraction of what plain JAX needs.
+    - `reference`: from the arguments, in float64, what `part` of the result should be.
+    - `note`: what the reference is, in words.
+    - `options`: of `eqsat.optimize`.
+
+    Raises `eqsat.BudgetError` if nothing fits, and `AssertionError` if a peak is over the budget.
+    """
+    print(f"{title}\n{'─' * WIDTH}", flush=True)
+    allowed = (
+        int(budget * plain_peak(function, arguments)) if isinstance(budget, float) else parse_budget(budget)
+    )
+    optimized = eqsat.optimize(function, budget=allowed, **options)
+    started = time.perf_counter()
+    plan = optimized.plan(*arguments)
+    planning = time.perf_counter() - started
+    assert plan.peak_bytes <= allowed, "over budget: this is a bug, please report it"
+    _row("peak", f"plain {format_bytes(plan.original_peak_bytes)}", f"budget {format_bytes(allowed)}",
+         f"eqsat {format_bytes(plan.peak_bytes)}")  # fmt: skip
+    fits = plan.original_peak_bytes < PLAIN_SHARE * _free_memory()
+    functions = {"eqsat": optimized} | ({"plain": jax.jit(function)} if fits else {})
+    results, seconds = _timed(functions, arguments, runs)
+    plain_seconds = seconds.get("plain")
+    _row(
+        "time",
+        "plain does not fit" if plain_seconds is None else f"plain {seconds_text(plain_seconds)}",
+        f"planning {seconds_text(planning)}",
+        f"eqsat {seconds_text(seconds['eqsat'])}",
+    )
+    errors: dict[str, float] = {}
+    if reference is not None:
+        truth = reference(*arguments)
+        errors = {name: difference(part(result), truth) for name, result in results.items()}
+        plain_text = f"{errors['plain']:.1e}" if fits else "–"
+        _row("error", f"plain {plain_text}", f"({note})", f"eqsat {errors['eqsat']:.1e}")
+    _paragraph("loops", "; ".join(map(str, plan.loops)) or "none")
+    fired = sorted(plan.rules_fired.items(), key=lambda item: -item[1])
+    _paragraph("rules", ", ".join(f"{name} {count}" for name, count in fired) or "none")
+    print(flush=True)
+    return Comparison(
+        plan=plan,
+        budget=allowed,
+        planning_seconds=planning,
+        seconds=seconds["eqsat"],
+        plain_seconds=plain_seconds,
+        error=errors.get("eqsat"),
+        plain_error=errors.get("plain"),
+        result=results["eqsat"],
+        plain=results.get("plain"),
+    )
+
+
+def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function itself, run by plain JAX in float64 on the same numbers."""
+
+    def widened(leaf: Any) -> Any:
+        array = np.asarray(leaf)
+        return array.astype(np.float64) if jax.numpy.issubdtype(array.dtype, np.floating) else array
+
+    def run(*arguments: Any) -> Any:
+        with jax.enable_x64(True):
+            return jax.tree.map(np.asarray, jax.jit(function)(*jax.tree.map(widened, arguments)))
+
+    return run
+
+
+def _timed(
+    functions: dict[str, Callable[..., Any]], arguments: tuple[Any, ...], runs: int
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """The results, and the seconds of one call after a first: the median of several, if they are short."""
+    results = {name: jax.block_until_ready(function(*arguments)) for name, function in functions.items()}
+    first = {name: seconds_of(function, arguments) for name, function in functions.items()}
+    if max(first.values()) > LONG:
+        return results, first
+    return results, {
+        name: statistics.median(times) for name, times in interleaved(functions, arguments, runs).items()
+    }
+
+
+def _free_memory() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _row(label: str, *columns: str) -> None:
+    print(f"  {label:<8}" + "".join(f"{column:<30}" for column in columns).rstrip(), flush=True)
+
+
+def _paragraph(label: str, text: str) -> None:
+    indent = " " * 10
+    wrapped = textwrap.fill(
+        text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+    print(f"  {label:<8}{wrapped.lstrip()}", flush=True)

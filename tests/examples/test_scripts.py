@@ -1,0 +1,35 @@
+"""Every script of the examples at a small size: within budget, as right as plain JAX, its output as shown."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import examples
+
+FOLDER = Path(examples.__file__).parent
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "\ndef main(args" in path.read_text())
+
+LABELS = re.compile(r"^\s+(peak|time|error|loops|rules)  ", re.MULTILINE)
+
+
+# Other people's libraries may be late to follow what they use.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_example_keeps_to_its_budget_and_is_as_right_as_plain_jax(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = importlib.import_module(f"examples.{name}")
+    comparisons = script.main(["--small"])
+    assert comparisons
+    for comparison in comparisons:
+        assert comparison.peak <= comparison.budget < comparison.plain_peak
+        assert comparison.error is not None
+        assert comparison.error <= max(2 * comparison.plain_error, 1e-5)
+    printed = LABELS.findall(capsys.readouterr().out)
+    shown = LABELS.findall(ast.get_docstring(ast.parse((FOLDER / f"{name}.py").read_text())) or "")
+    assert shown == printed, "the docstring shows another output"
