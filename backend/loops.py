@@ -27,7 +27,7 @@ from eqsat.ir.dtypes import accumulator
 from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import Call, Concat, Fold, Opaque, Select
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Loop, bodies_of
+from eqsat.planning.blocks import Loop, bodies_of, combination
 
 if TYPE_CHECKING:
     from eqsat.backend.emit import Emitter
@@ -61,7 +61,7 @@ class LoopEmitter:
             emitter.value(term, scope)
         size, chunk = loop.axis.size, self.chunk
         whole = size // chunk
-        kinds = ", ".join(dict.fromkeys(_describe(result) for result in loop.results))
+        kinds = ", ".join(dict.fromkeys(combination(result) for result in loop.results))
         label = emitter.labels.get(loop.axis)
         over = f"{loop.axis.name} ({label})" if label else loop.axis.name
         emitter.line(scope, f"# {kinds} over {over}: {size} in chunks of {chunk}")
@@ -240,16 +240,3 @@ class LoopEmitter:
         if op.kind == "top_k":
             return self.emitter.best(state.name, op, state.order)
         return Emitted(f"{state.name}[1]", state.order)
-
-
-def _describe(result: Term) -> str:
-    match result.op:
-        case Concat():
-            return "concatenation"
-        case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
-            return kind
-        case Fold(monoid=Opaque(call=call)):
-            return str(call.primitive.name)
-        case Fold(monoid=str(kind)):
-            return kind
-    raise AssertionError(result)

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from eqsat.cache_folder import cache_folder, write_atomically
-from eqsat.machine import CPU, Machine, machine_for
+from eqsat.machine import Machine, machine_for
 
 MEASURED = ("flops", "elements", "bytes", "cached_bytes", "call")
 """What is measured of a machine. The rest is about the compiler, and about sizes."""
@@ -60,9 +60,10 @@ def _kept(device: jax.Device) -> Machine | None:
         return None
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        kinds = {name: type(value) for name, value in asdict(CPU).items()}
-        if found.keys() == kinds.keys() and all(0 < value < float("inf") for value in found.values()):
-            return Machine(**{name: kind(found[name]) for name, kind in kinds.items()})
+        known = asdict(machine_for(device.platform))
+        right = (0 < found[name] < float("inf") or found[name] == value for name, value in known.items())
+        if found.keys() == known.keys() and all(right):
+            return Machine(**{name: type(value)(found[name]) for name, value in known.items()})
     except (OSError, ValueError, TypeError, AttributeError):
         pass
     return None

@@ -27,6 +27,8 @@ class Machine:
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
     - `rows`: fewest rows of a matrix product that still run near full speed.
+    - `panel_columns`: so many columns of an operand a matrix product packs at a time, in memory of its
+      own, and all of them in a batch of products; 0 where it packs none.
     """
 
     flops: float = 6e10
@@ -37,6 +39,7 @@ class Machine:
     call: float = 2e-6
     fused_reduction: int = 32
     rows: int = 64
+    panel_columns: int = 128
 
 
 CPU = Machine()
@@ -51,6 +54,7 @@ GPU = Machine(
     call=1e-5,
     fused_reduction=1 << 40,
     rows=256,
+    panel_columns=0,
 )
 """A GPU of the class of an A100 or H200, by its public figures; not measured.
 

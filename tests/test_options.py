@@ -54,7 +54,7 @@ def test_the_page_says_what_options_and_scratch_there_are() -> None:
     x = jnp.zeros(100_000)
     text = str(eqsat.optimize(jnp.sort, budget="1GB").plan(x))
     assert "1.6 MB in libraries and fusions" in text
-    assert "honest options" in text
+    assert "honest options; another jit needs compiler_options=eqsat.compiler_options()" in text
 
 
 @pytest.mark.parametrize("budget", [1.0, 0.2])

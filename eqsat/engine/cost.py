@@ -67,9 +67,6 @@ CALL_WORK = 2.0
 WORK = {"sort": 30.0, "threefry2x32": 80.0}
 """What it costs the primitives of which that is known."""
 
-PANEL_COLUMNS = 128
-"""So many columns of an operand are packed at a time, on a small CPU; all of them in a batch of products."""
-
 LEAST_PANEL = 1 << 17
 """Panels of fewer bytes are not counted, as the certificate does not."""
 
@@ -236,14 +233,14 @@ class CostModel:
 
         Which one that will be is the compiler's choice: it is taken to be the one that needs less.
         """
-        if not isinstance(op, Dot):
+        if not isinstance(op, Dot) or not self.machine.panel_columns:
             return 0
         shared = operands[0].axes & operands[1].axes
         sizes = []
         for operand in operands:
             columns = self.elements(operand.axes - shared, operand.open)
             if shared == op.axes:
-                columns = min(columns, PANEL_COLUMNS)
+                columns = min(columns, self.machine.panel_columns)
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
         return min(sizes) if min(sizes) >= LEAST_PANEL else 0
 

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Concat, Fold, Opaque
+from eqsat.ir.formula import Monoid
+from eqsat.ir.ops import Concat, Fold, Opaque, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -112,3 +113,17 @@ def bodies_of(result: Term) -> tuple[Term, ...]:
     """The terms that a loop's result collects: one, or one for each part of a declared monoid's state."""
     assert isinstance(result.op, (Fold, Concat))
     return result.args
+
+
+def combination(closer: Term) -> str:
+    """How a loop's result comes together."""
+    match closer.op:
+        case Concat():
+            return "concatenation"
+        case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
+            return kind
+        case Fold(monoid=Opaque(call=call)):
+            return str(call.primitive.name)
+        case Fold(monoid=str(kind)):
+            return kind
+    raise AssertionError(closer)

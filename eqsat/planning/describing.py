@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Scan
-from eqsat.ir.formula import Monoid
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import (
     Chunk,
@@ -29,6 +28,7 @@ from eqsat.ir.ops import (
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
+from eqsat.planning.blocks import combination
 from eqsat.planning.provenance import places
 from eqsat.planning.storage import value_of
 from eqsat.records import AxisRecord, Place, TensorRecord
@@ -134,17 +134,3 @@ def shortened(labels: Mapping[Axis, str]) -> dict[Axis, str]:
     }
     alike = Counter(short.values())
     return {axis: short[axis] if alike[short[axis]] == 1 else label for axis, label in labels.items()}
-
-
-def combination(closer: Term) -> str:
-    """How a loop's result comes together."""
-    match closer.op:
-        case Concat():
-            return "concatenation"
-        case Fold(monoid=Select(kind=kind) | Monoid(name=kind)):
-            return kind
-        case Fold(monoid=Opaque(call=call)):
-            return str(call.primitive.name)
-        case Fold(monoid=str(kind)):
-            return kind
-    raise AssertionError(closer)

@@ -12,9 +12,9 @@ from eqsat.ir.ops import Const, Iota, Leaf, Rename
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.barriers import Barriers
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, combination, work_of
 from eqsat.planning.candidates import Candidate
-from eqsat.planning.describing import Describer, combination
+from eqsat.planning.describing import Describer
 from eqsat.planning.graphing import graph_record
 from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
 from eqsat.planning.recomputing import Placed, computed_again

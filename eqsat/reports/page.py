@@ -82,7 +82,9 @@ def _figures(plan: Plan) -> list[str]:
         if plan.scratch_bytes:
             lines.append(f"  {'':<16}and {format_bytes(plan.scratch_bytes)} in libraries and fusions")
     if plan.options:
-        lines.append(f"  {'compiled with':<16}{plan.options} options")
+        own = plan.options == "XLA's own"
+        inside = "as any jit" if own else "another jit needs compiler_options=eqsat.compiler_options()"
+        lines.append(f"  {'compiled with':<16}{plan.options} options; {inside}")
     return lines
 
 

@@ -9,7 +9,7 @@ import pytest
 from eqsat.engine.cost import CostModel, Value
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename, Select
-from eqsat.machine import CPU
+from eqsat.machine import CPU, GPU
 
 F32 = "float32"
 NONE: frozenset[Axis] = frozenset()
@@ -155,3 +155,17 @@ def test_what_is_stored() -> None:
     assert not model(m=8).stores_operands(Reduce("sum", frozenset({k}), F32), [chunk])
     assert all(total(op) for op in (Dot(frozenset({k}), F32), Concat(n), Fold(n, "sum")))
     assert not any(total(op) for op in (Map("exp", F32), Rename(n, k), Chunk(n)))
+
+
+def test_a_product_packs_panels_of_its_smaller_operand() -> None:
+    """Of 128 columns at a time, all in a batch; small ones and those of a machine without any don't count."""
+    batch, row, column, inner = (Axis(number, size) for number, size in enumerate((6, 5000, 3000, 1000)))
+    product = Dot(frozenset({inner}), F32)
+    left, right = value(row, inner), value(column, inner)
+    assert model().workspace(product, [left, right]) == 128 * 1000 * 4
+    assert model().workspace(Map("add", F32), [left, right]) == 0
+    many = [value(batch, row, inner), value(batch, column, inner)]
+    assert model().workspace(product, many) == 6 * 3000 * 1000 * 4
+    few = Axis(7, 20)
+    assert model().workspace(Dot(frozenset({few}), F32), [value(row, few), value(column, few)]) == 0
+    assert CostModel(GPU, {}).workspace(product, [left, right]) == 0

@@ -85,6 +85,19 @@ def test_large_axes_are_those_of_big_terms_biggest_first() -> None:
     assert large_axes(program, 1e9) == ()
 
 
+def test_an_axis_of_one_large_term_comes_before_that_of_many_small_ones() -> None:
+    def pieces(x: jax.Array, y: jax.Array, v: jax.Array) -> jax.Array:
+        large = jnp.sum(jnp.exp(-jnp.abs(x[:, None] - y)), axis=1)
+        for number in range(20):
+            large += jnp.sum(jnp.exp(-jnp.abs(x[:, None] - v + number)), axis=1)
+        return large
+
+    program, _ = lowered(pieces, normal(100), normal(4000), normal(500))
+    # Those of 200 kB are larger together than the few of 1.6 MB.
+    sizes = [axis.size for axis in large_axes(program, 100_000)]
+    assert sizes.index(4000) < sizes.index(500)
+
+
 def test_inputs_do_not_make_an_axis_large() -> None:
     program, _ = lowered(lambda x: jnp.sum(x), normal(1000))
     assert large_axes(program, 1000) == ()
