@@ -32,7 +32,7 @@ PROGRAMS: dict[str, Callable[..., jax.Array]] = {
 }
 
 
-# With "cancels", sums of differences may be differences of sums, which are not centred: that does cost digits.
+# With "cancels", sums of differences become differences of sums, not centred: that does cost digits.
 CASES = [(name, "reassociates") for name in PROGRAMS] + [
     (name, "cancels") for name in PROGRAMS if name != "gradient"
 ]
