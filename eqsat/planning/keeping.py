@@ -2,12 +2,13 @@
 
 A value that two loops over one axis need, of which one waits for the other, is computed in both: extraction
 counts it once, only a schedule can tell. Where the value fits as a whole, one loop collects its chunks for
-good, and the other reads slices.
+good, and the other reads slices. Where there is room for some of what is computed again, what saves most time
+for its memory is kept: a triangular solve rather than the distances that it starts from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis
@@ -35,12 +36,29 @@ class Again:
     **Attributes:**
 
     - `terms`: of that, what the rest of the loop reads.
-    - `seconds`: predicted, for all of it.
+    - `times`: predicted seconds for each term of it, by number.
     """
 
     loop: Loop
     terms: tuple[Term, ...]
-    seconds: float
+    times: dict[int, float]
+
+    @property
+    def seconds(self) -> float:
+        """Predicted, for all of it."""
+        return sum(self.times.values())
+
+    def seconds_with(self, kept: Collection[Term]) -> float:
+        """Predicted for what is still computed again if some of the terms are kept."""
+        stopped = {term.number for term in kept}
+        needed: set[int] = set()
+        stack = list(self.terms)
+        while stack:
+            term = stack.pop()
+            if term.number in self.times and term.number not in stopped | needed:
+                needed.add(term.number)
+                stack.extend(term.args)
+        return sum(self.times[number] for number in needed)
 
 
 def loops_again(schedule: Schedule, machine: Machine) -> list[Again]:
@@ -59,7 +77,7 @@ def loops_again(schedule: Schedule, machine: Machine) -> list[Again]:
             if not isinstance(step, Compute) or step.term.number not in numbers:
                 read.update(term.number for term in dependencies(step))
         terms = tuple(term for term, _ in again if term.number in read)
-        found.append(Again(loops[position], terms, sum(seconds for _, seconds in again)))
+        found.append(Again(loops[position], terms, {term.number: seconds for term, seconds in again}))
     return sorted(found, key=lambda again: -again.seconds)
 
 
@@ -97,11 +115,10 @@ def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, 
     """The program in which a loop reads slices of what it would compute again; None if none of it fits."""
     program, axis = candidate.schedule.program, again.loop.axis
     terms = program.terms
-    slices: dict[int, Term] = {}
-    for term in sorted(again.terms, key=lambda term: term.bytes):
-        if term.open == {axis} and axis in term.axes and term.bytes <= room:
-            room -= term.bytes
-            slices[term.number] = terms.make(Chunk(axis), (terms.make(Concat(axis), (term,)),))
+    slices = {
+        term.number: terms.make(Chunk(axis), (terms.make(Concat(axis), (term,)),))
+        for term in _chosen(again, room)
+    }
     if not slices:
         return None
     # What the loop is given from outside stays as it is: the loops that it waits for compute the value.
@@ -114,6 +131,29 @@ def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, 
     after = substituted(terms, before, closers)
     outputs = tuple(Output(term, output.layout) for term, output in zip(after, program.outputs, strict=True))
     return replace(program, outputs=outputs), _makers(before, after, candidate.makers)
+
+
+def _chosen(again: Again, room: float) -> list[Term]:
+    """What is kept within so many bytes: one after the other, what then saves most for each of its bytes."""
+    axis = again.loop.axis
+    left = [term for term in again.terms if term.open == {axis} and axis in term.axes]
+    chosen: list[Term] = []
+
+    def order(term: Term) -> tuple[float, int]:
+        saved = again.seconds_with(chosen) - again.seconds_with([*chosen, term])
+        return -saved / term.bytes, term.bytes
+
+    while left := [term for term in left if term.bytes <= room]:
+        # What saves nothing by itself may do so with others: of such, the smallest comes first.
+        best = min(left, key=order)
+        chosen.append(best)
+        left.remove(best)
+        room -= best.bytes
+    for term in reversed(chosen):
+        others = [other for other in chosen if other is not term]
+        if again.seconds_with(others) <= again.seconds_with(chosen):
+            chosen = others
+    return chosen
 
 
 def _makers(before: list[Term], after: list[Term], makers: Mapping[int, str]) -> dict[int, str]:

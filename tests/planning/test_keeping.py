@@ -86,6 +86,28 @@ def test_what_does_not_fit_is_computed_again() -> None:
     assert kept(before, whole - 1) is before
 
 
+def test_where_there_is_room_for_one_what_takes_longest_is_kept() -> None:
+    terms, other = Terms(), Axis(3, M.size)
+    x, y = terms.make(Leaf(0, (N,), F32)), terms.make(Leaf(1, (M,), F32))
+    weights = terms.make(Leaf(2, (M, other), F32))
+    pairs = terms.make(Map("exp", F32), (terms.make(Map("mul", F32), (terms.make(Chunk(N), (x,)), y)),))
+    product = terms.make(Dot(frozenset({M}), F32), (pairs, weights))
+    total = terms.make(Fold(N, "sum"), (terms.make(Reduce("sum", frozenset({N}), F32), (product,)),))
+    difference = terms.make(Map("sub", F32), (product, total))
+    both = [
+        terms.make(Reduce("max", frozenset({axis}), F32), (term,))
+        for term, axis in [(difference, other), (terms.make(Map("mul", F32), (pairs, pairs)), M)]
+    ]
+    result = terms.make(Concat(N), (terms.make(Map("add", F32), tuple(both)),))
+    program = Program((x, y, weights), (Output(result, (N,)),), terms)
+    check_program(program)
+    assert pairs.bytes == product.bytes
+    room = int(1.8 * product.bytes)
+    after = kept(candidate(program, room), room)
+    collected = [term for term in after.schedule.program.reachable() if isinstance(term.op, Concat)]
+    assert [term.args[0].op for term in collected if len(term.axes) == 2] == [product.op]
+
+
 def test_what_is_made_by_rules_still_is() -> None:
     program = centred(None)
     before = candidate(program, 100_000)

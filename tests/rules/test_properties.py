@@ -183,6 +183,7 @@ def test_what_is_not_known(property_name: str, term: str) -> None:
         ("lower-part-of-lower lower-part", "tril(tril(s))", "tril(s)"),
         ("lower-part-of-lower cholesky-factor", "tril(cholesky(d))", "cholesky(d)"),
         ("upper-part-of-upper upper-part", "triu(triu(s))", "triu(s)"),
+        ("product-with-symmetric symmetric-part", "(s + s.T).T @ a", "(s + s.T) @ a"),
     ],
 )
 def test_what_follows(rules: str, left: str, right: str) -> None:
@@ -194,6 +195,7 @@ def test_what_follows(rules: str, left: str, right: str) -> None:
     [
         ("lower-part-of-lower upper-part lower-part", "tril(triu(s))", "triu(s)"),
         ("transpose-of-symmetric gram-matrix", "s.T", "s"),
+        ("product-with-symmetric symmetric-part", "(s - s.T).T @ a", "(s - s.T) @ a"),
     ],
 )
 def test_what_does_not_follow(rules: str, left: str, right: str) -> None:
