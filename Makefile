@@ -2,6 +2,7 @@
 # make test   all tests
 # make oracle  all of JAX's public functions and their derivatives through eqsat; an hour or two
 # make lint   ruff and mypy
+# make docs   the manual, as pages in build/docs that need no network
 # make bench  eqsat against hand-written loops over chunks, side by side
 # Each sets up .venv first when it is missing or out of date.
 
@@ -10,9 +11,10 @@ PYTEST_ARGS ?= -n 2
 VENV := .venv
 INSTALLED := $(VENV)/.installed
 
-# mypy knows no package-dir: for it, a tree of links shows the packages where their imports say.
+# mypy and the manual's reference know no package-dir: for them, a tree of links shows the packages where their
+# imports say.
 
-.PHONY: demo test oracle lint bench clean
+.PHONY: demo test oracle tree lint docs bench clean
 
 demo: $(INSTALLED)
 	$(VENV)/bin/python -m examples.demo $(if $(DATA),--data $(DATA))
@@ -23,12 +25,17 @@ test: $(INSTALLED)
 oracle: $(INSTALLED)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/oracle -m ""
 
-lint: $(INSTALLED)
-	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check .
+tree:
 	rm -rf build/types && mkdir -p build/types/eqsat
 	ln -s $(CURDIR)/eqsat/* $(CURDIR)/frontend $(CURDIR)/backend $(CURDIR)/rules build/types/eqsat/
+
+lint: $(INSTALLED) tree
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
 	cd build/types && $(CURDIR)/$(VENV)/bin/mypy --config-file ../../pyproject.toml -p eqsat
+
+docs: $(INSTALLED) tree
+	$(VENV)/bin/python -m mkdocs build --quiet --strict
 
 bench: $(INSTALLED)
 	$(VENV)/bin/python -m benchmarks.chunking

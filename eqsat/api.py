@@ -278,8 +278,8 @@ def optimize(
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
     - `progress`: None: on a terminal, planning that takes longer than a second shows on stderr what it is at.
-      True: planning always says so, and the loops of the running program show how far they have come, for
-      about 1 % of their time. False: neither.
+      True: planning always says so, and the loops of the running program show how far they have come, by
+      callbacks, for which 2.6 % of the time was measured, with noise of that size. False: neither.
     - `static_argnums`, `static_argnames`: which arguments are no arrays, but part of the program, as for
       `jax.jit`. They must be hashable.
     - `donate_argnums`, `donate_argnames`: which arguments the caller gives up, as for `jax.jit`: results of

@@ -1,0 +1,47 @@
+"""A rule added by the user: a sum over pairs that is a product of two sums.
+
+    python -m benchmarks.beyond.own_identity [--quick] [--runs N]
+
+By hand: what the rule in `cosines.rules` says, written into the program.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.beyond.table import Case, main
+
+Array = Any
+RULES = (Path(__file__).parent / "cosines.rules",)
+
+
+def field(x: Array, y: Array, weights: Array) -> Array:
+    """What waves from all y give at every x."""
+    return jnp.cos(x[:, None] - y[None, :]) @ weights
+
+
+def by_hand(x: Array, y: Array, weights: Array) -> Array:
+    return jnp.cos(x) * (jnp.cos(y) @ weights) + jnp.sin(x) * (jnp.sin(y) @ weights)
+
+
+def data(count: int) -> tuple[Array, ...]:
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(0, 2 * np.pi, (2, count))
+    return tuple(array.astype(np.float32) for array in (x, y, rng.normal(size=count)))
+
+
+def case(count: int) -> Case:
+    hand = {"two sums by hand": by_hand}
+    return Case(f"waves from {count:,} points", field, partial(data, count), ("1MB",), hand, rules=RULES)
+
+
+CASES = (case(5_000), case(20_000))
+QUICK = (case(500),)
+
+if __name__ == "__main__":
+    main("own_identity", __doc__.splitlines()[0], CASES, QUICK)
