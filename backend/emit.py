@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.backend import chunk_bar
+from eqsat.backend import chunk_bar, selection
 from eqsat.backend.calls import call_source
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
@@ -25,7 +25,6 @@ from eqsat.backend.layout import (
     by_axes,
     realised,
     sizes_of,
-    transposed,
     tuple_text,
 )
 from eqsat.backend.loops import LoopEmitter
@@ -57,7 +56,7 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 
 INDENT = "    "
 
-RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry")
+RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry", *selection.NAMES)
 """Names that the emitted text uses by itself; no input may be called so."""
 
 
@@ -77,6 +76,7 @@ class Emitter:
         self.overwritten = overwritten(schedule, pairs)
         self.updates = updates
         self.bars = 0
+        self.selects = False
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
@@ -130,9 +130,11 @@ class Emitter:
         body = "\n".join(self.lines)
         imports = ["import jax.numpy as jnp", "from jax import lax", *self.names.imports]
         helpers = ""
+        if self.selects:
+            helpers = f"\n\n{selection.FUNCTIONS}"
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]
-            helpers = f"\n\n{chunk_bar.FUNCTION}"
+            helpers += f"\n\n{chunk_bar.FUNCTION}"
         elif re.search(r"\bjax\.(?!numpy)", body):
             imports = ["import jax", *imports]
         objects = ""
@@ -193,7 +195,7 @@ class Emitter:
             case Dot():
                 return self.dot(term, term.op, scope)
             case Select():
-                return self.select(term, term.op, scope)
+                return selection.select(self, term, term.op, scope)
             case Operation():
                 operands = [self.value(arg, scope) for arg in args]
                 value = operation_text(term.op, operands, scope.lengths_of(term), self.names)
@@ -262,28 +264,6 @@ class Emitter:
             return False
         last = wanted[-1]
         return last in left.order and last not in right.order and bool(set(right.order) & set(wanted))
-
-    def select(self, term: Term, op: Select, scope: Scope) -> Emitted:
-        value = self.value(term.args[0], scope)
-        rest = tuple(axis for axis in value.order if axis != op.axis)
-        if op.kind != "top_k":
-            dimension = value.order.index(op.axis)
-            text = f"lax.{op.kind}({value.text}, {dimension}, {dtype_text(op.dtype)})"
-            return self.assign(scope, term, op.kind, Emitted(text, rest))
-        key = (op.kind, op.axis, op.k, term.args[0].number)
-        if key not in scope.calls:
-            moved = transposed(value, (*rest, op.axis))
-            scope.calls[key] = self.local(f"best_{term.number}")
-            self.line(scope, f"{scope.calls[key]} = lax.top_k({moved.text}, {op.k})")
-        return self.best(scope.calls[key], op, rest)
-
-    @staticmethod
-    def best(pair: str, op: Select, rest: tuple[Axis, ...]) -> Emitted:
-        """The values or the indices out of a pair of both."""
-        text = f"{pair}[{0 if op.result == 'values' else 1}]"
-        if op.out_axis is None:
-            return Emitted(f"lax.squeeze({text}, ({len(rest)},))", rest)
-        return Emitted(text, (*rest, op.out_axis))
 
     def control(self, step: Compute, scope: Scope) -> Emitted:
         """A result of control flow; the call is written with the first one."""

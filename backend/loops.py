@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from eqsat.backend import selection
 from eqsat.backend.chunk_bar import bar_text
 from eqsat.backend.declared_folds import Carried, DeclaredFolds
 from eqsat.backend.elementwise import dtype_text
@@ -210,13 +211,15 @@ class LoopEmitter:
         last = len(rest)
         index = dtype_text(op.dtype if op.result == "indices" else "int32")
         if op.kind == "top_k":
+            (operand,) = bodies_of(result)
+            top_k = selection.function(self.emitter, op.k, self.chunk, operand.dtype)
             lines = [
-                f"values, indices = lax.top_k({moved}, min({op.k}, {self.length}))",
+                f"values, indices = {top_k}({moved}, min({op.k}, {self.length}))",
                 f"indices = indices + lax.convert_element_type({self.start}, indices.dtype)",
                 f"if {name} is not None:",
                 f"    values = lax.concatenate(({name}[0], values), {last})",
                 f"    indices = lax.concatenate(({name}[1], indices), {last})",
-                f"    values, kept = lax.top_k(values, {op.k})",
+                f"    values, kept = {top_k}(values, {op.k})",
                 f"    indices = jnp.take_along_axis(indices, kept, axis={last})",
                 f"{name} = (values, indices)",
             ]
@@ -238,5 +241,5 @@ class LoopEmitter:
     def _selected(self, state: Carried, op: Select) -> Emitted:
         """One of a selection's results out of the pair of them."""
         if op.kind == "top_k":
-            return self.emitter.best(state.name, op, state.order)
+            return selection.best(state.name, op, state.order)
         return Emitted(f"{state.name}[1]", state.order)

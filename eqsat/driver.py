@@ -214,7 +214,7 @@ class Planner:
         trials = Trials(
             self.traced, self.names, [*self._avals(), *arrays], self.given_up, self.budget, self.stopwatch
         )
-        written = timed("search", lambda: as_written(program, self.machine))
+        written = timed("search", lambda: as_written(program, self.machine, library=True))
         return Job(program, hoisted, constants, written, trials)
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
@@ -256,7 +256,7 @@ class Planner:
             return self._unchanged(original, job, reason)
         search = self._saturate(job.program, None, SPLIT_AXES[0])
         best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
-        if best and best.makers and best.predicted_seconds < CLEARLY_FASTER * job.written.predicted_seconds:
+        if best and best.predicted_seconds < CLEARLY_FASTER * job.written.predicted_seconds:
             trial = job.trials.compile(best, self.budget)
             if trial.peak <= self.budget:
                 return self._changed(trial, original, job)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis, layout_shape, parts
 from eqsat.ir.dtypes import itemsize
@@ -33,6 +33,7 @@ from eqsat.ir.ops import (
     Rename,
     Select,
 )
+from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
 from eqsat.machine import Machine
 
 Axes = frozenset[Axis]
@@ -58,6 +59,18 @@ VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "t
 SHORT_ROW = 256
 """What starting on a row costs a selection, in elements."""
 
+MAXIMUM_WORK = 1.2
+"""What an element costs that is compared with the maximum of its block, in additions."""
+
+CHOSEN_WORK = 4.0
+"""What an element of a block costs that is chosen and copied, in additions."""
+
+SUCCESSIVE_WORK = 4.5
+"""What looking at an element again costs, for each entry that is selected, in additions."""
+
+SORTING_WORK = 1000.0
+"""What an element costs where XLA sorts in order to select, in additions."""
+
 MERGE_WORK = 10.0
 """What merging an element of a declared monoid's state costs, in additions."""
 
@@ -81,10 +94,12 @@ class CostModel:
     **Attributes:**
 
     - `chunks`: the chunk length assumed for each axis that may be split.
+    - `library`: whether selections are left to XLA, as in a function that is compiled as it is.
     """
 
     machine: Machine
     chunks: Mapping[Axis, int]
+    library: bool = field(default=False, kw_only=True)
 
     def length(self, axis: Axis, opened: Axes) -> int:
         return min(self.chunks.get(axis, axis.size), axis.size) if axis in opened else axis.size
@@ -139,7 +154,8 @@ class CostModel:
                 # Every chunk's best entries, then the best of those and of the ones so far.
                 body = operands[0]
                 rows = self.elements(body.axes - {axis}, body.open)
-                work = self.selection(select, body) + self.selection_work(select, rows, 2 * select.k)
+                work = self.selection(select, body)
+                work += rows * selection_work(select, 2 * select.k, body.dtype, self.library)
                 combine = work / self.machine.elements + 2 * self.traffic(body)
                 return combine + 8 * self.machine.call
             case Fold(monoid=Opaque()):
@@ -220,13 +236,7 @@ class CostModel:
     def selection(self, op: Select, operand: Value) -> float:
         """Work of a selection from `operand`, in additions."""
         rows = self.elements(operand.axes - {op.axis}, operand.open)
-        return self.selection_work(op, rows, self.length(op.axis, operand.open))
-
-    @staticmethod
-    def selection_work(op: Select, rows: int, length: int) -> float:
-        """Work of selecting from so many rows of that length; a short row costs as much as a longer one."""
-        weight = 2.0 if op.kind != "top_k" else 6.0 + math.log2(op.k)
-        return weight * rows * (length + SHORT_ROW)
+        return rows * selection_work(op, self.length(op.axis, operand.open), operand.dtype, self.library)
 
     def workspace(self, op: Op, operands: Sequence[Value]) -> int:
         """Bytes that the library of a matrix product takes for panels of its right operand.
@@ -273,3 +283,23 @@ class CostModel:
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:
                 return False
+
+
+def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:
+    """Work of selecting from a row of that length, in additions; a short one costs as a longer one does.
+
+    **Arguments:**
+
+    - `library`: whether it is left to XLA, whatever the length.
+    """
+    if op.kind != "top_k":
+        return 2.0 * (length + SHORT_ROW)
+    if library or leaves_to_library(op.k, length, dtype):
+        weight = 6.0 + math.log2(op.k) if dtype == LIBRARY_DTYPE else SORTING_WORK
+        return weight * (length + SHORT_ROW)
+    if not by_blocks(op.k, length, dtype):
+        return SUCCESSIVE_WORK * op.k * (length + SHORT_ROW)
+    block = block_length(op.k, length)
+    chosen = op.k * block + length % block
+    left = selection_work(op, length // block, dtype) + selection_work(op, chosen, dtype)
+    return MAXIMUM_WORK * length + CHOSEN_WORK * chosen + left

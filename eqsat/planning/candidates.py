@@ -43,11 +43,16 @@ class Candidate:
         return len(list(self.schedule.block.loops()))
 
 
-def as_written(program: Program, machine: Machine) -> Candidate:
-    """The program as it is."""
+def as_written(program: Program, machine: Machine, library: bool = False) -> Candidate:
+    """The program as it is.
+
+    **Arguments:**
+
+    - `library`: whether it is compiled without being emitted: selections are XLA's then.
+    """
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)
-    seconds = predicted_seconds(block, CostModel(machine, {}), schedule.chunks)
+    seconds = predicted_seconds(block, CostModel(machine, {}, library=library), schedule.chunks)
     return Candidate(schedule, {}, peak, seconds, fusion_pays(block, machine))
 
 

@@ -6,7 +6,7 @@ What a block stores, and from when until when, is for `storage` to say; here it 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -153,7 +153,7 @@ def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int],
                 seconds += sum(predicted_seconds(body, model, chunks, again) for body in step.bodies)
             continue
         chunk = chunks[step.id]
-        inner = CostModel(model.machine, {**model.chunks, step.axis: chunk})
+        inner = replace(model, chunks={**model.chunks, step.axis: chunk})
         turns = times * -(-step.axis.size // chunk)
         seconds += predicted_seconds(step.body, inner, chunks, turns)
         seconds += turns * sum(run(inner, result) for result in step.results)
