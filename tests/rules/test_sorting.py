@@ -179,7 +179,8 @@ def test_the_best_are_selected_and_not_sorted(name: str, dtype: str) -> None:
         x[0, ::7], x[1, ::3], x[2, 5] = np.nan, -np.inf, np.inf
     selecting = SELECTING[name]
     chosen = eqsat.optimize(selecting, budget="1MB")
-    assert "sort(" not in chosen.plan(x).source
+    (_, program) = chosen.plan(x).source.split("def optimized")
+    assert "sort(" not in program
     np.testing.assert_array_equal(chosen(x), selecting(x))
 
 
