@@ -155,7 +155,7 @@ def refusal(fn: Callable[..., Any], budget: int, *args: Any) -> eqsat.BudgetErro
 
 def sorted_products(x: Any) -> Any:
     """Nothing in here can be split."""
-    return jnp.sort(jnp.ravel(x[:, None, 0] * x[:, 1]))[:3]
+    return jnp.sort(jnp.ravel(x[:, None, 0] * x[:, 1]))[::1000]
 
 
 def test_a_refusal_names_the_peak_reached_and_what_makes_it() -> None:
