@@ -100,12 +100,19 @@ class Trials:
         self.stopwatch = stopwatch
         self.smallest: Trial | None = None
         self._done: dict[tuple[str, str], Certified] = {}
+        # By how many times one that was too large under XLA's own options exceeded what was predicted.
+        self._fused_excess = 0.0
 
     def compile(self, candidate: Candidate, budget: float = math.inf) -> Trial:
-        """Emit and compile a candidate, with XLA's own options if they pay and it then fits."""
+        """Emit and compile a candidate, with XLA's own options if they pay and it then fits.
+
+        Once they made one too large, they are tried again only on candidates that are smaller by as much.
+        """
         module = self.stopwatch.timed("emit", lambda: self.emitted(candidate))
-        certified = self._compiled(candidate, module, OWN if candidate.fused else HONEST)
-        if certified.peak > budget and certified.options == OWN:
+        own = candidate.fused and self._fused_excess * candidate.predicted_peak <= budget
+        certified = self._compiled(candidate, module, OWN if own else HONEST)
+        if own and certified.peak > budget:
+            self._fused_excess = certified.peak / candidate.predicted_peak
             certified = self._compiled(candidate, module, HONEST)
         trial = Trial(candidate, module, certified)
         if self.smallest is None or trial.peak < self.smallest.peak:

@@ -6,7 +6,7 @@ import os
 import statistics
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ class Comparison:
     - `error`, `plain_error`: the largest difference from the reference, relative to the largest entry
       of the array in question; None without a reference.
     - `result`, `plain`: what the optimised function, and plain JAX, gave.
+    - `functions`: what was run, by name: `eqsat`, and `plain` if that was.
     """
 
     plan: eqsat.Plan
@@ -46,6 +47,7 @@ class Comparison:
     plain_error: float | None
     result: Any
     plain: Any
+    functions: Mapping[str, Callable[..., Any]]
 
     @property
     def peak(self) -> int:
@@ -119,6 +121,7 @@ def compare(
         plain_error=errors.get("plain"),
         result=results["eqsat"],
         plain=results.get("plain"),
+        functions=functions,
     )
 
 

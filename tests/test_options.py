@@ -31,6 +31,21 @@ def test_xla_s_own_options_are_taken_where_they_pay_and_what_they_hide_fits() ->
         np.testing.assert_allclose(optimized(x), variances(x), rtol=1e-5)
 
 
+def test_options_that_hide_too_much_are_not_tried_on_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = normal(700, 800)
+    honest = certify(lambda y: [variances(y)], [x], HONEST)
+    tried: list[str] = []
+
+    def recorded(function: Any, inputs: Any, options: str, **given: Any) -> Any:
+        tried.append(options)
+        return certify(function, inputs, options, **given)
+
+    monkeypatch.setattr("eqsat.trials.certify", recorded)
+    eqsat.optimize(variances, budget=honest.peak - honest.temporaries // 2).plan(x)
+    assert tried.count(OWN) == 1
+    assert tried.count(HONEST) > 1
+
+
 def test_scratch_counts_against_the_budget() -> None:
     """Sorting a row takes another 16 bytes for each of its entries: what remains for rows is less."""
 

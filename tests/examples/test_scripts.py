@@ -19,6 +19,7 @@ LABELS = re.compile(r"^\s+(peak|time|error|loops|rules)  ", re.MULTILINE)
 
 # Other people's libraries may be late to follow what they use.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:. is not of type float64")  # GPJax's advice
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_an_example_keeps_to_its_budget_and_is_as_right_as_plain_jax(
     name: str, capsys: pytest.CaptureFixture[str]
