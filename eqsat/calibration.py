@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import platform
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from jax import lax
 from eqsat.cache_folder import cache_folder, write_atomically
 from eqsat.machine import Machine, machine_for
 
-MEASURED = ("flops", "elements", "bytes", "cached_bytes", "call")
+MEASURED = ("flops", "elements", "bytes", "cached_bytes", "fresh", "call")
 """What is measured of a machine. The rest is about the compiler, and about sizes."""
 
 RUNS = 5
@@ -116,7 +117,20 @@ def _measured(known: Machine, platform: str) -> Machine:
         bytes=2 * 4 * large / through,
         cached_bytes=2 * known.cache / again,
         call=call,
+        fresh=_fresh_rate(2 * known.kept) if on_cpu else known.fresh,
     )
+
+
+def _fresh_rate(size: int) -> float:
+    """Bytes per second of memory that has not been this process's before."""
+    found = []
+    for _ in range(RUNS):
+        began = time.perf_counter()
+        with mmap.mmap(-1, size) as pages:
+            for start in range(0, size, mmap.PAGESIZE):
+                pages[start] = 1
+        found.append(time.perf_counter() - began)
+    return size / min(found)
 
 
 def _per_turn(turn: Callable[[jax.Array], jax.Array], argument: jax.Array, turns: int) -> float:

@@ -254,12 +254,18 @@ class Planner:
         if self.deadline.passed():
             reason = f"planning time limit of {self.deadline.seconds:g} s"
             return self._unchanged(original, job, reason)
-        search = self._saturate(job.program, None, SPLIT_AXES[0])
-        best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
-        if best and best.predicted_seconds < CLEARLY_FASTER * job.written.predicted_seconds:
-            trial = job.trials.compile(best, self.budget)
-            if trial.peak <= self.budget:
-                return self._changed(trial, original, job)
+        enough = CLEARLY_FASTER * job.written.predicted_seconds
+        if job.written.taking:
+            # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
+            search = self._saturate(job.program, self.budget, SPLIT_AXES[0])
+            trial = self._fitting(search, job.trials, original.fixed, enough)
+        else:
+            search = self._saturate(job.program, None, SPLIT_AXES[0])
+            best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
+            worthwhile = best is not None and best.predicted_seconds < enough
+            trial = job.trials.compile(best, self.budget) if best and worthwhile else None
+        if trial is not None and trial.peak <= self.budget:
+            return self._changed(trial, original, job)
         return self._unchanged(original, job, self.stop_reason)
 
     def _leanest(self, job: Job, fixed: int) -> Iterator[Trial]:
@@ -283,8 +289,8 @@ class Planner:
         self.banned, self.stop_reason = search.saturation.banned, search.saturation.stop_reason
         return search
 
-    def _fitting(self, search: Search, trials: Trials, fixed: int) -> Trial | None:
-        """The first program that is certified to fit, in the order of their predicted times."""
+    def _fitting(self, search: Search, trials: Trials, fixed: int, seconds: float = math.inf) -> Trial | None:
+        """The first program certified to fit, in the order of their predicted times; all below `seconds`."""
         ranking = Ranking(self.budget, fixed, self.machine)
         groups = attempts(search, self.budget, self.deadline)
         stale, more = 0, True
@@ -301,7 +307,7 @@ class Planner:
                 stale = stale + 1 if better is best else 0
                 best = better
             candidate = ranking.take()
-            if candidate is None or self.deadline.passed():
+            if candidate is None or candidate.predicted_seconds >= seconds or self.deadline.passed():
                 return None
             before = trials.smallest
             trial = trials.compile(candidate, self.budget)

@@ -23,6 +23,9 @@ class Machine:
     - `bytes`: bytes per second to and from main memory.
     - `cached_bytes`: bytes per second where the data fits `cache`.
     - `cache`: bytes of a block that is fast to produce and consume.
+    - `kept`: bytes that a process keeps from one call for the next one.
+    - `fresh`: bytes per second of what it takes beyond that from the system, which hands out pages that are
+      to be cleared first.
     - `call`: seconds to start one operation.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
@@ -36,10 +39,16 @@ class Machine:
     bytes: float = 1e10
     cached_bytes: float = 4e10
     cache: int = 8 << 20
+    kept: int = 32 << 20
+    fresh: float = 1e9
     call: float = 2e-6
     fused_reduction: int = 32
     rows: int = 64
     panel_columns: int = 128
+
+    def taking(self, size: float) -> float:
+        """Seconds that it takes to get so many bytes for a call."""
+        return max(size - self.kept, 0) / self.fresh
 
 
 CPU = Machine()
@@ -51,6 +60,7 @@ GPU = Machine(
     bytes=3e12,
     cached_bytes=6e12,
     cache=32 << 20,
+    kept=1 << 60,
     call=1e-5,
     fused_reduction=1 << 40,
     rows=256,
@@ -59,7 +69,7 @@ GPU = Machine(
 """A GPU of the class of an A100 or H200, by its public figures; not measured.
 
 A block of 32 MB is 2^22 numbers in double precision: enough to fill the chip, and within its 50 MB of cache.
-Reductions of any length compute what they read as they go.
+Reductions of any length compute what they read as they go. JAX keeps all memory that it has taken.
 """
 
 BLOCKS = (4 << 20, 16 << 20)

@@ -116,6 +116,12 @@ def test_blocks_are_a_quarter_of_the_last_level_cache(
     assert machine_for("cpu").cache == block
 
 
+def test_memory_that_a_process_keeps_costs_nothing_to_take() -> None:
+    assert CPU.taking(CPU.kept) == 0
+    assert CPU.taking(CPU.kept + CPU.fresh) == pytest.approx(1)
+    assert GPU.taking(100e9) == 0
+
+
 def test_blocks_of_a_gpu_fill_it() -> None:
     assert machine_for("gpu") is GPU
     assert GPU.cache // jnp.dtype("float64").itemsize >= 1 << 22

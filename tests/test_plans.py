@@ -15,6 +15,7 @@ import pytest
 from jax import lax
 
 import eqsat
+from eqsat.machine import CPU
 from tests.kernels import BUDGET, SMALL, V, X, Y, close, kernel
 from tests.stages import normal
 
@@ -133,6 +134,17 @@ def test_a_fitting_function_is_rewritten_where_that_is_much_faster() -> None:
     assert (
         not eqsat.optimize(lambda a, b, v: a @ b @ v, budget="10MB", accuracy="exact").plan(a, b, v).changed
     )
+
+
+def test_a_fitting_function_with_large_arrays_runs_in_chunks_that_stay_in_the_cache() -> None:
+    def kernel(x: Any, v: Any) -> Any:
+        return jnp.exp(-jnp.sum((x[:, None] - x) ** 2, axis=-1)) @ v
+
+    large, small = (eqsat.optimize(kernel, budget="4GB").plan(normal(n, 2), normal(n)) for n in (4000, 1000))
+    assert large.original_peak_bytes < 4e9
+    assert [loop.size for loop in large.loops] == [4000]
+    assert large.peak_bytes < CPU.kept
+    assert not small.changed, "4 MB are in the cache as they are, and stay with the process"
 
 
 # Rules and accuracy.

@@ -27,15 +27,22 @@ class Candidate:
     **Attributes:**
 
     - `makers`: for terms that a rule made, by number, the rule's name.
-    - `predicted_peak`, `predicted_seconds`: by simulation and by the cost model.
+    - `predicted_peak`: by simulation, in bytes.
+    - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
     - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
     """
 
     schedule: Schedule
     makers: dict[int, str]
     predicted_peak: int
-    predicted_seconds: float
+    seconds: float
+    taking: float = 0.0
     fused: bool = False
+
+    @property
+    def predicted_seconds(self) -> float:
+        """What a call should take."""
+        return self.seconds + self.taking
 
     @property
     def loops(self) -> int:
@@ -52,8 +59,7 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
     """
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)
-    seconds = predicted_seconds(block, CostModel(machine, {}, library=library), schedule.chunks)
-    return Candidate(schedule, {}, peak, seconds, fusion_pays(block, machine))
+    return _predicted(schedule, {}, peak, machine, library)
 
 
 def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
@@ -77,10 +83,17 @@ def scheduled(
     largest_block: float = math.inf,
 ) -> Candidate:
     """The candidate with the best chunk lengths within a budget, with blocks of at most so many bytes."""
-    model = CostModel(machine, {})
     schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
-    seconds = predicted_seconds(block, model, schedule.chunks)
-    return Candidate(schedule, makers, peak, seconds, fusion_pays(block, machine))
+    return _predicted(schedule, makers, peak, machine)
+
+
+def _predicted(
+    schedule: Schedule, makers: dict[int, str], peak: int, machine: Machine, library: bool = False
+) -> Candidate:
+    model = CostModel(machine, {}, library=library)
+    seconds = predicted_seconds(schedule.block, model, schedule.chunks)
+    taking = machine.taking(peak - schedule.program.fixed_bytes)
+    return Candidate(schedule, makers, peak, seconds, taking, fusion_pays(schedule.block, machine))
 
 
 def fusion_pays(block: Block, machine: Machine) -> bool:

@@ -145,7 +145,7 @@ def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) ->
         assert call.control is not None
         makers = {number: name for candidate in best for number, name in candidate.makers.items()}
         inside = Inside(
-            turns(call.control) * sum(candidate.predicted_seconds for candidate in best),
+            turns(call.control) * sum(candidate.seconds for candidate in best),
             max(largest_stored(candidate.schedule, search.machine) for candidate in best),
         )
         search.planned[call.id] = PlannedCall(replace(call, bodies=tuple(programs)), makers, inside, best)
