@@ -1,0 +1,1 @@
+"""The figures and tables of "Memory Safe Computations with XLA Compiler" (NeurIPS 2022), one command each."""

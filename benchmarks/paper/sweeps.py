@@ -1,0 +1,177 @@
+"""A program at several sizes under one budget, beside plain JAX: measured, written down and drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+import eqsat
+from benchmarks.chunking import cpu_name
+from eqsat.amounts import format_bytes
+from examples.comparison import compare
+from examples.measure import difference, interleaved, plain_peak, seconds_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parent.parent / "results"
+PLAIN, EQSAT = "#b5482a", "#2a6f97"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program at one size.
+
+    **Attributes:**
+
+    - `peak`: certified bytes; None if nothing fits the budget.
+    - `seconds`: of a call, a median of several in turns; None where plain JAX does not fit the machine.
+    - `others`: the seconds of other ways to compute the same.
+    - `apart`: the largest difference from plain JAX's result, relative to that one's largest entry.
+    """
+
+    program: str
+    size: int
+    budget: int
+    plain_peak: int
+    peak: int | None
+    plain_seconds: float | None = None
+    seconds: float | None = None
+    planning_seconds: float | None = None
+    apart: float | None = None
+    others: dict[str, float] = field(default_factory=dict)
+
+
+def row(
+    program: str,
+    size: int,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    budget: int | str,
+    others: Mapping[str, Callable[..., Any]] | None = None,
+) -> Row:
+    """Measure, and print how it went; `others` by name compute the same from the same arguments."""
+    try:
+        found = compare(f"{program}, {size:,}", function, *arguments, budget=budget)
+    except eqsat.BudgetError as error:
+        print(error)
+        allowed = eqsat.amounts.parse_budget(budget)
+        return Row(program, size, allowed, plain_peak(function, arguments), None)
+    return Row(
+        program,
+        size,
+        found.budget,
+        found.plain_peak,
+        found.peak,
+        found.plain_seconds,
+        found.seconds,
+        found.planning_seconds,
+        None if found.plain is None else difference(found.result, found.plain),
+        {name: min(seconds) for name, seconds in interleaved(others or {}, arguments, 5).items()},
+    )
+
+
+def write(name: str, rows: Sequence[Row], columns: Mapping[str, str], folder: Path = RESULTS) -> str:
+    """Write the rows as JSON and as a table; gives the table.
+
+    **Arguments:**
+
+    - `columns`: what to call `size` in the table of each program.
+    """
+    folder.mkdir(exist_ok=True)
+    stem = folder / f"paper-{name}-{cpu_name()}"
+    record = {"jax": jax.__version__, "cpu": cpu_name(), "rows": [asdict(row) for row in rows]}
+    stem.with_suffix(".json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    tables = [
+        table(program, column, [row for row in rows if row.program == program])
+        for program, column in columns.items()
+    ]
+    text = "\n".join(tables)
+    stem.with_suffix(".md").write_text(text)
+    return text
+
+
+def table(program: str, column: str, rows: Sequence[Row]) -> str:
+    """One program's rows in Markdown; times of others as ratios to eqsat's."""
+    others = sorted({name for row in rows for name in row.others})
+    heading = [column, "plain peak", "budget", "eqsat peak", "plain time", "eqsat time", "eqsat / plain",
+               *(f"eqsat / {name}" for name in others), "planning"]  # fmt: skip
+    lines = [f"## {program}", "", _line(heading), _line(["---"] * len(heading))]
+    for row in rows:
+        broken = " (over)" if row.plain_peak > row.budget else ""
+        lines.append(
+            _line(
+                [
+                    f"{row.size:,}",
+                    format_bytes(row.plain_peak) + broken,
+                    format_bytes(row.budget),
+                    "does not fit" if row.peak is None else format_bytes(row.peak),
+                    _time(row.plain_seconds),
+                    _time(row.seconds),
+                    _ratio(row.seconds, row.plain_seconds),
+                    *(_ratio(row.seconds, row.others.get(name)) for name in others),
+                    _time(row.planning_seconds),
+                ]
+            )
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _time(seconds: float | None) -> str:
+    return "–" if seconds is None else seconds_text(seconds)
+
+
+def _ratio(seconds: float | None, other: float | None) -> str:
+    return "–" if seconds is None or other is None else f"{seconds / other:.2f}"
+
+
+def figure(rows: Sequence[Row], columns: Mapping[str, str]) -> Figure:
+    """Peak and time against size, a column for each program; a cross where plain JAX leaves the budget."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(4.2 * len(columns), 6), layout="constrained")
+    panels = drawn.subplots(2, len(columns), squeeze=False, sharex="col")
+    for (peaks, times), (program, column) in zip(zip(*panels, strict=True), columns.items(), strict=True):
+        some = [row for row in rows if row.program == program]
+        sizes = [row.size for row in some]
+        peaks.plot(sizes, [row.plain_peak / 1e6 for row in some], "o-", color=PLAIN, label="plain JAX")
+        _line_of(peaks, sizes, [row.peak and row.peak / 1e6 for row in some], EQSAT, "eqsat")
+        peaks.axhline(some[0].budget / 1e6, color="black", linewidth=0.8, linestyle="--", label="budget")
+        over = next((row for row in some if row.plain_peak > row.budget), None)
+        if over is not None:
+            peaks.plot([over.size], [over.plain_peak / 1e6], "x", color="black", markersize=11,
+                       label="first size at which plain JAX is over it")  # fmt: skip
+        _line_of(times, sizes, [row.plain_seconds for row in some], PLAIN, "plain JAX, without a budget")
+        _line_of(times, sizes, [row.seconds for row in some], EQSAT, "eqsat")
+        for name in sorted({name for row in some for name in row.others}):
+            _line_of(times, sizes, [row.others.get(name) for row in some], "gray", name)
+        peaks.set(title=program, xscale="log", yscale="log", ylabel="peak, MB")
+        times.set(xlabel=column, xscale="log", yscale="log", ylabel="time of a call, s")
+        peaks.legend(fontsize=8)
+        times.legend(fontsize=8)
+        for axes in (peaks, times):
+            axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
+            axes.minorticks_off()
+            axes.grid(color="0.9")
+    return drawn
+
+
+def _line_of(
+    axes: Axes, sizes: Sequence[int], values: Sequence[float | None], colour: str, label: str
+) -> None:
+    known = [(size, value) for size, value in zip(sizes, values, strict=True) if value is not None]
+    axes.plot([size for size, _ in known], [value for _, value in known], "o-", color=colour, label=label)
+
+
+def save(name: str, drawn: Figure, folder: Path = RESULTS) -> None:
+    drawn.savefig(folder / f"paper-{name}-{cpu_name()}.png", dpi=110)
