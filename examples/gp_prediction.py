@@ -2,7 +2,10 @@
 
     python -m examples.gp_prediction [--data DIR] [--small]
 
-On generated data:
+The kernel matrix of test points and data, and what is solved with it, is what takes the memory; DIR may
+have kin40k.
+
+What `python -m examples.gp_prediction` prints, on two cores shared with other work:
 
     Mean and variance at 33,000 points, given 3,000 in 8 dimensions
     ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,10 @@
 
     python -m examples.kernel_ridge [--data DIR] [--small]
 
-On generated data:
+The kernel matrix is what takes the memory. If it does not fit, every turn of the solver computes it anew,
+by chunks: that takes longer than to keep it, but any number of points fits. DIR may have kin40k.
+
+What `python -m examples.kernel_ridge` prints, on two cores shared with other work:
 
     Weights of kernel ridge regression on 10,000 points in 8 dimensions
     ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,7 +2,10 @@
 
     python -m examples.mmd [--data DIR] [--small]
 
-On generated data:
+Three arrays of the differences of all pairs of images, pixel by pixel, are what takes the memory; DIR may
+have MNIST.
+
+What `python -m examples.mmd` prints, on two cores shared with other work:
 
     Discrepancy between 1,000 training and 1,000 test images of 784 pixels
     ────────────────────────────────────────────────────────────────────────────────────────────────────

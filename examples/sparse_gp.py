@@ -2,7 +2,10 @@
 
     python -m examples.sparse_gp [--data DIR] [--small]
 
-On generated data:
+The kernel matrix of inducing points and data, and what is made of it on both ways, is what takes the
+memory; DIR may have kin40k. The training's losses are minus the bound, per point.
+
+What `python -m examples.sparse_gp` prints, on two cores shared with other work:
 
     The bound and its gradient: 36,000 points in 8 dimensions, 500 inducing ones
     ────────────────────────────────────────────────────────────────────────────────────────────────────
