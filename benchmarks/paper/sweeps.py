@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RESULTS = Path(__file__).parent.parent / "results"
-PLAIN, EQSAT = "#b5482a", "#2a6f97"
+EQSAT = "eqsat"
+RUNS = 5
+BEFORE, AFTER = "#b5482a", "#2a6f97"
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Row:
 
     - `peak`: certified bytes; None if nothing fits the budget.
     - `seconds`: of a call, a median of several in turns; None where plain JAX does not fit the machine.
-    - `others`: the seconds of other ways to compute the same.
+    - `others`: the seconds of other ways to compute the same, timed in turns with eqsat.
     - `apart`: the largest difference from plain JAX's result, relative to that one's largest entry.
     """
 
@@ -63,6 +66,15 @@ def row(
         print(error)
         allowed = eqsat.amounts.parse_budget(budget)
         return Row(program, size, allowed, plain_peak(function, arguments), None)
+    seconds, apart = found.seconds, None
+    if found.plain is not None:
+        apart = difference(found.result, found.plain)
+    in_turns: dict[str, float] = {}
+    if others:
+        ways = {EQSAT: eqsat.optimize(function, budget=budget), **others}
+        times = interleaved(ways, arguments, RUNS)
+        in_turns = {name: statistics.median(some) for name, some in times.items()}
+        seconds = in_turns.pop(EQSAT)
     return Row(
         program,
         size,
@@ -70,10 +82,10 @@ def row(
         found.plain_peak,
         found.peak,
         found.plain_seconds,
-        found.seconds,
+        seconds,
         found.planning_seconds,
-        None if found.plain is None else difference(found.result, found.plain),
-        {name: min(seconds) for name, seconds in interleaved(others or {}, arguments, 5).items()},
+        apart,
+        in_turns,
     )
 
 
@@ -144,15 +156,15 @@ def figure(rows: Sequence[Row], columns: Mapping[str, str]) -> Figure:
     for (peaks, times), (program, column) in zip(zip(*panels, strict=True), columns.items(), strict=True):
         some = [row for row in rows if row.program == program]
         sizes = [row.size for row in some]
-        peaks.plot(sizes, [row.plain_peak / 1e6 for row in some], "o-", color=PLAIN, label="plain JAX")
-        _line_of(peaks, sizes, [row.peak and row.peak / 1e6 for row in some], EQSAT, "eqsat")
+        peaks.plot(sizes, [row.plain_peak / 1e6 for row in some], "o-", color=BEFORE, label="plain JAX")
+        _line_of(peaks, sizes, [row.peak and row.peak / 1e6 for row in some], AFTER, "eqsat")
         peaks.axhline(some[0].budget / 1e6, color="black", linewidth=0.8, linestyle="--", label="budget")
         over = next((row for row in some if row.plain_peak > row.budget), None)
         if over is not None:
             peaks.plot([over.size], [over.plain_peak / 1e6], "x", color="black", markersize=11,
                        label="first size at which plain JAX is over it")  # fmt: skip
-        _line_of(times, sizes, [row.plain_seconds for row in some], PLAIN, "plain JAX, without a budget")
-        _line_of(times, sizes, [row.seconds for row in some], EQSAT, "eqsat")
+        _line_of(times, sizes, [row.plain_seconds for row in some], BEFORE, "plain JAX, without a budget")
+        _line_of(times, sizes, [row.seconds for row in some], AFTER, "eqsat")
         for name in sorted({name for row in some for name in row.others}):
             _line_of(times, sizes, [row.others.get(name) for row in some], "gray", name)
         peaks.set(title=program, xscale="log", yscale="log", ylabel="peak, MB")
