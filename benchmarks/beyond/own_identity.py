@@ -40,7 +40,7 @@ def case(count: int) -> Case:
     return Case(f"waves from {count:,} points", field, partial(data, count), ("1MB",), hand, rules=RULES)
 
 
-CASES = (case(5_000), case(20_000))
+CASES = (case(5_000), case(10_000))
 QUICK = (case(500),)
 
 if __name__ == "__main__":

@@ -70,12 +70,6 @@ CASES = (
             "tiles of 250 by hand": partial(by_tiles, length=250),
         },
     ),
-    Case(
-        "its gradient",
-        jax.grad(contrastive, argnums=(0, 1)),
-        partial(data, 20_000),
-        ("22MB",),
-    ),
 )
 QUICK = (
     Case(

@@ -69,9 +69,9 @@ def data(positions: int) -> tuple[Any, Any, Array]:
     return parameters, OPTIMISER.init(parameters), tokens
 
 
-def moments(result: tuple[Any, Any, Array]) -> Any:
-    """Adam's first moments, which have the gradient as it is; new parameters, hardly more than its signs."""
-    return result[1][0].mu, result[2]
+def moments(result: tuple[Any, Any, Array]) -> Array:
+    """Adam's first moments, all in a row, since some are 0 but for rounding: they are the gradient."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(result[1][0].mu)])
 
 
 def case(positions: int, budget: str) -> Case:
