@@ -45,7 +45,7 @@ CLEARLY_FASTER = 0.7
 MOST_UNMOVED = 6
 """After so many programs in a row whose peaks were no better, no more are compiled."""
 
-LOOKAHEAD = 2
+LOOKAHEAD = 3
 """After a program that should fit, so many lower caps are tried for a faster one, and again after each."""
 
 MOST_CODE = 1 << 16

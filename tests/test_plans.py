@@ -225,3 +225,17 @@ def test_calls_on_what_is_only_broadcast_are_not_split() -> None:
             close(eqsat.optimize(fn, budget=budget)(*args), fn(*args), rtol=1e-3)
         except eqsat.BudgetError:
             continue
+
+
+def test_a_long_table_is_not_read_anew_for_every_query() -> None:
+    """A few rows of distances fill the cache, but tiles are faster than a loop over so few queries."""
+
+    def nearest(queries: jax.Array, points: jax.Array) -> list[jax.Array]:
+        return jax.lax.top_k(2 * queries @ points.T - jnp.sum(points**2, 1), 10)
+
+    shapes = [
+        jax.ShapeDtypeStruct((1_000, 10), jnp.float32),
+        jax.ShapeDtypeStruct((1_000_000, 10), jnp.float32),
+    ]
+    plan = eqsat.optimize(nearest, budget="300MB").plan(*shapes)
+    assert min(loop.chunk for loop in plan.loops) >= 64

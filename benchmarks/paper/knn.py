@@ -1,0 +1,223 @@
+"""Ten nearest neighbours: tables 1 and 3 of the paper, side by side with what people use.
+
+    python -m benchmarks.paper.knn [--data DIR] [--quick] [--runs N]
+
+Random points, MNIST and word vectors (generated ones of the same shape without `--data`); queries per second
+and peak memory of plain JAX, eqsat, a loop by hand, KeOps, scikit-learn's brute force and faiss's flat index.
+Times are medians of calls in turns, in one process. Peaks of the first three are certified; those of the
+libraries are by how much a process of its own grows, with the points and the queries. Writes
+`benchmarks/results/paper-knn-<cpu>.json` and `.md`. A method that is not installed (the extra `peers`) or
+does not fit the machine has no figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+import eqsat
+from benchmarks.fresh import ROOT, settle, status
+from benchmarks.paper.knn_methods import FUNCTIONS, METHODS, PEERS, Search, chunked, distances
+from benchmarks.paper.records import RESULTS, markdown, write
+from eqsat.amounts import format_bytes
+from examples.comparison import PLAIN_SHARE
+from examples.data import images, word_vectors
+from examples.measure import interleaved, plain_peak, seconds_of
+
+PATIENCE = 30.0
+"""Seconds of a first call from which a method is not called again."""
+
+CHECKED = 20
+"""So many queries are compared with the neighbours that were found otherwise."""
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Case:
+    """Points and queries.
+
+    **Attributes:**
+
+    - `data`: "random", "images" or "words".
+    """
+
+    data: str
+    metric: str
+    n: int
+    d: int
+    queries: int
+    budget: str
+
+    def arrays(self, folder: Path | None) -> tuple[Array, Array]:
+        """Points [n, d] and queries [m, d] in float32."""
+        if self.data == "images":
+            return images(folder, self.n, self.queries, self.d)
+        if self.data == "words":
+            return word_vectors(folder, self.n, self.queries, self.d)
+        rng = np.random.default_rng(0)
+        both = rng.standard_normal((self.n + self.queries, self.d), np.float32)
+        return both[: self.n].copy(), both[self.n :].copy()
+
+
+CASES = (
+    *(Case("random", "L2", n, d, 1_000, "100MB") for n in (10_000, 100_000) for d in (3, 10, 100)),
+    *(Case("random", "L2", 1_000_000, d, 1_000, budget) for d, budget in ((3, "100MB"), (10, "100MB"))),
+    Case("random", "L2", 1_000_000, 100, 1_000, "600MB"),
+    Case("images", "L2", 60_000, 784, 1_000, "300MB"),
+    Case("images", "L1", 60_000, 784, 50, "300MB"),
+    Case("words", "cosine", 140_000, 100, 1_000, "200MB"),
+)
+
+QUICK = (Case("random", "L2", 20_000, 3, 200, "5MB"), Case("words", "cosine", 5_000, 20, 100, "5MB"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one method did on one case.
+
+    **Attributes:**
+
+    - `seconds`: of a call; None if the method was not run.
+    - `peak`: bytes, arguments included; None if not known.
+    - `error`: by how much the distances of what was found exceed those of the nearest, relative to them.
+    """
+
+    case: Case
+    method: str
+    seconds: float | None
+    peak: int | None
+    error: float | None
+
+    @property
+    def per_second(self) -> float | None:
+        return None if self.seconds is None else self.case.queries / self.seconds
+
+
+def rows_of(case: Case, folder: Path | None, runs: int) -> list[Row]:
+    """Run all methods on one case, in turns."""
+    points, queries = case.arrays(folder)
+    listed, case = case, replace(case, n=len(points), queries=len(queries))
+    peaks = jax_peaks(case, points, queries)
+    searches: dict[str, Search] = {}
+    for name, make in METHODS.items():
+        if name == "plain" and peaks[name] > PLAIN_SHARE * _free_memory():
+            continue
+        try:
+            searches[name] = make(case.metric, points, case.budget)
+        except ImportError:
+            print(f"{name} is not installed: pip install 'eqsat[peers]'")
+    found = {name: np.asarray(search(queries)) for name, search in searches.items()}
+    once = {name: seconds_of(search, (queries,)) for name, search in searches.items()}
+    quick = {name: search for name, search in searches.items() if once[name] < PATIENCE}
+    seconds = once | {
+        name: statistics.median(times) for name, times in interleaved(quick, (queries,), runs).items()
+    }
+    some = queries[:CHECKED]
+    each = {name: distances(case.metric, some, points, indices[:CHECKED]) for name, indices in found.items()}
+    nearest = np.min(list(each.values()), axis=0)
+    rows = []
+    for name in METHODS:
+        error = None
+        if name in each:
+            error = float(np.max((each[name] - nearest) / np.maximum(nearest, np.finfo(np.float32).tiny)))
+        peak = peaks.get(name)
+        if name in PEERS and name in searches:
+            peak = points.nbytes + queries.nbytes + growth_in_fresh_process(listed, name, folder)
+        rows.append(Row(case, name, seconds.get(name), peak, error))
+    return rows
+
+
+def jax_peaks(case: Case, points: Array, queries: Array) -> dict[str, int]:
+    """The certified peaks of what XLA compiles, in bytes."""
+    function = FUNCTIONS[case.metric]
+    plan = eqsat.optimize(function, budget=case.budget).plan(queries, points)
+    return {
+        "plain": plain_peak(function, (queries, points)),
+        "eqsat": plan.peak_bytes,
+        "by hand": plain_peak(chunked(case.metric, points), (queries, points)),
+    }
+
+
+def growth_in_fresh_process(case: Case, method: str, folder: Path | None) -> int:
+    """By how many bytes a process grows that makes a search and runs it once."""
+    number = (*CASES, *QUICK).index(case)
+    command = [sys.executable, "-m", "benchmarks.paper.knn", "--alone", method, str(number)]
+    command += ["--data", str(folder)] if folder else []
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return int(json.loads(done.stdout.splitlines()[-1]))
+
+
+def alone(method: str, number: int, folder: Path | None) -> int:
+    """In a fresh process: bytes by which it grows. A small search before has loaded the library's code."""
+    case = (*CASES, *QUICK)[number]
+    points, queries = case.arrays(folder)
+    METHODS[method](case.metric, points[:100].copy(), case.budget)(queries[:10].copy())
+    settle()
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    METHODS[method](case.metric, points, case.budget)(queries)
+    return max(status("VmHWM") - before, 0)
+
+
+def _free_memory() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Queries per second, how many times those of the others eqsat has, and peaks; a line for each case."""
+    speeds, peaks = [], []
+    for case in dict.fromkeys(row.case for row in rows):
+        of = {row.method: row for row in rows if row.case == case}
+        label = [case.data, case.metric, f"{case.n:,}", str(case.d), f"{case.queries:,}"]
+        speeds.append([*label, *(_speed(of[name], of["eqsat"]) for name in METHODS)])
+        peaks.append([*label, case.budget, *(_amount(of[name].peak) for name in METHODS)])
+    heading = ["data", "metric", "n", "d", "queries"]
+    return (
+        "Queries per second; in brackets, eqsat's relative to those.\n\n"
+        + markdown([*heading, *METHODS], speeds)
+        + "\nPeak memory, arguments included: certified, or of a fresh process for the libraries.\n\n"
+        + markdown([*heading, "budget", *METHODS], peaks)
+    )
+
+
+def _speed(row: Row, ours: Row) -> str:
+    if row.seconds is None or row.per_second is None or ours.seconds is None:
+        return "–"
+    ratio = "" if row is ours else f" ({row.seconds / ours.seconds:.2g}×)"
+    return f"{row.per_second:,.0f}{ratio}"
+
+
+def _amount(peak: int | None) -> str:
+    return "–" if peak is None else format_bytes(peak)
+
+
+def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper.knn")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="a folder with real data (examples/data.py)")
+    parser.add_argument("--quick", action="store_true", help="two small cases")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--alone", nargs=2, metavar=("METHOD", "CASE"), help=argparse.SUPPRESS)
+    options = parser.parse_args(args)
+    if options.alone:
+        print(alone(options.alone[0], int(options.alone[1]), options.data))
+        return []
+    rows: list[Row] = []
+    for case in QUICK if options.quick else CASES:
+        rows += rows_of(case, options.data, options.runs)
+        print(table([row for row in rows if row.case == rows[-1].case]), flush=True)
+        write("knn", rows, "## Ten nearest neighbours, float32\n\n" + table(rows), folder)
+    return rows
+
+
+if __name__ == "__main__":
+    main()
