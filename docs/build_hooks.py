@@ -1,4 +1,4 @@
-"""What the manual takes from elsewhere in the repository: the rules, and the page on their language.
+"""What the manual takes from elsewhere in the repository: the rules, the page on their language, figures.
 
 mkdocs calls these functions while it builds; nothing else does.
 """
@@ -12,7 +12,12 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
-FROM_ELSEWHERE = ("rules/README.md", "rules/*.rules", "eqsat/language/grammar.lark")
+FROM_ELSEWHERE = (
+    "rules/README.md",
+    "rules/*.rules",
+    "eqsat/language/grammar.lark",
+    "benchmarks/results/paper-*.png",
+)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -25,5 +30,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to the rules, which lie beside docs/ in the repository and inside of it in the manual."""
-    return markdown.replace("](../rules/", "](rules/") if "/" not in page.file.src_uri else markdown
+    """Links to the rules and figures, which lie beside docs/ in the repository and in it in the manual."""
+    if "/" in page.file.src_uri:
+        return markdown
+    return markdown.replace("](../rules/", "](rules/").replace("](../benchmarks/", "](benchmarks/")

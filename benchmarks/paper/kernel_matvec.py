@@ -1,0 +1,200 @@
+"""A kernel matrix times a vector against the number of points, under several budgets: figure 2 of the paper.
+
+    python -m benchmarks.paper.kernel_matvec [--full] [--quick]
+
+exp(-(x_i - y_j)²/2) v in float64, with x, y and v of shape [n, 1], from n = 1,000 to 100,000, or with
+`--full` to a million: that is 10¹² exponentials for each budget, an hour or more on few cores. Writes
+`benchmarks/results/paper-kernel-matvec-<cpu>` as `.json`, `.md` and `.png`: certified peak and time of a
+call, and from which n on plain JAX exceeds each budget. Nothing is extrapolated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+import eqsat
+from benchmarks.paper.records import RESULTS, markdown, time_text, write
+from eqsat.amounts import format_bytes, parse_budget
+from examples.comparison import LONG, PLAIN_SHARE
+from examples.measure import difference, seconds_text
+from examples.programs import kernel_matvec
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+POINTS = (1_000, 3_000, 10_000, 30_000, 100_000)
+FULL = (*POINTS, 300_000, 1_000_000)
+BUDGETS = ("100MB", "300MB", "1GB")
+PLAIN = "plain"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One n under one budget.
+
+    **Attributes:**
+
+    - `peak`, `plain_peak`: certified bytes.
+    - `seconds`, `processor_seconds`: of a call, by the clock and of all cores; the median of several, in
+      turns, unless they are long. The same for budgets that lead to the same program.
+    - `plain_seconds`, `plain_processor_seconds`, `apart`: None where plain JAX does not fit the machine; else
+      its times, and the largest difference from its result, relative to the largest entry.
+    """
+
+    n: int
+    budget: int
+    peak: int
+    plain_peak: int
+    seconds: float
+    processor_seconds: float
+    plain_seconds: float | None
+    plain_processor_seconds: float | None
+    apart: float | None
+
+
+def rows_of(n: int, budgets: Sequence[str]) -> list[Row]:
+    """Measure one n under each budget, and print how it went."""
+    x, y, v = np.random.default_rng(0).normal(size=(3, n, 1))
+    with jax.enable_x64(True):
+        functions: dict[str, Callable[..., Any]] = {
+            budget: eqsat.optimize(kernel_matvec, budget=budget) for budget in budgets
+        }
+        plans = {budget: function.plan(x, y, v) for budget, function in functions.items()}
+        plain_peak = max(plan.original_peak_bytes for plan in plans.values())
+        if plain_peak < PLAIN_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+            functions[PLAIN] = jax.jit(kernel_matvec)
+        # Budgets that lead to the same program share its time.
+        alike = {name: plans[name].source if name in plans else name for name in functions}
+        results, times = _run({alike[name]: function for name, function in functions.items()}, (x, y, v))
+        results = {name: results[alike[name]] for name in functions}
+        seconds = {name: times[alike[name]] for name in functions}
+    rows = [
+        Row(
+            n,
+            parse_budget(budget),
+            plans[budget].peak_bytes,
+            plain_peak,
+            *seconds[budget],
+            *seconds.get(PLAIN, (None, None)),
+            difference(results[budget], results[PLAIN]) if PLAIN in results else None,
+        )
+        for budget in budgets
+    ]
+    for row in rows:
+        print(
+            f"n = {n:>9,}  budget {format_bytes(row.budget):>7}  peak {format_bytes(row.peak):>8}"
+            f"  {seconds_text(row.seconds):>8}  plain {format_bytes(plain_peak):>8}"
+            f"  {time_text(row.plain_seconds):>8}",
+            flush=True,
+        )
+    return rows
+
+
+def _run(
+    functions: Mapping[str, Callable[..., Any]], arguments: Sequence[Any]
+) -> tuple[dict[str, Any], dict[str, tuple[float, float]]]:
+    """Results and seconds: of the first call if that is long, or else the median of several in turns."""
+    results: dict[str, Any] = {}
+
+    def once(name: str) -> tuple[float, float]:
+        began, processor_began = time.perf_counter(), time.process_time()
+        results[name] = np.asarray(functions[name](*arguments))
+        return time.perf_counter() - began, time.process_time() - processor_began
+
+    first = {name: once(name) for name in functions}
+    if max(seconds for seconds, _ in first.values()) > LONG:
+        return results, first
+    runs = [{name: once(name) for name in functions} for _ in range(5)]
+    return results, {name: tuple(np.median([run[name] for run in runs], axis=0)) for name in functions}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in Markdown."""
+    heading = ["n", "budget", "eqsat peak", "plain peak", "eqsat time", "plain time", "eqsat / plain",
+               "of processor time"]  # fmt: skip
+    lines = []
+    for row in rows:
+        over = " (over)" if row.plain_peak > row.budget else ""
+        lines.append(
+            [
+                f"{row.n:,}",
+                format_bytes(row.budget),
+                format_bytes(row.peak),
+                format_bytes(row.plain_peak) + over,
+                seconds_text(row.seconds),
+                time_text(row.plain_seconds),
+                _ratio(row.seconds, row.plain_seconds),
+                _ratio(row.processor_seconds, row.plain_processor_seconds),
+            ]
+        )
+    return markdown(heading, lines)
+
+
+def _ratio(seconds: float, plain: float | None) -> str:
+    return "–" if plain is None else f"{seconds / plain:.2f}"
+
+
+def figure(rows: Sequence[Row]) -> Figure:
+    """Peak and time against n, a line for each budget; a cross where plain JAX exceeds it first."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(9, 4), layout="constrained")
+    peaks, times = drawn.subplots(1, 2)
+    first = [row for row in rows if row.budget == rows[0].budget]
+    points = [row.n for row in first]
+    peaks.plot(points, [row.plain_peak / 1e6 for row in first], "s-", color="#b5482a", label="plain JAX")
+    ran = [(row.n, row.plain_processor_seconds) for row in first if row.plain_seconds is not None]
+    times.plot(*zip(*ran, strict=True), "s-", color="#b5482a", label="plain JAX, without a budget")
+    # The largest budget first and thickest: where plans are the same, all lines are to be seen.
+    looks = (("#012a4a", 6), ("#2a6f97", 3.5), ("#8ecae6", 1.5))
+    for (shade, width), budget in zip(
+        looks, sorted({row.budget for row in rows}, reverse=True), strict=False
+    ):
+        some = [row for row in rows if row.budget == budget]
+        style = {"color": shade, "linewidth": width, "markersize": width + 3}
+        label = f"eqsat in {format_bytes(budget)}"
+        peaks.plot(points, [row.peak / 1e6 for row in some], "o-", label=label, **style)
+        times.plot(points, [row.processor_seconds for row in some], "o-", label=label, **style)
+        peaks.axhline(budget / 1e6, color=shade, linewidth=0.8, linestyle="--")
+        over = next((row for row in some if row.plain_peak > row.budget), None)
+        if over is not None:
+            peaks.plot([over.n], [over.plain_peak / 1e6], "x", color="black", markersize=11)
+    peaks.plot([], [], "x", color="black", label="plain JAX exceeds a budget first")
+    end = rows[-1]
+    times.plot(
+        points, [end.processor_seconds * (n / end.n) ** 2 for n in points], ":", color="gray", label="∝ n²"
+    )
+    peaks.set(ylabel="peak, MB (budgets dashed)")
+    times.set(ylabel="processor time of a call, s")
+    for axes in (peaks, times):
+        axes.set(xlabel="n", xscale="log", yscale="log")
+        axes.grid(color="0.9")
+        axes.legend(fontsize=8)
+    return drawn
+
+
+def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper.kernel_matvec")
+    parser.add_argument("--full", action="store_true", help="to a million points")
+    parser.add_argument("--quick", action="store_true", help="at the size of a test")
+    options = parser.parse_args(args)
+    points = (300, 1_000, 2_000) if options.quick else FULL if options.full else POINTS
+    budgets = ("2MB", "4MB") if options.quick else BUDGETS
+    rows = [row for n in points for row in rows_of(n, budgets)]
+    text = "## Kernel matrix times vector, float64\n\n" + table(rows)
+    stem = write("kernel-matvec", rows, text, folder)
+    figure(rows).savefig(stem.with_suffix(".png"), dpi=110)
+    return rows
+
+
+if __name__ == "__main__":
+    main()
