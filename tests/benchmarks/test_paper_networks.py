@@ -1,4 +1,4 @@
-"""The benchmark of chains and wide networks at a tiny size: within budget, equal to plain JAX, written."""
+"""The benchmarks of transformers and of chains at a tiny size: within budget, equal to plain JAX, written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("name", ["chains"])
+@pytest.mark.parametrize("name", ["transformer", "chains"])
 def test_a_sweep_keeps_to_its_budget_and_is_written(name: str, tmp_path: Path) -> None:
     module = importlib.import_module(f"benchmarks.paper.{name}")
     rows = module.main(["--quick"], tmp_path)

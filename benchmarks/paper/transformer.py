@@ -1,0 +1,42 @@
+"""A transformer encoder against the length of its sequence, under one budget: forward, and a training step.
+
+    python -m benchmarks.paper.transformer [--quick]
+
+The encoder of `examples/encoder.py`, one block. Writes `benchmarks/results/paper-transformer-<cpu>` as
+`.json`, `.md` and `.png`: certified peak and time of a call, plain JAX's beside them and where it leaves the
+budget. Takes up to half an hour, most of it planning.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.paper.sweeps import RESULTS, Row, figure, row, save, write
+from examples.encoder import programs
+
+COLUMNS = {"Encoder, forward": "tokens", "Encoder, training step": "tokens"}
+
+
+def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paper.transformer", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="at the size of a test")
+    quick = parser.parse_args(args).quick
+    lengths = (64, 256) if quick else (512, 1024, 2048, 4096, 8192)
+    width, heads, vocabulary = (16, 1, 50) if quick else (128, 4, 1000)
+    budget = "1MB" if quick else "150MB"
+    rows = [
+        row(program, length, function, arguments, budget)
+        for length in lengths
+        for program, (function, arguments) in zip(
+            COLUMNS, programs(length, width, heads, blocks=1, vocabulary=vocabulary), strict=True
+        )
+    ]
+    print(write("transformer", rows, COLUMNS, folder))
+    save("transformer", figure(rows, COLUMNS), folder)
+    return rows
+
+
+if __name__ == "__main__":
+    main()
