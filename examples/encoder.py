@@ -134,7 +134,7 @@ def main(args: Sequence[str] | None = None) -> list[Comparison]:
             f"Encoder, one step of AdamW: {size}",
             step,
             *more_inputs,
-            budget=0.6 if options.small else 0.15,
+            budget=0.8 if options.small else 0.15,
             reference=lambda *arguments: loss_and_moments(in_double_precision(step)(*arguments)),
             part=loss_and_moments,
             note="float64, loss and momentum",
