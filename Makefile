@@ -35,7 +35,7 @@ lint: $(INSTALLED) tree
 	cd build/types && $(CURDIR)/$(VENV)/bin/mypy --config-file ../../pyproject.toml -p eqsat
 
 docs: $(INSTALLED) tree
-	$(VENV)/bin/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
 
 bench: $(INSTALLED)
 	$(VENV)/bin/python -m benchmarks.chunking

@@ -215,6 +215,9 @@ class Planner:
             self.traced, self.names, [*self._avals(), *arrays], self.given_up, self.budget, self.stopwatch
         )
         written = timed("search", lambda: as_written(program, self.machine, library=True))
+        # Unlike other programs, this one is compiled: what it takes need not be predicted.
+        original = self._original()
+        written = replace(written, taking=self.machine.taking(original.peak - original.fixed))
         return Job(program, hoisted, constants, written, trials)
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:

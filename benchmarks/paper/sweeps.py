@@ -58,8 +58,15 @@ def row(
     arguments: Sequence[Any],
     budget: int | str,
     others: Mapping[str, Callable[..., Any]] | None = None,
+    part: Callable[[Any], Any] = lambda result: result,
 ) -> Row:
-    """Measure, and print how it went; `others` by name compute the same from the same arguments."""
+    """Measure, and print how it went.
+
+    **Arguments:**
+
+    - `others`: functions by name that compute the same from the same arguments.
+    - `part`: what of the results is compared with plain JAX's.
+    """
     try:
         found = compare(f"{program}, {size:,}", function, *arguments, budget=budget)
     except eqsat.BudgetError as error:
@@ -68,7 +75,7 @@ def row(
         return Row(program, size, allowed, plain_peak(function, arguments), None)
     seconds, apart = found.seconds, None
     if found.plain is not None:
-        apart = difference(found.result, found.plain)
+        apart = difference(part(found.result), part(found.plain))
     in_turns: dict[str, float] = {}
     if others:
         ways = {EQSAT: eqsat.optimize(function, budget=budget), **others}

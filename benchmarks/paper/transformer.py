@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.paper.sweeps import RESULTS, Row, figure, row, save, write
-from examples.encoder import programs
+from examples.encoder import loss_and_moments, programs
 
 COLUMNS = {"Encoder, forward": "tokens", "Encoder, training step": "tokens"}
 
@@ -23,14 +23,17 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paper.transformer", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="at the size of a test")
     quick = parser.parse_args(args).quick
-    lengths = (64, 256) if quick else (512, 1024, 2048, 4096, 8192)
+    lengths = (32, 256) if quick else (512, 1024, 2048, 4096, 8192)
     width, heads, vocabulary = (16, 1, 50) if quick else (128, 4, 1000)
     budget = "1MB" if quick else "150MB"
     rows = [
-        row(program, length, function, arguments, budget)
+        row(program, length, function, arguments, budget, part=part)
         for length in lengths
-        for program, (function, arguments) in zip(
-            COLUMNS, programs(length, width, heads, blocks=1, vocabulary=vocabulary), strict=True
+        for program, part, (function, arguments) in zip(
+            COLUMNS,
+            (lambda logits: logits, loss_and_moments),
+            programs(length, width, heads, blocks=1, vocabulary=vocabulary),
+            strict=True,
         )
     ]
     print(write("transformer", rows, COLUMNS, folder))
