@@ -219,6 +219,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     planning_seconds: float | None = None,
+    tune: bool = False,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -235,6 +236,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     planning_seconds: float | None = None,
+    tune: bool = False,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -251,6 +253,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     planning_seconds: float | None = None,
+    tune: bool = False,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
     static_argnames: str | Iterable[str] | None = None,
@@ -277,6 +280,8 @@ def optimize(
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
+    - `tune`: whether the first call with arrays of these shapes, or `plan` of such arrays, times the best few
+      programs that fit and takes the fastest. That is remembered on disk, for whoever plans the same.
     - `progress`: None: on a terminal, planning that takes longer than a second shows on stderr what it is at.
       True: planning always says so, and the loops of the running program show how far they have come, by
       callbacks, for which 2.6 % of the time was measured, with noise of that size. False: neither.
@@ -306,8 +311,10 @@ def optimize(
     _check_machine(machine)
     if progress not in (None, True, False):
         raise ValueError(f"progress is None, True or False, not {progress!r}")
+    if not isinstance(tune, bool):
+        raise ValueError(f"tune is True or False, not {tune!r}")
     amount = None if budget is None else parse_budget(budget)
-    settings = Settings(amount, _paths(rules), accuracy, machine, planning_seconds, progress)
+    settings = Settings(amount, _paths(rules), accuracy, machine, planning_seconds, progress, tune=tune)
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import jax
@@ -83,7 +84,12 @@ class Planner:
       that of each device.
     - `given_up`: the arguments whose place results may take.
     - `progress`: who is told what planning is at; if it was asked for, loops tell where they are, too.
+    - `tried`: where a function fits, what is predicted to take less than this part of its time is compiled.
+    - `rest`: after `planned`, further programs that fit, by predicted time: each is compiled when asked for.
+    - `longest`: seconds; what is predicted to take as much is not compiled.
     """
+
+    tried = CLEARLY_FASTER
 
     def __init__(
         self,
@@ -109,6 +115,8 @@ class Planner:
         self.stopwatch = Stopwatch(progress)
         self.banned: tuple[str, ...] = ()
         self.stop_reason = ""
+        self.rest: Iterator[Trial] = iter(())
+        self.longest = math.inf
         self._originals: dict[str, Certified] = {}
 
     def planned(self) -> Planned:
@@ -258,17 +266,20 @@ class Planner:
             reason = f"planning time limit of {self.deadline.seconds:g} s"
             return self._unchanged(original, job, reason)
         enough = CLEARLY_FASTER * job.written.predicted_seconds
-        if job.written.taking:
+        if job.written.taking or self.tried > CLEARLY_FASTER:
             # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
             search = self._saturate(job.program, self.budget, SPLIT_AXES[0])
-            trial = self._fitting(search, job.trials, original.fixed, enough)
+            tried = self.tried * job.written.predicted_seconds
+            trial = self._fitting(search, job.trials, original.fixed, tried)
         else:
             search = self._saturate(job.program, None, SPLIT_AXES[0])
             best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
             worthwhile = best is not None and best.predicted_seconds < enough
             trial = job.trials.compile(best, self.budget) if best and worthwhile else None
         if trial is not None and trial.peak <= self.budget:
-            return self._changed(trial, original, job)
+            if trial.candidate.predicted_seconds < enough:
+                return self._changed(trial, original, job)
+            self.rest = chain([trial], self.rest)
         return self._unchanged(original, job, self.stop_reason)
 
     def _leanest(self, job: Job, fixed: int) -> Iterator[Trial]:
@@ -294,6 +305,12 @@ class Planner:
 
     def _fitting(self, search: Search, trials: Trials, fixed: int, seconds: float = math.inf) -> Trial | None:
         """The first program certified to fit, in the order of their predicted times; all below `seconds`."""
+        self.longest = seconds
+        self.rest = self._every_fitting(search, trials, fixed)
+        return next(self.rest, None)
+
+    def _every_fitting(self, search: Search, trials: Trials, fixed: int) -> Iterator[Trial]:
+        """The programs certified to fit, in the order of their predicted times."""
         ranking = Ranking(self.budget, fixed, self.machine)
         groups = attempts(search, self.budget, self.deadline)
         stale, more = 0, True
@@ -310,15 +327,15 @@ class Planner:
                 stale = stale + 1 if better is best else 0
                 best = better
             candidate = ranking.take()
-            if candidate is None or candidate.predicted_seconds >= seconds or self.deadline.passed():
-                return None
+            if candidate is None or candidate.predicted_seconds >= self.longest or self.deadline.passed():
+                return
             before = trials.smallest
             trial = trials.compile(candidate, self.budget)
             if trial.peak <= self.budget:
-                return trial
+                yield trial
+                continue
             unmoved = 0 if before is None or trial.peak < UNMOVED * before.peak else unmoved + 1
             ranking.came_out(candidate, trial.peak)
-        return None
 
     def _unchanged(self, original: Certified, job: Job | None, reason: str) -> Planned:
         """The function as it is, with XLA's own options if they should pay and what they hide fits, too."""

@@ -30,6 +30,7 @@ STEPS = {
     "saturate": "applying rules",
     "search": "choosing among programs",
     "emit": "writing a program",
+    "tune": "timing programs",
 }
 """What the stages of planning are called while they run."""
 

@@ -43,10 +43,11 @@ ALLOWED = {
     "eqsat.rulesets": "errors ir language rules engine storage.values",
     "eqsat.driver": "errors records amounts machine deadline reports ir engine frontend planning backend"
     " planned progress trials floor",
+    "eqsat.tuning": "deadline backend.certificate driver planned planning.candidates reports.plan trials",
     "eqsat.pricing": "errors reports driver",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
     "eqsat.transforms": "errors amounts machine calibration deadline device_memory frontend.trace"
-    " frontend.values rulesets backend.donation driver planned pricing progress reports storage",
+    " frontend.values rulesets backend.donation driver planned pricing progress tuning reports storage",
     "eqsat.arguments": "",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports rulesets arguments transforms",
     "eqsat.testing": "errors language rulesets checking",

@@ -57,6 +57,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--planning-seconds", type=float, metavar="S", help="how long to look for the plan of one function"
     )
+    parser.add_argument("--tune", action="store_true", help="time the best few programs of each function")
     parser.add_argument("--strict", action="store_true", help="stop at a function that does not fit")
     parser.add_argument(
         "--report",
@@ -127,6 +128,7 @@ def _session(arguments: argparse.Namespace) -> Session:
         "accuracy": arguments.accuracy,
         "planning_seconds": arguments.planning_seconds,
         "rules": tuple(map(os.path.abspath, arguments.rules)),
+        "tune": arguments.tune,
         "progress": True if arguments.progress else False if arguments.quiet else None,
     }
     budget = None if arguments.budget is None else parse_budget(arguments.budget)

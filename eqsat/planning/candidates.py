@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -11,7 +11,7 @@ from eqsat.ir.ops import Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Schedule
-from eqsat.planning.chunks import choose_lengths
+from eqsat.planning.chunks import choose_lengths, even_length, predicted_peak, shortest
 from eqsat.planning.liveness import predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.storage import value_of
@@ -66,6 +66,17 @@ def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
     """The same program with chunks for another budget."""
     schedule = candidate.schedule
     return scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
+
+
+def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate:
+    """The same program with chunks that are longer by a factor, as far as there is so much of their axes."""
+    schedule = candidate.schedule
+    chunks = {
+        loop.id: max(even_length(loop.axis.size, int(factor * schedule.chunks[loop.id])), shortest(loop))
+        for loop in schedule.block.loops()
+    }
+    other = replace(schedule, chunks=chunks)
+    return _predicted(other, candidate.makers, predicted_peak(other, machine), machine)
 
 
 def useful_axes(schedule: Schedule) -> frozenset[Axis]:

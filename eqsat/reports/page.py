@@ -10,7 +10,7 @@ from eqsat.amounts import format_bytes, format_seconds
 from eqsat.records import BarrierRecord, PeakTensor, TensorRecord
 
 if TYPE_CHECKING:
-    from eqsat.reports.plan import LoopReport, Plan
+    from eqsat.reports.plan import LoopReport, Plan, Tuning
 
 WIDTH = 100
 TIED = "\u00a0"
@@ -42,6 +42,8 @@ def plan_page(plan: Plan) -> str:
         names = [f"{name}{TIED}{count}" for name, count in fired[:MOST_RULES]]
         more = len(fired) - MOST_RULES
         lines += wrapped(", ".join(names) + (f", and {more} more" if more > 0 else ""))
+    if plan.tuning is not None:
+        lines += ["", *_timed(plan.tuning)]
     if plan.left_whole:
         lines += ["", "Left whole: calls that can't be given chunks of these axes"]
         texts = list(dict.fromkeys(map(_whole_text, plan.left_whole)))
@@ -145,6 +147,23 @@ def _whole_text(peak: PeakTensor) -> str:
     axes = ", ".join(f"{each.axis.label} ({each.axis.size})" for each in peak.barriers)
     tensor = peak.tensor
     return f"{barrier.op}{at} needs all of {axes}; its largest array takes {format_bytes(tensor.bytes)}"
+
+
+def _timed(tuning: Tuning) -> list[str]:
+    """What was timed before the plan was chosen."""
+    if not tuning.programs:
+        return wrapped(f"Nothing was timed: {tuning.note}.", "")
+    lines = [
+        "Timed on this device",
+        f"    {'predicted':<11}{'measured':<11}{'peak':<11}program and compiler options",
+    ]
+    for program in tuning.programs:
+        mark = "->" if program.chosen else ""
+        predicted, seconds = format_seconds(program.predicted_seconds), format_seconds(program.seconds)
+        peak = format_bytes(program.peak_bytes)
+        what = f"{program.what}; {program.options}"
+        lines.append(cut(f"  {mark:<2}{predicted:<11}{seconds:<11}{peak:<11}{what}"))
+    return lines + ([f"    {tuning.note}"] if tuning.note else [])
 
 
 def _search(plan: Plan) -> list[str]:

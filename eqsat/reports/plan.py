@@ -140,6 +140,45 @@ class GraphRecord:
     left_out: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class TimedProgram:
+    """A program that was timed before one was chosen.
+
+    **Attributes:**
+
+    - `what`: its loops, or that it is the function as written.
+    - `options`: those that it is compiled with.
+    - `peak_bytes`: as for a plan.
+    - `predicted_seconds`, `seconds`: of a call, by the machine model and as measured: the median.
+    - `calls`: so many were made, with the first one, which warms it up.
+    - `chosen`: whether it is the plan.
+    """
+
+    what: str
+    options: str
+    peak_bytes: int
+    predicted_seconds: float
+    seconds: float
+    calls: int
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What `optimize(…, tune=True)` has timed.
+
+    **Attributes:**
+
+    - `programs`: the one first that was predicted to be best. Empty if none was timed.
+    - `note`: why none was, or not all.
+    - `settled`: whether another attempt would come to the same.
+    """
+
+    programs: tuple[TimedProgram, ...] = ()
+    note: str = ""
+    settled: bool = True
+
+
 @dataclass(frozen=True)
 class Plan(Report):
     """How a function is computed within a budget.
@@ -175,6 +214,7 @@ class Plan(Report):
     - `before`, `after`: memory over time, as written and as planned.
     - `graph`: the arrays of the plan, and which are made of which.
     - `left_whole`: the calls that need axes of large arrays whole: each as its largest array, and those axes.
+    - `tuning`: what was timed before the plan was chosen; None if nothing was to be.
     """
 
     budget_bytes: int
@@ -201,6 +241,7 @@ class Plan(Report):
     after: MemoryRecord = field(default=MemoryRecord(), repr=False)
     graph: GraphRecord = field(default=GraphRecord(), repr=False)
     left_whole: tuple[PeakTensor, ...] = ()
+    tuning: Tuning | None = None
 
     def __str__(self) -> str:
         return plan_page(self)

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,15 +27,21 @@ from eqsat.planned import Planned
 from eqsat.pricing import UNLIMITED, explanation
 from eqsat.progress import Progress
 from eqsat.reports.explanation import Explanation
+from eqsat.reports.plan import Tuning
 from eqsat.rulesets import rules_for
 from eqsat.storage.plans import StoredPlan
 from eqsat.transforms.dependence import dependent
 from eqsat.transforms.nesting import Program, without_programs
 from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import Settings, setting
+from eqsat.tuning import Tuner
 
 Dims = tuple[int | None, ...]
 """By argument or result: which dimension is the batch's, or None if it has none."""
+
+
+WAITING = Tuning(note="there were no arrays at hand to time programs on", settled=False)
+"""What a plan says that was to be tuned, but was made for types of arguments alone."""
 
 
 class Call(Program):
@@ -78,18 +85,21 @@ class Call(Program):
         **Raises:** `BudgetError` that says which program it is about.
         """
         found = self._plans.get((placement, donated))
-        if found is None:
+        values = self._values(placement, present) if self.settings.tune else None
+        if found is None or (values is not None and not _is_tuned(found)):
             given_up = donation(self.in_avals, self.closed.out_avals, donated)
-            if given_up.unusable:
+            if given_up.unusable and found is None:
                 warnings.warn(
                     f"Some donated buffers were not usable: {', '.join(given_up.unusable)}. No result has"
                     " their shape and dtype, so none can take their place.",
                     stacklevel=2,
                 )
             with self.settings.alone():
-                budget = self._budget(placement, present)
-                found = self._stored_or_new(budget, placement, given_up)
+                budget = found.plan.budget_bytes if found else self._budget(placement, present)
+                found = self._stored_or_new(budget, placement, given_up, values)
             found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
+            if self.settings.tune and found.plan.tuning is None:
+                found = replace(found, plan=replace(found.plan, tuning=WAITING))
             self._plans[placement, donated] = found
             if self.settings.witness is not None:
                 self.settings.witness.planned(self.title, found.plan)
@@ -102,8 +112,27 @@ class Call(Program):
         with self.settings.alone(), Progress(title, self.settings.progress) as progress:
             return self._planner(0, (), given_up, progress).minimum()
 
-    def _stored_or_new(self, budget: int, placement: tuple[Any, ...], given_up: Donation) -> Planned:
-        """The plan that an earlier process has left, or one that later processes will find."""
+    def _values(self, placement: tuple[Any, ...], present: Sequence[Any]) -> Sequence[jax.Array] | None:
+        """The arguments as arrays to time programs on, if all of them are in memory, where they are to be."""
+        if len(present) != len(self.in_avals) or any(map(_is_abstract, present)):
+            return None
+        arrays = [jnp.asarray(value, aval.dtype) for value, aval in zip(present, self.in_avals, strict=True)]
+        home = _home(setting("jax_default_device"))
+        return arrays if placement or all(array.sharding == home for array in arrays) else None
+
+    def _stored_or_new(
+        self,
+        budget: int,
+        placement: tuple[Any, ...],
+        given_up: Donation,
+        values: Sequence[jax.Array] | None,
+    ) -> Planned:
+        """The plan that an earlier process has left, or one that later processes will find.
+
+        **Arguments:**
+
+        - `values`: the arguments, if programs are to be timed on them.
+        """
         place = None
         if not any(placement):  # else it is for devices that need not be there next time
             bars = self.settings.progress is True  # the others' plans are the same
@@ -114,9 +143,13 @@ class Call(Program):
             asked = (settings, self.names)
             place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
         found = place.read() or self._leanest(place.leanest) if place else None
-        if found is None:
+        if found is None or (values is not None and not _is_tuned(found)):
             with Progress(f"planning {self.title}", self.settings.progress) as progress:
-                found = self._new(lambda budget: self._planner(budget, placement, given_up, progress), budget)
+
+                def planner(budget: int) -> Planner:
+                    return self._planner(budget, placement, given_up, progress, values)
+
+                found = self._new(planner, budget)
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return found
@@ -146,13 +179,19 @@ class Call(Program):
         return self.settings.witness is not None and self.settings.witness.refused(self.title, error)
 
     def _planner(
-        self, budget: int, placement: tuple[Any, ...], given_up: Donation, progress: Progress
+        self,
+        budget: int,
+        placement: tuple[Any, ...],
+        given_up: Donation,
+        progress: Progress,
+        values: Sequence[jax.Array] | None = None,
     ) -> Planner:
         settings = self.settings
         deadline = Deadline.after(settings.planning_seconds)
         progress.say("reading rules")
         rules = rules_for(settings.rules, settings.accuracy)
-        return Planner(
+        kind = Planner if values is None else partial(Tuner, values)
+        return kind(
             Traced(self.closed),
             self.names,
             budget,
@@ -264,6 +303,16 @@ def batched_avals(avals: Sequence[Any], dims: Dims, size: int) -> list[Any]:
         aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
         for aval, dim in zip(avals, dims, strict=True)
     ]
+
+
+def _is_tuned(planned: Planned) -> bool:
+    """Whether timing has had its say."""
+    return planned.plan.tuning is not None and planned.plan.tuning.settled
+
+
+def _is_abstract(value: Any) -> bool:
+    """Whether it is the type of an argument, or a tracer, and no array or number."""
+    return isinstance(value, (jax.core.Tracer, jax.ShapeDtypeStruct))
 
 
 def _share(value: Any) -> int:

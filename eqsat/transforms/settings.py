@@ -35,6 +35,7 @@ class Settings:
     - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
     - `progress`: whether planning and loops say where they are; None: planning, on a terminal.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
+    - `tune`: whether programs are timed before one is chosen; a plan so chosen serves others, too.
     - `witness`: who is told of plans, if anybody. Plans do not depend on it.
     """
 
@@ -45,6 +46,7 @@ class Settings:
     planning_seconds: float | None = None
     progress: bool | None = None
     double: bool = False
+    tune: bool = field(default=False, compare=False)
     witness: Witness | None = field(default=None, compare=False)
 
     @contextlib.contextmanager

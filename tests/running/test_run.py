@@ -98,14 +98,15 @@ def test_what_does_not_fit_runs_as_small_as_it_can_be(tmp_path: Path) -> None:
         assert "OVER THE BUDGET" in found.stderr
 
 
-def test_plans_are_saved(tmp_path: Path) -> None:
+def test_plans_are_timed_if_asked_for_and_saved(tmp_path: Path) -> None:
     text = OVER.replace("jnp.linalg.eigvalsh(x @ x.T)", "jnp.exp(x[:, None] - x[None]).sum(-1)")
-    found = run(
-        "-m", "eqsat.run", "--budget", "2MB", "--report", "plans/all.txt", "-c", text, folder=tmp_path
-    )
+    options = ["--budget", "2MB", "--tune", "--report", "plans/all.txt"]
+    found = run("-m", "eqsat.run", *options, "-c", text, folder=tmp_path)
     assert found.returncode == 0, found.stderr
     assert "eqsat: wrote plans/all.txt" in found.stderr
-    assert "eqsat plan for <lambda>" in (tmp_path / "plans" / "all.txt").read_text()
+    page = (tmp_path / "plans" / "all.txt").read_text()
+    assert "eqsat plan for <lambda>" in page
+    assert "Timed on this device" in page
 
 
 def test_if_told_to_it_stops(tmp_path: Path) -> None:

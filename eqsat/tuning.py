@@ -1,0 +1,240 @@
+"""Tuning: the best few programs that fit are timed on the device, and the fastest is the plan.
+
+The machine model ranks programs by what it knows of a machine: some rates, and the size of its cache. Where
+two are predicted to take about as long, or the model is wrong, a few calls of each tell which one is faster.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from eqsat.backend.certificate import HONEST, OPTIONS, OWN, Certified
+from eqsat.deadline import Deadline
+from eqsat.driver import Job, Planner
+from eqsat.planned import Planned
+from eqsat.planning.candidates import Candidate, rescaled
+from eqsat.reports.plan import TimedProgram, Tuning
+from eqsat.trials import Trial, total_bytes
+
+MOST_TIMED = 6
+"""So many programs are timed at most, with the one that was predicted to be fastest."""
+
+RIVALS = 2
+"""So many of them are others of the ranking."""
+
+SLOWEST = 2.0
+"""What is predicted to take so many times as long as the best is not timed."""
+
+CHUNKS = (0.5, 2.0)
+"""The lengths of chunks, next to those chosen, that are timed."""
+
+ROUNDS = 5
+"""So many calls of each program are timed, after one that warms it up, in turns."""
+
+ENOUGH = 2.0
+"""Seconds: after so long, there is not another round, but at least one after the warm-up."""
+
+MOST_SECONDS = 60.0
+"""After so long, not another call is made."""
+
+FAR = 1.5
+"""A program that takes so many times as long as the fastest is not called again."""
+
+SHORT = 0.5
+"""Seconds: the first call of a program says little of the next ones if it is shorter."""
+
+CLEARLY = 0.95
+"""Another program is taken only if it takes less than this part of the time: what is less is noise."""
+
+
+class Tuner(Planner):
+    """A planner that times the best few of its programs, on arguments that are in memory.
+
+    **Attributes:**
+
+    - `values`: the arguments, as arrays.
+    """
+
+    tried = 1.5
+
+    def __init__(self, values: Sequence[jax.Array], *args: Any, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.values = values
+        self._last: Trial | None = None
+
+    def planned(self) -> Planned:
+        """The fastest of the programs that are certified to fit.
+
+        Only one runs at a time, and its results are gone before the next one does, so that the budget holds.
+
+        **Raises:** `BudgetError` if there is none.
+        """
+        self._last = None
+        first, chosen = super().planned(), self._last
+        if self.traced.closed.effects:
+            return untimed(first, "the function has side effects")
+        if jax.process_count() > 1:
+            return untimed(first, "every process has to run the same program")
+        if not self._has_room(first):
+            return untimed(first, "there is no room for copies of the arguments that are given up")
+        try:
+            others = islice(self._others(first, chosen, self._job), MOST_TIMED - 1)
+            contenders = [first, *others]
+            return self.stopwatch.timed("tune", lambda: self._fastest(contenders))
+        except Exception as error:
+            # Any function survives: there is a plan without timing anything.
+            return untimed(first, f"timing failed: {error!r}")
+
+    def _others(self, first: Planned, chosen: Trial | None, job: Job) -> Iterator[Planned]:
+        """Further programs that fit; there may be more of them than are timed."""
+        seen = [first.certified]
+        for found in self._found(chosen, job):
+            certified = found.certified if isinstance(found, Trial) else found
+            if not any(certified is one for one in seen):
+                seen.append(certified)
+                planned = self._planned_by(found, job)
+                if self._has_room(planned):
+                    yield planned
+
+    def _found(self, chosen: Trial | None, job: Job) -> Iterator[Trial | Certified]:
+        """Programs that fit and may be faster than the one chosen: trials, or the function as it is."""
+        best = chosen.candidate if chosen else job.written
+        self.longest = SLOWEST * best.predicted_seconds
+        if job.written.predicted_seconds < self.longest:
+            yield from self._as_it_is()
+        rivals = list(islice(self.rest, RIVALS))
+        yield from rivals
+        for trial in filter(None, [chosen, *rivals][:2]):
+            for candidate in self._variants(trial.candidate):
+                if self.deadline.passed():
+                    return
+                if candidate.predicted_peak <= self.budget and candidate.predicted_seconds < self.longest:
+                    other = job.trials.compile(candidate, self.budget)
+                    if other.peak <= self.budget:
+                        yield other
+
+    def _as_it_is(self) -> Iterator[Certified]:
+        """The function as it is, with each set of options under which it fits."""
+        for options in (HONEST, OWN) if _has_options() else (HONEST,):
+            if self.deadline.passed():
+                return
+            certified = self._original(options)
+            if certified.peak > self.budget:
+                return
+            yield certified
+
+    def _variants(self, candidate: Candidate) -> Iterator[Candidate]:
+        """The same program with longer and shorter chunks, and compiled with other options."""
+        if candidate.loops:
+            for factor in CHUNKS:
+                yield rescaled(candidate, factor, self.machine)
+        if _has_options():
+            yield replace(candidate, fused=not candidate.fused)
+
+    def _planned_by(self, found: Trial | Certified, job: Job) -> Planned:
+        if isinstance(found, Trial):
+            return self._changed(found, self._original(), job)
+        plan = self._plan(found, found, job, self.stop_reason)
+        return Planned(plan, self.traced, None, found, job.hoisted, self.given_up.arguments)
+
+    def _changed(self, trial: Trial, original: Certified, job: Job) -> Planned:
+        self._last = trial
+        return super()._changed(trial, original, job)
+
+    def _has_room(self, planned: Planned) -> bool:
+        """Whether it is within the budget on copies of the arguments that a call deletes."""
+        deleted = total_bytes([self.traced.closed.in_avals[number] for number in planned.donated])
+        return planned.certified.peak + deleted <= self.budget
+
+    def _fastest(self, contenders: Sequence[Planned]) -> Planned:
+        """The contender that takes least time; the first of them if none takes clearly less."""
+        first = contenders[0]
+        if self.deadline.passed():
+            return untimed(first, "there was no time")
+        if len(contenders) == 1:
+            return untimed(first, "no other program that fits should be nearly as fast")
+        times = rounds(len(contenders), lambda n: seconds_of(contenders[n], self.values), self.deadline)
+        taken = {number: typical(calls) for number, calls in enumerate(times) if calls}
+        if len(taken) < 2:
+            return untimed(first, "there was no time")
+        best = min(taken, key=lambda number: taken[number])
+        if taken[best] > CLEARLY * taken[0]:
+            best = 0
+        programs = tuple(
+            timed_program(contenders[number], seconds, len(times[number]), number == best)
+            for number, seconds in taken.items()
+        )
+        late = len(contenders) - len(taken)
+        tuning = Tuning(programs, f"there was no time for {late} more" if late else "")
+        return replace(contenders[best], plan=replace(contenders[best].plan, tuning=tuning))
+
+
+def untimed(planned: Planned, why: str) -> Planned:
+    """A plan of which nothing was timed, nor would be another time."""
+    return replace(planned, plan=replace(planned.plan, tuning=Tuning(note=why)))
+
+
+def timed_program(planned: Planned, seconds: float, calls: int, chosen: bool) -> TimedProgram:
+    """What there is to say of a plan that was timed."""
+    plan = planned.plan
+    predicted = plan.predicted_seconds if plan.changed else plan.original_seconds
+    loops = ", ".join(f"{loop.label or loop.axis} by {loop.chunk}" for loop in plan.loops)
+    what = f"loops: {loops}" if loops else "rewritten, no loops" if plan.changed else "as written"
+    return TimedProgram(what, plan.options, plan.peak_bytes, predicted, seconds, calls, chosen)
+
+
+def seconds_of(planned: Planned, values: Sequence[Any]) -> float:
+    """The time of a call on these arguments, of which those that it deletes are copied first."""
+    given = [
+        jnp.array(value, copy=True) if number in planned.donated else value
+        for number, value in enumerate(values)
+    ]
+    jax.block_until_ready(given)
+    began = time.perf_counter()
+    jax.block_until_ready(planned.run(*given))
+    return time.perf_counter() - began
+
+
+def rounds(count: int, call: Callable[[int], float], deadline: Deadline) -> list[list[float]]:
+    """The seconds of calls of so many programs, in turns, until they tell which one is fastest.
+
+    **Arguments:**
+
+    - `call`: calls one, by its number, and says how long that took.
+    """
+    times: list[list[float]] = [[] for _ in range(count)]
+    left, spent = list(range(count)), 0.0
+    for turn in range(ROUNDS + 1):
+        for number in left:
+            if deadline.passed() or spent > MOST_SECONDS:
+                return times
+            times[number].append(call(number))
+            spent += times[number][-1]
+        if turn and spent > ENOUGH:
+            break
+        least = min(typical(times[number]) for number in left)
+        far = FAR * (least if turn else max(least, SHORT))
+        left = [number for number in left if typical(times[number]) <= far]
+    return times
+
+
+def typical(seconds: Sequence[float]) -> float:
+    """The time that a program takes, given those of its calls: the first one warms it up.
+
+    >>> typical([9.0, 2.0, 1.0, 3.0]), typical([9.0])
+    (2.0, 9.0)
+    """
+    return median(seconds[1:] or seconds)
+
+
+def _has_options() -> bool:
+    """Whether XLA's own options are others than those under which its figures are true."""
+    return OWN in OPTIONS.get(jax.default_backend(), {})
