@@ -9,29 +9,25 @@ certified. Prints a table and writes `benchmarks/results/memory-<cpu>.json` and 
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.chunking import cpu_name
 from benchmarks.fresh import SLACK, in_fresh_process
 from benchmarks.memory_programs import PROGRAMS
+from benchmarks.records import markdown, write
 
-RESULTS = Path(__file__).parent / "results"
 
-
-def table(rows: dict[str, dict[str, Any]]) -> str:
+def table(rows: Sequence[dict[str, Any]]) -> str:
     """The figures in MB, as Markdown."""
-    lines = [
-        "| program | arguments | as written | certified | of it scratch | measured | ratio | options |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for name, row in rows.items():
-        names = ("arguments", "plain", "certified", "scratch", "measured")
+    names = ("arguments", "plain", "certified", "scratch", "measured")
+    heading = ["program", "arguments", "as written", "certified", "of it scratch", "measured", "ratio",
+               "options"]  # fmt: skip
+    lines = []
+    for row in rows:
         figures = [f"{row[key] / 1e6:,.1f}" for key in names]
         ratio = f"{row['measured'] / row['certified']:.2f}"
-        lines.append("| " + " | ".join([name, *figures, ratio, row["options"]]) + " |")
-    return "\n".join(lines)
+        lines.append([row["program"], *figures, ratio, row["options"]])
+    return markdown(heading, lines)
 
 
 def within(row: dict[str, Any]) -> bool:
@@ -40,18 +36,15 @@ def within(row: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    rows: dict[str, dict[str, Any]] = {}
+    rows: list[dict[str, Any]] = []
     for name in PROGRAMS:
         code, lines, complaint = in_fresh_process(name, timeout=900)
         if code or not lines:
             raise SystemExit(f"{name} failed with {code}:\n{complaint[-2000:]}")
-        rows[name] = lines[-1]
-        print(f"{name}: {'within' if within(rows[name]) else 'MORE THAN'} 5 % + 20 MB", flush=True)
-    text = table(rows)
-    print(text)
-    path = RESULTS / f"memory-{cpu_name()}.json"
-    path.write_text(json.dumps(rows, indent=1) + "\n")
-    path.with_suffix(".md").write_text(text + "\n")
+        rows.append({"program": name, **lines[-1]})
+        print(f"{name}: {'within' if within(rows[-1]) else 'MORE THAN'} 5 % + 20 MB", flush=True)
+    print(table(rows))
+    write("memory", rows, table(rows))
 
 
 if __name__ == "__main__":

@@ -11,20 +11,18 @@ e-nodes. Writes `benchmarks/results/planning-<cpu>.json`, unless rules are asked
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.chunking import cpu_name
+from benchmarks.records import write
 from eqsat.engine.egraph import EGraph
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
@@ -187,9 +185,7 @@ def main() -> None:
         if options.rules:
             print_rules(case, options.accuracy, options.rules)
     if not options.rules and options.accuracy == "reassociates":
-        path = Path(__file__).parent / "results" / f"planning-{cpu_name()}.json"
-        record = {"jax": jax.__version__, "cpu": cpu_name(), "rows": [asdict(row) for row in rows]}
-        path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write("planning", rows)
 
 
 if __name__ == "__main__":

@@ -11,18 +11,14 @@ were run.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import resource
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import jax
-
 from benchmarks.big_programs import PROGRAMS
-from benchmarks.chunking import cpu_name
+from benchmarks.records import write
 from eqsat.backend.emit import emit
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
@@ -97,9 +93,7 @@ def main() -> None:
                     flush=True,
                 )
     if not options.only and options.most == LENGTHS[-1]:
-        path = Path(__file__).parent / "results" / f"scaling-{cpu_name()}.json"
-        record = {"jax": jax.__version__, "cpu": cpu_name(), "rows": rows}
-        path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        write("scaling", rows)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import statistics
 import textwrap
 import time
 from collections.abc import Callable, Mapping
@@ -15,13 +13,11 @@ import numpy as np
 
 import eqsat
 from eqsat.amounts import format_bytes, parse_budget
-from examples.measure import difference, interleaved, plain_peak, seconds_of, seconds_text
+from examples.measure import difference, has_room_for, interleaved, plain_peak, seconds_text
 
 WIDTH = 100
 LONG = 5.0
 """Seconds from which a call is timed once."""
-PLAIN_SHARE = 0.5
-"""Plain JAX is run where it needs at most this share of the memory that is free."""
 
 
 @dataclass(frozen=True)
@@ -91,20 +87,20 @@ def compare(
     assert plan.peak_bytes <= allowed, "over budget: this is a bug, please report it"
     _row("peak", f"plain {format_bytes(plan.original_peak_bytes)}", f"budget {format_bytes(allowed)}",
          f"eqsat {format_bytes(plan.peak_bytes)}")  # fmt: skip
-    fits = plan.original_peak_bytes < PLAIN_SHARE * _free_memory()
+    fits = has_room_for(plan.original_peak_bytes)
     functions = {"eqsat": optimized} | ({"plain": jax.jit(function)} if fits else {})
-    results, seconds = _timed(functions, arguments, runs)
-    plain_seconds = seconds.get("plain")
+    timings = interleaved(functions, arguments, runs, LONG)
+    ours, plain = timings["eqsat"], timings.get("plain")
     _row(
         "time",
-        "plain does not fit" if plain_seconds is None else f"plain {seconds_text(plain_seconds)}",
+        f"plain {seconds_text(plain.seconds)}" if plain else "plain does not fit",
         f"planning {seconds_text(planning)}",
-        f"eqsat {seconds_text(seconds['eqsat'])}",
+        f"eqsat {seconds_text(ours.seconds)}",
     )
     errors: dict[str, float] = {}
     if reference is not None:
         truth = reference(*arguments)
-        errors = {name: difference(part(result), truth) for name, result in results.items()}
+        errors = {name: difference(part(timing.result), truth) for name, timing in timings.items()}
         plain_text = f"{errors['plain']:.1e}" if fits else "–"
         _row("error", f"plain {plain_text}", f"({note})", f"eqsat {errors['eqsat']:.1e}")
     _paragraph("loops", "; ".join(map(str, plan.loops)) or "none")
@@ -115,12 +111,12 @@ def compare(
         plan=plan,
         budget=allowed,
         planning_seconds=planning,
-        seconds=seconds["eqsat"],
-        plain_seconds=plain_seconds,
+        seconds=ours.seconds,
+        plain_seconds=plain and plain.seconds,
         error=errors.get("eqsat"),
         plain_error=errors.get("plain"),
-        result=results["eqsat"],
-        plain=results.get("plain"),
+        result=ours.result,
+        plain=plain and plain.result,
         functions=functions,
     )
 
@@ -137,23 +133,6 @@ def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
             return jax.tree.map(np.asarray, jax.jit(function)(*jax.tree.map(widened, arguments)))
 
     return run
-
-
-def _timed(
-    functions: dict[str, Callable[..., Any]], arguments: tuple[Any, ...], runs: int
-) -> tuple[dict[str, Any], dict[str, float]]:
-    """The results, and the seconds of one call after a first: the median of several, if they are short."""
-    results = {name: jax.block_until_ready(function(*arguments)) for name, function in functions.items()}
-    first = {name: seconds_of(function, arguments) for name, function in functions.items()}
-    if max(first.values()) > LONG:
-        return results, first
-    return results, {
-        name: statistics.median(times) for name, times in interleaved(functions, arguments, runs).items()
-    }
-
-
-def _free_memory() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _row(label: str, *columns: str) -> None:

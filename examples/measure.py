@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
 from eqsat.backend.certificate import certify
+from eqsat.device_memory import free_host_bytes
+
+PLAIN_SHARE = 0.5
+"""What is not ours is run where it needs at most this share of the memory that is free."""
 
 
 def plain_peak(function: Callable[..., Any], arguments: Sequence[Any]) -> int:
@@ -19,23 +26,75 @@ def plain_peak(function: Callable[..., Any], arguments: Sequence[Any]) -> int:
     return certify(lambda *flat: jax.tree.leaves(function(*structure.unflatten(flat))), shapes).peak
 
 
+def has_room_for(peak: int) -> bool:
+    """Whether a program that is under no budget, and needs so many bytes, is run at all."""
+    return peak < PLAIN_SHARE * free_host_bytes()
+
+
 def seconds_of(function: Callable[..., Any], arguments: Sequence[Any]) -> float:
     started = time.perf_counter()
     jax.block_until_ready(function(*arguments))
     return time.perf_counter() - started
 
 
+@dataclass
+class Timing:
+    """Calls of a function, timed in turns with those of others.
+
+    **Attributes:**
+
+    - `result`: of the first call, which compiles and is not timed.
+    - `wall`, `processor`: seconds of every other call, by the clock, and of all threads of the process;
+      the latter are less disturbed by a busy machine.
+    """
+
+    result: Any
+    wall: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The median."""
+        return statistics.median(self.wall)
+
+    @property
+    def processor_seconds(self) -> float:
+        return statistics.median(self.processor)
+
+    def relative_to(self, base: Timing) -> float:
+        """By the clock: the median over the turns in which both were called."""
+        return statistics.median(ours / theirs for ours, theirs in zip(self.wall, base.wall, strict=False))
+
+    def processor_relative_to(self, base: Timing) -> float:
+        pairs = zip(self.processor, base.processor, strict=False)
+        return statistics.median(ours / theirs for ours, theirs in pairs)
+
+
 def interleaved(
-    functions: Mapping[str, Callable[..., Any]], arguments: Sequence[Any], runs: int
-) -> dict[str, list[float]]:
-    """Seconds of `runs` calls of each function, in turns, so that a busy machine is busy for all."""
-    for function in functions.values():
-        jax.block_until_ready(function(*arguments))
-    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    functions: Mapping[str, Callable[..., Any]],
+    arguments: Sequence[Any],
+    runs: int,
+    patience: float = math.inf,
+) -> dict[str, Timing]:
+    """`runs` calls of each function, in turns, so that a busy machine is busy for all.
+
+    **Arguments:**
+
+    - `patience`: in seconds; a function that takes longer is timed once.
+    """
+    timings = {
+        name: Timing(jax.block_until_ready(function(*arguments))) for name, function in functions.items()
+    }
     for _ in range(runs):
         for name, function in functions.items():
-            seconds[name].append(seconds_of(function, arguments))
-    return seconds
+            timing = timings[name]
+            if timing.wall and timing.wall[0] > patience:
+                continue
+            wall, processor = time.perf_counter(), time.process_time()
+            jax.block_until_ready(function(*arguments))
+            timing.wall.append(time.perf_counter() - wall)
+            timing.processor.append(time.process_time() - processor)
+    return timings
 
 
 def difference(result: Any, reference: Any) -> float:

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jax
 
 import eqsat
-from benchmarks.chunking import cpu_name
+from benchmarks.loops import fastest
+from benchmarks.records import RESULTS, markdown, write
 from eqsat.amounts import format_bytes, parse_budget
-from eqsat.device_memory import free_host_bytes
 from examples.comparison import in_double_precision
-from examples.measure import difference, plain_peak, seconds_of, seconds_text
+from examples.measure import difference, has_room_for, interleaved, plain_peak, seconds_text
 
 PLAIN = "plain JAX"
-PLAIN_SHARE = 0.5
-"""What needs more than this share of the free memory is not run."""
-
-
 MOST_LOOPS = 4
 """So many are in the table; the JSON has all."""
 
@@ -84,7 +77,7 @@ def measure(case: Case, runs: int) -> list[Row]:
     loops: dict[str, list[str]] = {}
     for name, function in case.by_hand.items():
         peaks[name] = plain_peak(function, arguments)
-        functions[name] = _compiled(function, arguments)
+        functions[name] = fastest({name: function}, arguments).function
     for budget in case.budgets:
         optimized = eqsat.optimize(case.function, budget=budget, rules=case.rules)
         plan = optimized.plan(*arguments)
@@ -92,60 +85,31 @@ def measure(case: Case, runs: int) -> list[Row]:
         name = f"eqsat, {format_bytes(parse_budget(budget))}"
         peaks[name], functions[name] = plan.peak_bytes, optimized
         loops[name] = [str(loop) for loop in plan.loops]
-    most = PLAIN_SHARE * free_host_bytes()
-    run = {name: function for name, function in functions.items() if peaks[name] < most}
+    run = {name: function for name, function in functions.items() if has_room_for(peaks[name])}
     if case.reference is None:
         truth = case.part(in_double_precision(case.function)(*arguments))
     else:
         truth = case.reference(*arguments)
-    errors = {name: difference(case.part(function(*arguments)), truth) for name, function in run.items()}
-    times = _timed(run, arguments, runs)
-    first = next(iter(times.values()))
+    timings = interleaved(run, arguments, runs)
+    first = next(iter(timings.values()))
     rows = []
     for name, peak in peaks.items():
-        figures: tuple[float | None, ...] = (None, None, None)
+        figures: tuple[float | None, ...] = (None, None, None, None)
         if name in run:
-            wall, work = (_ratio(first, times[name], clock) for clock in (0, 1))
-            figures = (statistics.median(wall for wall, _ in times[name]), wall, work)
-        rows.append(Row(case.title, name, peak, *figures, errors.get(name), loops.get(name, [])))
+            timing = timings[name]
+            figures = (
+                timing.seconds,
+                timing.relative_to(first),
+                timing.processor_relative_to(first),
+                difference(case.part(timing.result), truth),
+            )
+        rows.append(Row(case.title, name, peak, *figures, loops.get(name, [])))
     return rows
-
-
-def _compiled(function: Callable[..., Any], arguments: Sequence[Any]) -> Callable[..., Any]:
-    """Under XLA's options or eqsat's, whichever are faster: programs are compared, and not compilers."""
-    ways = [jax.jit(function, compiler_options=options) for options in (None, eqsat.compiler_options())]
-    for way in ways:
-        jax.block_until_ready(way(*arguments))
-    return min(ways, key=lambda way: seconds_of(way, arguments))
-
-
-Times = list[tuple[float, float]]
-"""Of several calls, each by the clock on the wall and by the processor's, in seconds."""
-
-
-def _timed(
-    functions: Mapping[str, Callable[..., Any]], arguments: Sequence[Any], runs: int
-) -> dict[str, Times]:
-    """In turns, so that a busy machine is busy for all."""
-    times: dict[str, Times] = {name: [] for name in functions}
-    for _ in range(runs):
-        for name, function in functions.items():
-            wall, work = time.perf_counter(), time.process_time()
-            jax.block_until_ready(function(*arguments))
-            times[name].append((time.perf_counter() - wall, time.process_time() - work))
-    return times
-
-
-def _ratio(base: Times, times: Times, clock: int) -> float:
-    return statistics.median(b[clock] / a[clock] for a, b in zip(base, times, strict=True))
 
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
-    lines = [
-        "| program | way | peak | time | ratio | work | error | loops |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     for row in rows:
         if row.seconds is None:
             figures = ["not run", "–", "–", "–"]
@@ -153,9 +117,8 @@ def table(rows: Sequence[Row]) -> str:
             ratios = [f"{ratio:.2g}" for ratio in (row.ratio, row.work_ratio)]
             figures = [seconds_text(row.seconds), *ratios, f"{row.error:.1e}"]
         loops = row.loops[:MOST_LOOPS] + ["…"] * (len(row.loops) > MOST_LOOPS)
-        cells = [row.case, row.way, format_bytes(row.peak), *figures, "; ".join(loops)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([row.case, row.way, format_bytes(row.peak), *figures, "; ".join(loops)])
+    return markdown(["program", "way", "peak", "time", "ratio", "work", "error", "loops"], lines)
 
 
 def main(name: str, description: str, cases: Sequence[Case], quick: Sequence[Case]) -> None:
@@ -170,8 +133,5 @@ def main(name: str, description: str, cases: Sequence[Case], quick: Sequence[Cas
         print(table(found), flush=True)
         rows += found
     if not options.quick:
-        path = Path(__file__).parent.parent / "results" / f"beyond-{name}-{cpu_name()}.json"
-        record = {"jax": jax.__version__, "cpu": cpu_name(), "rows": [asdict(row) for row in rows]}
-        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-        path.with_suffix(".md").write_text(table(rows) + "\n")
-        print(f"written to {path.relative_to(Path.cwd())}, and .md")
+        write(f"beyond-{name}", rows, table(rows))
+        print(f"written to {RESULTS}")

@@ -26,7 +26,8 @@ import numpy as np
 import opt_einsum
 from jax.scipy.sparse.linalg import cg
 
-from benchmarks.paper.sweeps import RESULTS, Row, figure, row, save, write
+from benchmarks.paper.sweeps import Row, figure, row, text
+from benchmarks.records import RESULTS, write
 from examples.data import regression
 from examples.programs import squared_distances
 from examples.wide_mlp import initial, loss
@@ -95,8 +96,8 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
         rank = 20 if quick else 200
         arguments = (data.x, data.y, *nystrom(data.x, rank))
         rows.append(row("Preconditioned CG", n, solve, arguments, "500kB" if quick else "100MB"))
-    print(write("chains", rows, COLUMNS, folder))
-    save("chains", figure(rows, COLUMNS), folder)
+    print(text(rows, COLUMNS))
+    write("paper-chains", rows, text(rows, COLUMNS), figure(rows, COLUMNS), folder)
     return rows
 
 

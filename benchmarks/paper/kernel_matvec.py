@@ -11,9 +11,7 @@ call, and from which n on plain JAX exceeds each budget. Nothing is extrapolated
 from __future__ import annotations
 
 import argparse
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +20,10 @@ import jax
 import numpy as np
 
 import eqsat
-from benchmarks.paper.records import RESULTS, markdown, time_text, write
+from benchmarks.records import RESULTS, markdown, ratio_text, time_text, write
 from eqsat.amounts import format_bytes, parse_budget
-from examples.comparison import LONG, PLAIN_SHARE
-from examples.measure import difference, seconds_text
+from examples.comparison import LONG
+from examples.measure import difference, has_room_for, interleaved, seconds_text
 from examples.programs import kernel_matvec
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ POINTS = (1_000, 3_000, 10_000, 30_000, 100_000)
 FULL = (*POINTS, 300_000, 1_000_000)
 BUDGETS = ("100MB", "300MB", "1GB")
 PLAIN = "plain"
+RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -70,22 +69,25 @@ def rows_of(n: int, budgets: Sequence[str]) -> list[Row]:
         }
         plans = {budget: function.plan(x, y, v) for budget, function in functions.items()}
         plain_peak = max(plan.original_peak_bytes for plan in plans.values())
-        if plain_peak < PLAIN_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        if has_room_for(plain_peak):
             functions[PLAIN] = jax.jit(kernel_matvec)
         # Budgets that lead to the same program share its time.
         alike = {name: plans[name].source if name in plans else name for name in functions}
-        results, times = _run({alike[name]: function for name, function in functions.items()}, (x, y, v))
-        results = {name: results[alike[name]] for name in functions}
-        seconds = {name: times[alike[name]] for name in functions}
+        distinct = {alike[name]: function for name, function in functions.items()}
+        found = interleaved(distinct, (x, y, v), RUNS, LONG)
+        timings = {name: found[alike[name]] for name in functions}
+    plain = timings.get(PLAIN)
     rows = [
         Row(
             n,
             parse_budget(budget),
             plans[budget].peak_bytes,
             plain_peak,
-            *seconds[budget],
-            *seconds.get(PLAIN, (None, None)),
-            difference(results[budget], results[PLAIN]) if PLAIN in results else None,
+            timings[budget].seconds,
+            timings[budget].processor_seconds,
+            plain and plain.seconds,
+            plain and plain.processor_seconds,
+            plain and difference(timings[budget].result, plain.result),
         )
         for budget in budgets
     ]
@@ -97,24 +99,6 @@ def rows_of(n: int, budgets: Sequence[str]) -> list[Row]:
             flush=True,
         )
     return rows
-
-
-def _run(
-    functions: Mapping[str, Callable[..., Any]], arguments: Sequence[Any]
-) -> tuple[dict[str, Any], dict[str, tuple[float, float]]]:
-    """Results and seconds: of the first call if that is long, or else the median of several in turns."""
-    results: dict[str, Any] = {}
-
-    def once(name: str) -> tuple[float, float]:
-        began, processor_began = time.perf_counter(), time.process_time()
-        results[name] = np.asarray(functions[name](*arguments))
-        return time.perf_counter() - began, time.process_time() - processor_began
-
-    first = {name: once(name) for name in functions}
-    if max(seconds for seconds, _ in first.values()) > LONG:
-        return results, first
-    runs = [{name: once(name) for name in functions} for _ in range(5)]
-    return results, {name: tuple(np.median([run[name] for run in runs], axis=0)) for name in functions}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -132,15 +116,11 @@ def table(rows: Sequence[Row]) -> str:
                 format_bytes(row.plain_peak) + over,
                 seconds_text(row.seconds),
                 time_text(row.plain_seconds),
-                _ratio(row.seconds, row.plain_seconds),
-                _ratio(row.processor_seconds, row.plain_processor_seconds),
+                ratio_text(row.seconds, row.plain_seconds),
+                ratio_text(row.processor_seconds, row.plain_processor_seconds),
             ]
         )
     return markdown(heading, lines)
-
-
-def _ratio(seconds: float, plain: float | None) -> str:
-    return "–" if plain is None else f"{seconds / plain:.2f}"
 
 
 def figure(rows: Sequence[Row]) -> Figure:
@@ -191,8 +171,7 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
     budgets = ("2MB", "4MB") if options.quick else BUDGETS
     rows = [row for n in points for row in rows_of(n, budgets)]
     text = "## Kernel matrix times vector, float64\n\n" + table(rows)
-    stem = write("kernel-matvec", rows, text, folder)
-    figure(rows).savefig(stem.with_suffix(".png"), dpi=110)
+    write("paper-kernel-matvec", rows, text, figure(rows), folder)
     return rows
 
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,14 +25,13 @@ import numpy as np
 import eqsat
 from benchmarks.fresh import ROOT, settle, status
 from benchmarks.paper.knn_methods import FUNCTIONS, METHODS, PEERS, Search, chunked, distances
-from benchmarks.paper.records import RESULTS, markdown, write
+from benchmarks.records import RESULTS, markdown, write
 from eqsat.amounts import format_bytes
-from examples.comparison import PLAIN_SHARE
 from examples.data import images, word_vectors
-from examples.measure import interleaved, plain_peak, seconds_of
+from examples.measure import has_room_for, interleaved, plain_peak
 
 PATIENCE = 30.0
-"""Seconds of a first call from which a method is not called again."""
+"""Seconds from which a method is timed once."""
 
 CHECKED = 20
 """So many queries are compared with the neighbours that were found otherwise."""
@@ -110,20 +107,17 @@ def rows_of(case: Case, folder: Path | None, runs: int) -> list[Row]:
     peaks = jax_peaks(case, points, queries)
     searches: dict[str, Search] = {}
     for name, make in METHODS.items():
-        if name == "plain" and peaks[name] > PLAIN_SHARE * _free_memory():
+        if name == "plain" and not has_room_for(peaks[name]):
             continue
         try:
             searches[name] = make(case.metric, points, case.budget)
         except ImportError:
             print(f"{name} is not installed: pip install 'eqsat[peers]'")
-    found = {name: np.asarray(search(queries)) for name, search in searches.items()}
-    once = {name: seconds_of(search, (queries,)) for name, search in searches.items()}
-    quick = {name: search for name, search in searches.items() if once[name] < PATIENCE}
-    seconds = once | {
-        name: statistics.median(times) for name, times in interleaved(quick, (queries,), runs).items()
+    timings = interleaved(searches, (queries,), runs, PATIENCE)
+    each = {
+        name: distances(case.metric, queries[:CHECKED], points, np.asarray(timing.result)[:CHECKED])
+        for name, timing in timings.items()
     }
-    some = queries[:CHECKED]
-    each = {name: distances(case.metric, some, points, indices[:CHECKED]) for name, indices in found.items()}
     nearest = np.min(list(each.values()), axis=0)
     rows = []
     for name in METHODS:
@@ -133,7 +127,8 @@ def rows_of(case: Case, folder: Path | None, runs: int) -> list[Row]:
         peak = peaks.get(name)
         if name in PEERS and name in searches:
             peak = points.nbytes + queries.nbytes + growth_in_fresh_process(listed, name, folder)
-        rows.append(Row(case, name, seconds.get(name), peak, error))
+        seconds = timings[name].seconds if name in timings else None
+        rows.append(Row(case, name, seconds, peak, error))
     return rows
 
 
@@ -167,10 +162,6 @@ def alone(method: str, number: int, folder: Path | None) -> int:
     before = status("VmRSS")
     METHODS[method](case.metric, points, case.budget)(queries)
     return max(status("VmHWM") - before, 0)
-
-
-def _free_memory() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -215,7 +206,7 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
     for case in QUICK if options.quick else CASES:
         rows += rows_of(case, options.data, options.runs)
         print(table([row for row in rows if row.case == rows[-1].case]), flush=True)
-        write("knn", rows, "## Ten nearest neighbours, float32\n\n" + table(rows), folder)
+        write("paper-knn", rows, "## Ten nearest neighbours, float32\n\n" + table(rows), folder=folder)
     return rows
 
 

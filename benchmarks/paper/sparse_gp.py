@@ -30,7 +30,7 @@ from scipy.optimize import minimize
 
 import eqsat
 from benchmarks.paper.gp_model import Model, model, with_inducing
-from benchmarks.paper.records import RESULTS, markdown, write
+from benchmarks.records import RESULTS, markdown, write
 from eqsat.amounts import format_bytes, parse_budget
 from examples.data import Regression, regression
 from examples.measure import seconds_text
@@ -210,8 +210,7 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
             data = regression(folder_of_data, name, n_generated, dtype=np.float64)
             rows += rows_of(name, data, sizes, evaluations, budget)
     title = f"## Sparse GP regression in {format_bytes(rows[0].budget)}, float64\n\n"
-    stem = write("sparse-gp", rows, title + table(rows), folder)
-    figure(rows).savefig(stem.with_suffix(".png"), dpi=110)
+    write("paper-sparse-gp", rows, title + table(rows), figure(rows), folder)
     return rows
 
 

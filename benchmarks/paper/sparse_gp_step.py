@@ -25,7 +25,7 @@ import optax
 
 import eqsat
 from benchmarks.paper.gp_model import KERNELS, model
-from benchmarks.paper.records import RESULTS, markdown, write
+from benchmarks.records import RESULTS, markdown, write
 from eqsat.amounts import format_bytes, parse_budget
 from examples.data import regression
 from examples.measure import seconds_text
@@ -164,7 +164,8 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
         for kernel in (options.kernel,) if options.kernel else KERNELS:
             rows.append(row_of(kernel, data.x, data.y, inducing, budget, steps))
             print(table(rows[-1:]), flush=True)
-            write("sparse-gp-step", rows, "## A training step of a sparse GP\n\n" + table(rows), folder)
+            text = "## A training step of a sparse GP\n\n" + table(rows)
+            write("paper-sparse-gp-step", rows, text, folder=folder)
     return rows
 
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import jax
-
 import eqsat
-from benchmarks.chunking import cpu_name
+from benchmarks.records import markdown, ratio_text, time_text
 from eqsat.amounts import format_bytes
 from examples.comparison import compare
-from examples.measure import difference, interleaved, plain_peak, seconds_text
+from examples.measure import difference, interleaved, plain_peak
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RESULTS = Path(__file__).parent.parent / "results"
 EQSAT = "eqsat"
 RUNS = 5
 BEFORE, AFTER = "#b5482a", "#2a6f97"
@@ -78,9 +72,8 @@ def row(
         apart = difference(part(found.result), part(found.plain))
     in_turns: dict[str, float] = {}
     if others:
-        ways = {EQSAT: eqsat.optimize(function, budget=budget), **others}
-        times = interleaved(ways, arguments, RUNS)
-        in_turns = {name: statistics.median(some) for name, some in times.items()}
+        times = interleaved({EQSAT: found.functions[EQSAT], **others}, arguments, RUNS)
+        in_turns = {name: timing.seconds for name, timing in times.items()}
         seconds = in_turns.pop(EQSAT)
     return Row(
         program,
@@ -96,24 +89,17 @@ def row(
     )
 
 
-def write(name: str, rows: Sequence[Row], columns: Mapping[str, str], folder: Path = RESULTS) -> str:
-    """Write the rows as JSON and as a table; gives the table.
+def text(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
+    """A table for each program.
 
     **Arguments:**
 
     - `columns`: what to call `size` in the table of each program.
     """
-    folder.mkdir(exist_ok=True)
-    stem = folder / f"paper-{name}-{cpu_name()}"
-    record = {"jax": jax.__version__, "cpu": cpu_name(), "rows": [asdict(row) for row in rows]}
-    stem.with_suffix(".json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    tables = [
+    return "\n".join(
         table(program, column, [row for row in rows if row.program == program])
         for program, column in columns.items()
-    ]
-    text = "\n".join(tables)
-    stem.with_suffix(".md").write_text(text)
-    return text
+    )
 
 
 def table(program: str, column: str, rows: Sequence[Row]) -> str:
@@ -121,37 +107,23 @@ def table(program: str, column: str, rows: Sequence[Row]) -> str:
     others = sorted({name for row in rows for name in row.others})
     heading = [column, "plain peak", "budget", "eqsat peak", "plain time", "eqsat time", "eqsat / plain",
                *(f"eqsat / {name}" for name in others), "planning"]  # fmt: skip
-    lines = [f"## {program}", "", _line(heading), _line(["---"] * len(heading))]
+    lines = []
     for row in rows:
         broken = " (over)" if row.plain_peak > row.budget else ""
         lines.append(
-            _line(
-                [
-                    f"{row.size:,}",
-                    format_bytes(row.plain_peak) + broken,
-                    format_bytes(row.budget),
-                    "does not fit" if row.peak is None else format_bytes(row.peak),
-                    _time(row.plain_seconds),
-                    _time(row.seconds),
-                    _ratio(row.seconds, row.plain_seconds),
-                    *(_ratio(row.seconds, row.others.get(name)) for name in others),
-                    _time(row.planning_seconds),
-                ]
-            )
+            [
+                f"{row.size:,}",
+                format_bytes(row.plain_peak) + broken,
+                format_bytes(row.budget),
+                "does not fit" if row.peak is None else format_bytes(row.peak),
+                time_text(row.plain_seconds),
+                time_text(row.seconds),
+                ratio_text(row.seconds, row.plain_seconds),
+                *(ratio_text(row.seconds, row.others.get(name)) for name in others),
+                time_text(row.planning_seconds),
+            ]
         )
-    return "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _time(seconds: float | None) -> str:
-    return "–" if seconds is None else seconds_text(seconds)
-
-
-def _ratio(seconds: float | None, other: float | None) -> str:
-    return "–" if seconds is None or other is None else f"{seconds / other:.2f}"
+    return f"## {program}\n\n{markdown(heading, lines)}"
 
 
 def figure(rows: Sequence[Row], columns: Mapping[str, str]) -> Figure:
@@ -190,7 +162,3 @@ def _line_of(
 ) -> None:
     known = [(size, value) for size, value in zip(sizes, values, strict=True) if value is not None]
     axes.plot([size for size, _ in known], [value for _, value in known], "o-", color=colour, label=label)
-
-
-def save(name: str, drawn: Figure, folder: Path = RESULTS) -> None:
-    drawn.savefig(folder / f"paper-{name}-{cpu_name()}.png", dpi=110)

@@ -13,7 +13,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.paper.sweeps import RESULTS, Row, figure, row, save, write
+from benchmarks.paper.sweeps import Row, figure, row, text
+from benchmarks.records import RESULTS, write
 from examples.encoder import loss_and_moments, programs
 
 COLUMNS = {"Encoder, forward": "tokens", "Encoder, training step": "tokens"}
@@ -36,8 +37,8 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
             strict=True,
         )
     ]
-    print(write("transformer", rows, COLUMNS, folder))
-    save("transformer", figure(rows, COLUMNS), folder)
+    print(text(rows, COLUMNS))
+    write("paper-transformer", rows, text(rows, COLUMNS), figure(rows, COLUMNS), folder)
     return rows
 
 

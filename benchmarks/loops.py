@@ -1,0 +1,120 @@
+"""Loops over chunks as one writes them by hand, and the fastest of several ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+import eqsat
+from examples.measure import seconds_of
+
+Function = Callable[..., Any]
+
+OPTIONS: dict[str, dict[str, Any] | None] = {"XLA's options": None, "ours": eqsat.compiler_options()}
+"""A difference should be one between programs, not between compilers."""
+
+
+# Loops for functions whose results have a row for every row of one or more of their arguments.
+
+
+def by_map(function: Function, rows: Sequence[int], length: int, *arguments: Any) -> Any:
+    """`lax.map` over the rows, cut into chunks that divide them.
+
+    **Arguments:**
+
+    - `rows`: the positions of the arguments that have these rows.
+    - `length`: of a chunk.
+    """
+    some = [jnp.asarray(arguments[position]) for position in rows]
+    pieces = [x.reshape(-1, length, *x.shape[1:]) for x in some]
+    results = lax.map(lambda piece: function(*_with(arguments, rows, piece)), pieces)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+
+
+def by_scan(function: Function, rows: Sequence[int], length: int, *arguments: Any) -> Any:
+    """`lax.scan` over the starts of chunks, sliced in the body."""
+    some = [jnp.asarray(arguments[position]) for position in rows]
+
+    def body(carry: None, start: jax.Array) -> tuple[None, Any]:
+        piece = [lax.dynamic_slice_in_dim(x, start, length) for x in some]
+        return carry, function(*_with(arguments, rows, piece))
+
+    _, results = lax.scan(body, None, jnp.arange(0, len(some[0]), length))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+
+
+def in_place(function: Function, rows: Sequence[int], length: int, *arguments: Any) -> Any:
+    """`lax.fori_loop` that slices the rows and writes its results where they belong."""
+    some = [jnp.asarray(arguments[position]) for position in rows]
+    shapes = jax.eval_shape(function, *arguments)
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+    def body(number: jax.Array, whole: Any) -> Any:
+        start = number * length
+        piece = [lax.dynamic_slice_in_dim(x, start, length) for x in some]
+        results = function(*_with(arguments, rows, piece))
+        return jax.tree.map(lambda w, p: lax.dynamic_update_slice_in_dim(w, p, start, 0), whole, results)
+
+    return lax.fori_loop(0, len(some[0]) // length, body, empty)
+
+
+def _with(arguments: Sequence[Any], positions: Sequence[int], values: Sequence[Any]) -> list[Any]:
+    replaced = dict(zip(positions, values, strict=True))
+    return [replaced.get(position, argument) for position, argument in enumerate(arguments)]
+
+
+FORMS = {"map": by_map, "scan": by_scan, "in place": in_place}
+
+
+def loops(
+    formulas: Mapping[str, Function],
+    rows: Sequence[int],
+    lengths: Sequence[int],
+    forms: Sequence[str] = tuple(FORMS),
+) -> dict[str, Function]:
+    """Every formula in every form of a loop, over chunks of every length, by what they are called."""
+    return {
+        f"{name}{form} of {length:,}": partial(FORMS[form], formula, rows, length)
+        for name, formula in formulas.items()
+        for form in forms
+        for length in lengths
+    }
+
+
+def pullback(function: Function) -> Function:
+    """What a cotangent of the result, the last argument, is worth at all other arguments."""
+
+    def pulled(*arguments: Any) -> Any:
+        *primals, cotangent = arguments
+        return jax.vjp(function, *primals)[1](cotangent)
+
+    return pulled
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest of several ways: its name, the function, and the function compiled."""
+
+    name: str
+    function: Function
+    compiled: Function
+
+
+def fastest(candidates: Mapping[str, Function], arguments: Sequence[Any]) -> Best:
+    """The fastest of several functions on these arguments, under XLA's own options or ours.
+
+    Each is called three times, the first time to compile it; the shorter of the others counts.
+    """
+    ways = [
+        Best(f"{name}, {options}", function, jax.jit(function, compiler_options=OPTIONS[options]))
+        for name, function in candidates.items()
+        for options in OPTIONS
+    ]
+    seconds = [min([seconds_of(way.compiled, arguments) for _ in range(3)][1:]) for way in ways]
+    return ways[seconds.index(min(seconds))]

@@ -1,0 +1,66 @@
+"""What a benchmark measured, as files: rows as JSON, tables as Markdown, and a picture."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from examples.measure import seconds_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write(
+    name: str, rows: Sequence[Any], text: str = "", figure: Figure | None = None, folder: Path = RESULTS
+) -> Path:
+    """Write `NAME-CPU.json`, and beside it `.md` if there is a text, and `.png` if there is a figure.
+
+    **Arguments:**
+
+    - `rows`: data classes, or dictionaries, of what JSON knows.
+
+    **Returns:** the path without a suffix.
+    """
+    folder.mkdir(exist_ok=True)
+    stem = folder / f"{name}-{cpu_name()}"
+    plain = [asdict(row) if is_dataclass(row) else row for row in rows]
+    record = {"jax": jax.__version__, "cpu": cpu_name(), "rows": plain}
+    stem.with_suffix(".json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    if text:
+        stem.with_suffix(".md").write_text(text)
+    if figure:
+        figure.savefig(stem.with_suffix(".png"), dpi=110)
+    return stem
+
+
+def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [heading, ["---"] * len(heading), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def time_text(seconds: float | None) -> str:
+    return "–" if seconds is None else seconds_text(seconds)
+
+
+def ratio_text(seconds: float | None, base: float | None) -> str:
+    """How many times `base` that is."""
+    return "–" if seconds is None or base is None else f"{seconds / base:.2f}"
+
+
+def cpu_name() -> str:
+    """The processor's name as a file name: what /proc/cpuinfo says, else the architecture."""
+    info = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+    name = found.group(1) if found else platform.machine()
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
