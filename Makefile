@@ -3,18 +3,20 @@
 # make oracle  all of JAX's public functions and their derivatives through eqsat; an hour or two
 # make lint   ruff and mypy
 # make docs   the manual, as pages in build/docs that need no network
-# make bench  eqsat against hand-written loops over chunks, side by side
+# make bench  eqsat beside plain JAX, loops by hand, KeOps, scikit-learn and faiss; an hour or more
+# make bench-quick  a few small cases of it, in three minutes
 # Each sets up .venv first when it is missing or out of date.
 
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+PEERS := $(VENV)/.peers
 
 # mypy and the manual's reference know no package-dir: for them, a tree of links shows the packages where their
 # imports say.
 
-.PHONY: demo test oracle tree lint docs bench clean
+.PHONY: demo test oracle tree lint docs bench bench-quick clean
 
 demo: $(INSTALLED)
 	$(VENV)/bin/python -m examples.demo $(if $(DATA),--data $(DATA))
@@ -37,12 +39,19 @@ lint: $(INSTALLED) tree
 docs: $(INSTALLED) tree
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --quiet --strict
 
-bench: $(INSTALLED)
-	$(VENV)/bin/python -m benchmarks.chunking
+bench: $(PEERS)
+	$(VENV)/bin/python -m benchmarks.speed $(BENCH_ARGS)
+
+bench-quick: $(PEERS)
+	$(VENV)/bin/python -m benchmarks.speed --quick
 
 $(INSTALLED): pyproject.toml
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	touch $@
+
+$(PEERS): $(INSTALLED)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[peers]'
 	touch $@
 
 clean:

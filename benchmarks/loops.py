@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -69,18 +69,28 @@ def _with(arguments: Sequence[Any], positions: Sequence[int], values: Sequence[A
     return [replaced.get(position, argument) for position, argument in enumerate(arguments)]
 
 
+BLOCKS = (1 << 20, 4 << 20, 16 << 20)
+"""Bytes of a block that a turn computes, of which one is the best on most machines."""
+
+
+def lengths(rows: int, row_bytes: int) -> list[int]:
+    """Lengths of chunks: for each of `BLOCKS`, the longest that is in it and divides the rows; at least 1."""
+    divisors = [length for length in range(1, rows + 1) if rows % length == 0]
+    return sorted({max(d for d in divisors if d <= max(block // row_bytes, 1)) for block in BLOCKS})
+
+
 FORMS = {"map": by_map, "scan": by_scan, "in place": in_place}
 
 
 def loops(
     formulas: Mapping[str, Function],
     rows: Sequence[int],
-    lengths: Sequence[int],
+    lengths: Iterable[int],
     forms: Sequence[str] = tuple(FORMS),
 ) -> dict[str, Function]:
     """Every formula in every form of a loop, over chunks of every length, by what they are called."""
     return {
-        f"{name}{form} of {length:,}": partial(FORMS[form], formula, rows, length)
+        ", ".join(filter(None, (name, f"{form} of {length:,}"))): partial(FORMS[form], formula, rows, length)
         for name, formula in formulas.items()
         for form in forms
         for length in lengths

@@ -1,0 +1,96 @@
+"""The command line: every case in a process of its own, and what was found so far written after each."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import benchmarks.speed as package
+from benchmarks.fresh import ROOT
+from benchmarks.records import RESULTS, cpu_name, write
+from benchmarks.speed import attention, contractions, growth, kernels, models, neighbours, programs
+from benchmarks.speed.case import Measurable, Row
+from benchmarks.speed.table import figure, table, text
+from eqsat.cache_folder import VARIABLE
+
+GROUPS: dict[str, Callable[[bool], Iterator[Measurable]]] = {
+    kernels.GROUP: kernels.cases,
+    neighbours.GROUP: neighbours.cases,
+    attention.GROUP: attention.cases,
+    models.GROUP: models.cases,
+    contractions.GROUP: contractions.cases,
+    programs.GROUP: programs.cases,
+    programs.PLANNING: programs.planning_cases,
+    growth.GROUP: growth.cases,
+}
+
+LONGEST = 900.0
+"""Seconds after which a case is given up."""
+
+
+def rows_of(group: str, number: int, title: str, options: argparse.Namespace) -> list[Row]:
+    """Measure a case in a fresh process, which keeps no plans and finds none."""
+    command = [sys.executable, "-m", "benchmarks.speed", "--alone", group, str(number)]
+    command += ["--runs", str(options.runs), *(["--quick"] if options.quick else [])]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, VARIABLE: ""},
+            capture_output=True,
+            text=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [Row(group, title, "eqsat", note=f"given up after {LONGEST:.0f} s")]
+    if done.returncode:
+        print(done.stderr[-2000:], file=sys.stderr)
+        return [Row(group, title, "eqsat", note=f"failed with {done.returncode}")]
+    return [Row(**row) for row in json.loads(done.stdout.splitlines()[-1])]
+
+
+def measured_before(name: str, folder: Path) -> list[Row]:
+    path = folder / f"{name}-{cpu_name()}.json"
+    return [Row(**row) for row in json.loads(path.read_text())["rows"]] if path.exists() else []
+
+
+def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=package.__doc__)
+    parser.add_argument("--quick", action="store_true", help="a few small cases of each group")
+    parser.add_argument(
+        "--only", nargs="+", choices=GROUPS, metavar="GROUP", help=f"some of {', '.join(GROUPS)}; the others'"
+        " results are left as they are"
+    )  # fmt: skip
+    parser.add_argument("--runs", type=int, default=5, help="timed calls of each way (default 5)")
+    parser.add_argument("--alone", nargs=2, metavar=("GROUP", "NUMBER"), help=argparse.SUPPRESS)
+    options = parser.parse_args(args)
+    if options.alone:
+        group, number = options.alone
+        found = list(GROUPS[group](options.quick))[int(number)].measure(options.runs)
+        print(json.dumps([asdict(row) for row in found]))
+        return found
+    name = "speed-quick" if options.quick else "speed"
+    kept = [row for row in measured_before(name, folder) if options.only and row.group not in options.only]
+    rows: list[Row] = []
+    for group in options.only or GROUPS:
+        for number, case in enumerate(GROUPS[group](options.quick)):
+            found = rows_of(group, number, case.title, options)
+            print(table(found), flush=True)
+            rows += found
+            order = list(GROUPS)
+            both = sorted([*kept, *rows], key=lambda row: order.index(row.group))
+            write(name, both, text(both), folder=folder)
+    write(name, both, text(both), figure(both), folder)
+    print(text(both).split("\n## ")[0])
+    return both
+
+
+if __name__ == "__main__":
+    main()
