@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from eqsat.backend import chunk_bar, selection
 from eqsat.backend.calls import call_source
@@ -28,6 +26,7 @@ from eqsat.backend.layout import (
     tuple_text,
 )
 from eqsat.backend.loops import LoopEmitter
+from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import wanted_orders
@@ -332,26 +331,6 @@ class Emitter:
 def _indices(start: str, length: str, dtype: str) -> str:
     """The indices of a chunk."""
     return f"lax.convert_element_type({start}, {dtype_text(dtype)}) + lax.iota({dtype_text(dtype)}, {length})"
-
-
-@dataclass(frozen=True)
-class Module:
-    """An emitted module.
-
-    **Attributes:**
-
-    - `source`: its text.
-    - `objects`: the Python objects that its text refers to but cannot contain, by name.
-    """
-
-    source: str
-    objects: Mapping[str, Any]
-
-    def function(self) -> Any:
-        """The module's function, by executing its text."""
-        namespace: dict[str, Any] = dict(self.objects)
-        exec(compile(self.source, "<eqsat>", "exec"), namespace)
-        return namespace["optimized"]
 
 
 def emit(

@@ -16,6 +16,9 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 CUSTOM_CALL = re.compile(r'custom_call_target="([^"]*)"')
 """How a compiled program says that it calls a function that is none of its own."""
 
+XLA_OWN = frozenset({"TopK"})
+"""Functions that XLA has itself; so has it those whose names begin with two underscores."""
+
 
 @dataclass(frozen=True)
 class Packed:
@@ -52,8 +55,9 @@ def unpack(packed: Packed, function: Callable[..., Sequence[Any]], avals: Sequen
 
     - `function`, `avals`: what it was compiled from.
     """
-    if all(name.startswith("lapack_") for name in packed.calls):
-        if packed.calls:
+    foreign = {name for name in packed.calls - XLA_OWN if not name.startswith("__")}
+    if all(name.startswith("lapack_") for name in foreign):
+        if foreign:
             _look_up_lapack()
     else:
         jax.jit(function).lower(*avals)

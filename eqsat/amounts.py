@@ -20,6 +20,9 @@ UNITS = {
     "tib": 2**40,
 }
 
+UNLIMITED = 1 << 62
+"""A budget within which everything is."""
+
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d{1,2})?)\s*([a-zA-Z]*)\s*")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from os import PathLike
 from types import EllipsisType, MethodType
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
@@ -19,9 +19,8 @@ from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import Machine
-from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
-from eqsat.rulesets import RulePath, check_accuracy
+from eqsat.rule_choice import RulePath, check_accuracy
 from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs
 from eqsat.transforms.primitives import optimized_p
@@ -29,6 +28,9 @@ from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import NO_MESH, Settings, setting
 from eqsat.transforms.surroundings import Surroundings, needs_surroundings
 from eqsat.transforms.witness import Witness
+
+if TYPE_CHECKING:
+    from eqsat.reports.explanation import Explanation
 
 P = ParamSpec("P")
 R = TypeVar("R")

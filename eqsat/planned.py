@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.backend.certificate import Certified
-from eqsat.backend.emit import Module
+from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
 from eqsat.reports.plan import Plan
 

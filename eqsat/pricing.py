@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from eqsat.amounts import UNLIMITED
 from eqsat.driver import Planner
 from eqsat.errors import BudgetError
 from eqsat.reports.explanation import Explanation, Price
 from eqsat.reports.plan import Plan
-
-UNLIMITED = 1 << 62
-"""A budget within which everything is."""
 
 
 def explanation(planner: Planner, title: str, count: int) -> Explanation:

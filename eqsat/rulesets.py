@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
-from os import PathLike, fspath
+from os import fspath
 from pathlib import Path
 
 import jax
@@ -15,10 +15,9 @@ import jax
 from eqsat.engine.compile import CompiledRule, compile_rule
 from eqsat.errors import RuleError
 from eqsat.ir.operations import REGISTERED, known_operation
+from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.parse import load_rules, load_text, register_operations
 from eqsat.language.syntax import (
-    ACCURACIES,
-    Accuracy,
     Fact,
     OperationDeclaration,
     OperationOf,
@@ -27,21 +26,9 @@ from eqsat.language.syntax import (
 )
 from eqsat.language.traverse import walk
 from eqsat.language.vocabulary import all_files
+from eqsat.rule_choice import RulePath, check_accuracy
 from eqsat.rules import shipped
 from eqsat.storage.values import kept
-
-RulePath = str | PathLike[str]
-
-
-def check_accuracy(accuracy: str) -> Accuracy:
-    """The accuracy class of that name.
-
-    **Raises:** `RuleError` if there is none.
-    """
-    for known in ACCURACIES:
-        if accuracy == known:
-            return known
-    raise RuleError(f"accuracy {accuracy!r} is not known: choose one of {', '.join(map(repr, ACCURACIES))}")
 
 
 def rules_for(extra: Sequence[RulePath], accuracy: str) -> tuple[CompiledRule, ...]:

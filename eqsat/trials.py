@@ -15,7 +15,8 @@ from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import HONEST, OWN, Certified, certify
 from eqsat.backend.chunk_bar import updates
 from eqsat.backend.donation import Donation
-from eqsat.backend.emit import Module, emit
+from eqsat.backend.emit import emit
+from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.language.syntax import Accuracy
+from eqsat.language.accuracies import Accuracy
 from examples.comparison import in_double_precision
 from examples.measure import difference, plain_peak
 

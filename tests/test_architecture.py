@@ -35,21 +35,23 @@ ALLOWED = {
     "eqsat.engine": "errors machine deadline ir language.functions language.syntax language.traverse",
     "eqsat.planning": "amounts records machine deadline ir engine reports",
     "eqsat.backend": "errors ir planning.blocks",
-    "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.emit",
+    "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",
     "eqsat.trials": "amounts frontend.trace ir planning.candidates backend progress",
     "eqsat.floor": "deadline machine planning trials",
     "eqsat.storage": "cache_folder records ir.dtypes ir.operations frontend.source frontend.trace"
     " reports.plan backend planned",
-    "eqsat.rulesets": "errors ir language rules engine storage.values",
+    "eqsat.rule_choice": "errors language.accuracies",
+    "eqsat.rulesets": "errors ir language rules engine storage.values rule_choice",
     "eqsat.driver": "errors records amounts machine deadline reports ir engine frontend planning backend"
     " planned progress trials floor",
     "eqsat.tuning": "deadline backend.certificate driver planned planning.candidates reports.plan trials",
-    "eqsat.pricing": "errors reports driver",
+    "eqsat.pricing": "errors amounts reports driver",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
     "eqsat.transforms": "errors amounts machine calibration deadline device_memory frontend.trace"
-    " frontend.values rulesets backend.donation driver planned pricing progress tuning reports storage",
+    " frontend.values rule_choice rulesets backend.donation driver planned pricing progress tuning reports"
+    " storage",
     "eqsat.arguments": "",
-    "eqsat.api": "errors amounts budgets machine frontend.trace reports rulesets arguments transforms",
+    "eqsat.api": "errors amounts budgets machine frontend.trace reports rule_choice arguments transforms",
     "eqsat.testing": "errors language rulesets checking",
     "eqsat.running": "errors records amounts reports device_memory backend.certificate api",
     "eqsat.commands": "errors amounts reports language rulesets checking api running",

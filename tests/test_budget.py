@@ -17,15 +17,15 @@ from tests.kernels import BUDGET, V, X, Y, close, kernel
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The budgets of the plans that are made, in order."""
-    from eqsat.transforms import call
+    from eqsat.transforms import planners
 
-    class Planner(call.Planner):
+    class Planner(planners.Planner):
         def planned(self) -> Any:
             budgets.append(self.budget)
             return super().planned()
 
     budgets: list[int] = []
-    monkeypatch.setattr(call, "Planner", Planner)
+    monkeypatch.setattr(planners, "Planner", Planner)
     return budgets
 
 

@@ -23,7 +23,8 @@ from eqsat.checking.roles import Roles
 from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import OFFSET, Style
-from eqsat.language.syntax import Accuracy, Rule
+from eqsat.language.accuracies import Accuracy
+from eqsat.language.syntax import Rule
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -19,11 +19,10 @@ from eqsat.checking.shrinking import shrunk
 from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial
 from eqsat.errors import EqsatError
 from eqsat.ir.operations import known_operation
+from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.check import check_file
 from eqsat.language.diagnostics import diagnostic
 from eqsat.language.syntax import (
-    ACCURACIES,
-    Accuracy,
     Example,
     Fact,
     MonoidDeclaration,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eqsat.language.syntax import Accuracy
+from eqsat.language.accuracies import Accuracy
 
 OK, WARNED, FAILED = "ok", "warning", "FAILED"
 

@@ -113,7 +113,7 @@ def _script(arguments: argparse.Namespace) -> Script:
 
 def _session(arguments: argparse.Namespace) -> Session:
     """What is asked for, checked before the script starts."""
-    from eqsat.language.syntax import ACCURACIES
+    from eqsat.language.accuracies import ACCURACIES
 
     if arguments.accuracy not in ACCURACIES:
         raise EqsatError(

@@ -12,12 +12,12 @@ from lark.tree import Meta
 
 from eqsat.ir.operations import Signature
 from eqsat.ir.properties import PROPERTIES
+from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.conditions import Condition, condition_of
 from eqsat.language.diagnostics import Refusal, alternatives, nearest
 from eqsat.language.functions import ENTRIES
 from eqsat.language.monoids import Part, monoid_of
 from eqsat.language.syntax import (
-    ACCURACIES,
     Apply,
     AxisDefinition,
     ChunkOf,

@@ -11,6 +11,7 @@ from typing import Literal
 
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import Signature
+from eqsat.language.accuracies import Accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,11 +285,6 @@ class Example:
     fires: bool
     schemas: tuple[tuple[str, tuple[str, ...]], ...]
     position: Position = field(compare=False)
-
-
-Accuracy = Literal["exact", "reassociates", "cancels", "amplifies"]
-ACCURACIES: tuple[Accuracy, ...] = ("exact", "reassociates", "cancels", "amplifies")
-"""From harmless to harmful: what a rule may do to floating-point results."""
 
 
 @dataclass(frozen=True, slots=True)

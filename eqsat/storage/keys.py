@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
@@ -21,12 +21,16 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from eqsat.ir.operations import REGISTERED, UNDECLARED
+from eqsat.storage.files import KeptFiles
 from eqsat.storage.fingerprints import Fingerprint
 
 INCLUDE = re.compile(r'^\s*include\s+"([^"\n]+)"', re.MULTILINE)
 """How a `.rules` file names another one."""
 
-SOURCES = ("*.py", "*.rules", "*.lark")
+SOURCES = (".py", ".rules", ".lark")
+
+VERSIONS = KeptFiles("versions", 1 << 16)
+"""Digests of eqsat, by what the system says of its files."""
 
 PROCESSOR = (b"flags", b"Features", b"model name", b"CPU part")
 """What Linux says of a processor on which machine code depends."""
@@ -87,15 +91,41 @@ def _versions() -> tuple[str, ...]:
 
 @cache
 def eqsat_version() -> str:
-    """A digest of eqsat itself, shipped rules and all: it may have been edited since its number was given."""
-    digest = hashlib.blake2b(digest_size=20)
+    """A digest of eqsat itself, shipped rules and all: it may have been edited since its number was given.
+
+    It is kept by what the system says of the files, since reading all of them takes longer than a plan.
+    """
     packages = ("eqsat", "eqsat.frontend", "eqsat.backend", "eqsat.rules")
     found = [spec for name in packages if (spec := find_spec(name)) is not None]
     folders = {folder for spec in found for folder in spec.submodule_search_locations or ()}
-    files = {path for folder in folders for pattern in SOURCES for path in Path(folder).rglob(pattern)}
-    for path in sorted(files):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
+    files = sorted({file for folder in folders for file in _sources(folder)})
+    name = _digest(f"{path} {edition}".encode() for path, edition in files)
+    known = VERSIONS.read(name)
+    if known is not None:
+        return known.decode()
+    paths = [Path(path) for path, _ in files]
+    paths = [Path(path) for path, _ in files]
+    version = _digest(part for path in paths for part in (path.name.encode(), path.read_bytes()))
+    VERSIONS.write(name, version.encode())
+    return version
+
+
+def _sources(folder: str) -> Iterator[tuple[str, str]]:
+    """The files below a folder that eqsat consists of, each with what changes when it is written to."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir() and entry.name != "__pycache__":
+                yield from _sources(entry.path)
+            elif entry.name.endswith(SOURCES):
+                found = entry.stat()
+                edition = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
+                yield entry.path, edition
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.blake2b(digest_size=20)
+    for part in parts:
+        digest.update(part)
     return digest.hexdigest()
 
 
@@ -111,8 +141,7 @@ def _device() -> tuple[str, ...]:
         str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         os.environ.get("XLA_FLAGS", ""),
         platform.machine(),
-        platform.processor(),
-        *_processor(),
+        *(_processor() or [platform.processor()]),  # which starts a process
     )
 
 

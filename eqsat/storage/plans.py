@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from eqsat.backend.certificate import Certified
-from eqsat.backend.emit import Module
 from eqsat.backend.executables import Packed, pack, unpack
+from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
 from eqsat.ir.dtypes import is_extended
 from eqsat.planned import Planned

@@ -7,34 +7,31 @@ import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from eqsat.amounts import format_bytes
+from eqsat.amounts import UNLIMITED, format_bytes
 from eqsat.backend.donation import Donation, donation
 from eqsat.calibration import default_machine
-from eqsat.deadline import Deadline
 from eqsat.device_memory import free_budget
-from eqsat.driver import Planner
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.machine import Machine
 from eqsat.planned import Planned
-from eqsat.pricing import UNLIMITED, explanation
 from eqsat.progress import Progress
-from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Tuning
-from eqsat.rulesets import rules_for
 from eqsat.storage.plans import StoredPlan
 from eqsat.transforms.dependence import dependent
 from eqsat.transforms.nesting import Program, without_programs
 from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import Settings, setting
-from eqsat.tuning import Tuner
+
+if TYPE_CHECKING:
+    from eqsat.driver import Planner
+    from eqsat.reports.explanation import Explanation
 
 Dims = tuple[int | None, ...]
 """By argument or result: which dimension is the batch's, or None if it has none."""
@@ -159,6 +156,8 @@ class Call(Program):
         given_up = donation(self.in_avals, self.closed.out_avals, donated)
         title = f"explaining {self.title}"
         with self.settings.alone(), Progress(title, self.settings.progress) as progress:
+            from eqsat.pricing import explanation  # imported late, as planners are
+
             return explanation(self._planner(0, (), given_up, progress), self.title, count)
 
     def _leanest(self, place: StoredPlan) -> Planned | None:
@@ -186,21 +185,12 @@ class Call(Program):
         progress: Progress,
         values: Sequence[jax.Array] | None = None,
     ) -> Planner:
-        settings = self.settings
-        deadline = Deadline.after(settings.planning_seconds)
-        progress.say("reading rules")
-        rules = rules_for(settings.rules, settings.accuracy)
-        kind = Planner if values is None else partial(Tuner, values)
-        return kind(
-            Traced(self.closed),
-            self.names,
-            budget,
-            rules,
-            self._machine(),
-            deadline,
-            placement,
-            given_up,
-            progress,
+        # Imported late: a second start needs no engine.
+        from eqsat.transforms.planners import planner_for
+
+        traced, settings, machine = Traced(self.closed), self.settings, self._machine()
+        return planner_for(
+            traced, self.names, budget, settings, machine, placement, given_up, progress, values
         )
 
     def _machine(self) -> Machine:

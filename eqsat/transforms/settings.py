@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from eqsat.machine import Machine
-from eqsat.rulesets import RulePath
+from eqsat.rule_choice import RulePath
 from eqsat.transforms.witness import Witness
 
 

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eqsat.backend.emit import Module, emit
+from eqsat.backend.emit import emit
+from eqsat.backend.module import Module
 from eqsat.ir.axis import Axis
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Program
