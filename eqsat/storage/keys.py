@@ -98,7 +98,7 @@ def eqsat_version() -> str:
     packages = ("eqsat", "eqsat.frontend", "eqsat.backend", "eqsat.rules")
     found = [spec for name in packages if (spec := find_spec(name)) is not None]
     folders = {folder for spec in found for folder in spec.submodule_search_locations or ()}
-    files = sorted({file for folder in folders for file in _sources(folder)})
+    files = sorted({file for folder in folders for file in sources(folder)})
     name = _digest(f"{path} {edition}".encode() for path, edition in files)
     known = VERSIONS.read(name)
     if known is not None:
@@ -110,12 +110,12 @@ def eqsat_version() -> str:
     return version
 
 
-def _sources(folder: str) -> Iterator[tuple[str, str]]:
+def sources(folder: str) -> Iterator[tuple[str, str]]:
     """The files below a folder that eqsat consists of, each with what changes when it is written to."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir() and entry.name != "__pycache__":
-                yield from _sources(entry.path)
+                yield from sources(entry.path)
             elif entry.name.endswith(SOURCES):
                 found = entry.stat()
                 edition = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}"
