@@ -40,6 +40,12 @@ OPTIONS: dict[str, dict[str, Flags]] = {
 }
 """By platform and name: compiler options. Elsewhere, XLA's own are the only ones."""
 
+DRAFT: dict[str, Flags] = {"cpu": {"xla_backend_optimization_level": "0"}}
+"""By platform: options under which the same buffers are assigned and machine code is made in a hurry.
+
+XLA assigns buffers before LLVM sees a program. Compiling takes about half as long (docs/performance.md).
+"""
+
 
 @dataclass(frozen=True)
 class Certified:
@@ -50,6 +56,7 @@ class Certified:
     - `scratch`: what it takes beside the buffers that XLA counts: workspaces of libraries, and values
       that are hidden in fusions.
     - `options`: the name of the options that it was compiled with.
+    - `draft`: whether its machine code was made in a hurry: it is there to be looked at, not to be run.
     """
 
     executable: Any
@@ -59,6 +66,7 @@ class Certified:
     aliased: int
     scratch: int = 0
     options: str = HONEST
+    draft: bool = False
 
     @property
     def peak(self) -> int:
@@ -107,6 +115,7 @@ def certify(
     options: str = HONEST,
     captured: int = 0,
     donated: Sequence[int] = (),
+    draft: bool = False,
 ) -> Certified:
     """Compile a function of flat arguments and read off what it needs.
 
@@ -116,9 +125,12 @@ def certify(
     - `options`: the name of the options to compile it with.
     - `captured`: bytes of the arrays that the function closes over, which XLA does not count.
     - `donated`: the numbers of the arguments whose memory results may take; a call deletes them.
+    - `draft`: whether only what it needs is wanted, as soon as can be. Where the compiler has no faster way,
+      the program may be run all the same.
     """
+    hurry = DRAFT.get(jax.default_backend(), {}) if draft else {}
     lowered = jax.jit(function, keep_unused=True, donate_argnums=donated).lower(*avals)
-    executable = lowered.compile(compiler_options=_flags(options))
+    executable = lowered.compile(compiler_options=_flags(options) | hurry)
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
@@ -131,4 +143,5 @@ def certify(
         int(memory.alias_size_in_bytes),
         scratch_bytes(parse(text)) if text else 0,
         options,
+        bool(hurry),
     )

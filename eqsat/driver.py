@@ -129,9 +129,9 @@ class Planner:
             given_up = total_bytes([closed.in_avals[number] for number in self.given_up.arguments])
             arguments = self._captured() + total_bytes(closed.in_avals)
             self._check_fixed(arguments, total_bytes(closed.out_avals), given_up)
-        original = self._original()
+        original = self._original(draft=self._seems_too_large())
         if self.budget < original.peak <= REORDERED * self.budget:
-            other = self._original(UNORDERED)
+            other = self._original(UNORDERED, draft=True)
             original = min(original, other, key=lambda certified: certified.peak)
         self._check_fixed(original.arguments, original.outputs, original.aliased)
         fits = original.peak <= self.budget
@@ -164,8 +164,8 @@ class Planner:
 
     def minimum(self) -> int:
         """The smallest budget in bytes for which `planned` gives a program."""
-        original = self._original()
-        reordered = max(self._original(UNORDERED).peak, -(-original.peak // REORDERED))
+        original = self._original(draft=True)
+        reordered = max(self._original(UNORDERED, draft=True).peak, -(-original.peak // REORDERED))
         smallest = min(original.peak, reordered)
         if not self.traced.closed.effects:
             job = self._job
@@ -177,7 +177,7 @@ class Planner:
         """What makes the smallest peak that there has been so far, and what stops it from being split."""
         if self.traced.closed.effects:
             return ()
-        return self._peak_tensors(self._original(), self._job)[1]
+        return self._peak_tensors(self._original(draft=True), self._job)[1]
 
     def at(self, budget: int) -> Planner:
         """A planner of the same function for another budget: what does not depend on that is done once."""
@@ -200,31 +200,54 @@ class Planner:
         captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
         return captured if captured > MOST_CODE else 0
 
-    def _original(self, options: str = HONEST) -> Certified:
-        """The function as it is, compiled once with each set of options."""
-        if options in self._originals:
-            return self._originals[options]
+    def _original(self, options: str = HONEST, draft: bool = False) -> Certified:
+        """The function as it is, compiled once with each set of options.
+
+        **Arguments:**
+
+        - `draft`: whether it is unlikely to be run.
+        """
+        known = self._originals.get(options)
+        if known is not None and (draft or not known.draft):
+            return known
         function, avals = self.traced.call_flat, self._avals()
         captured, donated = self._captured(), self.given_up.arguments
         self._originals[options] = certified = self.stopwatch.timed(
-            "compile", lambda: certify(function, avals, options, captured=captured, donated=donated)
+            "compile",
+            lambda: certify(function, avals, options, captured=captured, donated=donated, draft=draft),
         )
         return certified
 
+    def _seems_too_large(self) -> bool:
+        """Whether the function as it is should exceed the budget, so that it is not going to be run."""
+        if self.placement or self.traced.closed.effects:
+            return False
+        try:
+            _, _, written = self._lowered
+        except Exception:
+            return False  # To be told of where it is needed.
+        return written.predicted_peak > self.budget
+
     @cached_property
-    def _job(self) -> Job:
-        """The function lowered."""
+    def _lowered(self) -> tuple[Program, Sequence[Any], Candidate]:
+        """The function as a program, the arrays that it closes over, and what is predicted of it."""
         timed = self.stopwatch.timed
         program, hoisted = timed("lower", lambda: lower(self.traced.closed))
         program = replace(program, aliased=self.given_up.aliased)
+        written = timed("search", lambda: as_written(program, self.machine, library=True))
+        return program, hoisted, written
+
+    @cached_property
+    def _job(self) -> Job:
+        """The function lowered, and what is known of it as compiled."""
+        program, hoisted, written = self._lowered
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         trials = Trials(
             self.traced, self.names, [*self._avals(), *arrays], self.given_up, self.budget, self.stopwatch
         )
-        written = timed("search", lambda: as_written(program, self.machine, library=True))
         # Unlike other programs, this one is compiled: what it takes need not be predicted.
-        original = self._original()
+        original = self._original(draft=True)
         written = replace(written, taking=self.machine.taking(original.peak - original.fixed))
         return Job(program, hoisted, constants, written, trials)
 
@@ -257,7 +280,8 @@ class Planner:
         for trial in self._leanest(job, original.fixed):
             if trial.peak <= self.budget:
                 trial = grown(trial, self.budget, job.trials, self.machine, self.deadline)
-                return self._changed(trial, original, job)
+                if trial.peak <= self.budget:
+                    return self._changed(trial, original, job)
         raise self._too_big(original, job)
 
     def _faster(self, original: Certified, job: Job) -> Planned:
@@ -339,6 +363,7 @@ class Planner:
 
     def _unchanged(self, original: Certified, job: Job | None, reason: str) -> Planned:
         """The function as it is, with XLA's own options if they should pay and what they hide fits, too."""
+        original = self._original(original.options)
         if job is not None and job.written.fused:
             own = self._original(OWN)
             original = own if own.peak <= self.budget else original

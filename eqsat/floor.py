@@ -22,7 +22,7 @@ WORSE = 2.0
 
 
 def leanest(search: Search, trials: Trials, deadline: Deadline, stopwatch: Stopwatch) -> Iterator[Trial]:
-    """The programs predicted to need least, compiled. They are the same for every budget.
+    """The programs predicted to need least, drafted. They are the same for every budget.
 
     **Arguments:**
 
@@ -42,7 +42,7 @@ def leanest(search: Search, trials: Trials, deadline: Deadline, stopwatch: Stopw
             return
         if smallest is not None and candidate.predicted_peak - fixed > WORSE * (smallest - fixed):
             return
-        trial = trials.compile(candidate)
+        trial = trials.draft(candidate)
         smallest = trial.peak if smallest is None else min(smallest, trial.peak)
         yield trial
 
@@ -56,7 +56,7 @@ def grown(trial: Trial, budget: int, trials: Trials, machine: Machine, deadline:
     fixed = trial.candidate.schedule.program.fixed_bytes
     room = max(trial.candidate.predicted_peak - fixed, 1)
     steps = max(math.ceil(math.log2(max(HOPELESS * (budget - fixed) / room, 1.0))), 0)
-    fits, too_big, best = 0, steps + 1, trial
+    fits, too_big, best = 0, steps + 1, trials.compile(trial.candidate, budget)
     while too_big - fits > 1 and not deadline.passed():
         middle = (fits + too_big) // 2
         other = trials.compile(rechunk(trial.candidate, fixed + room * 2**middle, machine), budget)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -83,6 +82,8 @@ class Trials:
     - `given_up`: the arguments whose place results may take.
     - `budget`: bytes that they should keep to, or 0: as few as can be.
     - `smallest`: the trial with the smallest peak so far.
+
+    Once one was too large, the others are drafted first, and compiled in full if they fit.
     """
 
     def __init__(
@@ -101,37 +102,60 @@ class Trials:
         self.budget = budget
         self.stopwatch = stopwatch
         self.smallest: Trial | None = None
-        self._done: dict[tuple[str, str], Certified] = {}
+        self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
+        self._done: dict[tuple[str, str, bool], Certified] = {}
+        self._drafting = False
         # By how many times one that was too large under XLA's own options exceeded what was predicted.
         self._fused_excess = 0.0
 
-    def compile(self, candidate: Candidate, budget: float = math.inf) -> Trial:
+    def compile(self, candidate: Candidate, budget: float) -> Trial:
         """Emit and compile a candidate, with XLA's own options if they pay and it then fits.
 
         Once they made one too large, they are tried again only on candidates that are smaller by as much.
+        One that does not fit may be a draft.
         """
         module = self.stopwatch.timed("emit", lambda: self.emitted(candidate))
         own = candidate.fused and self._fused_excess * candidate.predicted_peak <= budget
-        certified = self._compiled(candidate, module, OWN if own else HONEST)
+        certified = self._compiled(candidate, module, OWN if own else HONEST, budget)
         if own and certified.peak > budget:
             self._fused_excess = certified.peak / candidate.predicted_peak
-            certified = self._compiled(candidate, module, HONEST)
-        trial = Trial(candidate, module, certified)
+            certified = self._compiled(candidate, module, HONEST, budget)
+        self._drafting = self._drafting or certified.peak > budget
+        return self._noted(Trial(candidate, module, certified))
+
+    def draft(self, candidate: Candidate) -> Trial:
+        """Emit a candidate and compile it under options that hide nothing: not to be run."""
+        module = self.stopwatch.timed("emit", lambda: self.emitted(candidate))
+        return self._noted(Trial(candidate, module, self._certified(candidate, module, HONEST, draft=True)))
+
+    def _noted(self, trial: Trial) -> Trial:
         if self.smallest is None or trial.peak < self.smallest.peak:
             self.smallest = trial
         return trial
 
-    def _compiled(self, candidate: Candidate, module: Module, options: str) -> Certified:
-        key = (module.source, options)
+    def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
+        """Compiled in full, unless a draft is known to be too large."""
+        if self._drafting:
+            draft = self._certified(candidate, module, options, draft=True)
+            if draft.peak > budget:
+                return draft
+        return self._certified(candidate, module, options, draft=False)
+
+    def _certified(self, candidate: Candidate, module: Module, options: str, draft: bool) -> Certified:
+        draft = draft and (module.source, options, False) not in self._done
+        key = (module.source, options, draft)
         if key not in self._done:
-            function, donated = self.typed(module.function()), self.given_up.arguments
+            if module.source not in self._functions:
+                # One function, so that JAX traces and lowers it once for all options.
+                self._functions[module.source] = self.typed(module.function())
+            function, donated = self._functions[module.source], self.given_up.arguments
             wanted = format_bytes(candidate.predicted_peak)
             if self.budget:
                 wanted += f" of {format_bytes(self.budget)}"
             self._done[key] = self.stopwatch.timed(
                 "compile",
-                lambda: certify(function, self.inputs, options, donated=donated),
-                f"compiling candidate {len(self._done) + 1} ({wanted})",
+                lambda: certify(function, self.inputs, options, donated=donated, draft=draft),
+                f"compiling candidate {len(self._functions)} ({wanted})",
             )
         return self._done[key]
 

@@ -11,6 +11,10 @@ from jax import lax
 
 import eqsat
 from eqsat.backend.certificate import HONEST, OWN, certify
+from eqsat.driver import Planner
+from eqsat.frontend.trace import trace
+from eqsat.machine import CPU
+from eqsat.rulesets import rules_for
 from tests.stages import normal
 
 
@@ -44,6 +48,18 @@ def test_options_that_hide_too_much_are_not_tried_on_every_candidate(monkeypatch
     eqsat.optimize(variances, budget=honest.peak - honest.temporaries // 2).plan(x)
     assert tried.count(OWN) == 1
     assert tried.count(HONEST) > 1
+
+
+@pytest.mark.parametrize("share", [1.0, 0.9, 0.5, 0.3])
+def test_what_runs_was_compiled_in_full(share: float) -> None:
+    """What is only looked at is compiled in a hurry."""
+    x = normal(700, 800)
+    honest = certify(lambda y: [variances(y)], [x], HONEST)
+    traced = trace(lambda y: variances(y), (x,), {})
+    budget = honest.peak - int((1 - share) * honest.temporaries)
+    planned = Planner(traced, ["y"], budget, rules_for((), "reassociates"), CPU).planned()
+    assert planned.certified.peak <= budget
+    assert not planned.certified.draft
 
 
 def test_scratch_counts_against_the_budget() -> None:

@@ -212,7 +212,8 @@ class _Run:
             self.wake()
             rules = [rule for rule in self.active if rule.splits == loops]
             resting = [rule for rule in rules if self.due[rule.number] > number and number < rounds - 1]
-            stop, changed = self.turn([rule for rule in rules if rule not in resting], bounds)
+            rested = {rule.number for rule in resting}
+            stop, changed = self.turn([rule for rule in rules if rule.number not in rested], bounds)
             if not changed and not stop:
                 # Before this is the end, everybody has another turn.
                 stop, changed = self.turn(resting, bounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eqsat.backend.certificate import OWN, Certified, certify, compiler_options
+from eqsat.backend.certificate import HONEST, OWN, Certified, certify, compiler_options
 from tests.stages import normal
 
 N = 500
@@ -94,3 +95,33 @@ def test_small_and_empty_programs(shape: tuple[int, ...]) -> None:
     certified = certify(lambda x: [x * 2], [jax.ShapeDtypeStruct(shape, np.float32)])
     assert certified(np.ones(shape, np.float32))[0].shape == shape
     assert certify(lambda: [], []).peak >= 0
+
+
+def attention_gradient(q: Any, k: Any, v: Any) -> list[Any]:
+    return list(
+        jax.grad(lambda *qkv: jnp.sum(jax.nn.softmax(qkv[0] @ qkv[1].T) @ qkv[2]), (0, 1, 2))(q, k, v)
+    )
+
+
+def chunked(x: Any) -> list[Any]:
+    return [jax.lax.map(lambda row: jnp.sort(jnp.exp(row - x))[:10] @ x[:10], x)]
+
+
+@pytest.mark.parametrize("options", [HONEST, OWN])
+@pytest.mark.parametrize(
+    ("function", "avals"),
+    [
+        (variance, [MATRIX]),
+        (lambda x: [jnp.linalg.cholesky(x @ x.T + jnp.eye(N)), jnp.sin(x) @ x], [MATRIX]),
+        (attention_gradient, [jax.ShapeDtypeStruct((N, 16), np.float32)] * 3),
+        (chunked, [VECTOR]),
+    ],
+)
+def test_a_draft_needs_what_the_program_compiled_in_full_needs(
+    function: Any, avals: list[Any], options: str
+) -> None:
+    draft = certify(function, avals, options, draft=True)
+    full = certify(function, avals, options)
+    assert draft.draft == (jax.default_backend() == "cpu")
+    assert not full.draft
+    assert replace(draft, executable=None, draft=False) == replace(full, executable=None)
