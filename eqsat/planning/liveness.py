@@ -24,7 +24,7 @@ class Usage:
 
     **Attributes:**
 
-    - `peak`: most bytes of temporaries and results at any one time.
+    - `peak`: most bytes of temporaries, results and panels that products pack, at any one time.
     - `step`: the step where that is.
     - `timeline`: bytes while each step runs.
     - `live`: the stored terms alive at the peak, largest first, with their bytes.
@@ -78,6 +78,8 @@ class Simulator:
                 entered.add(work_of(step.term))
                 inner = self.bodies(step, lengths)
             during = alive + (inner.peak if inner else 0)
+            if isinstance(step, Compute):
+                during += model.workspace(step.term.op, [value_of(arg) for arg in step.term.args])
             timeline.append(during)
             if during > peak:
                 peak, peak_step, inside = during, index, inner

@@ -89,7 +89,9 @@ class Ranking:
         before = self._peaks.get(program)
         self._peaks[program] = peak
         self._tries[program] += 1
-        if self._tries[program] > RECHUNKS or (before is not None and peak > UNMOVED * before):
+        if self._tries[program] > RECHUNKS:
+            return
+        if before is not None and peak - self.fixed > UNMOVED * (before - self.fixed):
             return  # What makes the peak is not in the loops.
         excess = max((peak - self.fixed) / max(self.budget - self.fixed, 1), 1.0)
         bound = self.fixed + (candidate.predicted_peak - self.fixed) / (MARGIN * excess)

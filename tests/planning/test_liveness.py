@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import Phase, given, settings
@@ -25,6 +26,7 @@ AXES = [Axis(0, 40), Axis(1, 64), Axis(2, 7), Axis(3, 90)]
 A, B, C, D = AXES
 F32 = "float32"
 NO_LOOPS = CostModel(CPU, {})
+NO_PANELS = replace(CPU, panel_columns=0)
 
 
 def program(terms: Terms, leaves: list[Term], *results: Term) -> Program:
@@ -125,7 +127,7 @@ def replayed_peak(plan: Schedule) -> int:
 @given(straight_lines())
 def test_the_simulated_peak_is_that_of_a_replay(made: Program) -> None:
     plan = schedule(made)
-    peak, usage = simulate(plan, CPU)
+    peak, usage = simulate(plan, NO_PANELS)
     assert usage.peak == max(usage.timeline)
     assert usage.timeline[usage.step] == usage.peak == sum(size for _, size in usage.live)
     replayed = replayed_peak(plan)
@@ -138,7 +140,7 @@ def test_the_simulated_peak_is_that_of_a_replay(made: Program) -> None:
 @given(straight_lines())
 def test_no_peak_is_missed_for_the_results_that_come_later(made: Program) -> None:
     plan = schedule(made)
-    assert simulate(plan, CPU)[0] == replayed_peak(plan)
+    assert simulate(plan, NO_PANELS)[0] == replayed_peak(plan)
 
 
 # What is stored.
@@ -294,3 +296,17 @@ def test_more_and_shorter_chunks_take_longer() -> None:
     block = build(program(terms, [x, y], terms.make(Concat(A), (dot,))))
     seconds = [predicted_seconds(block, NO_LOOPS, {1: length}) for length in (40, 10, 2, 1)]
     assert seconds == sorted(seconds)
+
+
+def test_panels_that_a_product_packs_count_while_it_runs() -> None:
+    """A deep product packs 128 columns of an operand, in memory of the library's own."""
+    deep, rows, columns = Axis(5, 5_000), Axis(6, 300), Axis(7, 400)
+    terms = Terms()
+    x, y = leaf(terms, 0, deep, rows), leaf(terms, 1, deep, columns)
+    both = terms.make(Dot(frozenset({deep}), F32), (x, y))
+    made = program(terms, [x, y], terms.make(Reduce("sum", frozenset({rows}), F32), (both,)))
+    peak, usage = simulate(schedule(made), CPU)
+    panels = 128 * 5_000 * 4
+    assert peak == made.fixed_bytes + both.bytes + panels
+    assert simulate(schedule(made), NO_PANELS)[0] == made.fixed_bytes + both.bytes
+    assert (both, both.bytes) in usage.live

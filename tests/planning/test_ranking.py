@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -96,3 +97,14 @@ def test_caps_are_the_same_for_all_budgets() -> None:
     assert large[-len(small) :] == small
     assert small[0] >= 50_000 > small[1]
     assert large[0] >= 4_000_000 > large[1]
+
+
+def test_what_shrinks_beside_large_arguments_is_tried_again() -> None:
+    """Temporaries count, not the arguments and results: these stay what they are."""
+    fixed = 100 * BUDGET
+    ranked = Ranking(fixed + BUDGET, fixed, CPU)
+    candidate = replace(rechunk(found()[0], BUDGET, CPU), predicted_peak=fixed + BUDGET)
+    for excess in (3.0, 1.5):
+        ranked.came_out(candidate, round(fixed + excess * BUDGET))
+    assert ranked.take() is not None
+    assert ranked.take() is not None, "the second excess is half of the first one"
