@@ -36,7 +36,7 @@ SLOWEST = 2.0
 CHUNKS = (0.5, 2.0)
 """The lengths of chunks, next to those chosen, that are timed."""
 
-ROUNDS = 5
+ROUNDS = 7
 """So many calls of each program are timed, after one that warms it up, in turns."""
 
 ENOUGH = 2.0
@@ -48,8 +48,11 @@ MOST_SECONDS = 60.0
 FAR = 1.5
 """A program that takes so many times as long as the fastest is not called again."""
 
-SHORT = 0.5
-"""Seconds: the first call of a program says little of the next ones if it is shorter."""
+SHORT = 0.2
+"""Seconds: programs that take no longer get some more calls all the same, as few of them say little."""
+
+SOME = 3
+"""So many."""
 
 CLEARLY = 0.95
 """Another program is taken only if it takes less than this part of the time: what is less is noise."""
@@ -186,7 +189,7 @@ def timed_program(planned: Planned, seconds: float, calls: int, chosen: bool) ->
     """What there is to say of a plan that was timed."""
     plan = planned.plan
     predicted = plan.predicted_seconds if plan.changed else plan.original_seconds
-    loops = ", ".join(f"{loop.label or loop.axis} by {loop.chunk}" for loop in plan.loops)
+    loops = ", ".join(dict.fromkeys(f"{loop.label or loop.axis} by {loop.chunk}" for loop in plan.loops))
     what = f"loops: {loops}" if loops else "rewritten, no loops" if plan.changed else "as written"
     return TimedProgram(what, plan.options, plan.peak_bytes, predicted, seconds, calls, chosen)
 
@@ -221,7 +224,7 @@ def rounds(count: int, call: Callable[[int], float], deadline: Deadline) -> list
         if turn and spent > ENOUGH:
             break
         least = min(typical(times[number]) for number in left)
-        far = FAR * (least if turn else max(least, SHORT))
+        far = FAR * (least if turn >= SOME else max(least, SHORT))
         left = [number for number in left if typical(times[number]) <= far]
     return times
 
