@@ -36,16 +36,21 @@ class Planned:
 
     def run(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat arrays of the traced dtypes, by the certified executable."""
-        return self.certified(*leaves, *self._constants)
+        return self.certified(*leaves, *self.constants)
 
     def inline(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat tracers: the same program, to be staged into somebody else's."""
+        return self.program(*leaves, *self.constants)
+
+    def program(self, *values: Any) -> Sequence[Any]:
+        """The results on flat tracers of the arguments and of `constants`: what is compiled."""
         if self.module is None:
-            return self.traced.call_flat(*leaves)
-        return self.traced.typed(self._function(*leaves, *self._constants))
+            return self.traced.call_flat(*values)
+        return self.traced.typed(self._function(*values))
 
     @cached_property
-    def _constants(self) -> tuple[Any, ...]:
+    def constants(self) -> tuple[Any, ...]:
+        """What the program takes after the arguments."""
         return () if self.module is None else self.plan.constants
 
     @cached_property

@@ -58,6 +58,15 @@ class KeptFiles:
             os.utime(path)  # it was used now
         return content
 
+    def names(self, beginning: str) -> list[str]:
+        """The files whose names begin so."""
+        folder = self._folder()
+        if folder is None:
+            return []
+        with suppress(OSError):
+            return sorted(name for name in os.listdir(folder) if name.startswith(beginning))
+        return []
+
     def write(self, name: str, content: bytes) -> None:
         """Keep a file. Whoever reads it meanwhile finds what was there before."""
         folder = self._folder(make=True)

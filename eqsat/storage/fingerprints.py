@@ -1,4 +1,9 @@
-"""What identifies a program in every process: a digest of its jaxpr, free of names and addresses."""
+"""What identifies a program in every process: a digest of its jaxpr, free of names and addresses.
+
+It is also free of weak types, of which only tracing takes notice: once traced, a weakly typed number is
+computed with like any other. So a step of training on parameters that are still weakly typed has the next one's
+plan.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +55,7 @@ class Fingerprint:
         self._programs = {} if programs is None else programs
         self._hash = hashlib.blake2b(digest_size=20)
         self._variables: dict[Any, int] = {}
+        self._others: dict[Any, Any] = {}  # by variable: what it is but for the weak type
         self._avals: dict[Any, str] = {}
 
     def hexdigest(self) -> str:
@@ -167,23 +173,26 @@ class Fingerprint:
         self.arrays += arrays
 
     def _jaxpr(self, value: Jaxpr) -> None:
-        self._say("jaxpr", f"{len(value.constvars)} {len(value.invars)} {len(value.eqns)}")
+        self._say("jaxpr", f"{len(value.constvars)} {len(value.invars)}")
         for variable in (*value.constvars, *value.invars):
             self._define(variable)
-        for equation in value.eqns:
+        for equation in equations(value):
             self._equation(equation)
         self._say("returns", str(len(value.outvars)))
         for atom in value.outvars:
             self._atom(atom)
 
     def _equation(self, equation: Any) -> None:
+        if is_weak_conversion(equation):
+            self._others[equation.outvars[0]] = equation.invars[0]
+            return
         name = equation.primitive.name
         self._say("equation", f"{name} {len(equation.invars)} {len(equation.outvars)}")
         for atom in equation.invars:
             self._atom(atom)
         derivatives = DERIVATIVES.get(name, frozenset())
         for key in sorted(equation.params):
-            if key not in derivatives:
+            if key not in derivatives and key != "weak_type":
                 self._say("parameter", key)
                 self.add(equation.params[key])
         for setting in ("compute_type", "xla_metadata"):
@@ -192,11 +201,20 @@ class Fingerprint:
             self._define(variable)
 
     def _atom(self, atom: Any) -> None:
+        while not isinstance(atom, Literal) and atom in self._others:
+            atom = self._others[atom]
         if isinstance(atom, Literal):
             self._aval(atom.aval)
-            self.add(atom.val)
+            self._literal(atom.val, atom.aval)
         else:
             self._say("variable", str(self._variables[atom]))
+
+    def _literal(self, value: Any, aval: Any) -> None:
+        """A number is what it is in its dtype, be it one of Python's, which are weakly typed, or an array."""
+        if np.ndim(value) == 0 and isinstance(aval.dtype, np.dtype) and aval.dtype != jax.dtypes.float0:
+            self._say("literal", np.asarray(value, aval.dtype).tobytes().hex())
+        else:
+            self.add(value)
 
     def _define(self, variable: Var) -> None:
         self._variables[variable] = len(self._variables)
@@ -205,9 +223,43 @@ class Fingerprint:
     def _aval(self, aval: Any) -> None:
         text = self._avals.get(aval)
         if text is None:
-            weak = bool(getattr(aval, "weak_type", False))
-            text = self._avals[aval] = f"{aval.str_short()} {weak} {getattr(aval, 'sharding', None)}"
+            text = self._avals[aval] = f"{aval.str_short()} {getattr(aval, 'sharding', None)}"
         self._say("aval", text)
+
+
+def equations(jaxpr: Jaxpr) -> Sequence[Any]:
+    """The equations that results depend on, each after those that it depends on, in an order that follows
+    from that alone: tracing may take them in another one. All of them, if any does more than to compute.
+    """
+    if any(equation.effects for equation in jaxpr.eqns):
+        return jaxpr.eqns
+    makers = {variable: equation for equation in jaxpr.eqns for variable in equation.outvars}
+    found: list[Any] = []
+    seen: set[int] = set()
+    for result in jaxpr.outvars:
+        waiting = [(result, False)]
+        while waiting:
+            atom, entered = waiting.pop()
+            equation = None if isinstance(atom, Literal) else makers.get(atom)
+            if equation is None:
+                continue
+            if entered:
+                found.append(equation)
+            elif id(equation) not in seen:
+                seen.add(id(equation))
+                waiting.append((atom, True))
+                waiting += [(operand, False) for operand in reversed(equation.invars)]
+    return found
+
+
+def is_weak_conversion(equation: Any) -> bool:
+    """Whether an equation converts to the dtype that there was, and so no more than to another weak type."""
+    if equation.primitive.name != "convert_element_type":
+        return False
+    (before,), (after,) = equation.invars, equation.outvars
+    sharding = equation.params.get("sharding")
+    there = sharding is None or sharding == getattr(before.aval, "sharding", None)
+    return bool(there and before.aval.dtype == after.aval.dtype)
 
 
 def is_code(array: Any) -> bool:

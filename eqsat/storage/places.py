@@ -10,6 +10,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
 from eqsat.frontend.source import place_of
 from eqsat.records import Place
+from eqsat.storage.fingerprints import equations, is_weak_conversion
 
 R = TypeVar("R")
 
@@ -24,7 +25,9 @@ def places_of(program: ClosedJaxpr) -> Places:
     def visit(jaxpr: Jaxpr) -> None:
         if id(jaxpr) not in seen:
             seen.add(id(jaxpr))
-            for equation in jaxpr.eqns:
+            for equation in equations(jaxpr):
+                if is_weak_conversion(equation):
+                    continue
                 found.append(place_of(equation))
                 for inner in jaxprs_in_params(equation.params):
                     visit(inner)

@@ -1,7 +1,8 @@
 """Plans on disk: what one process has planned and compiled, the next one reads.
 
 An entry has the plan, the source and the executable, and so takes the place of everything after tracing.
-Arrays that the function closes over are not in it: they are taken from the traced function.
+Arrays that the function closes over are not in it: they are taken from the traced function. Plans do not depend
+on weak types. Executables do, as far as results have them: so there may be a plan whose source is to be compiled.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ import pickle
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eqsat.backend.certificate import Certified
+from eqsat.backend.certificate import Certified, certify
 from eqsat.backend.executables import Packed, pack, unpack
 from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
@@ -62,15 +65,22 @@ class StoredPlan:
 
     **Attributes:**
 
+    - `plan_name`: of the plan, whatever the weak types of results.
     - `traced`: the program.
     - `arrays`: the constant arrays of the program, in an order that it fixes.
     - `donated`: the numbers of the arguments that a call deletes.
     """
 
-    key: str
+    plan_name: str
     traced: Traced
     arrays: Sequence[Any]
     donated: Sequence[int] = ()
+
+    @property
+    def key(self) -> str:
+        """The name of the file."""
+        weak = "".join("01"[bool(aval.weak_type)] for aval in self.traced.closed.out_avals)
+        return f"{self.plan_name}.{int(weak or '0', 2):x}"
 
     @classmethod
     def of(
@@ -95,33 +105,54 @@ class StoredPlan:
     @property
     def leanest(self) -> StoredPlan:
         """The place for what needs least, where nothing is within the budget."""
-        return replace(self, key=f"{self.key}-leanest")
+        return replace(self, plan_name=f"{self.plan_name}-leanest")
 
     # Reading.
 
     def read(self) -> Planned | None:
         """The plan, if it is there and its certificate still holds."""
+        return self._read() or self._read_similar()
+
+    def _read(self) -> Planned | None:
         began = time.perf_counter()
         content = FILES.read(self.key)
         if content is None:
             return None
         try:
-            return self._planned(pickle.loads(content), began)
+            entry: Entry = pickle.loads(content)
+            planned = self._planned(entry)
+            executable = unpack(entry.packed, planned.inline, self.traced.closed.in_avals)
+            return _reading(planned, entry.certified.revived(executable), time.perf_counter() - began)
         except Exception:
             # Whatever is wrong with an entry, planning anew makes it right.
             FILES.remove(self.key)
             return None
 
-    def _planned(self, entry: Entry, began: float) -> Planned:
+    def _read_similar(self) -> Planned | None:
+        """The plan for the same program with other weak types, its source compiled for those of the results."""
+        for name in FILES.names(f"{self.plan_name}."):
+            began = time.perf_counter()
+            with suppress(Exception):  # as above; whoever asks for that entry removes it
+                entry: Entry = pickle.loads(FILES.read(name) or b"")
+                planned = self._planned(entry)
+                values = (*self.traced.closed.in_avals, *planned.constants)
+                types = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
+                certified = certify(planned.program, types, entry.certified.options, donated=self.donated)
+                # Arrays that are closed over may have been counted as arguments.
+                certified = replace(certified, arguments=entry.certified.arguments)
+                if certified.peak == entry.certified.peak:
+                    found = _reading(planned, certified, time.perf_counter() - began)
+                    self.write(found)
+                    return found
+        return None
+
+    def _planned(self, entry: Entry) -> Planned:
+        """All of it but for the executable."""
         hoisted = [self.arrays[place] if isinstance(place, int) else place for place in entry.constants]
         plan = moved(entry.plan, entry.places, places_of(self.traced.closed))
         plan = replace(plan, constants=tuple(map(jnp.asarray, hoisted)))
         module = Module(plan.source, {}) if entry.rewritten else None
-        planned = Planned(plan, self.traced, module, entry.certified, hoisted, self.donated)
-        executable = unpack(entry.packed, planned.inline, self.traced.closed.in_avals)
-        planned = replace(planned, certified=entry.certified.revived(executable))
-        seconds = {"reading": time.perf_counter() - began}
-        return replace(planned, plan=replace(plan, planning_seconds=seconds))
+        return Planned(plan, self.traced, module, entry.certified, hoisted, self.donated)
 
     # Writing.
 
@@ -155,6 +186,12 @@ class StoredPlan:
             else:
                 return None
         return tuple(places)
+
+
+def _reading(planned: Planned, certified: Certified, seconds: float) -> Planned:
+    """What was read, with its executable."""
+    plan = replace(planned.plan, planning_seconds={"reading": seconds})
+    return replace(planned, certified=certified, plan=plan)
 
 
 def _self_contained(module: Module) -> bool:

@@ -75,10 +75,61 @@ def test_types_of_arguments_count() -> None:
     alternatives = [
         X,
         jax.ShapeDtypeStruct((4, 4), jnp.float16),
-        jax.ShapeDtypeStruct((4, 4), jnp.float32, weak_type=True),
         jax.ShapeDtypeStruct((4, 1), jnp.float32),
     ]
     assert len({fingerprint(jnp.sin, x) for x in alternatives}) == len(alternatives)
+
+
+def loss_and_gradient(weights: Any, x: Any) -> Any:
+    def loss(weights: Any) -> Any:
+        scale, shift = weights
+        return jnp.sum(jnp.tanh(scale * x + shift * jnp.where(x > scale, 1.0, shift)) ** 2)
+
+    return jax.value_and_grad(loss)(weights)
+
+
+def test_weak_types_do_not_count() -> None:
+    """They leave conversions, other literals, and at times another order behind."""
+    strong, weak = jnp.float32(2), jnp.asarray(2.0)
+    assert not strong.weak_type
+    assert weak.weak_type
+    programs = [jax.make_jaxpr(loss_and_gradient)((value, value), X) for value in (strong, weak)]
+    assert len({len(program.eqns) for program in programs}) == 2
+    one, other = (Fingerprint(), Fingerprint())
+    for found, program in zip((one, other), programs, strict=True):
+        found.add(program)
+    assert one.hexdigest() == other.hexdigest()
+    half = jnp.asarray(2.0, jnp.float16)
+    assert fingerprint(loss_and_gradient, (half, half), X) != fingerprint(
+        loss_and_gradient, (strong, strong), X
+    )
+
+
+def test_equations_count_in_the_order_of_their_operands() -> None:
+    def first(x: Any) -> Any:
+        one, other = jnp.sin(x), jnp.cos(x)
+        return one - other
+
+    def second(x: Any) -> Any:
+        other, one = jnp.cos(x), jnp.sin(x)
+        return one - other
+
+    assert fingerprint(first) == fingerprint(second)
+    assert fingerprint(first) != fingerprint(lambda x: -first(x))
+
+
+def test_what_writes_counts_in_the_order_in_which_it_does() -> None:
+    def program(*values: float) -> Any:
+        def run(x: Any) -> Any:
+            cell = jax.new_ref(x)
+            for value in values:
+                cell[...] = cell[...] * value + 1
+            return cell[...]
+
+        return run
+
+    assert fingerprint(program(2.0, 3.0)) == fingerprint(program(2.0, 3.0))
+    assert fingerprint(program(2.0, 3.0)) != fingerprint(program(3.0, 2.0))
 
 
 def test_large_constants_count_by_their_types_alone() -> None:

@@ -77,6 +77,28 @@ def test_what_a_plan_depends_on_makes_another(what: str, folder: Path, planned: 
     assert len(planned) == 2
 
 
+def scaled(scale: Any, x: Any, v: Any) -> Any:
+    """A value, and the gradient with respect to the scale, weakly typed if that is."""
+    return jax.value_and_grad(lambda scale: jnp.sum(jnp.exp(-scale * (x[:, None] - x[None]) ** 2) @ v))(scale)
+
+
+@pytest.mark.parametrize("budget", ["300KB", "100MB"])
+def test_weakly_typed_arguments_have_the_plan_of_others(
+    budget: str, folder: Path, planned: list[str]
+) -> None:
+    weak, strong = jnp.asarray(0.5), jnp.float32(0.5)
+    for _ in range(2):
+        optimized = eqsat.optimize(scaled, budget=budget)
+        results = [optimized(scale, ARRAY, ARRAY) for scale in (weak, strong)]
+        for scale, result in zip((weak, strong), results, strict=True):
+            expected = jax.jit(scaled)(scale, ARRAY, ARRAY)
+            assert [leaf.weak_type for leaf in result] == [leaf.weak_type for leaf in expected]
+            np.testing.assert_allclose(result, expected, rtol=1e-4)
+        assert results[0] == results[1]
+    assert len(planned) == 1
+    assert len(list(folder.iterdir())) == 2  # an executable for each
+
+
 @pytest.mark.parametrize("budget", ["30KB", "100MB"])
 def test_what_is_given_up_is_given_up_again(budget: str, folder: Path, planned: list[str]) -> None:
     for _ in range(2):
