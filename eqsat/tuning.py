@@ -129,10 +129,9 @@ class Tuner(Planner):
         for options in (HONEST, OWN) if _has_options() else (HONEST,):
             if self.deadline.passed():
                 return
-            certified = self._original(options)
-            if certified.peak > self.budget:
+            if self._original(options, draft=options == HONEST).peak > self.budget:
                 return
-            yield certified
+            yield self._original(options)
 
     def _variants(self, candidate: Candidate) -> Iterator[Candidate]:
         """The same program with longer and shorter chunks, and compiled with other options."""
@@ -144,7 +143,7 @@ class Tuner(Planner):
 
     def _planned_by(self, found: Trial | Certified, job: Job) -> Planned:
         if isinstance(found, Trial):
-            return self._changed(found, self._original(), job)
+            return self._changed(found, self._original(draft=True), job)
         plan = self._plan(found, found, job, self.stop_reason)
         return Planned(plan, self.traced, None, found, job.hoisted, self.given_up.arguments)
 

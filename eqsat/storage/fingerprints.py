@@ -1,8 +1,8 @@
 """What identifies a program in every process: a digest of its jaxpr, free of names and addresses.
 
 It is also free of weak types, of which only tracing takes notice: once traced, a weakly typed number is
-computed with like any other. So a step of training on parameters that are still weakly typed has the next one's
-plan.
+computed with like any other. So a step of training on parameters that are still weakly typed has the plan of
+the next one.
 """
 
 from __future__ import annotations

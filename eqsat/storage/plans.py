@@ -1,8 +1,9 @@
 """Plans on disk: what one process has planned and compiled, the next one reads.
 
 An entry has the plan, the source and the executable, and so takes the place of everything after tracing.
-Arrays that the function closes over are not in it: they are taken from the traced function. Plans do not depend
-on weak types. Executables do, as far as results have them: so there may be a plan whose source is to be compiled.
+Arrays that the function closes over are not in it: they are taken from the traced function. Plans do not
+depend on weak types. Executables do, as far as results have them: so there may be a plan whose source is yet
+to be compiled.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class StoredPlan:
             return None
 
     def _read_similar(self) -> Planned | None:
-        """The plan for the same program with other weak types, its source compiled for those of the results."""
+        """The plan for the same program with other weak types, compiled for those of the results here."""
         for name in FILES.names(f"{self.plan_name}."):
             began = time.perf_counter()
             with suppress(Exception):  # as above; whoever asks for that entry removes it
