@@ -100,4 +100,4 @@ def cases(quick: bool) -> Iterator[Points | Equations]:
         yield Equations("network", (100, 1_000))
         return
     yield Points("attention", attention, attention_data, (2_048, 4_096, 8_192, 16_384), "30MB")
-    yield from (Equations(name, (100, 300, 1_000, 3_000, 10_000, 20_000)) for name in PROGRAMS)
+    yield from (Equations(name, (100, 1_000, 10_000)) for name in PROGRAMS)
