@@ -73,14 +73,21 @@ def takes_bare_numbers(op: Map, dtypes: Sequence[str]) -> bool:
             return name in INFIX or name in BROADCASTING
 
 
-def map_text(op: Map, operands: Sequence[Emitted], dtypes: Sequence[str], lengths: Lengths) -> Emitted:
+def map_text(
+    op: Map,
+    operands: Sequence[Emitted],
+    dtypes: Sequence[str],
+    lengths: Lengths,
+    leading: Sequence[Emitted] = (),
+) -> Emitted:
     """`op` applied to operands, as an expression.
 
     **Arguments:**
 
     - `dtypes`: of the operands.
+    - `leading`: those of the operands whose order of axes the result should have, rather than the others'.
     """
-    order = merge_orders([operand.order for operand in operands])
+    order = merge_orders([operand.order for operand in (*leading, *operands)])
     loose = [broadcastable(operand, order) for operand in operands]
 
     def full() -> str:

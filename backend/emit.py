@@ -30,6 +30,7 @@ from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import wanted_orders
+from eqsat.backend.reductions import reduction_text
 from eqsat.backend.scope import Scope
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
 from eqsat.ir.labels import axis_labels
@@ -69,16 +70,23 @@ class Emitter:
         makers: Mapping[int, str],
         pairs: Mapping[int, int],
         updates: int,
+        fused_reduction: int | None,
     ) -> None:
         self.schedule = schedule
         self.makers = makers
         self.overwritten = overwritten(schedule, pairs)
         self.updates = updates
+        self.fused_reduction = fused_reduction
+        self.shortest: dict[Axis, int] = {}
+        for loop in schedule.block.loops():
+            length = schedule.chunks[loop.id]
+            self.shortest[loop.axis] = min(length, self.shortest.get(loop.axis, length))
         self.bars = 0
         self.selects = False
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
+        self._indices: dict[int, bool] = {}
         self.inputs = [self.local(name) for name in names]
         self.labels = axis_labels(schedule.program, self.inputs)
         self.wanted: dict[int, tuple[Axis, ...]] = {}
@@ -224,8 +232,7 @@ class Emitter:
         operands = [self.value(arg, scope) for arg in term.args]
         return self.assign(scope, term, op.name, self.mapped(term, op, operands, scope.lengths_of(term)))
 
-    @staticmethod
-    def mapped(term: Term, op: Map, values: Sequence[Emitted], lengths: Lengths) -> Emitted:
+    def mapped(self, term: Term, op: Map, values: Sequence[Emitted], lengths: Lengths) -> Emitted:
         """An elementwise function of the operands' values; constants become bare numbers where they may."""
         varying = [arg.dtype for arg in term.args if not isinstance(arg.op, Const)]
         dtypes = [arg.dtype for arg in term.args]
@@ -236,17 +243,30 @@ class Emitter:
                 operands.append(Emitted(operand_text(arg.op, arg.dtype), ()))
             else:
                 operands.append(value)
-        return map_text(op, operands, dtypes, lengths)
+        # A mask can be computed in any order, where what it masks would have to be transposed.
+        data = [value for arg, value in zip(term.args, operands, strict=True) if not self.is_index(arg)]
+        return map_text(op, operands, dtypes, lengths, data)
+
+    def is_index(self, term: Term) -> bool:
+        """Whether a term depends on indices only, and on no input."""
+        found = self._indices.get(term.number)
+        if found is None:
+            given = isinstance(term.op, (Iota, Const, Delta))
+            passed_on = isinstance(term.op, (Map, Rename, Chunk)) and all(map(self.is_index, term.args))
+            found = self._indices[term.number] = given or passed_on
+        return found
 
     def reduce(self, term: Term, op: Reduce, scope: Scope) -> Emitted:
-        value = self.value(term.args[0], scope)
-        dimensions = [str(d) for d, axis in enumerate(value.order) if axis in op.axes]
-        order = tuple(axis for axis in value.order if axis not in op.axes)
-        if op.kind == "mean":
-            text = f"jnp.mean({value.text}, axis={tuple_text(dimensions)})"
-        else:
-            text = f"lax.reduce_{op.kind}({value.text}, axes={tuple_text(dimensions)})"
-        return self.assign(scope, term, op.kind, Emitted(text, order))
+        (operand,) = term.args
+        value = reduction_text(
+            op,
+            operand,
+            self.value(operand, scope),
+            self.fused_reduction,
+            self.shortest,
+            scope.lengths_of(operand),
+        )
+        return self.assign(scope, term, op.kind, value)
 
     def dot(self, term: Term, op: Dot, scope: Scope) -> Emitted:
         left, right = (self.value(arg, scope) for arg in term.args)
@@ -339,6 +359,7 @@ def emit(
     makers: Mapping[int, str] | None = None,
     pairs: Mapping[int, int] | None = None,
     updates: int = 0,
+    fused_reduction: int | None = None,
 ) -> Module:
     """The module of a schedule.
 
@@ -348,7 +369,8 @@ def emit(
     - `makers`: for terms that a rule made, by number, the rule's name; they become comments.
     - `pairs`: by output, which input's place it may take.
     - `updates`: how often each loop says where it is; not at all if 0.
+    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; None: any.
     """
-    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates)
+    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates, fused_reduction)
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

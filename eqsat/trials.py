@@ -163,7 +163,14 @@ class Trials:
         """A candidate's source."""
         names = self.input_names(candidate.schedule.program)
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
-        return emit(candidate.schedule, names, candidate.makers, self.given_up.pairs, often)
+        return emit(
+            candidate.schedule,
+            names,
+            candidate.makers,
+            self.given_up.pairs,
+            often,
+            candidate.fused_reduction,
+        )
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """A function whose results have the weak types of the traced one's."""

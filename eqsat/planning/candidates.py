@@ -30,6 +30,7 @@ class Candidate:
     - `predicted_peak`: by simulation, in bytes.
     - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
     - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
+    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; None: any.
     """
 
     schedule: Schedule
@@ -38,6 +39,7 @@ class Candidate:
     seconds: float
     taking: float = 0.0
     fused: bool = False
+    fused_reduction: int | None = None
 
     @property
     def predicted_seconds(self) -> float:
@@ -104,7 +106,10 @@ def _predicted(
     model = CostModel(machine, {}, library=library)
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)
-    return Candidate(schedule, makers, peak, seconds, taking, fusion_pays(schedule.block, machine))
+    fused = fusion_pays(schedule.block, machine)
+    return Candidate(
+        schedule, makers, peak, seconds, taking, fused, None if fused else machine.fused_reduction
+    )
 
 
 def fusion_pays(block: Block, machine: Machine) -> bool:
