@@ -54,8 +54,19 @@ SHORT = 0.2
 SOME = 3
 """So many."""
 
+PAIRS = 12
+"""So many more calls of the fastest one and of the one predicted to be, in turns, decide between these two:
+of several that were timed, the fastest may be no more than the luckiest.
+"""
+
+FEWEST_PAIRS = 3
+"""So many at least, whatever time they take."""
+
 CLEARLY = 0.95
 """Another program is taken only if it takes less than this part of the time: what is less is noise."""
+
+WINS = 0.75
+"""And only if it was faster in this part of the pairs."""
 
 
 class Tuner(Planner):
@@ -163,20 +174,33 @@ class Tuner(Planner):
             return untimed(first, "there was no time")
         if len(contenders) == 1:
             return untimed(first, "no other program that fits should be nearly as fast")
-        times = rounds(len(contenders), lambda n: seconds_of(contenders[n], self.values), self.deadline)
+
+        def call(number: int) -> float:
+            return seconds_of(contenders[number], self.values)
+
+        times = rounds(len(contenders), call, self.deadline)
         taken = {number: typical(calls) for number, calls in enumerate(times) if calls}
         if len(taken) < 2:
             return untimed(first, "there was no time")
+        notes = []
+        if late := len(contenders) - len(taken):
+            notes.append(f"there was no time for {late} more")
         best = min(taken, key=lambda number: taken[number])
         if taken[best] > CLEARLY * taken[0]:
             best = 0
+        elif best:
+            ratios = run_off(lambda: call(0), lambda: call(best), self.deadline)
+            if not is_faster(ratios):
+                notes.append(
+                    f"the fastest was so in {sum(r < 1 for r in ratios)} of {len(ratios)} more calls"
+                )
+                best = 0
         programs = tuple(
             timed_program(contenders[number], seconds, len(times[number]), number == best)
             for number, seconds in taken.items()
         )
-        late = len(contenders) - len(taken)
-        tuning = Tuning(programs, f"there was no time for {late} more" if late else "")
-        return replace(contenders[best], plan=replace(contenders[best].plan, tuning=tuning))
+        plan = replace(contenders[best].plan, tuning=Tuning(programs, "; ".join(notes)))
+        return replace(contenders[best], plan=plan)
 
 
 def untimed(planned: Planned, why: str) -> Planned:
@@ -226,6 +250,29 @@ def rounds(count: int, call: Callable[[int], float], deadline: Deadline) -> list
         far = FAR * (least if turn >= SOME else max(least, SHORT))
         left = [number for number in left if typical(times[number]) <= far]
     return times
+
+
+def run_off(first: Callable[[], float], other: Callable[[], float], deadline: Deadline) -> list[float]:
+    """What the other program takes relative to the first one, in calls of both in turns."""
+    ratios: list[float] = []
+    spent = 0.0
+    for turn in range(PAIRS):
+        if deadline.passed() or spent > MOST_SECONDS or (turn >= FEWEST_PAIRS and spent > ENOUGH):
+            break
+        pair = first(), other()
+        ratios.append(pair[1] / pair[0])
+        spent += sum(pair)
+    return ratios
+
+
+def is_faster(ratios: Sequence[float]) -> bool:
+    """Whether calls that took so many times as long as those of another program show that it is faster.
+
+    >>> is_faster([0.8, 0.9, 0.7, 1.2]), is_faster([0.8, 0.9, 1.3, 1.2]), is_faster([0.8])
+    (True, False, False)
+    """
+    wins = sum(ratio < 1 for ratio in ratios)
+    return len(ratios) >= FEWEST_PAIRS and median(ratios) < CLEARLY and wins >= WINS * len(ratios)
 
 
 def typical(seconds: Sequence[float]) -> float:
