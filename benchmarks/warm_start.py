@@ -4,8 +4,8 @@
 
 Every figure is of fresh processes, the least of several, as other jobs only add to it: what importing eqsat
 takes once JAX is there, tracing, finding the plan (its name, reading it, loading its executable), and by how
-much the first call is longer than the next one. For plain JAX: tracing, lowering and compiling, and the same of
-its first call. The aim is 50 ms for all but tracing. Writes `benchmarks/results/warm-start-<cpu>.json` and
+much the first call is longer than the next one. For plain JAX: tracing, lowering and compiling, and the same
+of its first call. The aim is 50 ms for all but tracing. Writes `benchmarks/results/warm-start-<cpu>.json` and
 `.md`.
 """
 
