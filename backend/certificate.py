@@ -13,8 +13,6 @@ from typing import Any
 
 import jax
 
-from eqsat.backend.hlo import parse
-from eqsat.backend.scratch import scratch_bytes
 from eqsat.errors import EqsatError
 
 HONEST = "honest"
@@ -134,14 +132,23 @@ def certify(
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
-    text = executable.as_text() if jax.default_backend() == "cpu" else None
     return Certified(
         executable,
         int(memory.argument_size_in_bytes) + captured,
         int(memory.output_size_in_bytes),
         int(memory.temp_size_in_bytes),
         int(memory.alias_size_in_bytes),
-        scratch_bytes(parse(text)) if text else 0,
+        _scratch(executable) if jax.default_backend() == "cpu" else 0,
         options,
         bool(hurry),
     )
+
+
+def _scratch(executable: Any) -> int:
+    """Bytes that a program takes beside the buffers that XLA counts, by its text."""
+    # Imported late: a second start compiles nothing.
+    from eqsat.backend.hlo import parse
+    from eqsat.backend.scratch import scratch_bytes
+
+    text = executable.as_text()
+    return scratch_bytes(parse(text)) if text else 0

@@ -123,7 +123,8 @@ class StoredPlan:
             entry: Entry = pickle.loads(content)
             planned = self._planned(entry)
             executable = unpack(entry.packed, planned.inline, self.traced.closed.in_avals)
-            return _reading(planned, entry.certified.revived(executable), time.perf_counter() - began)
+            seconds = {"reading": time.perf_counter() - began}
+            return _with(planned, entry.certified.revived(executable), seconds)
         except Exception:
             # Whatever is wrong with an entry, planning anew makes it right.
             FILES.remove(self.key)
@@ -138,11 +139,13 @@ class StoredPlan:
                 planned = self._planned(entry)
                 values = (*self.traced.closed.in_avals, *planned.constants)
                 types = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
+                read = time.perf_counter()
                 certified = certify(planned.program, types, entry.certified.options, donated=self.donated)
+                seconds = {"reading": read - began, "compile": time.perf_counter() - read}
                 # Arrays that are closed over may have been counted as arguments.
                 certified = replace(certified, arguments=entry.certified.arguments)
                 if certified.peak == entry.certified.peak:
-                    found = _reading(planned, certified, time.perf_counter() - began)
+                    found = _with(planned, certified, seconds)
                     self.write(found)
                     return found
         return None
@@ -189,10 +192,9 @@ class StoredPlan:
         return tuple(places)
 
 
-def _reading(planned: Planned, certified: Certified, seconds: float) -> Planned:
-    """What was read, with its executable."""
-    plan = replace(planned.plan, planning_seconds={"reading": seconds})
-    return replace(planned, certified=certified, plan=plan)
+def _with(planned: Planned, certified: Certified, seconds: dict[str, float]) -> Planned:
+    """What was read, with its executable, and how long it took to get, by stage."""
+    return replace(planned, certified=certified, plan=replace(planned.plan, planning_seconds=seconds))
 
 
 def _self_contained(module: Module) -> bool:
