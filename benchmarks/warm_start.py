@@ -2,11 +2,11 @@
 
     python -m benchmarks.warm_start [PROGRAM...] [--starts N]
 
-Every figure is of fresh processes, the least of several, as other jobs only add to it: what importing eqsat
-takes once JAX is there, tracing, finding the plan (its name, reading it, loading its executable), and by how
-much the first call is longer than the next one. For plain JAX: tracing, lowering and compiling, and the same
-of its first call. The aim is 50 ms for all but tracing. Writes `benchmarks/results/warm-start-<cpu>.json` and
-`.md`.
+Every figure is processor time of fresh processes, the least of several, as other jobs only add to it: what
+importing eqsat takes once JAX is there, tracing, finding the plan (its name, reading it, loading its
+executable), and by how much the first call is longer than the next one. For plain JAX: tracing, lowering and
+compiling, and the same of its first call. The aim is 50 ms for all but tracing. Writes
+`benchmarks/results/warm-start-<cpu>.json` and `.md`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Start:
-    """Milliseconds of the stages of one start.
+    """Milliseconds of processor time of the stages of one start.
 
     **Attributes:**
 
@@ -126,10 +126,10 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Milliseconds, and the result."""
-    began = time.perf_counter()
+    """Milliseconds of processor time, all threads together, and the result."""
+    began = time.process_time()
     result = jax.block_until_ready(action())
-    return 1e3 * (time.perf_counter() - began), result
+    return 1e3 * (time.process_time() - began), result
 
 
 def excess(function: Callable[..., Any], arguments: Sequence[Any]) -> float:
@@ -219,7 +219,8 @@ def main() -> None:
         print(f"{name}: {rows[name].besides_tracing:.0f} ms besides tracing", flush=True)
     print(table(rows))
     if not arguments.programs:
-        text = f"Milliseconds, the least of {arguments.starts} fresh processes.\n\n{table(rows)}"
+        what = f"Milliseconds of processor time, the least of {arguments.starts} fresh processes."
+        text = f"{what}\n\n{table(rows)}"
         write("warm-start", [{"program": name, **asdict(row)} for name, row in rows.items()], text)
 
 
