@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from jax import lax
 
 import eqsat
+from eqsat.backend.certificate import HONEST, OWN
 from examples.measure import seconds_of
 
 Function = Callable[..., Any]
 
-OPTIONS: dict[str, dict[str, Any] | None] = {"XLA's options": None, "ours": eqsat.compiler_options()}
+OPTIONS: dict[str, dict[str, Any] | None] = {OWN: None, HONEST: eqsat.compiler_options()}
 """A difference should be one between programs, not between compilers."""
 
 
@@ -109,11 +110,12 @@ def pullback(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest of several ways: its name, the function, and the function compiled."""
+    """The fastest of several ways: its name, the function, and the function compiled, with what options."""
 
     name: str
     function: Function
     compiled: Function
+    options: str
 
 
 def fastest(candidates: Mapping[str, Function], arguments: Sequence[Any]) -> Best:
@@ -122,7 +124,7 @@ def fastest(candidates: Mapping[str, Function], arguments: Sequence[Any]) -> Bes
     Each is called three times, the first time to compile it; the shorter of the others counts.
     """
     ways = [
-        Best(f"{name}, {options}", function, jax.jit(function, compiler_options=OPTIONS[options]))
+        Best(name, function, jax.jit(function, compiler_options=OPTIONS[options]), options)
         for name, function in candidates.items()
         for options in OPTIONS
     ]

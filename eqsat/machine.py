@@ -23,9 +23,9 @@ class Machine:
     - `bytes`: bytes per second to and from main memory.
     - `cached_bytes`: bytes per second where the data fits `cache`.
     - `cache`: bytes of a block that is fast to produce and consume.
-    - `kept`: bytes that a process keeps from one call for the next one.
-    - `fresh`: bytes per second of what it takes beyond that from the system, which hands out pages that are
-      to be cleared first.
+    - `kept`: bytes of the largest block that a process keeps from one call for the next one.
+    - `fresh`: bytes per second of a larger one, which it takes from the system for every call, in pages that
+      are cleared first.
     - `call`: seconds to start one operation.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
@@ -47,8 +47,8 @@ class Machine:
     panel_columns: int = 128
 
     def taking(self, size: float) -> float:
-        """Seconds that it takes to get so many bytes for a call."""
-        return max(size - self.kept, 0) / self.fresh
+        """Seconds that it takes to get so many bytes for a call: none of a block is kept that is too large."""
+        return size / self.fresh if size > self.kept else 0.0
 
 
 CPU = Machine()

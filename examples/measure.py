@@ -12,18 +12,27 @@ from typing import Any
 import jax
 import numpy as np
 
-from eqsat.backend.certificate import certify
+from eqsat.backend.certificate import HONEST, certify
 from eqsat.device_memory import free_host_bytes
 
 PLAIN_SHARE = 0.5
 """What is not ours is run where it needs at most this share of the memory that is free."""
 
 
-def plain_peak(function: Callable[..., Any], arguments: Sequence[Any]) -> int:
-    """What `jax.jit(function)` needs at once, in bytes, under options that count every buffer."""
+def plain_peak(function: Callable[..., Any], arguments: Sequence[Any], options: str = HONEST) -> int:
+    """What `jax.jit(function)` needs at once, in bytes, under options that count every buffer.
+
+    **Arguments:**
+
+    - `options`: `OWN`: under XLA's own, with what these may hide.
+    """
     leaves, structure = jax.tree.flatten(tuple(arguments))
     shapes = [jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype) for leaf in leaves]
-    return certify(lambda *flat: jax.tree.leaves(function(*structure.unflatten(flat))), shapes).peak
+
+    def flat(*values: Any) -> list[Any]:
+        return jax.tree.leaves(function(*structure.unflatten(values)))
+
+    return certify(flat, shapes, options).peak
 
 
 def has_room_for(peak: int) -> bool:

@@ -118,7 +118,8 @@ def test_blocks_are_a_quarter_of_the_last_level_cache(
 
 def test_memory_that_a_process_keeps_costs_nothing_to_take() -> None:
     assert CPU.taking(CPU.kept) == 0
-    assert CPU.taking(CPU.kept + CPU.fresh) == pytest.approx(1)
+    assert CPU.taking(CPU.fresh) == pytest.approx(1)
+    assert CPU.taking(CPU.kept + 1) == pytest.approx(CPU.kept / CPU.fresh)  # all of it, not what is above
     assert GPU.taking(100e9) == 0
 
 

@@ -126,8 +126,10 @@ class Case:
         lean = None if self.tight is None else int(self.tight * plain)
         if self.by_hand:
             best = fastest(self.by_hand, self.trial(arguments))
-            lean = plain_peak(best.function, arguments)
-            ways[HAND], facts[HAND] = best.compiled, {"peak": lean, "note": best.name, "base": base}
+            # As it is run: under XLA's own options, with what these may hide.
+            lean = plain_peak(best.function, arguments, best.options)
+            note = f"{best.name}, options: {best.options}"
+            ways[HAND], facts[HAND] = best.compiled, {"peak": lean, "note": note, "base": base}
         if lean is not None:
             ways[TIGHT], facts[TIGHT] = self._planned(arguments, lean)
         for name, peer in self.peers.items():

@@ -103,7 +103,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "encoder of flax, training step": partial(encoder, True),
 }
 
-QUICK = ("kernel matrix times vector", "sparse GP, gradient", "language-model head, gradient")
+QUICK = ("kernel matrix times vector", "language-model head, gradient")
 
 
 @dataclass(frozen=True)

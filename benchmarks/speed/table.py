@@ -36,17 +36,22 @@ def summary(rows: Sequence[Row]) -> str:
     lines = []
     for name, some in by_group(rows).items():
         for way in dict.fromkeys(row.way for row in some):
-            ratios = {row.case: row.ratio for row in some if row.way == way and row.ratio is not None}
+            of = [row for row in some if row.way == way]
+            ratios = {row.case: row.ratio for row in of if row.ratio is not None}
             if not ratios:
                 continue
+            work = [row.processor_ratio for row in of if row.processor_ratio]
+            mean_work = f"{geometric_mean(work):.2f}" if work else "–"
             target = TARGETS.get(way)
             missed = "–" if target is None else f"{sum(r < target for r in ratios.values())} below {target}"
             worst = min(ratios, key=ratios.__getitem__)
             lines.append(
-                [name, way, str(len(ratios)), f"{geometric_mean(ratios.values()):.2f}",
+                [name, way, str(len(ratios)), f"{geometric_mean(ratios.values()):.2f}", mean_work,
                  f"{ratios[worst]:.2f}", worst, missed]
             )  # fmt: skip
-    return markdown(["group", "other way", "rows", "geometric mean", "least", "of", "target"], lines)
+    return markdown(
+        ["group", "other way", "rows", "geometric mean", "of processor time", "least", "of", "target"], lines
+    )
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -88,7 +88,7 @@ def row(case: str, way: str, seconds: float, ratio: float | None = None) -> Row:
 def test_a_summary_says_what_misses_its_target() -> None:
     rows = [row("a", PLAIN, 2, 2.0), row("a", AMPLE, 1), row("b", PLAIN, 1, 0.5), row("b", AMPLE, 2)]
     (line,) = summary(rows).splitlines()[2:]
-    assert line == f"| group | {PLAIN} | 2 | 1.00 | 0.50 | b | 1 below 0.95 |"
+    assert line == f"| group | {PLAIN} | 2 | 1.00 | – | 0.50 | b | 1 below 0.95 |"
 
 
 def test_growth_is_beside_its_law() -> None:
