@@ -47,7 +47,7 @@ class Machine:
     panel_columns: int = 128
 
     def taking(self, size: float) -> float:
-        """Seconds that it takes to get so many bytes for a call: none of a block is kept that is too large."""
+        """Seconds that it takes to get so many bytes for a call: of a large block, nothing is kept."""
         return size / self.fresh if size > self.kept else 0.0
 
 
