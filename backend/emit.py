@@ -23,6 +23,7 @@ from eqsat.backend.layout import (
     by_axes,
     realised,
     sizes_of,
+    transposed,
     tuple_text,
 )
 from eqsat.backend.loops import LoopEmitter
@@ -53,6 +54,7 @@ from eqsat.ir.ops import (
 )
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
+from eqsat.planning.turning import Turning
 
 INDENT = "    "
 
@@ -71,11 +73,13 @@ class Emitter:
         pairs: Mapping[int, int],
         updates: int,
         fused_reduction: int | None,
+        turned: Mapping[int, Turning],
     ) -> None:
         self.schedule = schedule
         self.makers = makers
         self.overwritten = overwritten(schedule, pairs)
         self.updates = updates
+        self.turned = {member: turning for turning in turned.values() for member in turning.members}
         self.fused_reduction = fused_reduction
         self.shortest: dict[Axis, int] = {}
         for loop in schedule.block.loops():
@@ -229,8 +233,29 @@ class Emitter:
         return self.assign(scope, term, "chunk", Emitted(text, value.order))
 
     def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
-        operands = [self.value(arg, scope) for arg in term.args]
+        turning = self.turned.get(term.number)
+        operands = [
+            self.turn(arg, turning, scope)
+            if turning is not None and arg.number in turning.sources
+            else self.value(arg, scope)
+            for arg in term.args
+        ]
         return self.assign(scope, term, op.name, self.mapped(term, op, operands, scope.lengths_of(term)))
+
+    def turn(self, term: Term, turning: Turning, scope: Scope) -> Emitted:
+        """A copy of a value for a short reduction, which XLA would not make by itself."""
+        value = self.value(term, scope)
+        others = [axis for axis in value.order if axis not in turning.reduced and axis != turning.last]
+        reduced = [axis for axis in value.order if axis in turning.reduced]
+        order = (*others, *reduced, turning.last)
+        if order == value.order:
+            return value
+        key = (term.number, order)
+        if key not in scope.turned:
+            name = self.local(f"turned_{term.number}")
+            self.line(scope, f"{name} = lax.optimization_barrier({transposed(value, order).text})")
+            scope.turned[key] = Emitted(name, order)
+        return scope.turned[key]
 
     def mapped(self, term: Term, op: Map, values: Sequence[Emitted], lengths: Lengths) -> Emitted:
         """An elementwise function of the operands' values; constants become bare numbers where they may."""
@@ -360,6 +385,7 @@ def emit(
     pairs: Mapping[int, int] | None = None,
     updates: int = 0,
     fused_reduction: int | None = None,
+    turned: Mapping[int, Turning] | None = None,
 ) -> Module:
     """The module of a schedule.
 
@@ -370,7 +396,8 @@ def emit(
     - `pairs`: by output, which input's place it may take.
     - `updates`: how often each loop says where it is; not at all if 0.
     - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; None: any.
+    - `turned`: by the number of a reduction, the operands that are copied for it.
     """
-    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates, fused_reduction)
+    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates, fused_reduction, turned or {})
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

@@ -23,6 +23,7 @@ class Scope:
     - `lengths`: the length, as text, of each axis that is being chunked.
     - `starts`: the first index of its current chunk.
     - `depth`: of indentation.
+    - `turned`: copies of values in another order of their axes, by number and order.
     """
 
     values: dict[int, Emitted]
@@ -31,6 +32,7 @@ class Scope:
     depth: int
     calls: dict[Any, str] = field(default_factory=dict)
     results: dict[Any, list[str]] = field(default_factory=dict)
+    turned: dict[tuple[int, tuple[Axis, ...]], Emitted] = field(default_factory=dict)
 
     def lengths_of(self, term: Term) -> Lengths:
         """The lengths of the axes along which a term is a chunk: others are whole, even inside a loop."""

@@ -32,6 +32,8 @@ class Machine:
     - `rows`: fewest rows of a matrix product that still run near full speed.
     - `panel_columns`: so many columns of an operand a matrix product packs at a time, in memory of its
       own, and all of them in a batch of products; 0 where it packs none.
+    - `lanes`: so many entries, one after the other in memory, are worked on at once; 0 where their order is
+      of no concern.
     """
 
     flops: float = 6e10
@@ -45,6 +47,7 @@ class Machine:
     fused_reduction: int = 32
     rows: int = 64
     panel_columns: int = 128
+    lanes: int = 8
 
     def taking(self, size: float) -> float:
         """Seconds that it takes to get so many bytes for a call: of a large block, nothing is kept."""
@@ -65,6 +68,7 @@ GPU = Machine(
     fused_reduction=1 << 40,
     rows=256,
     panel_columns=0,
+    lanes=0,
 )
 """A GPU of the class of an A100 or H200, by its public figures; not measured.
 

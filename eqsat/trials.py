@@ -170,6 +170,7 @@ class Trials:
             self.given_up.pairs,
             often,
             candidate.fused_reduction,
+            candidate.turned,
         )
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:

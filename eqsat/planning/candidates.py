@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -15,6 +16,7 @@ from eqsat.planning.chunks import choose_lengths, even_length, predicted_peak, s
 from eqsat.planning.liveness import predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.storage import value_of
+from eqsat.planning.turning import Turning, turned
 
 ROWWISE = frozenset({"softmax", "logsumexp"})
 """Operations that are reductions of elementwise values inside."""
@@ -27,6 +29,7 @@ class Candidate:
     **Attributes:**
 
     - `makers`: for terms that a rule made, by number, the rule's name.
+    - `turned`: by the number of a reduction, the operands that are copied for it.
     - `predicted_peak`: by simulation, in bytes.
     - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
     - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
@@ -40,6 +43,7 @@ class Candidate:
     taking: float = 0.0
     fused: bool = False
     fused_reduction: int | None = None
+    turned: Mapping[int, Turning] = field(default_factory=dict)
 
     @property
     def predicted_seconds(self) -> float:
@@ -108,7 +112,14 @@ def _predicted(
     taking = machine.taking(peak - schedule.program.fixed_bytes)
     fused = fusion_pays(schedule.block, machine)
     return Candidate(
-        schedule, makers, peak, seconds, taking, fused, None if fused else machine.fused_reduction
+        schedule,
+        makers,
+        peak,
+        seconds,
+        taking,
+        fused,
+        None if fused else machine.fused_reduction,
+        turned(schedule, machine),
     )
 
 

@@ -16,6 +16,7 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.storage import is_given, storage, stored_terms, value_of
+from eqsat.planning.turning import turnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Usage:
 
     **Attributes:**
 
-    - `peak`: most bytes of temporaries, results and panels that products pack, at any one time.
+    - `peak`: most bytes of temporaries, results, panels that products pack and copies, at any one time.
     - `step`: the step where that is.
     - `timeline`: bytes while each step runs.
     - `live`: the stored terms alive at the peak, largest first, with their bytes.
@@ -68,6 +69,7 @@ class Simulator:
         inside: Usage | None = None
         timeline: list[int] = []
         entered: set[Hashable] = set()
+        copies = turnings(block, model)
         for index, step in enumerate(block.steps):
             alive += change[index]
             inner: Usage | None = None
@@ -80,6 +82,8 @@ class Simulator:
             during = alive + (inner.peak if inner else 0)
             if isinstance(step, Compute):
                 during += model.workspace(step.term.op, [value_of(arg) for arg in step.term.args])
+                if step.term.number in copies:
+                    during += copies[step.term.number].bytes
             timeline.append(during)
             if during > peak:
                 peak, peak_step, inside = during, index, inner
