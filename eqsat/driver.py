@@ -387,7 +387,7 @@ class Planner:
         """The plan for what was compiled: the program as written, or the one chosen instead."""
         source = chosen.module.source if chosen else ""
         if job is not None and chosen is None:
-            source = job.trials.emitted(job.written).source
+            source = job.trials.emitted(job.written, OWN).source
         plan = Plan(
             self.budget,
             certified.peak,

@@ -114,18 +114,19 @@ class Trials:
         Once they made one too large, they are tried again only on candidates that are smaller by as much.
         One that does not fit may be a draft.
         """
-        module = self.stopwatch.timed("emit", lambda: self.emitted(candidate))
         own = candidate.fused and self._fused_excess * candidate.predicted_peak <= budget
+        module = self.emitted(candidate, OWN if own else HONEST)
         certified = self._compiled(candidate, module, OWN if own else HONEST, budget)
         if own and certified.peak > budget:
             self._fused_excess = certified.peak / candidate.predicted_peak
+            module = self.emitted(candidate)
             certified = self._compiled(candidate, module, HONEST, budget)
         self._drafting = self._drafting or certified.peak > budget
         return self._noted(Trial(candidate, module, certified))
 
     def draft(self, candidate: Candidate) -> Trial:
         """Emit a candidate and compile it under options that hide nothing: not to be run."""
-        module = self.stopwatch.timed("emit", lambda: self.emitted(candidate))
+        module = self.emitted(candidate)
         return self._noted(Trial(candidate, module, self._certified(candidate, module, HONEST, draft=True)))
 
     def _noted(self, trial: Trial) -> Trial:
@@ -159,18 +160,20 @@ class Trials:
             )
         return self._done[key]
 
-    def emitted(self, candidate: Candidate) -> Module:
-        """A candidate's source."""
+    def emitted(self, candidate: Candidate, options: str = HONEST) -> Module:
+        """A candidate's source, in the form that is fast under these options."""
         names = self.input_names(candidate.schedule.program)
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
-        return emit(
+        # XLA's own fusions compute what a reduction reads as it goes, however long it is.
+        fused = None if options == OWN else candidate.fused_reduction
+        schedule, makers, pairs, turned = (
             candidate.schedule,
-            names,
             candidate.makers,
             self.given_up.pairs,
-            often,
-            candidate.fused_reduction,
             candidate.turned,
+        )
+        return self.stopwatch.timed(
+            "emit", lambda: emit(schedule, names, makers, pairs, often, fused, turned)
         )
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,13 +42,28 @@ def test_options_that_hide_too_much_are_not_tried_on_every_candidate(monkeypatch
     tried: list[str] = []
 
     def recorded(function: Any, inputs: Any, options: str, **given: Any) -> Any:
+        """The first two without XLA's fusions come out too large, as they do where a prediction is off."""
         tried.append(options)
-        return certify(function, inputs, options, **given)
+        found = certify(function, inputs, options, **given)
+        off = options == HONEST and tried.count(HONEST) <= 2
+        return replace(found, scratch=found.scratch + honest.temporaries) if off else found
 
     monkeypatch.setattr("eqsat.trials.certify", recorded)
     eqsat.optimize(variances, budget=honest.peak - honest.temporaries // 2).plan(x)
     assert tried.count(OWN) == 1
-    assert tried.count(HONEST) > 1
+    assert tried.count(HONEST) > 2
+
+
+def test_what_falls_back_to_other_options_is_written_for_them() -> None:
+    """A sum of stored values is fast as a product; within XLA's own fusions it is so as it stands."""
+    x = normal(700, 800)
+    own = certify(lambda y: [variances(y)], [x], OWN)
+    honest = certify(lambda y: [variances(y)], [x], HONEST)
+    budget = honest.peak - honest.temporaries // 2
+    assert budget < own.peak
+    plan = eqsat.optimize(variances, budget=budget).plan(x)
+    assert plan.options == HONEST
+    assert "jnp.ones" in plan.source
 
 
 @pytest.mark.parametrize("share", [1.0, 0.9, 0.5, 0.3])

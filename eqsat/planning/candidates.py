@@ -118,7 +118,7 @@ def _predicted(
         seconds,
         taking,
         fused,
-        None if fused else machine.fused_reduction,
+        machine.fused_reduction,
         turned(schedule, machine),
     )
 
