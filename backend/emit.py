@@ -53,8 +53,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule
-from eqsat.planning.turning import Turning
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
 
 INDENT = "    "
 

@@ -92,6 +92,26 @@ class Schedule:
     chunks: Mapping[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Turning:
+    """Operands to copy for one reduction, with their axes in another order.
+
+    **Attributes:**
+
+    - `sources`: the numbers of the terms to copy: what is stored, or an input.
+    - `members`: the numbers of the elementwise terms between them and the reduction, which read the copies.
+    - `reduced`: the axes that are reduced.
+    - `last`: the axis that comes last in the copies, after those.
+    - `bytes`: of the copies.
+    """
+
+    sources: frozenset[int]
+    members: frozenset[int]
+    reduced: frozenset[Axis]
+    last: Axis
+    bytes: int
+
+
 def inner_blocks(step: Compute | Loop) -> tuple[Block, ...]:
     """The blocks inside a step."""
     return (step.body,) if isinstance(step, Loop) else step.bodies

@@ -11,12 +11,12 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
-from eqsat.planning.blocks import Block, Compute, Schedule
+from eqsat.planning.blocks import Block, Compute, Schedule, Turning
 from eqsat.planning.chunks import choose_lengths, even_length, predicted_peak, shortest
 from eqsat.planning.liveness import predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.storage import value_of
-from eqsat.planning.turning import Turning, turned
+from eqsat.planning.turning import turned
 
 ROWWISE = frozenset({"softmax", "logsumexp"})
 """Operations that are reductions of elementwise values inside."""

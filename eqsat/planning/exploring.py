@@ -14,7 +14,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.ops import Call, Map, Opaque, Reduce
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
@@ -75,6 +75,18 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
             for axis in axes:
                 weight[axis] = weight.get(axis, 0) + term.bytes**2
     return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
+
+
+def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
+    """The axes of reductions that are too long to compute the program's largest values as they go.
+
+    In chunks they do, whichever axes besides are looped over.
+    """
+    terms = [term for term in program.reachable() if term.args]
+    largest = max((term.bytes for term in terms), default=0)
+    for term in terms:
+        if isinstance(term.op, Reduce) and isinstance(term.args[0].op, Map) and term.args[0].bytes == largest:
+            yield from sorted(axis for axis in term.op.axes if axis.size > machine.fused_reduction)
 
 
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
@@ -192,7 +204,9 @@ def _prepared(
         cap = free // LARGEST_ITEM
         # The same axes for all budgets, so that more memory means more to choose from.
         axes = large_axes(program, smallest_share(program))
-        large = tuple(axis for axis in axes if axis not in whole)[:most_axes]
+        axes = tuple(axis for axis in axes if axis not in whole)
+        summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
+        large = (*axes[:most_axes], *summed[:1])
         program = with_sunk(program, free / BIG_SHARE)
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.cut

@@ -17,31 +17,11 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Map, Reduce
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule
+from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
 from eqsat.planning.storage import stored_terms, value_of
 
 OFTEN = 8
 """An operand is copied if the reduction reads each of its entries so often."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turning:
-    """Operands to copy for one reduction.
-
-    **Attributes:**
-
-    - `sources`: the numbers of the terms to copy: what is stored, or an input.
-    - `members`: the numbers of the elementwise terms between them and the reduction, which read the copies.
-    - `reduced`: the axes that are reduced.
-    - `last`: the axis that comes last in the copies, after those.
-    - `bytes`: of the copies.
-    """
-
-    sources: frozenset[int]
-    members: frozenset[int]
-    reduced: frozenset[Axis]
-    last: Axis
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,3 +208,16 @@ def test_lower_caps_give_smaller_peaks() -> None:
     search = searched("kernel")
     peaks = [min(c.predicted_peak for c in group) for group in attempts(search, 12_000)]
     assert min(peaks) < 12_000
+
+
+def test_an_axis_along_which_the_largest_values_are_added_up_may_be_split_as_a_third() -> None:
+    """A sum over at most 32 entries computes them as it goes; a longer one stores them, whatever is split."""
+
+    def distances(x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.abs(x[:, None] - y), -1).min(1)
+
+    for length, wanted in ((40, {40, 150, 211}), (30, {150, 211})):
+        program, _ = lowered(distances, normal(150, length), normal(211, length))
+        assert {axis.size for axis in prepare(program, (), BUDGET, CPU).large} == wanted
+    products, _ = lowered(lambda x, y: (x @ y.T).min(1), normal(150, 40), normal(211, 40))
+    assert {axis.size for axis in prepare(products, (), BUDGET, CPU).large} == {150, 211}

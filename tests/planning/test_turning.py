@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import eqsat
 from eqsat.machine import CPU, GPU, Machine
+from eqsat.planning.blocks import Turning
 from eqsat.planning.candidates import as_written
 from eqsat.planning.liveness import simulate
-from eqsat.planning.turning import Turning
 from tests.stages import lowered, normal
 
 
