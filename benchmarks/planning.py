@@ -27,7 +27,7 @@ from eqsat.engine.egraph import EGraph
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
-from eqsat.language.syntax import ACCURACIES
+from eqsat.language.accuracies import ACCURACIES
 from eqsat.machine import CPU
 from eqsat.planning.exploring import Search, prepare
 from eqsat.planning.search import attempts

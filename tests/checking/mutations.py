@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from eqsat.checking.conditions import conditions_of, text_of, without
 from eqsat.checking.rewriting import with_operands
+from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.syntax import (
-    ACCURACIES,
     Apply,
     ChunkOf,
     Comparison,

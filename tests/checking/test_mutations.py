@@ -21,8 +21,9 @@ import pytest
 from eqsat.checking.accuracy import measure
 from eqsat.checking.tiers import Trial
 from eqsat.errors import RuleError
+from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.check import check_file
-from eqsat.language.syntax import ACCURACIES, Rule, RuleFile
+from eqsat.language.syntax import Rule, RuleFile
 from eqsat.rulesets import shipped_files
 from tests.checking.mutations import EDITS, Mutant, equivalent, mutants
 

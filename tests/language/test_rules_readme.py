@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from eqsat.errors import RuleError
+from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.check import check_file
 from eqsat.language.functions import CLASSES, GUARDS, REDUCTIONS
 from eqsat.language.parse import parse_rules
-from eqsat.language.syntax import ACCURACIES
 
 FOLDER = Path(__file__).parents[2] / "rules"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

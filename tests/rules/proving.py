@@ -35,7 +35,7 @@ from eqsat.ir.ops import Chunk, Const, Iota, Leaf, Op, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
-from eqsat.language.syntax import ACCURACIES
+from eqsat.language.accuracies import ACCURACIES
 from eqsat.machine import CPU
 from eqsat.planning.exploring import stored_results
 from eqsat.reports.plan import Plan
