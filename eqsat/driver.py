@@ -243,8 +243,15 @@ class Planner:
         program, hoisted, written = self._lowered
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
+        exact = all(rule.exact for rule in self.rules)
         trials = Trials(
-            self.traced, self.names, [*self._avals(), *arrays], self.given_up, self.budget, self.stopwatch
+            self.traced,
+            self.names,
+            [*self._avals(), *arrays],
+            self.given_up,
+            self.budget,
+            self.stopwatch,
+            None if exact else self.machine.fused_reduction,
         )
         # Unlike other programs, this one is compiled: what it takes need not be predicted.
         original = self._original(draft=True)

@@ -81,6 +81,8 @@ class Trials:
     - `names`: of its arguments.
     - `given_up`: the arguments whose place results may take.
     - `budget`: bytes that they should keep to, or 0: as few as can be.
+    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; longer sums
+      may be written as products. None: no sum may be, as that rounds otherwise.
     - `smallest`: the trial with the smallest peak so far.
 
     Once one was too large, the others are drafted first, and compiled in full if they fit.
@@ -94,6 +96,7 @@ class Trials:
         given_up: Donation,
         budget: int,
         stopwatch: Stopwatch,
+        fused_reduction: int | None = None,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -101,6 +104,7 @@ class Trials:
         self.given_up = given_up
         self.budget = budget
         self.stopwatch = stopwatch
+        self.fused_reduction = fused_reduction
         self.smallest: Trial | None = None
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
         self._done: dict[tuple[str, str, bool], Certified] = {}
@@ -165,7 +169,7 @@ class Trials:
         names = self.input_names(candidate.schedule.program)
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
-        fused = None if options == OWN else candidate.fused_reduction
+        fused = None if options == OWN else self.fused_reduction
         schedule, makers, pairs, turned = (
             candidate.schedule,
             candidate.makers,

@@ -78,6 +78,25 @@ def test_what_runs_was_compiled_in_full(share: float) -> None:
     assert not planned.certified.draft
 
 
+def test_sums_are_not_written_as_products_where_nothing_may_be_rounded_otherwise() -> None:
+    x = normal(700, 800)
+    honest = certify(lambda y: [variances(y)], [x], HONEST)
+    budget = honest.peak - honest.temporaries // 2
+    exact = eqsat.optimize(variances, budget=budget, accuracy="exact").plan(x)
+    assert exact.changed
+    assert exact.options == HONEST
+    assert "jnp.ones" not in exact.source
+
+
+def test_the_source_of_what_is_left_as_it_is_has_nothing_that_does_not_run() -> None:
+    def nearest(x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.abs(x[:, None] - y), -1).min(1)
+
+    plan = eqsat.optimize(nearest, budget="1GB").plan(normal(300, 10), normal(400, 10))
+    assert not plan.changed
+    assert "optimization_barrier" not in plan.source
+
+
 def test_scratch_counts_against_the_budget() -> None:
     """Sorting a row takes another 16 bytes for each of its entries: what remains for rows is less."""
 

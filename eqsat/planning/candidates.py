@@ -33,7 +33,6 @@ class Candidate:
     - `predicted_peak`: by simulation, in bytes.
     - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
     - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
-    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; None: any.
     """
 
     schedule: Schedule
@@ -42,7 +41,6 @@ class Candidate:
     seconds: float
     taking: float = 0.0
     fused: bool = False
-    fused_reduction: int | None = None
     turned: Mapping[int, Turning] = field(default_factory=dict)
 
     @property
@@ -61,8 +59,11 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
 
     **Arguments:**
 
-    - `library`: whether it is compiled without being emitted: selections are XLA's then.
+    - `library`: whether it is compiled without being emitted: selections are XLA's then, and nothing is
+      copied for reductions.
     """
+    if library:
+        machine = replace(machine, lanes=0)
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)
     return _predicted(schedule, {}, peak, machine, library)
@@ -111,16 +112,7 @@ def _predicted(
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)
     fused = fusion_pays(schedule.block, machine)
-    return Candidate(
-        schedule,
-        makers,
-        peak,
-        seconds,
-        taking,
-        fused,
-        machine.fused_reduction,
-        turned(schedule, machine),
-    )
+    return Candidate(schedule, makers, peak, seconds, taking, fused, turned(schedule, machine))
 
 
 def fusion_pays(block: Block, machine: Machine) -> bool:
