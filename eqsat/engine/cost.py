@@ -100,12 +100,20 @@ class CostModel:
     machine: Machine
     chunks: Mapping[Axis, int]
     library: bool = field(default=False, kw_only=True)
+    _elements: dict[tuple[Axes, Axes], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def length(self, axis: Axis, opened: Axes) -> int:
         return min(self.chunks.get(axis, axis.size), axis.size) if axis in opened else axis.size
 
     def elements(self, axes: Axes, opened: Axes) -> int:
-        return math.prod(self.length(axis, opened) for axis in axes)
+        """How many elements there are along some axes, inside of these loops."""
+        key = (axes, opened)
+        found = self._elements.get(key)
+        if found is None:
+            found = self._elements[key] = math.prod(self.length(axis, opened) for axis in axes)
+        return found
 
     def bytes(self, value: Value) -> int:
         """Bytes of one buffer of the value, inside the loops it varies with."""

@@ -339,7 +339,8 @@ class Extractor:
         """A choice improved by switching."""
         options: dict[int, list[Choice]] = {}
         for choice in choices:
-            options.setdefault(choice.number, []).append(choice)
+            if all(child in trees for child in choice.node.children):
+                options.setdefault(choice.number, []).append(choice)
         switched = self._reach(Switcher(options, trees, selected, self.roots).improved())
         assert switched is not None, "switches make no cycles"
         return selected if self.one_pass and not self._is_one_pass(switched) else switched

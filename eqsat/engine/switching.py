@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from eqsat.engine.snapshot import ENode
@@ -42,12 +43,29 @@ class Choice(Protocol):
 C = TypeVar("C", bound=Choice)
 
 
+@dataclass(frozen=True, slots=True)
+class _Switch(Generic[C]):
+    """A switch to another node.
+
+    **Attributes:**
+
+    - `total`: the time of everything after it.
+    - `new`: the classes that it brings in.
+    - `uses`: how often the classes that it is about are then needed.
+    """
+
+    option: C
+    total: float
+    new: list[int]
+    uses: dict[int, int]
+
+
 class Switcher(Generic[C]):
     """Improves one choice.
 
     **Arguments:**
 
-    - `options`: by class, the nodes that are allowed.
+    - `options`: by class, the nodes that are allowed, as far as there is a program for their operands.
     - `trees`: for each class that there is a program for, one node, all of them without cycles. What is not
       needed yet would be computed so.
     - `selected`: for each class that the roots need, a node, operands first.
@@ -94,15 +112,16 @@ class Switcher(Generic[C]):
                     return brought
                 if self.chosen.get(number) in (None, option):
                     continue
-                before = self.total
-                new = self._switch(option)
-                if new is None:
+                switch = self._tried(option)
+                gains = switch.total < self.total * (1 - GAIN)
+                # Most switches neither gain nor bring in anything: whether they are possible does not matter.
+                if not (gains or switch.new) or self._needs(option.node.children, number):
                     continue
-                if self.total < before * (1 - GAIN):
+                if gains:
+                    self._make(switch)
                     self._keep()
                     continue
-                self._undo(before)
-                for other in new:
+                for other in switch.new:
                     brought.setdefault(other, []).append(option)
         return brought
 
@@ -121,48 +140,57 @@ class Switcher(Generic[C]):
                     break
                 if self.chosen.get(option.number) in (None, option):
                     continue
-                mark, so_far = len(self._log), self.total
-                if self._switch(option) is None:
+                switch = self._tried(option)
+                if not first and switch.total >= self.total:
                     continue
-                if not first and self.total >= so_far:
-                    self._undo(so_far, mark)
+                if self._needs(option.node.children, option.number):
+                    continue
+                self._make(switch)
                 first = False
             if self.total < before * (1 - GAIN):
                 self._keep()
             else:
                 self._undo(before)
 
-    def _switch(self, option: C) -> list[int] | None:
-        """Compute a class in another way, and tell which classes that brings in; None if it needs itself."""
-        number = option.number
-        if self._needs(option.node.children, number):
-            return None
-        old = self.chosen[number]
-        self._set(number, option, self.uses[number])
-        self.total += option.cost - old.cost
+    def _tried(self, option: C) -> _Switch[C]:
+        """What computing a class in another way would come to; nothing is changed yet."""
+        chosen, known, trees = self.chosen, self.uses, self.trees
+        old = chosen[option.number]
+        uses: dict[int, int] = {}
         new: list[int] = []
+        total = self.total + (option.cost - old.cost)
+        looked = 0
         stack = list(option.node.children)
         while stack:
             child = stack.pop()
-            self.left -= 1
-            if child in self.chosen:
-                self._set(child, self.chosen[child], self.uses[child] + 1)
-                continue
-            tree = self.trees[child]
-            self._set(child, tree, 1)
-            self.total += tree.cost
-            new.append(child)
-            stack.extend(tree.node.children)
+            looked += 1
+            count = uses.get(child) or known.get(child, 0)
+            uses[child] = count + 1
+            if not count:
+                tree = trees[child]
+                total += tree.cost
+                new.append(child)
+                stack += tree.node.children
         stack = list(old.node.children)
         while stack:
             child = stack.pop()
-            self.left -= 1
-            choice, uses = self.chosen[child], self.uses[child] - 1
-            self._set(child, choice if uses else None, uses)
-            if not uses:
-                self.total -= choice.cost
-                stack.extend(choice.node.children)
-        return new
+            looked += 1
+            count = (uses[child] if child in uses else known[child]) - 1
+            uses[child] = count
+            if not count:
+                choice = chosen.get(child) or trees[child]
+                total -= choice.cost
+                stack += choice.node.children
+        self.left -= looked
+        return _Switch(option, total, new, uses)
+
+    def _make(self, switch: _Switch[C]) -> None:
+        """Compute a class in another way."""
+        number = switch.option.number
+        self._set(number, switch.option, self.uses[number])
+        for child, uses in switch.uses.items():
+            self._set(child, (self.chosen.get(child) or self.trees[child]) if uses else None, uses)
+        self.total = switch.total
 
     def _needs(self, numbers: Iterable[int], target: int) -> bool:
         """Whether the classes, as they would be computed, need another one.
@@ -180,17 +208,15 @@ class Switcher(Generic[C]):
                 continue
             self.left -= 1
             seen.add(number)
-            choice = self.chosen.get(number) or self.trees.get(number)
-            if choice is None:
-                return True  # There is no program for it at all.
-            stack.extend(choice.node.children)
+            stack.extend((self.chosen.get(number) or self.trees[number]).node.children)
         return False
 
     def _set(self, number: int, choice: C | None, uses: int) -> None:
         self._log.append((number, self.chosen.get(number), self.uses.get(number, 0)))
         if choice is None:
-            del self.chosen[number]
-            self.uses.pop(number)
+            # What one switch both brings in and spares was not there before.
+            self.chosen.pop(number, None)
+            self.uses.pop(number, None)
         else:
             self.chosen[number] = choice
             self.uses[number] = uses

@@ -20,6 +20,10 @@ class Axis:
     id: int
     size: int
 
+    def __hash__(self) -> int:
+        # Sets of axes are looked up all the time, and an identity is enough to tell axes apart.
+        return self.id
+
     @property
     def name(self) -> str:
         """A short name, unique in its program: a, b, ..., z, a1, b1, ..."""

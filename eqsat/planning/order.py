@@ -285,13 +285,14 @@ class _Window:
             for position, state in enumerate(states[: WIDTHS[1]]):
                 if position >= WIDTHS[0] and self.looked > enough:
                     break
-                after_each = [self._done(state, task) for task in bits(state.ready)]
-                after_each = [after for after in after_each if after.peak < limit]
-                if len(after_each) > self.branches:
-                    after_each.sort(key=lambda after: (max(after.peak, bound), after.alive))
-                for after in after_each[: self.branches]:
-                    again = self.beside[after.last] | after.ready & ~state.ready
-                    if after.peak > max(state.peak, bound):
+                next_ones = [(*self._memory(state, task), task) for task in bits(state.ready)]
+                next_ones = [memory for memory in next_ones if memory[0] < limit]
+                if len(next_ones) > self.branches:
+                    next_ones.sort(key=lambda memory: (max(memory[0], bound), memory[1]))
+                for peak, alive, task in next_ones[: self.branches]:
+                    after = self._done(state, task, peak, alive)
+                    again = self.beside[task] | after.ready & ~state.ready
+                    if peak > max(state.peak, bound):
                         again = everything
                     self._enter(layers, after, again, bound)
         if not layers[-1]:
@@ -309,8 +310,9 @@ class _Window:
         while looking := changed & state.ready:
             task = (looking & -looking).bit_length() - 1
             changed &= ~(1 << task)
-            after = self._done(state, task)
-            if after.alive <= state.alive and after.peak <= max(state.peak, bound):
+            peak, alive = self._memory(state, task)
+            if alive <= state.alive and peak <= max(state.peak, bound):
+                after = self._done(state, task, peak, alive)
                 changed |= self.beside[task] | after.ready & ~state.ready
                 state = after
         layer = layers[state.done.bit_count()]
@@ -318,18 +320,22 @@ class _Window:
         if known is None or state.peak < known.peak:
             layer[state.done] = state
 
-    def _done(self, state: _State, task: int) -> _State:
-        """The state when one more task has been done."""
+    def _memory(self, state: _State, task: int) -> tuple[int, int]:
+        """The peak, and the bytes in use, when one more task has been done."""
         self.looked += 1
-        done = state.done | 1 << task
+        left = ~(state.done | 1 << task)
         taken = state.alive + self.adds[task]
-        freed = 0
+        peak = max(state.peak, taken + self.extra[task])
         for size, readers in self.frees[task]:
-            if readers & done == readers:
-                freed += size
+            if not readers & left:
+                taken -= size
+        return peak, taken
+
+    def _done(self, state: _State, task: int, peak: int, alive: int) -> _State:
+        """The state when one more task has been done, which comes to so many bytes."""
+        done = state.done | 1 << task
         ready = state.ready & ~(1 << task)
         for other in bits(self.after[task]):
-            if self.needs[other] & done == self.needs[other]:
+            if not self.needs[other] & ~done:
                 ready |= 1 << other
-        peak = max(state.peak, taken + self.extra[task])
-        return _State(done, ready, taken - freed, peak, task, state)
+        return _State(done, ready, alive, peak, task, state)
