@@ -14,7 +14,7 @@ from itertools import product
 
 from eqsat.engine.direction import Direction
 from eqsat.engine.encode import monoid_key
-from eqsat.engine.relevance import made, symbols
+from eqsat.engine.relevance import Needs, needs
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import known_operation
@@ -53,7 +53,7 @@ class CompiledRule:
     - `precision`: of the contractions that it makes out of sums.
     - `splits`: whether it is about loops (run once the algebra is done).
     - `needs`: for each direction what a program must contain for the rule to match, and what the rule
-      makes of it; see `symbols`.
+      makes of it.
     """
 
     rule: Rule | Fact
@@ -63,7 +63,7 @@ class CompiledRule:
     text: str
     precision: str
     splits: bool
-    needs: tuple[tuple[frozenset[str], frozenset[str]], ...]
+    needs: tuple[Needs, ...]
 
     @property
     def exact(self) -> bool:
@@ -237,5 +237,5 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
         lines.append(f'(rule {body} :ruleset {ruleset} :name "{rule.name}.{number}.{variant}{asks}")')
     loops = (ChunkOf, ConcatOf, FoldOf)
     splits = any(isinstance(e, loops) for sides in directions for side in sides for e in walk(side))
-    needs = tuple((symbols(rule, left), made(rule, right)) for left, right in directions)
-    return CompiledRule(rule, rule.name, number, ruleset, "\n".join(lines), precision, splits, needs)
+    about = tuple(needs(rule, left, right) for left, right in directions)
+    return CompiledRule(rule, rule.name, number, ruleset, "\n".join(lines), precision, splits, about)

@@ -30,6 +30,7 @@ class EGraph:
 
     def __init__(self) -> None:
         self._graph = bindings.EGraph()
+        self._texts: dict[str, Any] = {}
         self.run_text(SCHEMA)
 
     def run_text(self, text: str) -> None:
@@ -67,9 +68,20 @@ class EGraph:
 
     def size(self) -> int:
         """Number of e-nodes."""
-        names = " ".join(f'"{name}"' for name in CONSTRUCTORS)
-        value = self._guard(lambda: self._graph.eval_expr(_size_expression(names)))
+        value = self._guard(lambda: self._graph.eval_expr(_SIZE))
         return int(self._graph.value_to_i64(value[1]))
+
+    def holds(self, relation: str, texts: Iterable[str]) -> bool:
+        """Whether a relation of texts holds of these."""
+        return self._graph.lookup_function(relation, [self._text(text) for text in texts]) is not None
+
+    def _text(self, text: str) -> Any:
+        """The e-graph's handle of a text; it keeps them for good."""
+        found = self._texts.get(text)
+        if found is None:
+            literal = bindings.Lit(_span("text"), bindings.String(text))
+            found = self._texts[text] = self._graph.eval_expr(literal)[1]
+        return found
 
     def dump(self) -> Dump:
         """Everything in the e-graph, as Python values; one snapshot."""
@@ -134,7 +146,13 @@ class Dump:
         return found
 
 
-def _size_expression(names: str) -> Any:
-    span = bindings.EgglogSpan(bindings.SrcFile("size", ""), 0, 0)
-    literals: list[Any] = [bindings.Lit(span, bindings.String(name.strip('"'))) for name in names.split()]
-    return bindings.Call(span, "get-size!", literals)
+def _span(name: str) -> Any:
+    """Where an expression is from that is in no file."""
+    return bindings.EgglogSpan(bindings.SrcFile(name, ""), 0, 0)
+
+
+_SIZE = bindings.Call(
+    _span("size"),
+    "get-size!",
+    [bindings.Lit(_span("size"), bindings.String(name)) for name in CONSTRUCTORS],
+)

@@ -89,13 +89,16 @@ class Symbols:
 
     def map_key(self, op: Map) -> str:
         """A map's name in the e-graph: its JAX name, with parameters or target dtype if it has any."""
-        key = op.name
-        if op.name == "convert":
-            key = f"convert:{op.dtype}"
-        elif op.params:
-            key = f"{op.name}[{','.join(repr(value) for _, value in op.params)}]"
+        key = map_key(op)
         self.maps[key] = (op.name, op.params)
         return key
+
+
+def map_key(op: Map) -> str:
+    """The name of a map in an e-graph."""
+    if op.name == "convert":
+        return f"convert:{op.dtype}"
+    return f"{op.name}[{','.join(repr(value) for _, value in op.params)}]" if op.params else op.name
 
 
 def select_key(op: Select) -> str:

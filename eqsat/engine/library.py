@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from eqsat.engine.compile import CompiledRule
@@ -34,18 +34,20 @@ class Library:
         self._new: dict[int, CompiledRule] = {}
         self._running = False
 
-    def begin(self) -> None:
-        """Begin a run; the rules that the last one had to read are read first, for good."""
+    def begin(self, rules: Iterable[CompiledRule] = ()) -> None:
+        """Begin a run; what the last one left is forgotten.
+
+        The rules that this one is known to need, and those that the last one had to read, are read first,
+        for good.
+        """
+        if self._running:
+            self._running = False
+            self.graph.pop()
         new, self._new = self._new, {}
-        for rule in new.values():
+        for rule in (*new.values(), *rules):
             self.need(rule)
         self.graph.push()
         self._running = True
-
-    def end(self) -> None:
-        """End a run: the e-graph is as it was at the beginning."""
-        self._running = False
-        self.graph.pop()
 
     def need(self, rule: CompiledRule) -> None:
         """Make sure that the e-graph has read a rule.
@@ -69,15 +71,13 @@ class Library:
 
 @contextmanager
 def loaded_rules(rules: Sequence[CompiledRule]) -> Iterator[Library]:
-    """The library of these very rules, for one run. What the run leaves in its e-graph is forgotten."""
+    """The library of these very rules, for one run."""
     kept: deque[Library] = _kept.__dict__.setdefault("libraries", deque(maxlen=MOST_KEPT))
     library = next((library for library in kept if library.rules is rules), None)
     if library is None:
         library = Library(rules)
     else:
         kept.remove(library)
-    library.begin()
     yield library
     # Not after an exception: nobody knows what state the e-graph is in.
-    library.end()
     kept.append(library)

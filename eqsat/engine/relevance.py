@@ -2,30 +2,41 @@
 
 A *symbol* is what an op is called: `exp`, `sum`, `dot`, `solve`, `delta`, or a property such as `spd`.
 A rule can match if all symbols of its left side are in the program or can be made by rules that can
-match. So a library of hundreds of rules costs a program only those that are about it.
+match, and if each op of it that is right over another one is so in the e-graph, too. So a library of
+hundreds of rules costs a program only those that are about it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eqsat.engine.encode import map_key
+from eqsat.engine.schema import SYMBOLS
 from eqsat.ir.ops import Delta, Dot, Iota, Map, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+from eqsat.language.functions import PLACES
 from eqsat.language.syntax import (
     Apply,
+    ChunkOf,
+    ConcatOf,
     Contraction,
     DeltaOf,
     Expression,
     Fact,
+    FoldOf,
     IotaOf,
+    Number,
     OperationOf,
     Reduction,
     RenameOf,
     Rule,
     SelectionOf,
+    Variable,
 )
-from eqsat.language.traverse import walk
+from eqsat.language.traverse import operands, walk
 
 if TYPE_CHECKING:
     from eqsat.engine.compile import CompiledRule
@@ -59,6 +70,68 @@ def made(rule: Rule | Fact, side: Expression) -> frozenset[str]:
     return symbols(rule, side) - {known.name for known in rule.properties}
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one direction of a rule is about.
+
+    **Attributes:**
+
+    - `symbols`: what there must be for it to match.
+    - `pairs`: which ops there must be right over which others, by the e-graph's symbols.
+    - `made`: the symbols that it brings in.
+    """
+
+    symbols: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+    made: frozenset[str]
+
+
+def needs(rule: Rule | Fact, left: Expression, right: Expression) -> Needs:
+    """What a rule needs from left to right."""
+    return Needs(symbols(rule, left), _pairs(rule, left), made(rule, right))
+
+
+def _pairs(rule: Rule | Fact, side: Expression) -> frozenset[tuple[str, str]]:
+    """The symbols of ops of a side, and of those right under them, as `schema.SYMBOLS` has them."""
+    variables = dict(rule.classes) if isinstance(rule, Rule) else {}
+    found: set[tuple[str, str]] = set()
+    for node in walk(side):
+        over = None if isinstance(node, OperationOf) else _symbol(node, variables)
+        under = (_symbol(operand, variables) for operand in operands(node)) if over else ()
+        found.update((over, symbol) for symbol in under if over and symbol)
+    return frozenset(found)
+
+
+def _symbol(node: Expression, variables: Mapping[str, str]) -> str | None:
+    """The e-graph's symbol of an op; None if there are many."""
+    match node:
+        case Variable() | Apply(function="convert"):
+            return None
+        case Apply(function=name) | Reduction(kind=name) if name in variables:
+            return None
+        case Apply(function=name, exponent=exponent):
+            return name if exponent is None else f"{name}[{exponent}]"
+        case Reduction(kind=name):
+            return SYMBOLS["Select"] if name in PLACES else name
+        case OperationOf(name=name):
+            return name
+        case _:
+            return SYMBOLS[_CONSTRUCTORS[type(node)]]
+
+
+_CONSTRUCTORS: Mapping[type[Expression], str] = {
+    Number: "Const",
+    Contraction: "Dot",
+    IotaOf: "Iota",
+    DeltaOf: "Delta",
+    RenameOf: "Rename",
+    SelectionOf: "Select",
+    ChunkOf: "Chunk",
+    ConcatOf: "Concat",
+    FoldOf: "Fold",
+}
+
+
 def symbols_in(program: Program) -> set[str]:
     """The symbols of a program."""
     found = {fact.property for fact in program.facts}
@@ -81,14 +154,39 @@ def symbols_in(program: Program) -> set[str]:
     return found
 
 
-def can_match(rule: CompiledRule, present: Set[str]) -> bool:
-    """Whether the symbols that a rule needs are there."""
-    return any(needed <= present for needed, _ in rule.needs)
+def pairs_in(program: Program) -> set[tuple[str, str]]:
+    """The symbols of the ops of a program, and of those right under them."""
+    found: set[tuple[str, str]] = set()
+    for term in program.known():
+        over = _symbol_in(term)
+        if over and not isinstance(term.op, Operation):
+            found.update((over, under) for under in map(_symbol_in, term.args) if under)
+    return found
+
+
+def _symbol_in(term: Term) -> str | None:
+    """The e-graph's symbol of what computes a term; None if it has none."""
+    match term.op:
+        case Map() as op:
+            return map_key(op)
+        case Reduce(kind=name):
+            return name
+        case Operation(spec=spec):
+            return spec.name
+        case op:
+            return SYMBOLS.get(type(op).__name__)
+
+
+def can_match(
+    rule: CompiledRule, present: Set[str], over: Callable[[tuple[str, str]], bool] = lambda pair: True
+) -> bool:
+    """Whether the symbols that a rule needs are there, one `over` the other."""
+    return any(need.symbols <= present and all(map(over, need.pairs)) for need in rule.needs)
 
 
 def makes(rule: CompiledRule, present: Set[str]) -> frozenset[str]:
     """The symbols that a rule brings in where these are."""
-    return frozenset[str]().union(*(made for needed, made in rule.needs if needed <= present))
+    return frozenset[str]().union(*(need.made for need in rule.needs if need.symbols <= present))
 
 
 def relevant(rules: Sequence[CompiledRule], present: Set[str]) -> list[CompiledRule]:

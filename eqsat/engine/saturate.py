@@ -12,7 +12,7 @@ from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.engine.encode import Symbols, encode_program
 from eqsat.engine.library import Library, loaded_rules
-from eqsat.engine.relevance import can_match, makes, relevant, symbols_in
+from eqsat.engine.relevance import can_match, makes, pairs_in, relevant, symbols_in
 from eqsat.engine.schema import BOOKKEEPING, CHUNKS, LOADING
 from eqsat.engine.snapshot import Snapshot, snapshot
 from eqsat.ir.axis import Axis
@@ -138,6 +138,8 @@ class _Run:
         self.banned: list[CompiledRule] = []
         self.present = symbols_in(program)
         self.waiting = relevant(library.rules, self.present)
+        pairs = pairs_in(program)
+        library.begin(rule for rule in self.waiting if can_match(rule, self.present, pairs.__contains__))
         self.active: list[CompiledRule] = []
         self.size = 0
         self.latest = 0
@@ -169,6 +171,7 @@ class _Run:
         if self.size > LONG_PROGRAM:
             self.graph.run_ruleset(CHUNKS)
             self.latest = self.graph.size()
+            self.bookkeeping()
 
     def bookkeeping(self) -> bool:
         """Bring the analyses up to date; whether there was anything to do."""
@@ -181,13 +184,17 @@ class _Run:
 
     def wake(self) -> None:
         """Run from now on the rules whose symbols have come to be present."""
-        ready = [rule for rule in self.waiting if can_match(rule, self.present)]
+        ready = [rule for rule in self.waiting if can_match(rule, self.present, self.over)]
         for rule in ready:
             self.library.need(rule)
         if ready:
             woken = {rule.number for rule in ready}
             self.waiting = [rule for rule in self.waiting if rule.number not in woken]
             self.active = sorted([*self.active, *ready], key=lambda rule: rule.number)
+
+    def over(self, pair: tuple[str, str]) -> bool:
+        """Whether there is a node of one symbol right over one of another."""
+        return self.graph.holds("over", pair)
 
     def phase(self, loops: bool, rounds: int) -> str:
         """Run each rule once a round until nothing changes or a limit is met; the reason."""

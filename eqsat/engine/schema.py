@@ -71,6 +71,7 @@ _ANALYSES = """
 (function number (String String) String :merge old)
 (relation axis (i64)) (relation copy (i64 i64)) (relation large (i64))
 (relation stored (T)) (relation called (T))
+(relation symbol (T String)) (relation over (String String))
 (relation member (String String)) (relation uniform (String))
 (relation conversion (String String))
 """
@@ -115,6 +116,48 @@ _BOOKKEEPING = """
 _ASKING = """
 (rule ((= e (Node i)) (= A (axes e)) (= O (open e)) (= d (dtype e)) (large n) (set-contains A n))
       ((let c (Chunk n e)) (set (axes c) A) (set (open c) (set-insert O n)) (set (dtype c) d))"""
+
+
+SYMBOLS = {
+    "Const": "number",
+    "Iota": "iota",
+    "Delta": "delta",
+    "Map1": None,
+    "Map2": None,
+    "Map3": None,
+    "Reduce": None,
+    "Dot": "dot",
+    "Select": "select",
+    "Operation": None,
+    "Rename": "rename",
+    "Chunk": "chunk",
+    "Concat": "concat",
+    "Fold": "fold",
+    "FoldMany": "fold",
+}
+"""The symbols of nodes, by their constructors: a word, or None for the name that is their first argument."""
+
+NUMBER = SYMBOLS["Const"]
+"""The symbol of whatever has a known value."""
+
+
+def _symbols() -> list[str]:
+    """The rules that tell of which symbols there are nodes over which others.
+
+    A `symbol` of a class is that of any of its nodes. Lists of operands are not looked into.
+    """
+    rules = [f'((= x (value e))) ((symbol e "{NUMBER}"))']
+    for name, word in SYMBOLS.items():
+        sorts = CONSTRUCTORS[name]
+        cells = " ".join(f"c{number}" for number in range(len(sorts)))
+        spelled = f'"{word}"' if word else "c0"
+        rules.append(f"((= e ({name} {cells}))) ((symbol e {spelled}))")
+        rules += [
+            f"((= e ({name} {cells})) (symbol c{number} s)) ((over {spelled} s))"
+            for number, sort in enumerate(sorts)
+            if sort == "T"
+        ]
+    return [f"(rule {rule} :ruleset {BOOKKEEPING})" for rule in rules]
 
 
 def _loading() -> list[str]:
@@ -163,6 +206,7 @@ def _schema() -> str:
         body = rule.split("\n;")[0].rstrip()
         assert body.endswith(")")
         lines.append(f"(rule {body[:-1]} :ruleset {BOOKKEEPING})")
+    lines += _symbols()
     lines += _loading()
     lines += [f"(ruleset {CHUNKS})", f"{_ASKING} :ruleset {CHUNKS})"]
     return "\n".join(lines)
