@@ -10,6 +10,7 @@ import pytest
 
 from eqsat.engine.compile import CompiledRule, compile_rule
 from eqsat.engine.encode import LOADED
+from eqsat.engine.library import Library
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
@@ -86,6 +87,29 @@ def test_a_rule_that_feeds_itself_stops() -> None:
     result = run(program, GROWING, Limits(algebra_rounds=4, effort=1e9, seconds=60))
     assert result.stop_reason == "limit of 4 rounds"
     assert result.matches["grow"] >= 4
+
+
+def test_a_rule_waits_until_its_ops_are_right_over_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That exp and log are both there is not enough; and another rule may bring them together."""
+    read: list[str] = []
+    need = Library.need
+
+    def noted(library: Library, rule: CompiledRule) -> None:
+        read.append(rule.name)
+        need(library, rule)
+
+    monkeypatch.setattr(Library, "need", noted)
+    chosen = rules("rule inverse  log(exp(a)) => a\nrule twice  -(-a) => a")
+    x = jax.ShapeDtypeStruct((3,), jnp.float32)
+
+    def matched(function: Callable[[jax.Array], jax.Array]) -> set[str]:
+        read.clear()
+        return set(run(lower(trace(function, (x,), {}).closed)[0], chosen).matches)
+
+    assert matched(lambda x: jnp.exp(jnp.log(x))) == set()
+    assert "inverse" not in read
+    assert matched(lambda x: jnp.log(-(-jnp.exp(x)))) == {"inverse", "twice"}
+    assert "inverse" in read
 
 
 def test_a_rule_that_explodes_is_banned_and_the_others_go_on() -> None:
