@@ -76,6 +76,11 @@ class Certified:
         """Arguments + outputs - aliased: what no rewriting can avoid."""
         return self.arguments + self.outputs - self.aliased
 
+    @property
+    def taken(self) -> int:
+        """Bytes that a call should take from the system: fusions seldom hold all that they may."""
+        return self.temporaries + (0 if self.options == OWN else self.scratch)
+
     def __call__(self, *args: Any) -> list[Any]:
         return list(self.executable(*args))
 
@@ -101,6 +106,11 @@ def compiler_options() -> Flags:
     0.0
     """
     return _flags(HONEST)
+
+
+def available(name: str) -> bool:
+    """Whether there is a set of options of this name for the default device's platform."""
+    return name in OPTIONS.get(jax.default_backend(), {})
 
 
 def _flags(name: str) -> Flags:

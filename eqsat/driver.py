@@ -15,18 +15,18 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import format_bytes
-from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, certify
+from eqsat.backend.certificate import OWN, Certified
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.floor import grown, leanest
-from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
+from eqsat.original import Original
 from eqsat.planned import Planned
-from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.candidates import Candidate
 from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
 from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.recording import peak_tensors, recorded
@@ -37,9 +37,6 @@ from eqsat.reports.plan import Plan
 from eqsat.reports.refusal import refusal
 from eqsat.trials import Stopwatch, Trial, Trials, total_bytes
 
-REORDERED = 2
-"""In XLA's order, a function is not expected to need less than its peak in the other order by this factor."""
-
 CLEARLY_FASTER = 0.7
 """A program that fits is rewritten only if that is predicted to take less than this part of its time."""
 
@@ -48,10 +45,6 @@ MOST_UNMOVED = 6
 
 LOOKAHEAD = 3
 """After a program that should fit, so many lower caps are tried for a faster one, and again after each."""
-
-MOST_CODE = 1 << 16
-"""Arrays that a function closes over are its code if they have no more bytes in all: coefficients, tables.
-In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
 
 
 @dataclass
@@ -117,7 +110,7 @@ class Planner:
         self.stop_reason = ""
         self.rest: Iterator[Trial] = iter(())
         self.longest = math.inf
-        self._originals: dict[str, Certified] = {}
+        self.original = Original(traced, machine, placement, given_up, self.stopwatch)
 
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
@@ -127,12 +120,9 @@ class Planner:
         closed = self.traced.closed
         if not self.placement:
             given_up = total_bytes([closed.in_avals[number] for number in self.given_up.arguments])
-            arguments = self._captured() + total_bytes(closed.in_avals)
+            arguments = self.original.captured + total_bytes(closed.in_avals)
             self._check_fixed(arguments, total_bytes(closed.out_avals), given_up)
-        original = self._original(draft=self._seems_too_large())
-        if self.budget < original.peak <= REORDERED * self.budget:
-            other = self._original(UNORDERED, draft=True)
-            original = min(original, other, key=lambda certified: certified.peak)
+        original = self.original.within(self.budget)
         self._check_fixed(original.arguments, original.outputs, original.aliased)
         fits = original.peak <= self.budget
         if closed.effects:
@@ -143,7 +133,7 @@ class Planner:
                     f" {format_bytes(self.budget)}",
                     original.peak,
                 )
-            return self._unchanged(original, None, "left as it is: it has side effects")
+            return self._unchanged(None, "left as it is: it has side effects")
         try:
             return self._rewritten(original, fits)
         except EqsatError:
@@ -160,24 +150,22 @@ class Planner:
                 f"eqsat left a function as it was because planning failed; please report it: {error!r}",
                 stacklevel=2,
             )
-            return self._unchanged(original, None, f"planning failed: {error!r}")
+            return self._unchanged(None, f"planning failed: {error!r}")
 
     def minimum(self) -> int:
         """The smallest budget in bytes for which `planned` gives a program."""
-        original = self._original(draft=True)
-        reordered = max(self._original(UNORDERED, draft=True).peak, -(-original.peak // REORDERED))
-        smallest = min(original.peak, reordered)
-        if not self.traced.closed.effects:
-            job = self._job
-            for trial in self._leanest(job, original.fixed):
-                smallest = min(smallest, trial.peak)
+        if self.traced.closed.effects:
+            return self.original.within(0).peak
+        smallest = self.original.minimum()
+        for trial in self._leanest(self.original.certified(draft=True).fixed):
+            smallest = min(smallest, trial.peak)
         return smallest
 
     def peak_tensors(self) -> tuple[PeakTensor, ...]:
         """What makes the smallest peak that there has been so far, and what stops it from being split."""
         if self.traced.closed.effects:
             return ()
-        return self._peak_tensors(self._original(draft=True), self._job)[1]
+        return self._peak_tensors(self.original.certified(draft=True), self._job)[1]
 
     def at(self, budget: int) -> Planner:
         """A planner of the same function for another budget: what does not depend on that is done once."""
@@ -185,77 +173,26 @@ class Planner:
         other.budget = budget
         return other
 
-    def _avals(self) -> list[jax.ShapeDtypeStruct]:
-        """The types of the arguments, with where they are."""
-        avals = self.traced.closed.in_avals
-        placement: Sequence[Any] = self.placement or [None] * len(avals)
-        return [
-            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
-            for aval, sharding in zip(avals, placement, strict=True)
-        ]
-
-    def _captured(self) -> int:
-        """Bytes of the arrays that the function closes over, if they count."""
-        constants = self.traced.closed.consts
-        captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
-        return captured if captured > MOST_CODE else 0
-
-    def _original(self, options: str = HONEST, draft: bool = False) -> Certified:
-        """The function as it is, compiled once with each set of options.
-
-        **Arguments:**
-
-        - `draft`: whether it is unlikely to be run.
-        """
-        known = self._originals.get(options)
-        if known is not None and (draft or not known.draft):
-            return known
-        function, avals = self.traced.call_flat, self._avals()
-        captured, donated = self._captured(), self.given_up.arguments
-        self._originals[options] = certified = self.stopwatch.timed(
-            "compile",
-            lambda: certify(function, avals, options, captured=captured, donated=donated, draft=draft),
-        )
-        return certified
-
-    def _seems_too_large(self) -> bool:
-        """Whether the function as it is should exceed the budget, so that it is not going to be run."""
-        if self.placement or self.traced.closed.effects:
-            return False
-        try:
-            _, _, written = self._lowered
-        except Exception:
-            return False  # To be told of where it is needed.
-        return written.predicted_peak > self.budget
-
-    @cached_property
-    def _lowered(self) -> tuple[Program, Sequence[Any], Candidate]:
-        """The function as a program, the arrays that it closes over, and what is predicted of it."""
-        timed = self.stopwatch.timed
-        program, hoisted = timed("lower", lambda: lower(self.traced.closed))
-        program = replace(program, aliased=self.given_up.aliased)
-        written = timed("search", lambda: as_written(program, self.machine, library=True))
-        return program, hoisted, written
-
     @cached_property
     def _job(self) -> Job:
         """The function lowered, and what is known of it as compiled."""
-        program, hoisted, written = self._lowered
+        program, hoisted, written = self.original.lowered
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         exact = all(rule.exact for rule in self.rules)
         trials = Trials(
             self.traced,
             self.names,
-            [*self._avals(), *arrays],
+            [*self.original.avals, *arrays],
             self.given_up,
             self.budget,
             self.stopwatch,
             None if exact else self.machine.fused_reduction,
         )
-        # Unlike other programs, this one is compiled: what it takes need not be predicted.
-        original = self._original(draft=True)
-        written = replace(written, taking=self.machine.taking(original.peak - original.fixed))
+        # Unlike other programs, this one is compiled: it takes no more than that says.
+        original = self.original.within(self.budget)
+        taken = min(written.predicted_peak - program.fixed_bytes, original.taken)
+        written = replace(written, taking=self.machine.taking(taken))
         return Job(program, hoisted, constants, written, trials)
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
@@ -284,7 +221,7 @@ class Planner:
                 return self._changed(trial, original, job)
             if len(search.large) < most_axes:
                 break
-        for trial in self._leanest(job, original.fixed):
+        for trial in self._leanest(original.fixed):
             if trial.peak <= self.budget:
                 trial = grown(trial, self.budget, job.trials, self.machine, self.deadline)
                 if trial.peak <= self.budget:
@@ -295,7 +232,7 @@ class Planner:
         """For a function that fits: a program that is clearly faster, or the function as it is."""
         if self.deadline.passed():
             reason = f"planning time limit of {self.deadline.seconds:g} s"
-            return self._unchanged(original, job, reason)
+            return self._unchanged(job, reason)
         enough = CLEARLY_FASTER * job.written.predicted_seconds
         if job.written.taking or self.tried > CLEARLY_FASTER:
             # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
@@ -311,10 +248,11 @@ class Planner:
             if trial.candidate.predicted_seconds < enough:
                 return self._changed(trial, original, job)
             self.rest = chain([trial], self.rest)
-        return self._unchanged(original, job, self.stop_reason)
+        return self._unchanged(job, self.stop_reason)
 
-    def _leanest(self, job: Job, fixed: int) -> Iterator[Trial]:
+    def _leanest(self, fixed: int) -> Iterator[Trial]:
         """The programs that need least, as they come; the same ones for every budget."""
+        job = self._job
         if job.lean is not None:
             yield from job.lean
         elif not self.deadline.passed():
@@ -368,12 +306,9 @@ class Planner:
             unmoved = 0 if before is None or trial.peak < UNMOVED * before.peak else unmoved + 1
             ranking.came_out(candidate, trial.peak)
 
-    def _unchanged(self, original: Certified, job: Job | None, reason: str) -> Planned:
-        """The function as it is, with XLA's own options if they should pay and what they hide fits, too."""
-        original = self._original(original.options)
-        if job is not None and job.written.fused:
-            own = self._original(OWN)
-            original = own if own.peak <= self.budget else original
+    def _unchanged(self, job: Job | None, reason: str) -> Planned:
+        """The function as it is, which fits."""
+        original = self.original.to_run(self.budget)
         plan = self._plan(original, original, job, reason)
         hoisted = job.hoisted if job else ()
         return Planned(plan, self.traced, None, original, hoisted, self.given_up.arguments)

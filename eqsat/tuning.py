@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from eqsat.backend.certificate import HONEST, OPTIONS, OWN, Certified
+from eqsat.backend.certificate import HONEST, OWN, Certified, available
 from eqsat.deadline import Deadline
 from eqsat.driver import Job, Planner
 from eqsat.planned import Planned
@@ -137,24 +137,24 @@ class Tuner(Planner):
 
     def _as_it_is(self) -> Iterator[Certified]:
         """The function as it is, with each set of options under which it fits."""
-        for options in (HONEST, OWN) if _has_options() else (HONEST,):
+        for options in (HONEST, OWN) if available(OWN) else (HONEST,):
             if self.deadline.passed():
                 return
-            if self._original(options, draft=options == HONEST).peak > self.budget:
+            if self.original.certified(options, draft=options == HONEST).peak > self.budget:
                 return
-            yield self._original(options)
+            yield self.original.certified(options)
 
     def _variants(self, candidate: Candidate) -> Iterator[Candidate]:
         """The same program with longer and shorter chunks, and compiled with other options."""
         if candidate.loops:
             for factor in CHUNKS:
                 yield rescaled(candidate, factor, self.machine)
-        if _has_options():
+        if available(OWN):
             yield replace(candidate, fused=not candidate.fused)
 
     def _planned_by(self, found: Trial | Certified, job: Job) -> Planned:
         if isinstance(found, Trial):
-            return self._changed(found, self._original(draft=True), job)
+            return self._changed(found, self.original.certified(draft=True), job)
         plan = self._plan(found, found, job, self.stop_reason)
         return Planned(plan, self.traced, None, found, job.hoisted, self.given_up.arguments)
 
@@ -282,8 +282,3 @@ def typical(seconds: Sequence[float]) -> float:
     (2.0, 9.0)
     """
     return median(seconds[1:] or seconds)
-
-
-def _has_options() -> bool:
-    """Whether XLA's own options are others than those under which its figures are true."""
-    return OWN in OPTIONS.get(jax.default_backend(), {})

@@ -12,10 +12,14 @@ from jax import lax
 
 import eqsat
 from eqsat.backend.certificate import HONEST, OWN, certify
+from eqsat.backend.donation import NOTHING
 from eqsat.driver import Planner
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU
+from eqsat.original import Original
+from eqsat.progress import SILENT
 from eqsat.rulesets import rules_for
+from eqsat.trials import Stopwatch
 from tests.stages import normal
 
 
@@ -34,6 +38,46 @@ def test_xla_s_own_options_are_taken_where_they_pay_and_what_they_hide_fits() ->
         assert plan.options == options
         assert plan.peak_bytes <= budget
         np.testing.assert_allclose(optimized(x), variances(x), rtol=1e-5)
+
+
+def sums_of_differences(x: Any) -> Any:
+    return jnp.exp(-jnp.sum(jnp.abs(x[:, None] - x), -1)).sum(1)
+
+
+def layers(x: Any) -> Any:
+    for _ in range(3):
+        x = jnp.tanh(x @ x.T) @ x
+    return x
+
+
+def test_a_function_that_is_left_as_it_is_runs_as_under_jit() -> None:
+    plan = eqsat.optimize(layers, budget="1GB").plan(normal(300, 300))
+    assert not plan.changed
+    assert plan.options == OWN
+
+
+def test_fusions_are_left_out_where_short_reductions_are_most_of_the_work() -> None:
+    plan = eqsat.optimize(sums_of_differences, budget="1GB").plan(normal(1000, 3))
+    assert not plan.changed
+    assert plan.options == HONEST
+
+
+def test_fusions_are_left_out_where_they_take_much_memory_from_the_system(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As they do in contrastive losses: 51 MB instead of 18."""
+    more = 10 * CPU.kept
+
+    def recorded(function: Any, inputs: Any, options: str, **given: Any) -> Any:
+        found = certify(function, inputs, options, **given)
+        return replace(found, temporaries=found.temporaries + more) if options == OWN else found
+
+    monkeypatch.setattr("eqsat.original.certify", recorded)
+    original = Original(trace(layers, (normal(300, 300),), {}), CPU, (), NOTHING, Stopwatch(SILENT))
+    seen = original.within(2 * more)
+    assert seen.options == HONEST
+    assert seen.draft
+    assert not original.to_run(2 * more).draft
 
 
 def test_options_that_hide_too_much_are_not_tried_on_every_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +164,9 @@ def test_the_page_says_what_options_and_scratch_there_are() -> None:
     x = jnp.zeros(100_000)
     text = str(eqsat.optimize(jnp.sort, budget="1GB").plan(x))
     assert "1.6 MB in libraries and fusions" in text
+    assert "XLA's own options; as any jit" in text
+    x = normal(1000, 3)
+    text = str(eqsat.optimize(sums_of_differences, budget="1GB").plan(x))
     assert "honest options; another jit needs compiler_options=eqsat.compiler_options()" in text
 
 

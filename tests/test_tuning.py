@@ -199,7 +199,7 @@ def test_side_effects_happen_once() -> None:
         jax.debug.callback(lambda total: heard.append(float(total)), x.sum())
         return kernel(x, x, x[:, 0])
 
-    small = eqsat.optimize(fn, budget="100MB", tune=True)
+    small = eqsat.optimize(fn, budget="200MB", tune=True)  # under XLA's own options, as JAX runs it
     plan = small.plan(X)
     jax.effects_barrier()
     assert not heard

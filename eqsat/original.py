@@ -1,0 +1,162 @@
+"""The function as it is: as a program, and compiled once with each set of options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, available, certify
+from eqsat.backend.donation import Donation
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import Traced
+from eqsat.ir.program import Program
+from eqsat.machine import Machine
+from eqsat.planning.candidates import Candidate, as_written, fusion_costs
+from eqsat.trials import Stopwatch
+
+REORDERED = 2
+"""In XLA's order, a function is not expected to need less than its peak in the other order by this factor."""
+
+UNFUSED = 1.25
+"""Where XLA's own fusions pay, a program takes so many times as long without them (docs/performance.md)."""
+
+MOST_CODE = 1 << 16
+"""Arrays that a function closes over are its code if they have no more bytes in all: coefficients, tables.
+In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
+
+
+class Original:
+    """A traced function as it is.
+
+    **Attributes:**
+
+    - `placement`: the arguments' shardings, if they are not all on the default device.
+    - `given_up`: the arguments whose place results may take.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        machine: Machine,
+        placement: Sequence[jax.sharding.Sharding | None],
+        given_up: Donation,
+        stopwatch: Stopwatch,
+    ) -> None:
+        self.traced = traced
+        self.machine = machine
+        self.placement = placement
+        self.given_up = given_up
+        self.stopwatch = stopwatch
+        self._certified: dict[str, Certified] = {}
+
+    @property
+    def avals(self) -> list[jax.ShapeDtypeStruct]:
+        """The types of the arguments, with where they are."""
+        avals = self.traced.closed.in_avals
+        placement: Sequence[Any] = self.placement or [None] * len(avals)
+        return [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+            for aval, sharding in zip(avals, placement, strict=True)
+        ]
+
+    @cached_property
+    def captured(self) -> int:
+        """Bytes of the arrays that the function closes over, if they count."""
+        constants = self.traced.closed.consts
+        captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
+        return captured if captured > MOST_CODE else 0
+
+    @cached_property
+    def lowered(self) -> tuple[Program, Sequence[Any], Candidate]:
+        """The function as a program, the arrays that it closes over, and what is predicted of it."""
+        timed = self.stopwatch.timed
+        program, hoisted = timed("lower", lambda: lower(self.traced.closed))
+        program = replace(program, aliased=self.given_up.aliased)
+        written = timed("search", lambda: as_written(program, self.machine, library=True))
+        return program, hoisted, written
+
+    def certified(self, options: str = HONEST, draft: bool = False) -> Certified:
+        """The function as compiled with these options, as far as there are any on this platform.
+
+        **Arguments:**
+
+        - `draft`: whether it is only to be looked at.
+        """
+        options = options if available(options) else HONEST
+        known = self._certified.get(options)
+        if known is not None and (draft or not known.draft):
+            return known
+        function, avals, donated = self.traced.call_flat, self.avals, self.given_up.arguments
+        self._certified[options] = certified = self.stopwatch.timed(
+            "compile",
+            lambda: certify(function, avals, options, captured=self.captured, donated=donated, draft=draft),
+        )
+        return certified
+
+    def within(self, budget: int) -> Certified:
+        """The function under the options that should be fastest within a budget, or that need least.
+
+        Under XLA's own, it takes no longer than plain JAX. What is probably not going to be run is a draft.
+        """
+        if self.traced.closed.effects:
+            return self.certified(OWN)  # JAX runs it.
+        if self._seems_larger(budget):
+            certified = self.certified(draft=True)
+        elif self._fusions_cost:
+            certified = self.certified()
+        else:
+            own = self.certified(OWN)
+            if own.peak <= budget and not self._taking(own):
+                return own
+            certified = self.certified(draft=True)
+            if own.peak <= budget and self._seconds(own) <= self._seconds(certified):
+                return own
+        if budget < certified.peak <= REORDERED * budget:
+            other = self.certified(UNORDERED, draft=True)
+            return min(certified, other, key=lambda one: one.peak)
+        return certified
+
+    def to_run(self, budget: int) -> Certified:
+        """The same, compiled in full, for a budget that it fits."""
+        return self.certified(self.within(budget).options)
+
+    def minimum(self) -> int:
+        """The least bytes that the function needs as it is."""
+        peak = self.certified(draft=True).peak
+        return min(peak, max(self.certified(UNORDERED, draft=True).peak, -(-peak // REORDERED)))
+
+    def _seems_larger(self, budget: int) -> bool:
+        """Whether it should exceed a budget, so that it is not going to be run."""
+        if self.placement:
+            return False
+        try:
+            _, _, written = self.lowered
+        except Exception:
+            return False  # To be told of where it is needed.
+        return written.predicted_peak > budget
+
+    def _seconds(self, certified: Certified) -> float:
+        """What a call should take under its options, where XLA's fusions do not cost."""
+        try:
+            _, _, written = self.lowered
+        except Exception:
+            return self._taking(certified)
+        slower = UNFUSED if written.fused and certified.options != OWN else 1.0
+        return slower * written.seconds + self._taking(certified)
+
+    def _taking(self, certified: Certified) -> float:
+        """Seconds that it takes a call to get its memory."""
+        return self.machine.taking(certified.taken)
+
+    @cached_property
+    def _fusions_cost(self) -> bool:
+        """Whether XLA's own options should make it slower."""
+        try:
+            _, _, written = self.lowered
+        except Exception:
+            return False
+        return fusion_costs(written.schedule.block, self.machine)
