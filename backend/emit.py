@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from eqsat.backend import chunk_bar, selection
+from eqsat.backend import turning as turning_of
 from eqsat.backend.calls import call_source
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
@@ -23,7 +24,6 @@ from eqsat.backend.layout import (
     by_axes,
     realised,
     sizes_of,
-    transposed,
     tuple_text,
 )
 from eqsat.backend.loops import LoopEmitter
@@ -57,7 +57,18 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
 
 INDENT = "    "
 
-RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry", *selection.NAMES)
+RESERVED = (
+    "optimized",
+    "bar",
+    "values",
+    "indices",
+    "better",
+    "kept",
+    "turn",
+    "carry",
+    turning_of.NAME,
+    *selection.NAMES,
+)
 """Names that the emitted text uses by itself; no input may be called so."""
 
 
@@ -86,6 +97,7 @@ class Emitter:
             self.shortest[loop.axis] = min(length, self.shortest.get(loop.axis, length))
         self.bars = 0
         self.selects = False
+        self.copies = False
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
@@ -142,6 +154,8 @@ class Emitter:
         helpers = ""
         if self.selects:
             helpers = f"\n\n{selection.FUNCTIONS}"
+        if self.copies:
+            helpers += f"\n\n{turning_of.FUNCTION}"
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]
             helpers += f"\n\n{chunk_bar.FUNCTION}"
@@ -226,35 +240,25 @@ class Emitter:
             rows = f"({_indices(start, length, 'int32')})[:, None]"
             text = f"{rows} == lax.iota(jnp.int32, {other.size})"
             return self.assign(scope, term, "delta", Emitted(text, (axis, other)))
-        value = self.value(operand, scope)
-        dimension = value.order.index(axis)
-        text = f"lax.dynamic_slice_in_dim({value.text}, {start}, {length}, axis={dimension})"
+        return self.slice(term, self.value(operand, scope), scope)
+
+    def slice(self, term: Term, value: Emitted, scope: Scope) -> Emitted:
+        """Emit a chunk of a value, in the value's order of axes."""
+        assert isinstance(term.op, Chunk)
+        axis = term.op.axis
+        place = f"{scope.starts[axis]}, {scope.lengths[axis]}, axis={value.order.index(axis)}"
+        text = f"lax.dynamic_slice_in_dim({value.text}, {place})"
         return self.assign(scope, term, "chunk", Emitted(text, value.order))
 
     def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
         turning = self.turned.get(term.number)
         operands = [
-            self.turn(arg, turning, scope)
+            turning_of.operand(self, arg, turning, scope)
             if turning is not None and arg.number in turning.sources
             else self.value(arg, scope)
             for arg in term.args
         ]
         return self.assign(scope, term, op.name, self.mapped(term, op, operands, scope.lengths_of(term)))
-
-    def turn(self, term: Term, turning: Turning, scope: Scope) -> Emitted:
-        """A copy of a value for a short reduction, which XLA would not make by itself."""
-        value = self.value(term, scope)
-        others = [axis for axis in value.order if axis not in turning.reduced and axis != turning.last]
-        reduced = [axis for axis in value.order if axis in turning.reduced]
-        order = (*others, *reduced, turning.last)
-        if order == value.order:
-            return value
-        key = (term.number, order)
-        if key not in scope.turned:
-            name = self.local(f"turned_{term.number}")
-            self.line(scope, f"{name} = lax.optimization_barrier({transposed(value, order).text})")
-            scope.turned[key] = Emitted(name, order)
-        return scope.turned[key]
 
     def mapped(self, term: Term, op: Map, values: Sequence[Emitted], lengths: Lengths) -> Emitted:
         """An elementwise function of the operands' values; constants become bare numbers where they may."""

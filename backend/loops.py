@@ -23,6 +23,7 @@ from eqsat.backend.layout import (
     tuple_text,
 )
 from eqsat.backend.monoids import identity_text, merge_text
+from eqsat.backend.turning import copy_ahead
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator
 from eqsat.ir.formula import Monoid
@@ -60,6 +61,7 @@ class LoopEmitter:
         emitter, scope, loop = self.emitter, self.scope, self.loop
         for term in loop.imports:
             emitter.value(term, scope)
+        copy_ahead(emitter, loop, scope)
         size, chunk = loop.axis.size, self.chunk
         whole = size // chunk
         kinds = ", ".join(dict.fromkeys(combination(result) for result in loop.results))

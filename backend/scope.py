@@ -42,9 +42,11 @@ class Scope:
         """The scope of a loop's body. `open_in`: by term number, the loops that it varies with."""
         again = axis in self.starts
         values = self.values
+        turned = self.turned
         if again:
             # Inside a loop over the same axis: what varies with the outer one is computed anew.
             values = {number: value for number, value in values.items() if axis not in open_in[number]}
+            turned = {key: value for key, value in turned.items() if axis not in open_in[key[0]]}
         return Scope(
             dict(values),
             {**self.lengths, axis: length},
@@ -52,6 +54,7 @@ class Scope:
             self.depth + 1,
             {} if again else dict(self.calls),
             {} if again else dict(self.results),
+            dict(turned),
         )
 
     def of_body(self) -> Scope:

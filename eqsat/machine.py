@@ -34,6 +34,7 @@ class Machine:
       own, and all of them in a batch of products; 0 where it packs none.
     - `lanes`: so many entries, one after the other in memory, are worked on at once; 0 where their order is
       of no concern.
+    - `copies`: whether what short reductions read may be copied so that it is in such an order.
     """
 
     flops: float = 6e10
@@ -48,6 +49,7 @@ class Machine:
     rows: int = 64
     panel_columns: int = 128
     lanes: int = 8
+    copies: bool = True
 
     def taking(self, size: float) -> float:
         """Seconds that it takes to get so many bytes for a call: of a large block, nothing is kept."""

@@ -98,18 +98,21 @@ class Turning:
 
     **Attributes:**
 
-    - `sources`: the numbers of the terms to copy: what is stored, or an input.
+    - `sources`: the operands, by number, each with what is copied for it: itself, or the value that it is a
+      chunk of. All of that is stored, or an input.
     - `members`: the numbers of the elementwise terms between them and the reduction, which read the copies.
     - `reduced`: the axes that are reduced.
     - `last`: the axis that comes last in the copies, after those.
-    - `bytes`: of the copies.
+    - `bytes`: of the copies that are made where the reduction is.
+    - `held`: of those that can be made before the loop that it is in.
     """
 
-    sources: frozenset[int]
+    sources: Mapping[int, Term]
     members: frozenset[int]
     reduced: frozenset[Axis]
     last: Axis
     bytes: int
+    held: int
 
 
 def inner_blocks(step: Compute | Loop) -> tuple[Block, ...]:

@@ -70,7 +70,7 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
       copied for reductions.
     """
     if library:
-        machine = replace(machine, lanes=0)
+        machine = replace(machine, copies=False)
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)
     return _predicted(schedule, {}, peak, machine, library)
@@ -109,7 +109,13 @@ def scheduled(
 ) -> Candidate:
     """The candidate with the best chunk lengths within a budget, with blocks of at most so many bytes."""
     schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
-    return _predicted(schedule, makers, peak, machine)
+    found = _predicted(schedule, makers, peak, machine)
+    copies = sum(turning.bytes + turning.held for turning in found.turned.values())
+    if peak - copies <= budget < peak:
+        # Without copies for its reductions, it may fit.
+        plain = replace(machine, copies=False)
+        return scheduled(program, block, makers, budget, plain, largest_block)
+    return found
 
 
 def _predicted(

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Fold, Select
+from eqsat.ir.ops import Dot, Fold, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.order import in_lean_order
 from eqsat.planning.storage import stored_terms, value_of
+from eqsat.planning.turning import reads_again, turnings
 
 SHRINK = 1.5
 """Factor between the block sizes tried."""
@@ -29,6 +30,8 @@ PATIENCE = 3
 DIVISOR_SLACK = 0.75
 """A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
 
+
+NONE: Mapping[int, int] = {}
 
 DEEP = 32
 """Inner length from which a matrix product needs enough rows to run at full speed."""
@@ -48,23 +51,52 @@ def even_length(size: int, longest: int) -> int:
     return -(-size // parts)
 
 
-def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine) -> int:
+def summing(block: Block, machine: Machine) -> dict[int, int]:
+    """By loop, chunk lengths with which long sums compute what they add up as they go, and store nothing."""
+    found: dict[int, int] = {}
+    for loop in block.loops():
+        longest = max((_as_it_goes(loop, inner, machine) for inner in loop.body.blocks()), default=0)
+        if longest and loop.axis.size > longest:
+            found[loop.id] = even_length(loop.axis.size, longest)
+    return found
+
+
+def _as_it_goes(loop: Loop, block: Block, machine: Machine) -> int:
+    """How much of a loop's axis the reductions of a block may reduce at once, so that they store nothing."""
+    longest = 0
+    for step in block.steps:
+        if isinstance(step, Compute) and isinstance(step.term.op, Reduce):
+            (operand,) = step.term.args
+            if loop.axis in step.term.op.axes & operand.open and reads_again(step.term):
+                others = math.prod(axis.size for axis in step.term.op.axes - operand.open)
+                longest = max(longest, int(machine.fused_reduction / others))
+    return longest
+
+
+def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine, fixed: Mapping[int, int]) -> int:
     """Bytes of the largest value stored in one turn of a loop, inner loops' included."""
-    return _heaviest_in(loop.body, loop.axis, lengths, machine)
+    return _heaviest_in(loop.body, loop.axis, lengths, machine, fixed)
 
 
-def _heaviest_in(block: Block, axis: Axis, lengths: Mapping[Axis, int], machine: Machine) -> int:
+def _heaviest_in(
+    block: Block, axis: Axis, lengths: Mapping[Axis, int], machine: Machine, fixed: Mapping[int, int] = NONE
+) -> int:
     model = CostModel(machine, lengths)
     stored = stored_terms(block, model)
     largest = 1
+    for turning in turnings(block, model).values():
+        copies = [model.bytes(value_of(copy)) for copy in turning.sources.values() if axis in copy.open]
+        largest = max([largest, *copies])
     for step in block.steps:
         for result in step.results:
             # What a loop collects is stored where the loop is, not in its body.
             if result.number in stored and axis in result.axes:
                 largest = max(largest, model.bytes(value_of(result)))
         if isinstance(step, Loop):
-            largest = max(largest, _heaviest(step, {**lengths, step.axis: 1}, machine))
-    return max([largest, *(_heaviest_in(body, axis, lengths, machine) for body in block.bodies())])
+            largest = max(
+                largest, _heaviest(step, {**lengths, step.axis: fixed.get(step.id, 1)}, machine, fixed)
+            )
+    return max([largest, *(_heaviest_in(body, axis, lengths, machine, fixed) for body in block.bodies())])
 
 
 def _multiplies(loop: Loop) -> bool:
@@ -83,8 +115,15 @@ def shortest(loop: Loop) -> int:
     return max((monoid.k for monoid in monoids if isinstance(monoid, Select)), default=1)
 
 
-def lengths_for(block: Block, target: float, machine: Machine) -> dict[int, int]:
-    """Chunk lengths, by loop, with which no loop's block is larger than `target` bytes."""
+def lengths_for(
+    block: Block, target: float, machine: Machine, fixed: Mapping[int, int] = NONE
+) -> dict[int, int]:
+    """Chunk lengths, by loop, with which no loop's block is larger than `target` bytes.
+
+    **Arguments:**
+
+    - `fixed`: loops whose lengths are given.
+    """
     chunks: dict[int, int] = {}
 
     def size(block: Block, around: Mapping[Axis, int]) -> None:
@@ -93,18 +132,24 @@ def lengths_for(block: Block, target: float, machine: Machine) -> dict[int, int]
         for step in block.steps:
             if not isinstance(step, Loop):
                 continue
-            per_unit = _heaviest(step, {**around, step.axis: 1}, machine)
-            longest = target / per_unit
-            if _multiplies(step):
-                # A product with few rows runs far below the machine's rate.
-                longest = max(longest, machine.rows * min(1.0, target / machine.cache))
-            inner = sum(1 for _ in step.body.loops())
-            if inner:
-                # Tiles: this loop takes its share of the block, the inner loops the rest.
-                longest = max(min(longest, machine.rows), longest ** (1 / 2))
-            length = even_length(step.axis.size, max(1, int(longest)))
-            chunks[step.id] = max(length, shortest(step))
+            if step.id in fixed:
+                chunks[step.id] = fixed[step.id]
+            else:
+                chunks[step.id] = chosen(step, around)
             size(step.body, {**around, step.axis: chunks[step.id]})
+
+    def chosen(step: Loop, around: Mapping[Axis, int]) -> int:
+        # Where something is added up as it goes, there are copies from some length on.
+        unit = min(machine.lanes or 1, step.axis.size) if fixed else 1
+        longest = target * unit / _heaviest(step, {**around, step.axis: unit}, machine, fixed)
+        if _multiplies(step):
+            # A product with few rows runs far below the machine's rate.
+            longest = max(longest, machine.rows * min(1.0, target / machine.cache))
+        if any(loop.id not in fixed for loop in step.body.loops()):
+            # Tiles: this loop takes its share of the block, the inner loops the rest.
+            longest = max(min(longest, machine.rows), longest ** (1 / 2))
+        length = even_length(step.axis.size, max(1, int(longest)))
+        return max(length, shortest(step))
 
     size(block, {})
     return chunks
@@ -131,10 +176,27 @@ def choose_lengths(
     - `budget`: bytes of arguments, outputs and temporaries.
     - `largest_block`: bytes above which it must not go.
     """
+    found = _choose_lengths(program, block, budget, machine, largest_block, NONE)
+    fixed = summing(block, machine)
+    if fixed:
+        other = _choose_lengths(program, block, budget, machine, largest_block, fixed)
+        found = min(found, other, key=lambda way: (max(way[1] - budget, 0), _seconds(way[0], machine)))
+    return found
+
+
+def _choose_lengths(
+    program: Program,
+    block: Block,
+    budget: float,
+    machine: Machine,
+    largest_block: float,
+    fixed: Mapping[int, int],
+) -> tuple[Schedule, int]:
+    """The same, where the lengths of some loops are fixed."""
     targets = list(_targets(min(machine.cache, largest_block)))
 
     def sized(number: int) -> tuple[Schedule, int]:
-        schedule = Schedule(program, block, lengths_for(block, targets[number], machine))
+        schedule = Schedule(program, block, lengths_for(block, targets[number], machine, fixed))
         return schedule, predicted_peak(schedule, machine)
 
     def leaner(found: tuple[Schedule, int]) -> tuple[Schedule, int]:
@@ -149,7 +211,7 @@ def choose_lengths(
         least, worse = _seconds(found[0], machine), 0
         seen = found[0].chunks
         for smaller in range(number + 1, len(targets)):
-            other = Schedule(program, block, lengths_for(block, targets[smaller], machine))
+            other = Schedule(program, block, lengths_for(block, targets[smaller], machine, fixed))
             if other.chunks == seen:
                 continue
             seen = other.chunks

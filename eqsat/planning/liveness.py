@@ -16,7 +16,7 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.storage import is_given, storage, stored_terms, value_of
-from eqsat.planning.turning import turnings
+from eqsat.planning.turning import apart, turnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,11 @@ class Simulator:
         self.chunks = chunks
 
     def block(
-        self, block: Block, lengths: Mapping[Axis, int], from_start: frozenset[int] = frozenset()
+        self,
+        block: Block,
+        lengths: Mapping[Axis, int],
+        from_start: frozenset[int] = frozenset(),
+        in_loop: bool = False,
     ) -> Usage:
         """Usage of one run of a block.
 
@@ -53,6 +57,7 @@ class Simulator:
 
         - `lengths`: the chunk lengths of the loops around it.
         - `from_start`: terms whose buffers are there all the time, as a program's results' are.
+        - `in_loop`: whether it is the body of a loop over chunks, for which copies may be made before.
         """
         model = CostModel(self.machine, lengths)
         end = len(block.steps)
@@ -65,16 +70,17 @@ class Simulator:
             spans.append((span.term, size, birth, death))
             change[birth] += size
             change[death + 1] -= size
-        peak, peak_step, alive = 0, 0, 0
+        peak, peak_step = 0, 0
         inside: Usage | None = None
         timeline: list[int] = []
         entered: set[Hashable] = set()
         copies = turnings(block, model)
+        alive = sum(turning.held for turning in copies.values()) if in_loop else 0
         for index, step in enumerate(block.steps):
             alive += change[index]
             inner: Usage | None = None
             if isinstance(step, Loop):
-                inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]})
+                inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]}, in_loop=True)
             elif step.bodies and work_of(step.term) not in entered:
                 # Once for all results of one call.
                 entered.add(work_of(step.term))
@@ -83,7 +89,8 @@ class Simulator:
             if isinstance(step, Compute):
                 during += model.workspace(step.term.op, [value_of(arg) for arg in step.term.args])
                 if step.term.number in copies:
-                    during += copies[step.term.number].bytes
+                    copied = copies[step.term.number]
+                    during += copied.bytes + (0 if in_loop else copied.held)
             timeline.append(during)
             if during > peak:
                 peak, peak_step, inside = during, index, inner
@@ -148,7 +155,7 @@ def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int],
     def run(model: CostModel, term: Term) -> float:
         return model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
 
-    seconds = 0.0
+    seconds = times * sum(apart(block, model).values())
     entered: set[int] = set()
     for step in block.steps:
         if isinstance(step, Compute):

@@ -19,6 +19,7 @@ from eqsat.planning.graphing import graph_record
 from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
 from eqsat.planning.recomputing import Placed, computed_again
 from eqsat.planning.storage import stored_terms
+from eqsat.planning.turning import apart
 from eqsat.records import PeakTensor, Place, TensorRecord
 from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
 
@@ -51,7 +52,8 @@ def recorded(
     - `chosen`: the one that the plan is for, if it is another.
     - `names`: of the inputs.
     """
-    before = Recorder(written.schedule, names, machine)
+    # What is left as it is has no copies made for it.
+    before = Recorder(written.schedule, names, replace(machine, copies=False))
     after = before if chosen is None else Recorder(chosen.schedule, names, machine)
     memory, written_peak = before.memory(), plan.original_peak_bytes
     room = plan.budget_bytes - plan.argument_bytes - plan.result_bytes
@@ -179,6 +181,7 @@ class Recorder:
     def _steps(self, timeline: Sequence[int], held: int) -> Iterator[StepRecord]:
         model = CostModel(self.machine, {})
         positions = {loop.id: number for number, (loop, _) in enumerate(self.loops_in_order)}
+        longer = apart(self.schedule.block, model)
         entered: set[Hashable] = set()
         for step, size in zip(self.schedule.block.steps, timeline, strict=True):
             alone = step
@@ -189,6 +192,7 @@ class Recorder:
                     alone = Compute(step.term)
                 entered.add(work_of(step.term))
             seconds = predicted_seconds(Block((alone,), ()), model, self.schedule.chunks)
+            seconds += longer.get(step.results[0].number, 0.0)
             place = self.words.place(step.results[0])
             if isinstance(step, Loop):
                 chunk = self.schedule.chunks[step.id]

@@ -3,7 +3,8 @@
 XLA computes what a short reduction reads as it goes, entry by entry of the result. It does so for several
 entries in one instruction only if what neighbouring entries read are neighbours in memory, too. Points
 [n, d] are not: for Σ_d |x_qd - y_nd|, the entries for n and n + 1 read what is d apart. A copy of y as [d, n]
-takes a moment where each of its entries is read many times (docs/performance.md).
+takes a moment where each of its entries is read many times (docs/performance.md). Where coordinates are
+added up chunk by chunk, it is y that is copied, before that loop, and not each of its chunks.
 """
 
 from __future__ import annotations
@@ -14,23 +15,43 @@ from weakref import WeakKeyDictionary
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Map, Reduce
+from eqsat.ir.ops import Chunk, Map, Reduce
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
 from eqsat.planning.storage import stored_terms, value_of
 
 OFTEN = 8
-"""An operand is copied if the reduction reads each of its entries so often."""
+"""An operand is copied if the reduction reads each entry of the copy so often."""
+
+APART = 0.75
+"""What an entry that is apart from its neighbours costs a short reduction, in additions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A reduction, what of elementwise functions it computes as it goes, and what these read."""
+    """A reduction, what of elementwise functions it computes as it goes, and what these read.
+
+    **Attributes:**
+
+    - `here`: the numbers of the terms that are computed in the reduction's block.
+    """
 
     reduction: Term
     members: frozenset[int]
     sources: tuple[Term, ...]
+    here: frozenset[int]
+
+    @property
+    def axes(self) -> frozenset[Axis]:
+        """The axes that are reduced."""
+        assert isinstance(self.reduction.op, Reduce)
+        return self.reduction.op.axes
+
+    @property
+    def whole(self) -> Term:
+        """What is reduced."""
+        return self.reduction.args[0]
 
 
 _TREES: WeakKeyDictionary[Block, dict[frozenset[int], tuple[_Tree, ...]]] = WeakKeyDictionary()
@@ -39,18 +60,57 @@ _TREES: WeakKeyDictionary[Block, dict[frozenset[int], tuple[_Tree, ...]]] = Weak
 
 def turnings(block: Block, model: CostModel) -> dict[int, Turning]:
     """By the number of a block's reduction, the operands to copy for it."""
+    if not (model.machine.lanes and model.machine.copies):
+        return {}
+    found = {tree.reduction.number: _turning(tree, model) for tree in _trees_in(block, model)}
+    return {number: turning for number, turning in found.items() if turning is not None}
+
+
+def apart(block: Block, model: CostModel) -> dict[int, float]:
+    """By the number of a block's reduction, seconds that it takes longer for reading entries that are apart.
+
+    These are entries that it reads again and again; those that it reads once come from memory anyway.
+    """
     if not model.machine.lanes:
         return {}
+    copied = turnings(block, model)
+    found = {}
+    for tree in _trees_in(block, model):
+        entries = model.elements(tree.whole.axes, tree.whole.open)
+        shared = any(
+            source.axes & tree.axes and model.elements(source.axes, source.open) < entries
+            for source in tree.sources
+        )
+        if shared and tree.reduction.number not in copied:
+            found[tree.reduction.number] = APART * entries / model.machine.elements
+    return found
+
+
+def reads_again(reduction: Term) -> bool:
+    """Whether a reduction of elementwise functions reads entries along its axes again and again."""
+    assert isinstance(reduction.op, Reduce)
+    whole = reduction.args[0]
+    waiting, seen = [whole], {whole.number}
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term.op, Map):
+            waiting += [arg for arg in term.args if arg.number not in seen]
+            seen.update(arg.number for arg in term.args)
+        elif term.axes & reduction.op.axes and term.axes != whole.axes:
+            return True
+    return False
+
+
+def _trees_in(block: Block, model: CostModel) -> tuple[_Tree, ...]:
     stored = stored_terms(block, model)
     known = _TREES.setdefault(block, {})
     if stored not in known:
         known[stored] = tuple(_trees(block, stored))
-    found = {tree.reduction.number: _turning(tree, model) for tree in known[stored]}
-    return {number: turning for number, turning in found.items() if turning is not None}
+    return known[stored]
 
 
 def _trees(block: Block, stored: frozenset[int]) -> Iterator[_Tree]:
-    here = {step.term.number for step in block.steps if isinstance(step, Compute)}
+    here = frozenset(result.number for step in block.steps for result in step.results)
     for step in block.steps:
         if not (isinstance(step, Compute) and isinstance(step.term.op, Reduce)):
             continue
@@ -65,33 +125,44 @@ def _trees(block: Block, stored: frozenset[int]) -> Iterator[_Tree]:
                 members.add(term.number)
                 waiting += term.args
         if members:
-            yield _Tree(step.term, frozenset(members), tuple(sources.values()))
+            yield _Tree(step.term, frozenset(members), tuple(sources.values()), here)
 
 
 def _turning(tree: _Tree, model: CostModel) -> Turning | None:
-    op, whole = tree.reduction.op, tree.reduction.args[0]
-    assert isinstance(op, Reduce)
-
-    def elements(term: Term) -> int:
-        return model.elements(term.axes, term.open)
-
-    candidates = [
-        source
-        for source in tree.sources
-        if source.axes & op.axes
-        and source.axes - op.axes
-        and OFTEN * elements(source) <= model.elements(whole.axes, whole.open)
-    ]
+    sources = [source for source in tree.sources if source.axes & tree.axes]
+    copies = {source.number: _copied(source, tree, model) for source in sources}
+    candidates = [source for source in sources if _reads(copies[source.number], tree, model) >= OFTEN]
     if not candidates:
         return None
-    largest = max(candidates, key=lambda source: (elements(source), -source.number))
-    last = max(largest.axes - op.axes, key=lambda axis: (model.length(axis, largest.open), -axis.id))
+    largest = max(candidates, key=lambda source: (model.elements(source.axes, source.open), -source.number))
+    last = max(largest.axes - tree.axes, key=lambda axis: (model.length(axis, largest.open), -axis.id))
     if model.length(last, largest.open) < model.machine.lanes:
         return None
-    turned = [source for source in candidates if last in source.axes]
-    size = sum(model.bytes(value_of(source)) for source in turned)
-    numbers = frozenset(source.number for source in turned)
-    return Turning(numbers, tree.members, op.axes, last, size)
+    copies = {source.number: copies[source.number] for source in candidates if last in source.axes}
+    sizes = {copied.number: model.bytes(value_of(copied)) for copied in copies.values()}
+    held = sum(size for number, size in sizes.items() if number not in tree.here)
+    return Turning(copies, tree.members, tree.axes, last, sum(sizes.values()) - held, held)
+
+
+def _reads(copied: Term, tree: _Tree, model: CostModel) -> float:
+    """How often each entry of a copy is read, in all turns that it is the same in."""
+    if copied.axes <= tree.axes:
+        return 0
+    turns = model.trips(tree.whole.open - copied.open)
+    entries = model.elements(tree.whole.axes, tree.whole.open)
+    return turns * entries / model.elements(copied.axes, copied.open)
+
+
+def _copied(source: Term, tree: _Tree, model: CostModel) -> Term:
+    """What is copied for an operand: of a chunk along a reduced axis, all that it is a chunk of, if small.
+
+    Its chunks are then slices of the copy, one after the other.
+    """
+    if isinstance(source.op, Chunk) and source.op.axis in tree.axes:
+        (whole,) = source.args
+        if model.bytes(value_of(whole)) <= model.machine.cache:
+            return whole
+    return source
 
 
 def turned(schedule: Schedule, machine: Machine) -> dict[int, Turning]:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eqsat
+from eqsat.backend.turning import FUNCTION
 from eqsat.machine import CPU, GPU, Machine
 from eqsat.planning.blocks import Turning
 from eqsat.planning.candidates import as_written
@@ -72,7 +73,7 @@ def test_copies_count_while_the_reduction_runs() -> None:
 @given(
     st.integers(17, 60),
     st.integers(17, 60),
-    st.integers(2, 12),
+    st.sampled_from([2, 3, 7, 12, 40, 66]),
     st.sampled_from(["sum", "max", "both", "weighted", "batch"]),
     st.floats(0.2, 0.9),
 )
@@ -97,6 +98,57 @@ def test_results_stay_the_same(n: int, m: int, d: int, kind: str, share: float) 
     optimized = eqsat.optimize(fn, budget=budget)
     assert optimized.plan(x, y, v).peak_bytes <= budget
     np.testing.assert_allclose(optimized(x, y, v), jax.jit(fn)(x, y, v), rtol=2e-5)
+
+
+def searched(n: int, m: int, d: int, budget: str) -> Any:
+    """The plan of a search for the nearest of m points to n others, by sums of d differences."""
+    x, y = normal(n, d), normal(m, d)
+    optimized = eqsat.optimize(lambda x, y: jax.lax.top_k(-distances(x, y), 3), budget=budget)
+    for found, wanted in zip(optimized(x, y), jax.lax.top_k(-distances(x, y), 3), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    return optimized.plan(x, y)
+
+
+def test_long_sums_are_added_up_for_a_tile_of_points_that_is_copied_once() -> None:
+    """What is summed over is split into chunks that are computed as they go, and points fill the cache."""
+    plan = searched(50, 20_000, 128, "14MB")
+    points, coordinates = plan.loops
+    assert (coordinates.size, coordinates.chunk) == (128, 32)
+    assert points.size == 20_000
+    assert points.chunk > 500
+    outer, inner = plan.source.split("def chunk_of_")[1:]
+    assert "in_order(" in outer.split("# sum over")[0], "the tile is copied before the loop over coordinates"
+    assert "in_order(" not in inner.split("return")[0]
+
+
+def test_copies_that_do_not_fit_are_not_made() -> None:
+    """Copying 20,000 points would take 0.8 MB."""
+    x, y, v = normal(20, 10), normal(20_000, 10), normal(20_000)
+    fixed = x.nbytes + y.nbytes + v.nbytes + 4 * len(x)
+    optimized = eqsat.optimize(lambda x, y, v: jnp.exp(-distances(x, y)) @ v, budget=fixed + 200_000)
+    assert optimized.plan(x, y, v).peak_bytes <= fixed + 200_000
+
+
+def test_a_copy_in_a_loop_is_one() -> None:
+    """XLA fuses a transposition into the sum that reads it, barrier or not; but not what a branch gives."""
+    names: dict[str, Any] = {"lax": jax.lax, "jnp": jnp}
+    exec(FUNCTION, names)
+
+    def total(x: Any, y: Any) -> Any:
+        def turn(number: Any, total: Any) -> Any:
+            chunk = jax.lax.dynamic_slice_in_dim(y, 100 * number, 100)
+            chunk = names["in_order"](chunk, (1, 0), 100 * number)
+            return total + jnp.exp(-jnp.sum(jnp.abs(x[:, :, None] - chunk), axis=1)).sum()
+
+        return jax.lax.fori_loop(0, 4, turn, 0.0)
+
+    x, y = normal(50, 10), normal(400, 10)
+    np.testing.assert_allclose(total(x, y), jnp.exp(-distances(x, y)).sum(), rtol=1e-5)
+    options = eqsat.compiler_options()
+    text = jax.jit(total).lower(x, y).compile(options).as_text()
+    fused = [part for part in text.split("\n\n") if "reduce(" in part and "abs(" in part]
+    assert fused
+    assert not any(word in part for part in fused for word in ("transpose(", "copy(")), fused
 
 
 def test_the_source_has_the_copy() -> None:

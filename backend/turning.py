@@ -1,0 +1,86 @@
+"""Copies of operands in another order of their axes, for short reductions.
+
+XLA fuses a transposition into whatever reads it, barrier or not, and then each entry is read from where it
+was. What a loop is given is there as it is, and so is what a branch gives. There it has one dimension, since
+XLA chooses the layout of others, and would choose the one that needs no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from eqsat.backend.layout import Emitted, transposed, tuple_text
+from eqsat.ir.axis import Axis
+from eqsat.ir.term import Term
+from eqsat.planning.blocks import Block, Compute, Loop, Turning
+
+if TYPE_CHECKING:
+    from eqsat.backend.emit import Emitter
+    from eqsat.backend.scope import Scope
+
+NAME = "in_order"
+"""What the function is called in the emitted program."""
+
+FUNCTION = """def in_order(a, axes, start):
+    # A copy. That a start is not negative is not known to XLA, so it fuses nothing into the branch.
+    copy = lax.cond(start >= 0, lambda: lax.transpose(a, axes).ravel(), lambda: jnp.zeros(a.size, a.dtype))
+    return copy.reshape([a.shape[axis] for axis in axes])
+"""
+
+
+def operand(emitter: Emitter, term: Term, turning: Turning, scope: Scope) -> Emitted:
+    """An operand of a reduction out of its copy, which is made unless there is one."""
+    source = turning.sources[term.number]
+    value = _copy(emitter, source, turning, scope)
+    if source is term:
+        return value
+    key = (term.number, value.order)
+    if key not in scope.turned:
+        scope.turned[key] = emitter.slice(term, value, scope)
+    return scope.turned[key]
+
+
+def copy_ahead(emitter: Emitter, loop: Loop, scope: Scope) -> None:
+    """Make the copies that a loop's reductions read and that are the same in all of its turns."""
+    for block, inside in _nested(loop.body, frozenset({loop.axis})):
+        around = scope.starts.keys() - inside
+        for step in block.steps:
+            turning = emitter.turned.get(step.term.number) if isinstance(step, Compute) else None
+            if turning is not None:
+                for source in turning.sources.values():
+                    if source.open <= around:
+                        _copy(emitter, source, turning, scope)
+
+
+def _nested(block: Block, inside: frozenset[Axis]) -> Iterator[tuple[Block, frozenset[Axis]]]:
+    """A block and those of the loops in it, but not the bodies of its calls; each with the loops it is in."""
+    yield block, inside
+    for step in block.steps:
+        if isinstance(step, Loop):
+            yield from _nested(step.body, inside | {step.axis})
+
+
+def _copy(emitter: Emitter, source: Term, turning: Turning, scope: Scope) -> Emitted:
+    value = emitter.value(source, scope)
+    order = _order(value, turning)
+    if order == value.order:
+        return value
+    key = (source.number, order)
+    if key not in scope.turned:
+        name = emitter.local(f"turned_{source.number}")
+        if scope.starts:
+            emitter.copies = True
+            axes = tuple_text([str(value.order.index(axis)) for axis in order])
+            text = f"{NAME}({value.text}, {axes}, {next(reversed(scope.starts.values()))})"
+        else:
+            text = f"lax.optimization_barrier({transposed(value, order).text})"
+        emitter.line(scope, f"{name} = {text}")
+        scope.turned[key] = Emitted(name, order)
+    return scope.turned[key]
+
+
+def _order(value: Emitted, turning: Turning) -> tuple[Axis, ...]:
+    others = [axis for axis in value.order if axis not in turning.reduced and axis != turning.last]
+    reduced = [axis for axis in value.order if axis in turning.reduced]
+    return (*others, *reduced, turning.last)
