@@ -7,11 +7,10 @@ Array(2., dtype=float32, weak_type=True)
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from eqsat.garbage import uncollected
 
 if TYPE_CHECKING:
     from eqsat.annotations import assume, operation
@@ -61,22 +60,10 @@ So `import eqsat` is quick, and does not import JAX: whoever does that first may
 def __getattr__(name: str) -> Any:
     for module, names in HOMES.items():
         if name in names.split():
-            with _undisturbed():
+            with uncollected():
                 value = globals()[name] = getattr(import_module(module), name)
             return value
     raise AttributeError(f"module 'eqsat' has no attribute {name!r}")
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Without collections of garbage: imports make little, and to look through all of JAX takes as long."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def __dir__() -> list[str]:

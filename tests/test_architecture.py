@@ -21,6 +21,7 @@ ALLOWED = {
     "eqsat.machine": "",
     "eqsat.amounts": "errors",
     "eqsat.deadline": "",
+    "eqsat.garbage": "",
     "eqsat.progress": "",
     "eqsat.cache_folder": "",
     "eqsat.calibration": "machine cache_folder",
@@ -32,8 +33,8 @@ ALLOWED = {
     "eqsat.rules": "",
     "eqsat.annotations": "errors ir language",
     "eqsat.frontend": "records ir",
-    "eqsat.engine": "errors machine deadline ir language.functions language.syntax language.traverse",
-    "eqsat.planning": "amounts records machine deadline ir engine reports",
+    "eqsat.engine": "errors machine deadline garbage ir language.functions language.syntax language.traverse",
+    "eqsat.planning": "amounts records machine deadline garbage ir engine reports",
     "eqsat.backend": "errors ir planning.blocks",
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",
     "eqsat.trials": "amounts frontend.trace ir planning.candidates backend progress",
@@ -58,7 +59,7 @@ ALLOWED = {
     "eqsat.commands": "errors amounts reports language rulesets checking api running",
     "eqsat.cli": "errors commands",
     "eqsat.run": "cli",
-    "eqsat.__init__": "annotations api backend.certificate budgets calibration errors reports",
+    "eqsat.__init__": "annotations api backend.certificate budgets calibration errors garbage reports",
 }
 """What each package may import besides itself; those above come before those below."""
 

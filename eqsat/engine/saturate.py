@@ -15,6 +15,7 @@ from eqsat.engine.library import Library, loaded_rules
 from eqsat.engine.relevance import can_match, makes, pairs_in, relevant, symbols_in
 from eqsat.engine.schema import BOOKKEEPING, CHUNKS, LOADING
 from eqsat.engine.snapshot import Snapshot, snapshot
+from eqsat.garbage import uncollected
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
@@ -81,6 +82,7 @@ class Saturation:
     seconds: float
 
 
+@uncollected()
 def saturate(
     program: Program,
     rules: Sequence[CompiledRule],

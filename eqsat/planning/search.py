@@ -11,6 +11,7 @@ from itertools import combinations
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
+from eqsat.garbage import uncollected
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, turns
 from eqsat.planning.candidates import Candidate, as_written
@@ -80,6 +81,7 @@ def caps(free: float) -> Iterator[float]:
         yield LOWEST_CAP * CAP_STEP**step
 
 
+@uncollected()
 def _making(
     search: Search,
     cap: float,
