@@ -27,7 +27,7 @@ from eqsat.machine import Machine
 from eqsat.original import Original
 from eqsat.planned import Planned
 from eqsat.planning.candidates import Candidate
-from eqsat.planning.exploring import SPLIT_AXES, Search, prepare
+from eqsat.planning.exploring import SPLIT_AXES, Saturations, Search, prepare
 from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.recording import peak_tensors, recorded
 from eqsat.planning.search import attempts, cheapest
@@ -110,6 +110,7 @@ class Planner:
         self.stop_reason = ""
         self.rest: Iterator[Trial] = iter(())
         self.longest = math.inf
+        self.saturations: Saturations = {}
         self.original = Original(traced, machine, placement, given_up, self.stopwatch)
 
     def planned(self) -> Planned:
@@ -267,7 +268,15 @@ class Planner:
         """The program's e-graph; with no budget, there are no loops in it."""
         search = self.stopwatch.timed(
             "saturate",
-            lambda: prepare(program, self.rules, budget, self.machine, most_axes, deadline=self.deadline),
+            lambda: prepare(
+                program,
+                self.rules,
+                budget,
+                self.machine,
+                most_axes,
+                deadline=self.deadline,
+                known=self.saturations,
+            ),
         )
         self.banned, self.stop_reason = search.saturation.banned, search.saturation.stop_reason
         return search

@@ -159,6 +159,10 @@ class Search:
         return class_places(self.saturation.graph, self.program.terms.origins)
 
 
+Saturations = dict[tuple[object, ...], Saturation]
+"""By what was saturated, the e-graphs of a program and of the bodies inside."""
+
+
 def prepare(
     program: Program,
     rules: Sequence[CompiledRule],
@@ -167,6 +171,7 @@ def prepare(
     most_axes: int = SPLIT_AXES[0],
     limits: Limits | None = None,
     deadline: Deadline = NO_DEADLINE,
+    known: Saturations | None = None,
 ) -> Search:
     """Saturate a program's e-graph.
 
@@ -175,9 +180,11 @@ def prepare(
     - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
     - `most_axes`: how many axes may be looped over.
     - `deadline`: when to stop saturating.
+    - `known`: what this program came to by these rules for other budgets; what it comes to now is added.
     """
     free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
-    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline)
+    known = {} if known is None else known
+    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline, known)
 
 
 def _prepared(
@@ -189,6 +196,7 @@ def _prepared(
     limits: Limits | None,
     whole: frozenset[Axis],
     deadline: Deadline,
+    known: Saturations,
 ) -> Search:
     """Saturate the e-graphs of a program and of the bodies inside.
 
@@ -211,7 +219,7 @@ def _prepared(
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.cut
             bodies[call] = tuple(
-                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline)
+                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline, known)
                 if _has_large(body.program, free / BIG_SHARE)
                 else as_written(body.program, machine)
                 for body in call.bodies
@@ -220,7 +228,12 @@ def _prepared(
         reassociate = any(not rule.exact for rule in rules)
         program = with_contraction_orders(program, reassociate, rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
-    saturation = saturate(program, rules, large, stored, limits, deadline)
+    key = (program.outputs, program.equalities, program.facts, large, tuple(stored), limits)
+    saturation = known.get(key)
+    if saturation is None:
+        saturation = saturate(program, rules, large, stored, limits, deadline)
+        if not deadline.passed():
+            known[key] = saturation
     return Search(program, saturation, rules, machine, large, bodies)
 
 

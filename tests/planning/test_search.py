@@ -18,7 +18,14 @@ from eqsat.ir.program import Program
 from eqsat.ir.spec import check_program
 from eqsat.machine import CPU
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
-from eqsat.planning.exploring import Search, free_bytes, large_axes, prepare, stored_results
+from eqsat.planning.exploring import (
+    Saturations,
+    Search,
+    free_bytes,
+    large_axes,
+    prepare,
+    stored_results,
+)
 from eqsat.planning.liveness import simulate
 from eqsat.planning.recording import Recorder, rules_fired
 from eqsat.planning.search import attempts, cheapest
@@ -221,3 +228,11 @@ def test_an_axis_along_which_the_largest_values_are_added_up_may_be_split_as_a_t
         assert {axis.size for axis in prepare(program, (), BUDGET, CPU).large} == wanted
     products, _ = lowered(lambda x, y: (x @ y.T).min(1), normal(150, 40), normal(211, 40))
     assert {axis.size for axis in prepare(products, (), BUDGET, CPU).large} == {150, 211}
+
+
+def test_a_program_is_not_saturated_again_for_another_budget_with_the_same_axes() -> None:
+    program = chain_program()
+    known: Saturations = {}
+    first, other, anew = (prepare(program, (), budget, CPU, known=known) for budget in (10**9, 10**8, None))
+    assert other.saturation is first.saturation
+    assert anew.saturation is not first.saturation, "without a budget there are no axes to loop over"
