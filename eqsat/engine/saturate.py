@@ -56,7 +56,7 @@ class Limits:
     algebra_growth: int = 6
     loop_nodes: int = 12_000
     loop_growth: int = 5
-    effort: float = 6e5
+    effort: float = 8e5
     seconds: float = 10.0
     algebra_rounds: int = 10
     loop_rounds: int = 200
