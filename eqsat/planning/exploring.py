@@ -215,7 +215,7 @@ def _prepared(
         axes = tuple(axis for axis in axes if axis not in whole)
         summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
         large = (*axes[:most_axes], *summed[:1])
-        program = with_sunk(program, free / BIG_SHARE)
+        program = with_sunk(program, free / BIG_SHARE, free)
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.cut
             bodies[call] = tuple(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Selection
@@ -148,35 +149,42 @@ class Maker:
         self.found.append(made.candidate)
         self.ways.append((way, made))
 
-    def sparing(self, way: Way, made: Made) -> list[Candidate]:
-        """Candidates with lower and lower peaks than one that is too big.
+    def sparing(self, way: Way, made: Made, seconds: float = math.inf) -> list[Candidate]:
+        """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
 
-        In each, one more of the values alive at the peak is not stored: the largest that can be spared.
+        In each, one more of the values alive at the peak is not stored: the largest that can be spared, or of
+        several, if it is to be faster than something, that with which it is fastest.
         """
         found: list[Candidate] = []
         without: frozenset[int] = frozenset()
+        most_tried = 1 if seconds == math.inf else MOST_LIVE
         while len(found) < MOST_SPARED and made.candidate.predicted_peak > self.budget:
-            fewer = self._sparing_one(way, made, without)
-            if fewer is None:
+            fewer = list(islice(self._sparing_one(way, made, without, seconds), most_tried))
+            if not fewer:
                 break
-            without, made = fewer
-            found.append(made.candidate)
+            found += [other.candidate for _, other in fewer]
+            without, made = min(fewer, key=lambda ways: self._ranked(ways[1].candidate))
         return found
 
+    def _ranked(self, candidate: Candidate) -> tuple[bool, float]:
+        return candidate.predicted_peak > self.budget, candidate.predicted_seconds
+
     def _sparing_one(
-        self, way: Way, made: Made, without: frozenset[int]
-    ) -> tuple[frozenset[int], Made] | None:
+        self, way: Way, made: Made, without: frozenset[int], seconds: float
+    ) -> Iterator[tuple[frozenset[int], Made]]:
         live = simulate(made.candidate.schedule, self.search.machine)[1].live
         numbers = [made.classes[term.number] for term, _ in live if term.number in made.classes]
         for number in [number for number in numbers if number not in without][:MOST_LIVE]:
             fewer = without | {number}
             selection = way.again(way.split, fewer)
-            if selection is None or not self._is_new(selection):
+            if selection is None or selection.seconds >= seconds or not self._is_new(selection):
                 continue
             other = self._made(selection)
-            if other.candidate.predicted_peak < made.candidate.predicted_peak:
-                return fewer, other
-        return None
+            if (
+                other.candidate.predicted_peak < made.candidate.predicted_peak
+                and other.candidate.predicted_seconds < seconds
+            ):
+                yield fewer, other
 
     def _made(self, selection: Selection) -> Made:
         return Made.of(self.search, selection, self.budget, self.planned, self.largest_block)

@@ -29,6 +29,10 @@ MOST_SPARING = 4
 """For so many programs that are too big, those of the lowest peaks, others are looked for that store less."""
 
 
+MUCH_FASTER = 0.5
+"""What is too big but predicted to take less than this part of the time of what fits is looked at again."""
+
+
 def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
     """Candidates under lower and lower caps; in each list the fastest that should fit comes first.
 
@@ -46,22 +50,38 @@ def every_attempt(search: Search, deadline: Deadline = NO_DEADLINE) -> Iterator[
 def _under(
     tried: Iterator[float], search: Search, budget: int, deadline: Deadline
 ) -> Iterator[list[Candidate]]:
-    """The candidates under each cap; if all of them store too much together, then others that store less."""
+    """The candidates under each cap.
+
+    If all of them store too much together, then others that store less; and as soon as one fits, others that
+    store less than those before it, if these are much faster.
+    """
     progress = Progress()
-    makers: list[Maker] = []
+    too_big: list[tuple[Maker, Way, Made]] = []
+    fits = False
     for cap in tried:
         maker = _making(search, cap, budget, progress, deadline)
         if maker is not None:
-            makers.append(maker)
             yield _ranked(maker.found, budget)
+            fitting = [c.predicted_seconds for c in maker.found if c.predicted_peak <= budget]
+            if fitting and not fits:
+                enough = MUCH_FASTER * min(fitting)
+                faster = [one for one in too_big if one[2].candidate.predicted_seconds < enough]
+                yield from _sparing(faster[:1], budget, deadline, min(fitting))
+            fits = fits or bool(fitting)
+            too_big += [(maker, way, made) for way, made in maker.ways]
         if progress.exhausted:
             break
-    ways = [(maker, way, made) for maker in makers for way, made in maker.ways]
-    ways.sort(key=lambda found: found[2].candidate.predicted_peak)
-    if ways and ways[0][2].candidate.predicted_peak <= budget:
-        return
-    for maker, way, made in ways[:MOST_SPARING]:
-        found = [] if deadline.passed() else maker.sparing(way, made)
+    if not fits:
+        too_big.sort(key=lambda found: found[2].candidate.predicted_peak)
+        yield from _sparing(too_big[:MOST_SPARING], budget, deadline)
+
+
+def _sparing(
+    too_big: Iterable[tuple[Maker, Way, Made]], budget: int, deadline: Deadline, seconds: float = math.inf
+) -> Iterator[list[Candidate]]:
+    """For each of some candidates others that store less, and are faster than `seconds`."""
+    for maker, way, made in too_big:
+        found = [] if deadline.passed() else maker.sparing(way, made, seconds)
         if found:
             yield _ranked(found, budget)
 

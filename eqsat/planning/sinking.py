@@ -20,23 +20,26 @@ from eqsat.ir.term import Term
 from eqsat.planning.carries import Carries
 from eqsat.planning.descents import Descender, Descent, Operand
 
+MOST_KEPT = 2
+"""Of so many large operands, each is kept while all others are computed inside."""
 
-def with_sunk(program: Program, threshold: float) -> Program:
+
+def with_sunk(program: Program, threshold: float, room: float = 0) -> Program:
     """The same program, which also knows its loops with large operands, whole or sliced, computed inside.
 
     **Arguments:**
 
     - `threshold`: bytes over which a value is large.
+    - `room`: bytes that there are for temporaries. Where there is room for one of several large operands, but
+      not for all, the loops that are given just one are known as well.
     """
-    sinker = _Sinker(program, threshold)
+    sinker = _Sinker(program, threshold, room)
     pairs: list[tuple[Term, Term]] = []
     waiting = [term for term in program.known() if isinstance(term.op, Opaque) and term.op.call.bodies]
     seen = set(waiting)
     while waiting:
         for term in waiting:
-            sunk = sinker.sunk(term)
-            if sunk is not None:
-                pairs.append((term, sunk))
+            pairs += [(term, sunk) for sunk in sinker.sunk(term)]
         # Scans that keep what they carry came of that; they may have large operands too.
         instead = [(term, other) for term in seen if (other := sinker.carries.instead(term)) is not None]
         fresh = [(term, other) for term, other in instead if other not in seen]
@@ -56,10 +59,11 @@ class _Sinker:
     - `leaves`: the number of the next new input of a body, downwards.
     """
 
-    def __init__(self, program: Program, threshold: float) -> None:
+    def __init__(self, program: Program, threshold: float, room: float) -> None:
         self.terms = program.terms
         self.threshold = threshold
-        self._made: dict[tuple[Call, tuple[int, ...]], tuple[Call, tuple[Term, ...]] | None] = {}
+        self.room = room
+        self._made: dict[tuple[Call, tuple[int, ...]], list[tuple[Call, tuple[Term, ...]]]] = {}
         self.calls = 1
         self.leaves = -1
         for inner in program.inside():
@@ -76,16 +80,16 @@ class _Sinker:
         self.calls += 1
         return self.calls - 1
 
-    def sunk(self, term: Term) -> Term | None:
-        """A result of a call with its large operands computed inside; None if there are none."""
+    def sunk(self, term: Term) -> list[Term]:
+        """A result of a call with its large operands computed inside, in all ways that there are."""
         assert isinstance(term.op, Opaque)
         if term.open:
-            return None
-        made = self.call_of(term.op.call, term.args)
-        return None if made is None else self.terms.make(Opaque(made[0], term.op.result), made[1])
+            return []
+        made = self.calls_of(term.op.call, term.args)
+        return [self.terms.make(Opaque(call, term.op.result), args) for call, args in made]
 
-    def call_of(self, call: Call, args: tuple[Term, ...]) -> tuple[Call, tuple[Term, ...]] | None:
-        """The call with its large operands computed inside, and its operands then; None if it has none."""
+    def calls_of(self, call: Call, args: tuple[Term, ...]) -> list[tuple[Call, tuple[Term, ...]]]:
+        """The call with its large operands computed inside, and its operands then; also with all but one."""
         key = (call, tuple(arg.number for arg in args))
         if key not in self._made:
             assert call.control is not None
@@ -102,8 +106,20 @@ class _Sinker:
                     if descent is not None:
                         descents[place] = descent
             descents = _worthwhile(descents)
-            self._made[key] = self.variant(call, args, descents) if descents else None
+            inside = [descents] if descents else []
+            for kept in self.kept_alone([args[place] for place in descents if axes[place] is None]):
+                others = {place: found for place, found in descents.items() if args[place] is not kept}
+                inside.append(others)
+            self._made[key] = [self.variant(call, args, descents) for descents in inside]
         return self._made[key]
+
+    def kept_alone(self, operands: Iterable[Term]) -> list[Term]:
+        """Of operands that do not fit together, those that would each by itself: the largest."""
+        distinct = list(dict.fromkeys(operands))
+        if sum(term.bytes for term in distinct) <= self.room:
+            return []
+        fitting = [term for term in distinct if term.bytes <= self.room]
+        return sorted(fitting, key=lambda term: -term.bytes)[:MOST_KEPT] if len(distinct) > 1 else []
 
     def variant(
         self, call: Call, args: tuple[Term, ...], descents: dict[int, Descent]

@@ -6,8 +6,10 @@ import re
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 from tests.backend.running import emitted
 from tests.control_programs import CASES
@@ -33,3 +35,14 @@ def test_a_body_reads_what_stays_the_same_from_around_it() -> None:
     assert re.search(r"lax\.scan\(turn\w*, ", source)
     assert "length=6" in source
     assert re.search(r"carry\w*\[0\]", source)
+
+
+def test_a_body_reads_a_matrix_in_the_order_that_it_has() -> None:
+    """A product with what was transposed in the body takes XLA on CPU many times as long."""
+
+    def powers(a: Any, v: Any) -> Any:
+        matrix = jnp.exp(a).T
+        return lax.fori_loop(0, 5, lambda _, v: matrix @ v, v)
+
+    program, _ = lowered(powers, np.ones((7, 7), np.float32) / 9, np.ones(7, np.float32))
+    assert "transpose" not in emitted(program).source

@@ -27,9 +27,9 @@ from tests.stages import lowered, normal
 from tests.test_random_programs import UNHURRIED
 
 
-def check_equalities(program: Program, arrays: list[Any], threshold: float) -> int:
+def check_equalities(program: Program, arrays: list[Any], threshold: float, room: float = 0) -> int:
     """Check that all forms of the program's loops mean the same; returns how many there are."""
-    known = with_sunk(program, threshold)
+    known = with_sunk(program, threshold, room)
     for whole, other in known.equalities:
         assert whole.axes == other.axes
         assert whole.dtype == other.dtype
@@ -157,3 +157,22 @@ def test_the_gradient_of_a_loop_keeps_no_residuals_that_do_not_fit(fn) -> None:
 def test_residuals_that_fit_are_kept() -> None:
     plan = eqsat.optimize(jax.grad(carries_a_number), budget="100MB").plan(normal(800), normal(30, 60))
     assert "sunk-into-loop" not in plan.rules_fired
+
+
+def test_of_two_matrices_that_do_not_fit_together_one_is_kept() -> None:
+    """To compute both in every turn would take much longer; the product of factors is cheap there."""
+
+    def smoothed(x: Any, root: Any, v: Any) -> Any:
+        kernel = jnp.exp(-jnp.abs(x[:, None] - x[None]).sum(-1))
+        product = jnp.eye(len(v)) - root @ root.T
+        return lax.fori_loop(0, 30, lambda _, v: product @ (kernel @ v) / len(v), v)
+
+    arrays = [normal(30, 3), normal(30, 3, seed=1), normal(30)]
+    program, constants = lowered(smoothed, *arrays)
+    values = [*arrays, *constants]
+    assert check_equalities(program, values, 1000, room=2 * 4 * 30**2) == 1, "there is room for both"
+    assert check_equalities(program, values, 1000, room=1.5 * 4 * 30**2) == 3
+    x, root, v = normal(2000, 3), normal(2000, 3, seed=1) / 50, normal(2000)
+    optimized = eqsat.optimize(smoothed, budget="24MB")
+    assert 4 * 2000**2 < optimized.plan(x, root, v).peak_bytes <= 24e6
+    np.testing.assert_allclose(optimized(x, root, v), smoothed(x, root, v), rtol=1e-3)
