@@ -18,6 +18,9 @@ from eqsat.device_memory import free_host_bytes
 PLAIN_SHARE = 0.5
 """What is not ours is run where it needs at most this share of the memory that is free."""
 
+REST = 0.03
+"""Seconds before a timed call: so long after a product, threads of OpenBLAS go on, waiting for another."""
+
 
 def plain_peak(function: Callable[..., Any], arguments: Sequence[Any], options: str = HONEST) -> int:
     """What `jax.jit(function)` needs at once, in bytes, under options that count every buffer.
@@ -99,6 +102,7 @@ def interleaved(
             timing = timings[name]
             if timing.wall and timing.wall[0] > patience:
                 continue
+            time.sleep(REST)
             wall, processor = time.perf_counter(), time.process_time()
             jax.block_until_ready(function(*arguments))
             timing.wall.append(time.perf_counter() - wall)
