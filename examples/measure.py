@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -90,6 +91,8 @@ def interleaved(
 ) -> dict[str, Timing]:
     """`runs` calls of each function, in turns, so that a busy machine is busy for all.
 
+    Every turn is in another order: what a call leaves in the cache, and in the allocator, is the next one's.
+
     **Arguments:**
 
     - `patience`: in seconds; a function that takes longer is timed once.
@@ -97,8 +100,11 @@ def interleaved(
     timings = {
         name: Timing(jax.block_until_ready(function(*arguments))) for name, function in functions.items()
     }
+    names, order = list(functions), random.Random(0)
     for _ in range(runs):
-        for name, function in functions.items():
+        order.shuffle(names)
+        for name in names:
+            function = functions[name]
             timing = timings[name]
             if timing.wall and timing.wall[0] > patience:
                 continue
