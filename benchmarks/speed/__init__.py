@@ -1,6 +1,6 @@
 """eqsat beside what people use today: plain JAX, loops by hand, KeOps, scikit-learn, faiss.
 
-    python -m benchmarks.speed [--quick] [--only GROUP …] [--runs N]
+    python -m benchmarks.speed [--quick] [--only GROUP …] [--every N] [--runs N]
 
 A case is a program at one size. It has a process of its own, so that the memory of one does not disturb
 another, and in it all ways to compute it are called in turns. Ratios are the time of another way over

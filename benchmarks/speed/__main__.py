@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 
 import benchmarks.speed as package
@@ -68,6 +69,13 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
         "--only", nargs="+", choices=GROUPS, metavar="GROUP", help=f"some of {', '.join(GROUPS)}; the others'"
         " results are left as they are"
     )  # fmt: skip
+    parser.add_argument(
+        "--every",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of each group, the first case and every Nth after it",
+    )
     parser.add_argument("--runs", type=int, default=5, help="timed calls of each way (default 5)")
     parser.add_argument("--alone", nargs=2, metavar=("GROUP", "NUMBER"), help=argparse.SUPPRESS)
     options = parser.parse_args(args)
@@ -80,7 +88,7 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
     kept = [row for row in measured_before(name, folder) if options.only and row.group not in options.only]
     rows: list[Row] = []
     for group in options.only or GROUPS:
-        for number, case in enumerate(GROUPS[group](options.quick)):
+        for number, case in islice(enumerate(GROUPS[group](options.quick)), None, None, options.every):
             found = rows_of(group, number, case.title, options)
             print(table(found), flush=True)
             rows += found
