@@ -122,8 +122,7 @@ class Tuner(Planner):
         """Programs that fit and may be faster than the one chosen: trials, or the function as it is."""
         best = chosen.candidate if chosen else job.written
         self.longest = SLOWEST * best.predicted_seconds
-        if job.written.predicted_seconds < self.longest:
-            yield from self._as_it_is()
+        yield from self._as_it_is(job.written.predicted_seconds < self.longest)
         rivals = list(islice(self.rest, RIVALS))
         yield from rivals
         for trial in filter(None, [chosen, *rivals][:2]):
@@ -135,14 +134,23 @@ class Tuner(Planner):
                     if other.peak <= self.budget:
                         yield other
 
-    def _as_it_is(self) -> Iterator[Certified]:
-        """The function as it is, with each set of options under which it fits."""
+    def _as_it_is(self, every: bool) -> Iterator[Certified]:
+        """The function as it is, if it fits, which is timed even if it is predicted to be slow.
+
+        **Arguments:**
+
+        - `every`: whether with each set of options, or only with that which should be fastest.
+        """
+        if self.original.within(self.budget).peak > self.budget:
+            return
+        if not every:
+            yield self.original.to_run(self.budget)
+            return
         for options in (HONEST, OWN) if available(OWN) else (HONEST,):
             if self.deadline.passed():
                 return
-            if self.original.certified(options, draft=options == HONEST).peak > self.budget:
-                return
-            yield self.original.certified(options)
+            if self.original.certified(options, draft=options == HONEST).peak <= self.budget:
+                yield self.original.certified(options)
 
     def _variants(self, candidate: Candidate) -> Iterator[Candidate]:
         """The same program with longer and shorter chunks, and compiled with other options."""
