@@ -69,7 +69,7 @@ def _as_it_goes(loop: Loop, block: Block, machine: Machine) -> int:
             (operand,) = step.term.args
             if loop.axis in step.term.op.axes & operand.open and reads_again(step.term):
                 others = math.prod(axis.size for axis in step.term.op.axes - operand.open)
-                longest = max(longest, int(machine.fused_reduction / others))
+                longest = max(longest, machine.fused_reduction // max(others, 1))
     return longest
 
 

@@ -150,7 +150,7 @@ def _reads(copied: Term, tree: _Tree, model: CostModel) -> float:
         return 0
     turns = model.trips(tree.whole.open - copied.open)
     entries = model.elements(tree.whole.axes, tree.whole.open)
-    return turns * entries / model.elements(copied.axes, copied.open)
+    return turns * entries / max(model.elements(copied.axes, copied.open), 1)
 
 
 def _copied(source: Term, tree: _Tree, model: CostModel) -> Term:
