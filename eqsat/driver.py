@@ -235,7 +235,8 @@ class Planner:
             reason = f"planning time limit of {self.deadline.seconds:g} s"
             return self._unchanged(job, reason)
         enough = CLEARLY_FASTER * job.written.predicted_seconds
-        if job.written.taking or self.tried > CLEARLY_FASTER:
+        held = min(job.written.predicted_peak, original.peak) - original.fixed
+        if self.machine.taking(held) or self.tried > CLEARLY_FASTER:
             # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
             search = self._saturate(job.program, self.budget, SPLIT_AXES[0])
             tried = self.tried * job.written.predicted_seconds
@@ -323,6 +324,8 @@ class Planner:
         return Planned(plan, self.traced, None, original, hoisted, self.given_up.arguments)
 
     def _changed(self, trial: Trial, original: Certified, job: Job) -> Planned:
+        if original.options == OWN:
+            original = self.original.certified(draft=True)  # It is not said to need what fusions may hold.
         plan = self._plan(trial.certified, original, job, self.stop_reason, trial)
         donated = self.given_up.arguments
         return Planned(plan, self.traced, trial.module, trial.certified, job.hoisted, donated)

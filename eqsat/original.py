@@ -159,4 +159,4 @@ class Original:
             _, _, written = self.lowered
         except Exception:
             return False
-        return fusion_costs(written.schedule.block, self.machine)
+        return fusion_costs(written.schedule, self.machine)

@@ -62,6 +62,17 @@ def test_fusions_are_left_out_where_short_reductions_are_most_of_the_work() -> N
     assert plan.options == HONEST
 
 
+def test_fusions_are_left_out_where_a_long_sum_is_made_of_short_ones() -> None:
+    """Of 100 coordinates in chunks, differences are not stored; XLA's own fusions would store them."""
+
+    def nearest(x: Any, y: Any) -> Any:
+        return lax.top_k(-jnp.sum(jnp.abs(x[:, None] - y), -1), 5)
+
+    plan = eqsat.optimize(nearest, budget="2GB").plan(normal(100, 100), normal(20_000, 100))
+    assert any(loop.size == 100 for loop in plan.loops)
+    assert plan.options == HONEST
+
+
 def test_fusions_are_left_out_where_they_take_much_memory_from_the_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -124,38 +124,38 @@ def _predicted(
     model = CostModel(machine, {}, library=library)
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)
-    fused = fusion_pays(schedule.block, machine)
+    fused = fusion_pays(schedule, machine)
     return Candidate(schedule, makers, peak, seconds, taking, fused, turned(schedule, machine))
 
 
-def fusion_pays(block: Block, machine: Machine) -> bool:
+def fusion_pays(schedule: Schedule, machine: Machine) -> bool:
     """Whether the compiler's own fusions should make a program clearly faster.
 
     Measured on CPU: they do where long reductions read elementwise values, as in a variance (1.4 to 4 times).
     """
-    model = CostModel(machine, {})
-    for term in _computed(block):
+    model = _model(schedule, machine)
+    for term in _computed(schedule.block):
         op = term.op
         if isinstance(op, Reduce) and _reads_maps(term) and not _is_short(term, model):
-            return not fusion_costs(block, machine)
+            return not fusion_costs(schedule, machine)
         if (
             isinstance(op, Operation)
             and op.spec.name in ROWWISE
             and op.axes[0].size > machine.fused_reduction
         ):
-            return not fusion_costs(block, machine)
+            return not fusion_costs(schedule, machine)
     return False
 
 
-def fusion_costs(block: Block, machine: Machine) -> bool:
+def fusion_costs(schedule: Schedule, machine: Machine) -> bool:
     """Whether the compiler's own fusions should make a program slower.
 
     Measured on CPU: they cost as much again, or more, where much of the work are short reductions, over the
     coordinates of a distance, and in convolutions.
     """
-    model = CostModel(machine, {})
+    model = _model(schedule, machine)
     read = short = 0
-    for term in _computed(block):
+    for term in _computed(schedule.block):
         if isinstance(term.op, Opaque) and term.op.call.primitive.name == "conv_general_dilated":
             return True
         if isinstance(term.op, (Reduce, Dot)):
@@ -163,6 +163,14 @@ def fusion_costs(block: Block, machine: Machine) -> bool:
             read += entries
             short += entries if _reads_maps(term) and _is_short(term, model) else 0
     return short > SHORT_SHARE * read
+
+
+def _model(schedule: Schedule, machine: Machine) -> CostModel:
+    """The cost model at the lengths of chunks: by pieces, a long reduction may be a short one."""
+    lengths: dict[Axis, int] = {}
+    for loop in schedule.block.loops():
+        lengths[loop.axis] = min(schedule.chunks[loop.id], lengths.get(loop.axis, loop.axis.size))
+    return CostModel(machine, lengths)
 
 
 def _computed(block: Block) -> Iterator[Term]:
@@ -181,6 +189,7 @@ def _is_short(term: Term, model: CostModel) -> bool:
     if isinstance(term.op, Reduce):
         return not model.stores_operands(term.op, [value_of(arg) for arg in term.args])
     assert isinstance(term.op, Dot)
-    length = math.prod(axis.size for axis in term.op.axes)
-    vectors = all(arg.elements == term.elements * length for arg in term.args)
+    added = math.prod(axis.size for axis in term.op.axes)
+    vectors = all(arg.elements == term.elements * added for arg in term.args)
+    length = model.elements(term.op.axes, term.args[0].open)
     return vectors and length <= model.machine.fused_reduction
