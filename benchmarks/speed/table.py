@@ -87,6 +87,7 @@ def _peak(row: Row | None) -> str:
 def figure(rows: Sequence[Row]) -> Figure:
     """A line for each case, with a dot for each other way: right of 1, eqsat is faster."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     groups = {name: [row for row in some if row.ratio is not None] for name, some in by_group(rows).items()}
     groups = {name: some for name, some in groups.items() if some}
@@ -105,7 +106,8 @@ def figure(rows: Sequence[Row]) -> Figure:
         axes.set_yticks(range(len(cases)), cases, fontsize=7)
         axes.grid(color="0.9")
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("{x:.2g}")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.tick_params(axis="x", which="both", labelsize=6)
         axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))
     return drawn
