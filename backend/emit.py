@@ -30,7 +30,7 @@ from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
-from eqsat.backend.orders import wanted_orders
+from eqsat.backend.orders import runs_backwards, wanted_orders
 from eqsat.backend.reductions import reduction_text
 from eqsat.backend.scope import Scope
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
@@ -298,19 +298,11 @@ class Emitter:
 
     def dot(self, term: Term, op: Dot, scope: Scope) -> Emitted:
         left, right = (self.value(arg, scope) for arg in term.args)
-        if self.runs_backwards(term, left, right):
+        if runs_backwards(self.wanted.get(term.number), *(arg.axes for arg in term.args)):
             left, right = right, left
         return self.assign(
             scope, term, "dot", contraction_text(op, left, right, [arg.dtype for arg in term.args])
         )
-
-    def runs_backwards(self, term: Term, left: Emitted, right: Emitted) -> bool:
-        """Whether the product should be taken the other way round, to come out in the wanted order."""
-        wanted = self.wanted.get(term.number)
-        if not wanted:
-            return False
-        last = wanted[-1]
-        return last in left.order and last not in right.order and bool(set(right.order) & set(wanted))
 
     def control(self, step: Compute, scope: Scope) -> Emitted:
         """A result of control flow; the call is written with the first one."""

@@ -2,13 +2,19 @@
 
 A selection wants its axis last, an operation its core axes, an output the order in which it is returned;
 an elementwise op passes the wish on to its operands. A contraction can give either of two orders at no
-cost.
+cost. Of what only another contraction reads, it gives the one in which that one's result has its order, too,
+and what that one adds up comes last in its left operand and first in its right one, after its batch. XLA
+copies operands in which it lies between other axes.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
 from eqsat.ir.axis import Axis, layout_axes
-from eqsat.ir.ops import Concat, Fold, Map, Operation, Reduce, Select
+from eqsat.ir.ops import Concat, Dot, Fold, Map, Operation, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -16,6 +22,7 @@ from eqsat.ir.term import Term
 def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
     """The order wanted of each term, by number, where some consumer has a wish; the first one counts."""
     wanted: dict[int, tuple[Axis, ...]] = {}
+    uses = Counter(arg.number for term in program.reachable() for arg in term.args)
     for output in program.outputs:
         returned = tuple(axis for axis in layout_axes(output.layout) if axis in output.term.axes)
         wanted.setdefault(output.term.number, returned)
@@ -23,6 +30,8 @@ def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
         order = wanted.get(term.number)
         for arg in term.args:
             wish = _wish(term, order, arg)
+            if isinstance(term.op, Dot) and uses[arg.number] > 1:
+                continue  # What else reads it may be slower for it.
             if wish is not None:
                 wanted.setdefault(arg.number, wish)
     return wanted
@@ -43,7 +52,34 @@ def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term) -> tuple[Axis, 
             rest = tuple(axis for axis in rest if axis in arg.axes and axis not in axes)
             # The right-hand sides of linear systems are columns.
             return (*core, *rest) if arg is not term.args[0] and len(core) == 1 else (*rest, *core)
+        case Dot(axes=axes):
+            return _as_operand(axes, term, order, arg) if isinstance(arg.op, Dot) else None
         case Map() | Concat() | Fold():
             return None if order is None else tuple(axis for axis in order if axis in arg.axes)
         case _:
             return None
+
+
+def runs_backwards(order: Sequence[Axis] | None, first: AbstractSet[Axis], second: AbstractSet[Axis]) -> bool:
+    """Whether a product should be taken the other way round, to come out in the wanted order.
+
+    **Arguments:**
+
+    - `first`, `second`: the axes of its operands.
+    """
+    free = [axis for axis in order or () if (axis in first) != (axis in second)]
+    return bool(free) and free[-1] in first and any(axis in second for axis in free)
+
+
+def _as_operand(
+    added: frozenset[Axis], term: Term, order: tuple[Axis, ...] | None, arg: Term
+) -> tuple[Axis, ...]:
+    """What a contraction wants of an operand: as of matrices, rows times columns, in a batch."""
+    left, right = term.args
+    if runs_backwards(order, left.axes, right.axes):
+        left, right = right, left
+    known = order or tuple(sorted(term.axes))
+    shared = left.axes & right.axes
+    batch = [axis for axis in known if axis in shared]
+    free = [axis for axis in known if axis in arg.axes and axis not in shared]
+    return (*batch, *free, *sorted(added)) if arg is left else (*batch, *sorted(added), *free)

@@ -136,6 +136,20 @@ def test_a_fitting_function_is_rewritten_where_that_is_much_faster() -> None:
     )
 
 
+def test_what_only_contracts_is_rewritten_for_less_than_other_functions_are() -> None:
+    """What contractions take is well predicted: three quarters of the time here."""
+    factors = normal(2000, 40), normal(40, 40), normal(2000, 40), normal(2000, 100)
+
+    def product(left: Any, middle: Any, right: Any, x: Any) -> Any:
+        return (left @ middle) @ (right.T @ x)
+
+    def scaled(*factors: Any) -> Any:
+        return jnp.exp(product(*factors))
+
+    assert eqsat.optimize(product, budget="100MB").plan(*factors).changed
+    assert not eqsat.optimize(scaled, budget="100MB").plan(*factors).changed
+
+
 def test_a_fitting_function_with_large_arrays_runs_in_chunks_that_stay_in_the_cache() -> None:
     def kernel(x: Any, v: Any) -> Any:
         return jnp.exp(-jnp.sum((x[:, None] - x) ** 2, axis=-1)) @ v

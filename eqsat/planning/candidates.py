@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Map, Opaque, Operation, Reduce
+from eqsat.ir.ops import Dot, Leaf, Map, Opaque, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
@@ -126,6 +126,13 @@ def _predicted(
     taking = machine.taking(peak - schedule.program.fixed_bytes)
     fused = fusion_pays(schedule, machine)
     return Candidate(schedule, makers, peak, seconds, taking, fused, turned(schedule, machine))
+
+
+def contracts(program: Program) -> bool:
+    """Whether a program does nothing but contract its inputs: any sums of products, outer ones included."""
+    work = [term.op for term in program.reachable() if not isinstance(term.op, (Leaf, Rename))]
+    sums = all(isinstance(op, Dot) or (isinstance(op, Map) and op.name == "mul") for op in work)
+    return sums and any(isinstance(op, Dot) for op in work)
 
 
 def fusion_pays(schedule: Schedule, machine: Machine) -> bool:
