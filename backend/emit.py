@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from eqsat.backend import chunk_bar, selection
-from eqsat.backend import turning as turning_of
 from eqsat.backend.calls import call_source
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
@@ -33,6 +32,7 @@ from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import runs_backwards, wanted_orders
 from eqsat.backend.reductions import reduction_text
 from eqsat.backend.scope import Scope
+from eqsat.backend.turning import COPY, COPYING, copied
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import (
@@ -57,18 +57,10 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
 
 INDENT = "    "
 
-RESERVED = (
-    "optimized",
-    "bar",
-    "values",
-    "indices",
-    "better",
-    "kept",
-    "turn",
-    "carry",
-    turning_of.NAME,
-    *selection.NAMES,
-)
+HELPERS = (COPY, *selection.NAMES)
+"""Functions that the emitted text may define."""
+
+RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry", *HELPERS)
 """Names that the emitted text uses by itself; no input may be called so."""
 
 
@@ -155,7 +147,7 @@ class Emitter:
         if self.selects:
             helpers = f"\n\n{selection.FUNCTIONS}"
         if self.copies:
-            helpers += f"\n\n{turning_of.FUNCTION}"
+            helpers += f"\n\n{COPYING}"
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]
             helpers += f"\n\n{chunk_bar.FUNCTION}"
@@ -253,7 +245,7 @@ class Emitter:
     def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
         turning = self.turned.get(term.number)
         operands = [
-            turning_of.operand(self, arg, turning, scope)
+            copied(self, arg, turning, scope)
             if turning is not None and arg.number in turning.sources
             else self.value(arg, scope)
             for arg in term.args

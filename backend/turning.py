@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from eqsat.backend.emit import Emitter
     from eqsat.backend.scope import Scope
 
-NAME = "in_order"
+COPY = "in_order"
 """What the function is called in the emitted program."""
 
-FUNCTION = """def in_order(a, axes, start):
+COPYING = """def in_order(a, axes, start):
     # A copy. That a start is not negative is not known to XLA, so it fuses nothing into the branch.
     copy = lax.cond(start >= 0, lambda: lax.transpose(a, axes).ravel(), lambda: jnp.zeros(a.size, a.dtype))
     return copy.reshape([a.shape[axis] for axis in axes])
 """
 
 
-def operand(emitter: Emitter, term: Term, turning: Turning, scope: Scope) -> Emitted:
+def copied(emitter: Emitter, term: Term, turning: Turning, scope: Scope) -> Emitted:
     """An operand of a reduction out of its copy, which is made unless there is one."""
     source = turning.sources[term.number]
     value = _copy(emitter, source, turning, scope)
@@ -72,7 +72,7 @@ def _copy(emitter: Emitter, source: Term, turning: Turning, scope: Scope) -> Emi
         if scope.starts:
             emitter.copies = True
             axes = tuple_text([str(value.order.index(axis)) for axis in order])
-            text = f"{NAME}({value.text}, {axes}, {next(reversed(scope.starts.values()))})"
+            text = f"{COPY}({value.text}, {axes}, {next(reversed(scope.starts.values()))})"
         else:
             text = f"lax.optimization_barrier({transposed(value, order).text})"
         emitter.line(scope, f"{name} = {text}")

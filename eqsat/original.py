@@ -104,17 +104,11 @@ class Original:
         """
         if self.traced.closed.effects:
             return self.certified(OWN)  # JAX runs it.
-        if self._seems_larger(budget):
-            certified = self.certified(draft=True)
-        elif self._fusions_cost:
-            certified = self.certified()
-        else:
-            own = self.certified(OWN)
-            if own.peak <= budget and not self._taking(own):
-                return own
-            certified = self.certified(draft=True)
-            if own.peak <= budget and self._seconds(own) <= self._seconds(certified):
-                return own
+        if not self._seems_larger(budget) or self.certified(draft=True).peak <= budget:
+            fastest = self._fastest(budget)
+            if fastest.peak <= budget:
+                return fastest
+        certified = self.certified(draft=True)
         if budget < certified.peak <= REORDERED * budget:
             other = self.certified(UNORDERED, draft=True)
             return min(certified, other, key=lambda one: one.peak)
@@ -129,34 +123,40 @@ class Original:
         peak = self.certified(draft=True).peak
         return min(peak, max(self.certified(UNORDERED, draft=True).peak, -(-peak // REORDERED)))
 
-    def _seems_larger(self, budget: int) -> bool:
-        """Whether it should exceed a budget, so that it is not going to be run."""
-        if self.placement:
-            return False
+    @cached_property
+    def _written(self) -> Candidate | None:
+        """What is predicted of the function; None if it cannot be lowered, which is told of elsewhere."""
         try:
             _, _, written = self.lowered
         except Exception:
-            return False  # To be told of where it is needed.
-        return written.predicted_peak > budget
+            return None
+        return written
+
+    def _seems_larger(self, budget: int) -> bool:
+        """Whether it should exceed a budget, so that it is not going to be run."""
+        if self.placement or self._written is None:
+            return False
+        return self._written.predicted_peak > budget
+
+    def _fastest(self, budget: int) -> Certified:
+        """The function under XLA's own options if these fit a budget and pay, otherwise under honest ones."""
+        if self._written is not None and fusion_costs(self._written.schedule, self.machine):
+            return self.certified()
+        own = self.certified(OWN)
+        if own.peak <= budget and not self._taking(own):
+            return own
+        honest = self.certified(draft=True)
+        if own.peak <= budget and self._seconds(own) <= self._seconds(honest):
+            return own
+        return honest
 
     def _seconds(self, certified: Certified) -> float:
         """What a call should take under its options, where XLA's fusions do not cost."""
-        try:
-            _, _, written = self.lowered
-        except Exception:
+        if self._written is None:
             return self._taking(certified)
-        slower = UNFUSED if written.fused and certified.options != OWN else 1.0
-        return slower * written.seconds + self._taking(certified)
+        slower = UNFUSED if self._written.fused and certified.options != OWN else 1.0
+        return slower * self._written.seconds + self._taking(certified)
 
     def _taking(self, certified: Certified) -> float:
         """Seconds that it takes a call to get its memory."""
         return self.machine.taking(certified.taken)
-
-    @cached_property
-    def _fusions_cost(self) -> bool:
-        """Whether XLA's own options should make it slower."""
-        try:
-            _, _, written = self.lowered
-        except Exception:
-            return False
-        return fusion_costs(written.schedule, self.machine)

@@ -56,6 +56,17 @@ def test_a_function_that_is_left_as_it_is_runs_as_under_jit() -> None:
     assert plan.options == OWN
 
 
+def test_what_fits_although_it_was_predicted_not_to_runs_as_under_jit() -> None:
+    """XLA stores none of what an argmax reads, the simulation all of it."""
+
+    def furthest(x: Any) -> Any:
+        return jnp.argmax(jnp.abs(x[:, None] - x), axis=1)
+
+    plan = eqsat.optimize(furthest, budget=200_000).plan(normal(2000))
+    assert not plan.changed
+    assert plan.options == OWN
+
+
 def test_fusions_are_left_out_where_short_reductions_are_most_of_the_work() -> None:
     plan = eqsat.optimize(sums_of_differences, budget="1GB").plan(normal(1000, 3))
     assert not plan.changed

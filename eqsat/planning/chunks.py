@@ -30,8 +30,8 @@ PATIENCE = 3
 DIVISOR_SLACK = 0.75
 """A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
 
-
 NONE: Mapping[int, int] = {}
+"""No loop's length is given."""
 
 DEEP = 32
 """Inner length from which a matrix product needs enough rows to run at full speed."""

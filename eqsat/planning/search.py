@@ -28,7 +28,6 @@ LOWEST_CAP = 1 << 10
 MOST_SPARING = 4
 """For so many programs that are too big, those of the lowest peaks, others are looked for that store less."""
 
-
 MUCH_FASTER = 0.5
 """What is too big but predicted to take less than this part of the time of what fits is looked at again."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -12,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eqsat
-from eqsat.backend.turning import FUNCTION
+from eqsat.backend.turning import COPY, COPYING
 from eqsat.machine import CPU, GPU, Machine
 from eqsat.planning.blocks import Turning
-from eqsat.planning.candidates import as_written
+from eqsat.planning.candidates import as_written, scheduled
 from eqsat.planning.liveness import simulate
+from eqsat.planning.loops import build
 from tests.stages import lowered, normal
 
 
@@ -122,22 +124,24 @@ def test_long_sums_are_added_up_for_a_tile_of_points_that_is_copied_once() -> No
 
 
 def test_copies_that_do_not_fit_are_not_made() -> None:
-    """Copying 20,000 points would take 0.8 MB."""
-    x, y, v = normal(20, 10), normal(20_000, 10), normal(20_000)
-    fixed = x.nbytes + y.nbytes + v.nbytes + 4 * len(x)
-    optimized = eqsat.optimize(lambda x, y, v: jnp.exp(-distances(x, y)) @ v, budget=fixed + 200_000)
-    assert optimized.plan(x, y, v).peak_bytes <= fixed + 200_000
+    program, _ = lowered(distances, normal(10, 30), normal(3000, 30))
+    block = build(program)
+    whole = scheduled(program, block, {}, math.inf, CPU)
+    assert whole.turned
+    tight = scheduled(program, block, {}, whole.predicted_peak - 1, CPU)
+    assert not tight.turned
+    assert tight.predicted_peak < whole.predicted_peak
 
 
 def test_a_copy_in_a_loop_is_one() -> None:
     """XLA fuses a transposition into the sum that reads it, barrier or not; but not what a branch gives."""
     names: dict[str, Any] = {"lax": jax.lax, "jnp": jnp}
-    exec(FUNCTION, names)
+    exec(COPYING, names)
 
     def total(x: Any, y: Any) -> Any:
         def turn(number: Any, total: Any) -> Any:
             chunk = jax.lax.dynamic_slice_in_dim(y, 100 * number, 100)
-            chunk = names["in_order"](chunk, (1, 0), 100 * number)
+            chunk = names[COPY](chunk, (1, 0), 100 * number)
             return total + jnp.exp(-jnp.sum(jnp.abs(x[:, :, None] - chunk), axis=1)).sum()
 
         return jax.lax.fori_loop(0, 4, turn, 0.0)
