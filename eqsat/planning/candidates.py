@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Leaf, Map, Opaque, Operation, Reduce, Rename
+from eqsat.ir.ops import Dot, Leaf, Map, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
@@ -158,13 +158,11 @@ def fusion_costs(schedule: Schedule, machine: Machine) -> bool:
     """Whether the compiler's own fusions should make a program slower.
 
     Measured on CPU: they cost as much again, or more, where much of the work are short reductions, over the
-    coordinates of a distance, and in convolutions.
+    coordinates of a distance.
     """
     model = _model(schedule, machine)
     read = short = 0
     for term in _computed(schedule.block):
-        if isinstance(term.op, Opaque) and term.op.call.primitive.name == "conv_general_dilated":
-            return True
         if isinstance(term.op, (Reduce, Dot)):
             entries = max(arg.elements for arg in term.args)
             read += entries
