@@ -19,6 +19,7 @@ from eqsat.budgets import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.machine import Machine
+from eqsat.repeated import Repeated, circumstances, static_key
 from eqsat.reports.plan import Plan
 from eqsat.rule_choice import RulePath, check_accuracy
 from eqsat.transforms.call import Call
@@ -34,14 +35,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-TRACED_UNDER = (
-    "jax_enable_x64",
-    "jax_default_matmul_precision",
-    "jax_numpy_dtype_promotion",
-    "jax_default_device",
-)
-"""The settings of JAX that a function's jaxpr, or where it runs, depends on."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +72,15 @@ class Optimized(Generic[P, R]):
             donate_argnames=donated.names or None,
         )
         self._instances: dict[Any, Instance] = {}
+        self._last: Repeated | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        result: R
+        dynamic, named, static = self._statics.split(args, kwargs)
+        last = self._last
+        if last is not None and (known := last.flat(dynamic, named, static)) is not None:
+            result = last.results(known)
+            return result
         around = Surroundings.now()
         instance, leaves = self._instance(args, kwargs, around)
         call = instance.call
@@ -95,7 +95,10 @@ class Optimized(Generic[P, R]):
             for leaf, aval in zip([*leaves, *instance.captured], call.in_avals, strict=True)
         ]
         flat = optimized_p.bind(*around.made_to_vary(arrays), program=call, donated=instance.donated)
-        result: R = instance.unflatten(flat)
+        if not instance.captured:
+            tree = jax.tree.structure((dynamic, named))
+            self._last = Repeated.of(call, instance.donated, tree, leaves, static, instance.unflatten)
+        result = instance.unflatten(flat)
         return result
 
     def __repr__(self) -> str:
@@ -151,10 +154,8 @@ class Optimized(Generic[P, R]):
         key = (
             tree,
             tuple(signature(leaf) for leaf in leaves),
-            tuple((where, type(value), value) for where, value in static.items()),
-            *map(setting, TRACED_UNDER),
-            jax.default_backend(),
-            override(),
+            static_key(static),
+            circumstances(),
             around,
         )
         found = self._instances.get(key)

@@ -53,7 +53,9 @@ ALLOWED = {
     " frontend.values rule_choice rulesets backend.donation driver planned pricing progress tuning reports"
     " storage",
     "eqsat.arguments": "",
-    "eqsat.api": "errors amounts budgets machine frontend.trace reports rule_choice arguments transforms",
+    "eqsat.repeated": "budgets transforms",
+    "eqsat.api": "errors amounts budgets machine frontend.trace reports rule_choice arguments repeated"
+    " transforms",
     "eqsat.testing": "errors language rulesets checking",
     "eqsat.running": "errors records amounts reports device_memory backend.certificate api",
     "eqsat.commands": "errors amounts reports language rulesets checking api running",

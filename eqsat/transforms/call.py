@@ -102,6 +102,11 @@ class Call(Program):
                 self.settings.witness.planned(self.title, found.plan)
         return found
 
+    def settled(self, donated: Mask = ()) -> Planned | None:
+        """The plan for arguments on the default device, if there is one that will not change any more."""
+        found = self._plans.get(((), donated))
+        return None if found is None or (self.settings.tune and not _is_tuned(found)) else found
+
     def minimum(self, donated: Sequence[bool] = ()) -> int:
         """The smallest budget in bytes that there is a plan for."""
         given_up = donation(self.in_avals, self.closed.out_avals, donated)
@@ -114,8 +119,8 @@ class Call(Program):
         if len(present) != len(self.in_avals) or any(map(_is_abstract, present)):
             return None
         arrays = [jnp.asarray(value, aval.dtype) for value, aval in zip(present, self.in_avals, strict=True)]
-        home = _home(setting("jax_default_device"))
-        return arrays if placement or all(array.sharding == home for array in arrays) else None
+        place = home(setting("jax_default_device"))
+        return arrays if placement or all(array.sharding == place for array in arrays) else None
 
     def _stored_or_new(
         self,
@@ -222,8 +227,10 @@ class Call(Program):
         """The budget in bytes: as named, or as the devices allow."""
         if self.settings.budget is not None:
             return self.settings.budget
-        home = _home(setting("jax_default_device"))
-        devices = {device for sharding in placement or [home] for device in (sharding or home).device_set}
+        default = home(setting("jax_default_device"))
+        devices = {
+            device for sharding in placement or [default] for device in (sharding or default).device_set
+        }
         return free_budget(devices, sum(map(_share, [*present, *self.closed.consts])))
 
     def _whose(self) -> str:
@@ -237,14 +244,14 @@ class Call(Program):
         if setting("jax_enable_x64") != self.settings.double:
             with jax.enable_x64(self.settings.double):
                 return self.run(*arguments, donated=donated)
-        home = _home(setting("jax_default_device"))
-        if all(getattr(argument, "sharding", None) == home for argument in arguments):
+        place = home(setting("jax_default_device"))
+        if all(getattr(argument, "sharding", None) == place for argument in arguments):
             return self.planned((), arguments, donated).run(*arguments)
         arrays = [
             argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
             for argument, aval in zip(arguments, self.in_avals, strict=True)
         ]
-        if all(array.sharding == home for array in arrays):
+        if all(array.sharding == place for array in arrays):
             return self.planned((), arrays, donated).run(*arrays)
         # An array that JAX has put where it is of its own accord may be moved.
         placement = tuple(array.sharding if array.committed else None for array in arrays)
@@ -313,7 +320,7 @@ def _share(value: Any) -> int:
 
 
 @functools.cache
-def _home(device: Any) -> jax.sharding.Sharding:
+def home(device: Any) -> jax.sharding.Sharding:
     """On a device; on the one that JAX takes by default for None, or for the name of a platform."""
     one = device if isinstance(device, jax.Device) else jax.devices(device)[0]
     return jax.sharding.SingleDeviceSharding(one)
