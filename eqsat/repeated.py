@@ -89,13 +89,14 @@ class Repeated:
 
     def flat(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], static: dict[int | str, Any]
-    ) -> list[Any] | None:
+    ) -> Sequence[Any] | None:
         """The arguments' leaves, if this is the same call with other arrays.
 
         **Arguments:**
 
         - `args`, `kwargs`: the arguments without the static ones, which are `static`.
         """
+        leaves: list[Any]
         leaves, tree = jax.tree.flatten((args, kwargs))
         if tree != self.tree:
             return None
@@ -119,7 +120,8 @@ def _is_array(leaf: Any) -> bool:
 
 def _is_evaluated() -> bool:
     """Whether what is called now is evaluated at once, and on no mesh."""
-    return core.get_opaque_trace_state() == _evaluation() and jax.sharding.get_abstract_mesh().empty
+    evaluates: bool = core.get_opaque_trace_state() == _evaluation()
+    return evaluates and jax.sharding.get_abstract_mesh().empty
 
 
 @functools.cache
