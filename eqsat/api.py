@@ -156,6 +156,7 @@ class Optimized(Generic[P, R]):
             tuple(signature(leaf) for leaf in leaves),
             static_key(static),
             circumstances(),
+            jax.default_backend(),
             around,
         )
         found = self._instances.get(key)

@@ -30,7 +30,7 @@ TRACED_UNDER = (
 
 def circumstances() -> tuple[Hashable, ...]:
     """What a call depends on besides its arguments, the transformations under way, and meshes."""
-    return (*map(setting, TRACED_UNDER), jax.default_backend(), override())
+    return (*map(setting, TRACED_UNDER), override())
 
 
 def static_key(static: dict[int | str, Any]) -> tuple[Hashable, ...]:
@@ -51,7 +51,7 @@ class Repeated:
     """
 
     tree: Any
-    kinds: tuple[type, ...]
+    kinds: tuple[Any, ...]
     types: tuple[Any, ...]
     static: tuple[Hashable, ...]
     circumstances: tuple[Hashable, ...]
@@ -96,14 +96,11 @@ class Repeated:
 
         - `args`, `kwargs`: the arguments without the static ones, which are `static`.
         """
-        leaves: list[Any]
         leaves, tree = jax.tree.flatten((args, kwargs))
         if tree != self.tree:
             return None
         for leaf, kind, known in zip(leaves, self.kinds, self.types, strict=True):
-            if type(leaf) is not kind or not ((aval := leaf.aval) is known or aval == known):
-                return None
-            if leaf.sharding != self.place:
+            if type(leaf) is not kind or leaf.aval != known or leaf.sharding != self.place:
                 return None
         if not _is_evaluated() or circumstances() != self.circumstances or static_key(static) != self.static:
             return None
