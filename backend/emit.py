@@ -30,7 +30,7 @@ from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import runs_backwards, wanted_orders
-from eqsat.backend.reductions import reduction_text
+from eqsat.backend.reductions import Pieces, reduction_text
 from eqsat.backend.scope import Scope
 from eqsat.backend.turning import COPY, COPYING, copied
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
@@ -83,10 +83,10 @@ class Emitter:
         self.updates = updates
         self.turned = {member: turning for turning in turned.values() for member in turning.members}
         self.fused_reduction = fused_reduction
-        self.shortest: dict[Axis, int] = {}
+        self.pieces: dict[Axis, Pieces] = {}
         for loop in schedule.block.loops():
             length = schedule.chunks[loop.id]
-            self.shortest[loop.axis] = min(length, self.shortest.get(loop.axis, length))
+            self.pieces[loop.axis] = self.pieces.get(loop.axis, Pieces.of(loop.axis)).with_chunks(length)
         self.bars = 0
         self.selects = False
         self.copies = False
@@ -283,7 +283,7 @@ class Emitter:
             operand,
             self.value(operand, scope),
             self.fused_reduction,
-            self.shortest,
+            self.pieces,
             scope.lengths_of(operand),
         )
         return self.assign(scope, term, op.kind, value)

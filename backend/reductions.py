@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.elementwise import dtype_text
@@ -26,12 +27,36 @@ WIDTHS = range(128, 15, -1)
 """Of the columns of a block."""
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """The lengths that an axis has in loops over its chunks.
+
+    **Attributes:**
+
+    - `shortest`: the length of the shortest chunks, remainders aside.
+    - `divisor`: what divides the lengths of all chunks, remainders included.
+    """
+
+    shortest: int
+    divisor: int
+
+    @classmethod
+    def of(cls, axis: Axis) -> Pieces:
+        """All of an axis, as one piece."""
+        return cls(axis.size, axis.size)
+
+    def with_chunks(self, length: int) -> Pieces:
+        """These, and chunks of some length."""
+        # What divides an axis and its chunks divides the remainder.
+        return Pieces(min(self.shortest, length), math.gcd(self.divisor, length))
+
+
 def reduction_text(
     op: Reduce,
     operand: Term,
     value: Emitted,
     fused: int | None,
-    chunks: Mapping[Axis, int],
+    chunked: Mapping[Axis, Pieces],
     lengths: Lengths,
 ) -> Emitted:
     """The reduction of an operand, emitted as `value`.
@@ -40,20 +65,21 @@ def reduction_text(
 
     - `fused`: entries of the longest reduction that computes its operand as it goes, and so is fast;
       None: all are.
-    - `chunks`, `lengths`: the lengths of chunks by axis, as numbers and as text.
+    - `chunked`: the pieces of the axes that there are loops over.
+    - `lengths`: as text, those that axes have here.
     """
-    axis = None if fused is None else _longest(op, operand, fused)
+    pieces = {axis: chunked[axis] if axis in operand.open else Pieces.of(axis) for axis in operand.axes}
+    axis = None if fused is None else _longest(op, operand, fused, pieces)
     if axis is None:
         return _reduced(op.kind, op.axes, value)
-    others = operand.axes - {axis}
-    rows = math.prod(chunks[other] if other in operand.open else other.size for other in others)
+    rows = math.prod(pieces[other].shortest for other in operand.axes - {axis})
     at_an_end = axis in (value.order[0], value.order[-1])  # or the product would copy the operand
     if op.kind in ("sum", "mean") and rows >= LEAST_ROWS and at_an_end:
-        return _multiplied(op, operand, value, axis)
-    width = _width(axis.size)
+        return _multiplied(op, operand, value, axis, length_text(axis, lengths))
+    width = _width(pieces[axis])
     if op.kind in ("max", "min") and width and value.order[-1] == axis:
         rest = [length_text(other, lengths) for other in value.order[:-1]]
-        shape = tuple_text([*rest, str(axis.size // width), str(width)])
+        shape = tuple_text([*rest, f"{length_text(axis, lengths)} // {width}", str(width)])
         block = f"jnp.reshape({value.text}, {shape})"
         last = len(value.order) - 1
         # XLA would make one reduction of both.
@@ -62,30 +88,30 @@ def reduction_text(
     return _reduced(op.kind, op.axes, value)
 
 
-def _longest(op: Reduce, operand: Term, fused: int) -> Axis | None:
-    """The longest axis of a reduction that stores its operand, if that is no chunk."""
-    whole = op.axes - operand.open
-    if op.dtype not in FLOATS or operand.dtype != op.dtype or not whole:
+def _longest(op: Reduce, operand: Term, fused: int, pieces: Mapping[Axis, Pieces]) -> Axis | None:
+    """The longest axis of a reduction that stores its operand."""
+    if op.dtype not in FLOATS or operand.dtype != op.dtype:
         return None
-    axis = max(whole, key=lambda axis: (axis.size, axis.id))
-    return axis if axis.size > fused else None
+    axis = max(op.axes, key=lambda axis: (pieces[axis].shortest, axis.id))
+    return axis if pieces[axis].shortest > fused else None
 
 
-def _multiplied(op: Reduce, operand: Term, value: Emitted, axis: Axis) -> Emitted:
-    """A sum or a mean, by a product with ones along the axis."""
-    ones = Emitted(f"jnp.ones({axis.size}, {dtype_text(op.dtype)})", (axis,))
+def _multiplied(op: Reduce, operand: Term, value: Emitted, axis: Axis, length: str) -> Emitted:
+    """A sum or a mean, by a product with ones along an axis of that length."""
+    ones = Emitted(f"jnp.ones({length}, {dtype_text(op.dtype)})", (axis,))
     dot = Dot(frozenset({axis}), op.dtype, "HIGHEST")
     total = contraction_text(dot, value, ones, [operand.dtype, op.dtype])
     if op.axes != dot.axes:
         total = _reduced(op.kind, op.axes - dot.axes, total)
     if op.kind == "mean":
-        total = Emitted(f"{total.text} / {axis.size}", total.order)
+        total = Emitted(f"{total.text} / {length}", total.order)
     return total
 
 
-def _width(length: int) -> int | None:
+def _width(pieces: Pieces) -> int | None:
     """How many columns the block of a row has: as many as fill registers, if there are enough rows."""
-    widths = [width for width in WIDTHS if length % width == 0 and length >= LEAST_ROWS * width]
+    fitting = (width for width in WIDTHS if pieces.divisor % width == 0)
+    widths = [width for width in fitting if pieces.shortest >= LEAST_ROWS * width]
     return max(widths, key=lambda width: (width & -width, width), default=None)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import eqsat
 from eqsat.backend.layout import Emitted
-from eqsat.backend.reductions import reduction_text
+from eqsat.backend.reductions import Pieces, reduction_text
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Leaf, Reduce
 from eqsat.ir.term import Term, Terms
@@ -62,6 +62,31 @@ def test_maxima_of_rows_are_those_of_columns_of_blocks() -> None:
     assert "reshape" not in written("max", {COLUMNS}, (COLUMNS, ROWS)).text
     prime = Axis(3, 1_009)
     assert "reshape" not in written("max", {prime}, (ROWS, prime)).text
+
+
+def test_what_divides_all_chunks_divides_the_remainder() -> None:
+    pieces = Pieces.of(Axis(0, 10_400)).with_chunks(3_000).with_chunks(4_000)
+    assert pieces == Pieces(3_000, 200)
+    assert all(length % pieces.divisor == 0 for length in (3_000, 10_400 % 3_000, 4_000, 10_400 % 4_000))
+
+
+@pytest.mark.parametrize(
+    ("columns", "spare", "form"),
+    [(4_400, 500_000, "// 16, 16"), (4_111, 500_000, "jnp.ones(size_"), (4_096, 500_000, "jnp.ones(size_")],
+)
+def test_sums_and_maxima_over_chunks_have_the_same_forms(columns: int, spare: int, form: str) -> None:
+    """Of 4,400 and 4,111, the last chunks are shorter than the others."""
+
+    def likelihood(x: Any, y: Any) -> Any:
+        return jnp.sum(jax.nn.logsumexp(x @ y.T, axis=1))
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 4)).astype(np.float32), rng.normal(size=(columns, 4)).astype(np.float32)
+    optimized = eqsat.optimize(likelihood, budget=x.nbytes + y.nbytes + spare)
+    plan = optimized.plan(x, y)
+    assert columns in {loop.size for loop in plan.loops}
+    assert form in plan.source
+    np.testing.assert_allclose(optimized(x, y), likelihood(x, y), rtol=1e-6)
 
 
 def test_a_program_with_such_sums_keeps_to_its_budget() -> None:
