@@ -40,8 +40,14 @@ from eqsat.trials import Stopwatch, Trial, Trials, total_bytes
 CLEARLY_FASTER = 0.7
 """A program that fits is rewritten only if that is predicted to take less than this part of its time..."""
 
+FASTER_LOOPS = 0.8
+"""...or than this one, if it takes large blocks from the system: loops gain more than is predicted..."""
+
 FASTER_PRODUCTS = 0.9
 """...or than this one, if there is nothing in it but contractions: what these take is better predicted."""
+
+TAKES_AS_PREDICTED = 1.1
+"""What should take longer than by this factor, since it needs more memory than was predicted, has to wait."""
 
 MOST_UNMOVED = 6
 """After so many programs in a row whose peaks were no better, no more are compiled."""
@@ -193,9 +199,8 @@ class Planner:
             self.stopwatch,
             None if exact else self.machine.fused_reduction,
         )
-        # Unlike other programs, this one is compiled: it takes no more than that says.
-        original = self.original.within(self.budget)
-        taken = min(written.predicted_peak - program.fixed_bytes, original.taken)
+        # Unlike other programs, this one is compiled: it takes what that says.
+        taken = self.original.within(self.budget).taken
         written = replace(written, taking=self.machine.taking(taken))
         return Job(program, hoisted, constants, written, trials)
 
@@ -237,10 +242,11 @@ class Planner:
         if self.deadline.passed():
             reason = f"planning time limit of {self.deadline.seconds:g} s"
             return self._unchanged(job, reason)
-        part = FASTER_PRODUCTS if contracts(job.program) else CLEARLY_FASTER
+        held = max(min(job.written.predicted_peak, original.peak) - original.fixed, original.taken)
+        large = self.machine.taking(held) > 0
+        part = FASTER_PRODUCTS if contracts(job.program) else FASTER_LOOPS if large else CLEARLY_FASTER
         enough = part * job.written.predicted_seconds
-        held = min(job.written.predicted_peak, original.peak) - original.fixed
-        if self.machine.taking(held) or self.tried > CLEARLY_FASTER:
+        if large or self.tried > CLEARLY_FASTER:
             # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
             search = self._saturate(job.program, self.budget, SPLIT_AXES[0])
             tried = max(self.tried, part) * job.written.predicted_seconds
@@ -251,7 +257,7 @@ class Planner:
             worthwhile = best is not None and best.predicted_seconds < enough
             trial = job.trials.compile(best, self.budget) if best and worthwhile else None
         if trial is not None and trial.peak <= self.budget:
-            if trial.candidate.predicted_seconds < enough:
+            if trial.seconds(self.machine) < enough:
                 return self._changed(trial, original, job)
             self.rest = chain([trial], self.rest)
         return self._unchanged(job, self.stop_reason)
@@ -298,6 +304,7 @@ class Planner:
         groups = attempts(search, self.budget, self.deadline)
         stale, more = 0, True
         unmoved = 0
+        slower: list[Trial] = []
         while unmoved < MOST_UNMOVED:
             best = ranking.best()
             while more and (best is None or stale < LOOKAHEAD):
@@ -311,14 +318,20 @@ class Planner:
                 best = better
             candidate = ranking.take()
             if candidate is None or candidate.predicted_seconds >= self.longest or self.deadline.passed():
-                return
+                break
+            while slower and slower[0].seconds(self.machine) <= candidate.predicted_seconds:
+                yield slower.pop(0)
             before = trials.smallest
             trial = trials.compile(candidate, self.budget)
             if trial.peak <= self.budget:
-                yield trial
+                if trial.seconds(self.machine) <= TAKES_AS_PREDICTED * candidate.predicted_seconds:
+                    yield trial
+                else:
+                    slower = sorted([*slower, trial], key=lambda one: one.seconds(self.machine))
                 continue
             unmoved = 0 if before is None or trial.peak < UNMOVED * before.peak else unmoved + 1
             ranking.came_out(candidate, trial.peak)
+        yield from (trial for trial in slower if trial.seconds(self.machine) < self.longest)
 
     def _unchanged(self, job: Job | None, reason: str) -> Planned:
         """The function as it is, which fits."""

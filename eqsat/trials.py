@@ -18,6 +18,7 @@ from eqsat.backend.emit import emit
 from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
+from eqsat.machine import Machine
 from eqsat.planning.candidates import Candidate
 from eqsat.progress import Progress
 
@@ -70,6 +71,10 @@ class Trial:
     def peak(self) -> int:
         """The certified peak, in bytes."""
         return self.certified.peak
+
+    def seconds(self, machine: Machine) -> float:
+        """What a call should take: that of what is computed, and of getting the memory that was compiled."""
+        return self.candidate.seconds + machine.taking(self.certified.taken)
 
 
 class Trials:

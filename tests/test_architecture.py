@@ -37,7 +37,7 @@ ALLOWED = {
     "eqsat.planning": "amounts records machine deadline garbage ir engine reports",
     "eqsat.backend": "errors ir planning.blocks",
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",
-    "eqsat.trials": "amounts frontend.trace ir planning.candidates backend progress",
+    "eqsat.trials": "amounts frontend.trace ir machine planning.candidates backend progress",
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
     "eqsat.floor": "deadline machine planning trials",
     "eqsat.storage": "cache_folder records ir.dtypes ir.operations frontend.source frontend.trace"

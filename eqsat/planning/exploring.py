@@ -216,11 +216,13 @@ def _prepared(
         summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
         large = (*axes[:most_axes], *summed[:1])
         program = with_sunk(program, free / BIG_SHARE, free)
+        # However much there is room for, what is larger than a process keeps takes time to get.
+        big = min(free, machine.kept) / BIG_SHARE
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.cut
             bodies[call] = tuple(
                 _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline, known)
-                if _has_large(body.program, free / BIG_SHARE)
+                if _has_large(body.program, big)
                 else as_written(body.program, machine)
                 for body in call.bodies
             )

@@ -37,13 +37,17 @@ def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> I
 
     After the deadline, there are no more than have been found.
     """
-    return _under(caps(budget - search.program.fixed_bytes), search, budget, deadline)
+    return _under(caps(min(budget - search.program.fixed_bytes, _largest(search))), search, budget, deadline)
 
 
 def every_attempt(search: Search, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
     """Candidates under all caps that make a difference, made as if there were no memory for temporaries."""
-    largest = max((term.bytes for term, _ in computed(search.program)), default=0)
-    return _under(caps(largest), search, search.program.fixed_bytes, deadline)
+    return _under(caps(_largest(search)), search, search.program.fixed_bytes, deadline)
+
+
+def _largest(search: Search) -> int:
+    """Bytes of the largest value of a program: caps above that make no difference."""
+    return max((term.bytes for term, _ in computed(search.program)), default=0)
 
 
 def _under(
