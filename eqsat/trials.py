@@ -90,7 +90,7 @@ class Trials:
       may be written as products. None: no sum may be, as that rounds otherwise.
     - `smallest`: the trial with the smallest peak so far.
 
-    Once one was too large, the others are drafted first, and compiled in full if they fit.
+    All are drafted first, and compiled in full if they fit.
     """
 
     def __init__(
@@ -113,7 +113,6 @@ class Trials:
         self.smallest: Trial | None = None
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
         self._done: dict[tuple[str, str, bool], Certified] = {}
-        self._drafting = False
         # By how many times one that was too large under XLA's own options exceeded what was predicted.
         self._fused_excess = 0.0
 
@@ -130,7 +129,6 @@ class Trials:
             self._fused_excess = certified.peak / candidate.predicted_peak
             module = self.emitted(candidate)
             certified = self._compiled(candidate, module, HONEST, budget)
-        self._drafting = self._drafting or certified.peak > budget
         return self._noted(Trial(candidate, module, certified))
 
     def draft(self, candidate: Candidate) -> Trial:
@@ -144,12 +142,9 @@ class Trials:
         return trial
 
     def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
-        """Compiled in full, unless a draft is known to be too large."""
-        if self._drafting:
-            draft = self._certified(candidate, module, options, draft=True)
-            if draft.peak > budget:
-                return draft
-        return self._certified(candidate, module, options, draft=False)
+        """Compiled in full, unless a draft is too large."""
+        draft = self._certified(candidate, module, options, draft=True)
+        return draft if draft.peak > budget else self._certified(candidate, module, options, draft=False)
 
     def _certified(self, candidate: Candidate, module: Module, options: str, draft: bool) -> Certified:
         draft = draft and (module.source, options, False) not in self._done

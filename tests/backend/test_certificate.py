@@ -107,11 +107,21 @@ def chunked(x: Any) -> list[Any]:
     return [jax.lax.map(lambda row: jnp.sort(jnp.exp(row - x))[:10] @ x[:10], x)]
 
 
+def messages(x: Any, edges: Any) -> list[Any]:
+    """Along the edges of a graph; of gathers and scatters, XLA makes other loops in a hurry."""
+    weights = jax.nn.leaky_relu(x[edges[0]].sum(-1) + x[edges[1]].sum(-1))
+    largest = jnp.full(x.shape[:1], -jnp.inf).at[edges[1]].max(weights)
+    weights = jnp.exp(weights - largest[edges[1]])
+    weights = weights / jnp.zeros(x.shape[:1]).at[edges[1]].add(weights)[edges[1]]
+    return [jnp.zeros_like(x).at[edges[1]].add(weights[:, None] * x[edges[0]])]
+
+
 @pytest.mark.parametrize("options", [HONEST, OWN])
 @pytest.mark.parametrize(
     ("function", "avals"),
     [
         (variance, [MATRIX]),
+        (messages, [MATRIX, jax.ShapeDtypeStruct((2, 20 * N), np.int32)]),
         (lambda x: [jnp.linalg.cholesky(x @ x.T + jnp.eye(N)), jnp.sin(x) @ x], [MATRIX]),
         (attention_gradient, [jax.ShapeDtypeStruct((N, 16), np.float32)] * 3),
         (chunked, [VECTOR]),
