@@ -25,6 +25,9 @@ from eqsat.progress import Progress
 R = TypeVar("R")
 
 
+SURE = 0.6
+"""What is predicted to need less than this part of a budget is compiled in full at once."""
+
 STEPS = {
     "compile": "compiling it as it is",
     "lower": "reading the program",
@@ -90,7 +93,7 @@ class Trials:
       may be written as products. None: no sum may be, as that rounds otherwise.
     - `smallest`: the trial with the smallest peak so far.
 
-    All are drafted first, and compiled in full if they fit.
+    Those that are not sure to fit are drafted first, and compiled in full if they do.
     """
 
     def __init__(
@@ -143,8 +146,11 @@ class Trials:
 
     def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
         """Compiled in full, unless a draft is too large."""
-        draft = self._certified(candidate, module, options, draft=True)
-        return draft if draft.peak > budget else self._certified(candidate, module, options, draft=False)
+        if candidate.predicted_peak > SURE * budget:
+            draft = self._certified(candidate, module, options, draft=True)
+            if draft.peak > budget:
+                return draft
+        return self._certified(candidate, module, options, draft=False)
 
     def _certified(self, candidate: Candidate, module: Module, options: str, draft: bool) -> Certified:
         draft = draft and (module.source, options, False) not in self._done

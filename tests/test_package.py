@@ -26,3 +26,18 @@ def test_there_are_no_others() -> None:
 def test_importing_the_package_does_not_import_jax() -> None:
     code = "import eqsat, sys; print('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_the_engine_is_loaded_without_the_package_around_it() -> None:
+    """That imports formatters of Python code, which takes as long as planning a small program."""
+    code = """
+import sys
+from eqsat.engine import egraph
+print("egglog" in sys.modules)
+import egglog
+print(egglog.bindings is egraph.bindings)
+egglog.EGraph(), egraph.EGraph()
+print("done")
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert out.split() == ["False", "True", "done"]

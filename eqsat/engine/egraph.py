@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, TypeVar
-
-from egglog import bindings
 
 from eqsat.engine.schema import CONSTRUCTORS, SCHEMA
 from eqsat.errors import EqsatError
@@ -19,6 +20,29 @@ logging.getLogger("egglog").setLevel(logging.WARNING)
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
+
+
+def _engine() -> Any:
+    """egglog's engine without the package around it, which imports formatters of Python code.
+
+    The package can still be imported later, by whoever wants it, and then has the same engine.
+    """
+    if "egglog" not in sys.modules:
+        package = find_spec("egglog")
+        folders = package.submodule_search_locations if package else None
+        found = PathFinder.find_spec("bindings", folders) if folders else None
+        origin = found.origin if found else None
+        spec = spec_from_file_location(f"{__package__}.bindings", origin) if origin else None
+        if spec and spec.loader:
+            engine = module_from_spec(spec)
+            spec.loader.exec_module(engine)
+            return engine
+    from egglog import bindings
+
+    return bindings
+
+
+bindings = _engine()
 
 
 class EGraphError(EqsatError):
@@ -101,7 +125,7 @@ class EGraph:
 class Dump:
     """A snapshot of an e-graph's tables."""
 
-    def __init__(self, graph: bindings.EGraph, functions: dict[str, Any]) -> None:
+    def __init__(self, graph: Any, functions: dict[str, Any]) -> None:
         self._graph = graph
         self._functions = functions
         self._sets: dict[Any, frozenset[int]] = {}

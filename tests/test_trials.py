@@ -1,0 +1,43 @@
+"""Candidates are drafted unless they are sure to fit, and only what fits is compiled in full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+import eqsat
+from eqsat import trials
+from tests.stages import normal
+
+X, Y, V = normal(3000, 3), normal(4000, 3, seed=1), normal(4000)
+
+
+def kernel(x: Any, y: Any, v: Any) -> Any:
+    return jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, axis=-1)) @ v
+
+
+@pytest.fixture
+def drafts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For every candidate that is compiled, whether it is a draft."""
+    seen = []
+    certify = trials.certify
+
+    def noted(*args: Any, draft: bool = False, **kwargs: Any) -> Any:
+        seen.append(draft)
+        return certify(*args, draft=draft, **kwargs)
+
+    monkeypatch.setattr(trials, "certify", noted)
+    return seen
+
+
+def test_what_is_sure_to_fit_is_not_drafted(drafts: list[bool]) -> None:
+    assert eqsat.optimize(kernel, budget="100MB").plan(X, Y, V).changed
+    assert drafts == [False]
+
+
+def test_what_is_not_sure_to_fit_is_drafted_and_one_is_compiled_in_full(drafts: list[bool]) -> None:
+    assert eqsat.optimize(kernel, budget="300KB").plan(X, Y, V).changed
+    assert drafts.count(False) == 1
+    assert drafts[0]
