@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.backend.layout import Emitted, Lengths, broadcast, broadcastable, merge_orders
+from eqsat.backend.layout import Emitted, Lengths, broadcast, broadcastable
+from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.ops import Const, Map
 
@@ -78,16 +79,15 @@ def map_text(
     operands: Sequence[Emitted],
     dtypes: Sequence[str],
     lengths: Lengths,
-    leading: Sequence[Emitted] = (),
+    order: tuple[Axis, ...],
 ) -> Emitted:
     """`op` applied to operands, as an expression.
 
     **Arguments:**
 
     - `dtypes`: of the operands.
-    - `leading`: those of the operands whose order of axes the result should have, rather than the others'.
+    - `order`: of the result's axes.
     """
-    order = merge_orders([operand.order for operand in (*leading, *operands)])
     loose = [broadcastable(operand, order) for operand in operands]
 
     def full() -> str:

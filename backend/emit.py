@@ -29,7 +29,7 @@ from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
-from eqsat.backend.orders import runs_backwards, wanted_orders
+from eqsat.backend.orders import comes_backwards, elementwise_order, wanted_orders
 from eqsat.backend.reductions import Pieces, reduction_text
 from eqsat.backend.scope import Scope
 from eqsat.backend.turning import COPY, COPYING, copied
@@ -100,10 +100,14 @@ class Emitter:
         self.open_in: dict[int, frozenset[Axis]] = {}
         self._outputs: dict[int, Layout] = {}
         for program in schedule.program.inside():
-            self.wanted |= wanted_orders(program)
+            self.wanted |= wanted_orders(program, self.length)
             self.open_in |= {term.number: term.open for term in (*program.inputs, *program.reachable())}
             for output in program.outputs:
                 self._outputs.setdefault(output.term.number, output.layout)
+
+    def length(self, axis: Axis) -> int:
+        """How long an axis is: its chunks, where there is a loop over it."""
+        return self.pieces[axis].shortest if axis in self.pieces else axis.size
 
     # Lines and names.
 
@@ -265,7 +269,8 @@ class Emitter:
                 operands.append(value)
         # A mask can be computed in any order, where what it masks would have to be transposed.
         data = [value for arg, value in zip(term.args, operands, strict=True) if not self.is_index(arg)]
-        return map_text(op, operands, dtypes, lengths, data)
+        order = elementwise_order([*data, *operands], self.wanted.get(term.number), self.length)
+        return map_text(op, operands, dtypes, lengths, order)
 
     def is_index(self, term: Term) -> bool:
         """Whether a term depends on indices only, and on no input."""
@@ -290,7 +295,7 @@ class Emitter:
 
     def dot(self, term: Term, op: Dot, scope: Scope) -> Emitted:
         left, right = (self.value(arg, scope) for arg in term.args)
-        if runs_backwards(self.wanted.get(term.number), *(arg.axes for arg in term.args)):
+        if comes_backwards(op, left, right, self.wanted.get(term.number), self.length):
             left, right = right, left
         return self.assign(
             scope, term, "dot", contraction_text(op, left, right, [arg.dtype for arg in term.args])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, Dimension, Layout, is_flat, layout_axes, parts
@@ -73,6 +73,30 @@ def merge_orders(orders: Sequence[tuple[Axis, ...]]) -> tuple[Axis, ...]:
             place = min(later) if later else max(earlier, default=len(merged))
             merged.insert(max([place, *earlier]) if earlier else place, axis)
     return tuple(merged)
+
+
+def sorted_order(orders: Sequence[tuple[Axis, ...]], rank: Callable[[Axis], int]) -> tuple[Axis, ...]:
+    """`merge_orders`, with the axes that no order puts before or after one another by rank, the highest last.
+
+    >>> i, j, k = Axis(0, 2), Axis(1, 3), Axis(2, 4)
+    >>> sorted_order([(j,), (i,)], lambda axis: axis.size) == (i, j)
+    True
+    >>> sorted_order([(j, i), (k,)], lambda axis: axis.size) == (j, i, k)
+    True
+    """
+    left = list(merge_orders(orders))
+    places = {axis: place for place, axis in enumerate(left)}
+    # Where orders disagree, the merged one counts.
+    after = {
+        axis: {other for order in orders if axis in order for other in order if places[other] > places[axis]}
+        for axis in left
+    }
+    found: list[Axis] = []
+    while left:
+        last = max((axis for axis in left if not after[axis] & set(left)), key=lambda a: (rank(a), places[a]))
+        left.remove(last)
+        found.insert(0, last)
+    return tuple(found)
 
 
 def transposed(value: Emitted, order: Sequence[Axis]) -> Emitted:

@@ -1,25 +1,36 @@
-"""Which order of dimensions each value should have: that of what consumes it.
+"""Which order of dimensions each value should have: that of what consumes it, or with the longest one last.
 
 A selection wants its axis last, an operation its core axes, an output the order in which it is returned;
 an elementwise op passes the wish on to its operands. A contraction can give either of two orders at no
 cost. Of what only another contraction reads, it gives the one in which that one's result has its order, too,
 and what that one adds up comes last in its left operand and first in its right one, after its batch. XLA
 copies operands in which it lies between other axes.
+
+Where nobody has a wish, the longest axis comes last: XLA on CPU works on neighbours in memory at once. What a
+loop adds up is put in order once, after the loop.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
+from eqsat.backend.layout import Emitted, sorted_order
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.ops import Concat, Dot, Fold, Map, Operation, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
+Length = Callable[[Axis], int]
+"""How long an axis is, or what loops take of it at once."""
 
-def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
+FEW = 32
+"""Products of fewer rows or columns are slow, and slower to add up, if these come last."""
+
+
+def wanted_orders(program: Program, length: Length) -> dict[int, tuple[Axis, ...]]:
     """The order wanted of each term, by number, where some consumer has a wish; the first one counts."""
     wanted: dict[int, tuple[Axis, ...]] = {}
     uses = Counter(arg.number for term in program.reachable() for arg in term.args)
@@ -29,7 +40,7 @@ def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
     for term in reversed(list(program.reachable())):
         order = wanted.get(term.number)
         for arg in term.args:
-            wish = _wish(term, order, arg)
+            wish = _wish(term, order, arg, length)
             if isinstance(term.op, Dot) and uses[arg.number] > 1:
                 continue  # What else reads it may be slower for it.
             if wish is not None:
@@ -37,15 +48,20 @@ def wanted_orders(program: Program) -> dict[int, tuple[Axis, ...]]:
     return wanted
 
 
-def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term) -> tuple[Axis, ...] | None:
+def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term, length: Length) -> tuple[Axis, ...] | None:
     """What `term`, wanted in `order`, wants of its operand `arg`."""
+
+    def by_length(axes: frozenset[Axis]) -> tuple[Axis, ...]:
+        return tuple(sorted(axes, key=lambda axis: (length(axis), axis.id)))
+
     match term.op:
         case Select(axis=axis, out_axis=out) | Fold(monoid=Select(axis=axis, out_axis=out)):
-            rest = order if order is not None else tuple(sorted(arg.axes - {axis}))
+            rest = order if order is not None else by_length(arg.axes - {axis})
             return (*(a for a in rest if a != out and a in arg.axes), axis)
         case Reduce(axes=axes):
-            rest = order if order is not None else tuple(sorted(arg.axes - axes))
-            return (*rest, *sorted(axes))
+            rest = order if order is not None else by_length(arg.axes - axes)
+            long = math.prod(map(length, axes)) > FEW
+            return (*rest, *sorted(axes)) if long else (*sorted(axes), *rest)
         case Operation(axes=axes):
             core = tuple(axis for axis in axes if axis in arg.axes)
             rest = order if order is not None else tuple(sorted(arg.axes))
@@ -54,6 +70,8 @@ def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term) -> tuple[Axis, 
             return (*core, *rest) if arg is not term.args[0] and len(core) == 1 else (*rest, *core)
         case Dot(axes=axes):
             return _as_operand(axes, term, order, arg) if isinstance(arg.op, Dot) else None
+        case Fold() if order and length(order[-1]) < FEW:
+            return None  # By few columns, adding up is slow.
         case Map() | Concat() | Fold():
             return None if order is None else tuple(axis for axis in order if axis in arg.axes)
         case _:
@@ -69,6 +87,44 @@ def runs_backwards(order: Sequence[Axis] | None, first: AbstractSet[Axis], secon
     """
     free = [axis for axis in order or () if (axis in first) != (axis in second)]
     return bool(free) and free[-1] in first and any(axis in second for axis in free)
+
+
+def comes_backwards(
+    op: Dot, left: Emitted, right: Emitted, wish: tuple[Axis, ...] | None, length: Length
+) -> bool:
+    """Whether a product of these two should be taken the other way round."""
+    if wish:
+        return runs_backwards(wish, frozenset(left.order), frozenset(right.order))
+    return longest_last(op, left, right, length)
+
+
+def longest_last(op: Dot, left: Emitted, right: Emitted, length: Length) -> bool:
+    """Whether a product in whose order nobody has a say should be taken the other way round.
+
+    Its longer side comes last, if the other one is short; and it is not one of two transposed matrices, which
+    is slowest.
+    """
+    rows = [axis for axis in left.order if axis not in right.order]
+    columns = [axis for axis in right.order if axis not in left.order]
+    if not (rows and columns):
+        return False
+    height, width, depth = (math.prod(map(length, axes)) for axes in (rows, columns, op.axes))
+    transposed = [left.order[-1] in rows, right.order[-1] in op.axes]
+    few = min(height, width) < FEW
+    if depth < max(height, width) and (few or not all(transposed)):
+        # Taken the other way round, two that are not transposed would be.
+        return height > width and (few or any(transposed))
+    return all(transposed)
+
+
+def elementwise_order(
+    operands: Sequence[Emitted], wish: tuple[Axis, ...] | None, length: Length
+) -> tuple[Axis, ...]:
+    """The order of what is computed of values entry by entry: theirs, where they have one."""
+    orders = [operand.order for operand in operands]
+    if wish is None:
+        return sorted_order(orders, length)
+    return sorted_order(orders, lambda axis: wish.index(axis) if axis in wish else -1)
 
 
 def _as_operand(

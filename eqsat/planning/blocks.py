@@ -94,16 +94,17 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Turning:
-    """Operands to copy for one reduction, with their axes in another order.
+    """Operands to copy for one reduction, or one value that is stored, with their axes in another order.
 
     **Attributes:**
 
     - `sources`: the operands, by number, each with what is copied for it: itself, or the value that it is a
       chunk of. All of that is stored, or an input.
-    - `members`: the numbers of the elementwise terms between them and the reduction, which read the copies.
+    - `members`: the numbers of the elementwise terms between them and the reduction, or of those that make
+      the value: they read the copies.
     - `reduced`: the axes that are reduced.
     - `last`: the axis that comes last in the copies, after those.
-    - `bytes`: of the copies that are made where the reduction is.
+    - `bytes`: of the copies that are made where they are read.
     - `held`: of those that can be made before the loop that it is in.
     """
 

@@ -109,5 +109,4 @@ def test_a_mask_does_not_decide_on_the_order_of_what_it_masks() -> None:
 
     q, k = np.random.default_rng(0).normal(size=(2, 512, 16)).astype(np.float32)
     plan = eqsat.optimize(causal, budget="600kB").plan(q, k)
-    assert "jnp.transpose(le" in plan.source
     assert "jnp.transpose(dot" not in plan.source

@@ -1,0 +1,76 @@
+"""Values have their axes in the order in which XLA is fast: the longest one last, if nobody minds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.backend.layout import Emitted
+from eqsat.backend.orders import elementwise_order, longest_last
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Dot
+from tests.stages import normal
+
+POINTS, CHUNK, COORDINATES = Axis(0, 10_000), Axis(1, 50), Axis(2, 3)
+
+
+def size(axis: Axis) -> int:
+    return axis.size
+
+
+def backwards(left: tuple[Axis, ...], right: tuple[Axis, ...]) -> bool:
+    (summed,) = set(left) & set(right)
+    op = Dot(frozenset({summed}), "float32", None)
+    return longest_last(op, Emitted("a", left), Emitted("b", right), size)
+
+
+def test_a_product_comes_out_with_its_longer_side_last() -> None:
+    assert backwards((POINTS, COORDINATES), (CHUNK, COORDINATES))
+    assert not backwards((CHUNK, COORDINATES), (POINTS, COORDINATES))
+    assert backwards((CHUNK, POINTS), (CHUNK, COORDINATES)), "3 columns would be slow to add up"
+
+
+def test_a_product_over_many_points_is_not_one_of_two_transposed_matrices() -> None:
+    assert not backwards((CHUNK, POINTS), (POINTS, COORDINATES))
+    assert backwards((POINTS, CHUNK), (COORDINATES, POINTS))
+
+
+@pytest.mark.parametrize("wish", [None, (CHUNK, POINTS, COORDINATES)])
+def test_of_a_chunk_and_all_points_the_points_come_last(wish: tuple[Axis, ...] | None) -> None:
+    operands = [Emitted("a", (POINTS,)), Emitted("b", (CHUNK,))]
+    assert elementwise_order(operands, wish, size) == (CHUNK, POINTS)
+
+
+def test_what_is_computed_of_values_keeps_to_their_order_and_then_to_what_is_wanted() -> None:
+    two = [Emitted("a", (POINTS, COORDINATES)), Emitted("b", (CHUNK, COORDINATES))]
+    assert elementwise_order(two, None, size) == (CHUNK, POINTS, COORDINATES)
+    assert elementwise_order(two, (POINTS, CHUNK, COORDINATES), size) == (POINTS, CHUNK, COORDINATES)
+    assert elementwise_order([Emitted("a", (POINTS, CHUNK))], (CHUNK, POINTS), size) == (POINTS, CHUNK)
+
+
+def test_a_loop_adds_up_with_the_longest_axis_last() -> None:
+    """What is returned the other way round is put in order after the loop."""
+
+    def function(x: Any, y: Any, u: Any, v: Any) -> Any:
+        kernel = jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1))
+        return jnp.sin(kernel @ u), jnp.sin(kernel.T @ v)
+
+    args = normal(3000, 3), normal(3000, 3), normal(3000, 3), normal(3000, 3)
+    optimized = eqsat.optimize(function, budget="1MB")
+    plan = optimized.plan(*args)
+    assert "jnp.full((3, 3000), 0, jnp.float32)" in plan.source
+    for found, wanted in zip(optimized(*args), jax.jit(function)(*args), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_all_pairs_are_returned_as_they_are_computed() -> None:
+    def function(x: Any, y: Any) -> Any:
+        return jnp.exp(x[:, None] - y) + jnp.sort(y)
+
+    plan = eqsat.optimize(function, budget="100MB", tune=False).plan(normal(3000), normal(200))
+    assert "transpose" not in plan.source
