@@ -93,13 +93,15 @@ def the_solver_s_matrix_is_never_there(namespace: dict[str, Any], complaints: st
     x = namespace["x"]
     wide = x.astype(np.float64)
     matrix = np.exp(-0.5 * ((wide[:, None] - wide) ** 2).sum(-1)) + np.eye(len(x))
-    # Twenty steps do not solve such a system in single precision: what is left over has to be as small.
+    # Twenty steps do not solve such a system in single precision: what is left over has to be as small. It is
+    # 0.8 to 1.6 times as much, as sums are rounded, and about the same over many right-hand sides.
+    sides = [x[:, 0], *np.random.default_rng(0).normal(size=(13, len(x))).astype(np.float32)]
     ours, plain = (
-        np.linalg.norm(matrix @ np.asarray(namespace[name](x, x[:, 0]), np.float64) - x[:, 0])
+        [np.linalg.norm(matrix @ np.asarray(namespace[name](x, side), np.float64) - side) for side in sides]
         for name in ("matrix_free", "ridge")
     )
-    assert ours < 1.2 * plain
-    assert plain < 0.2 * np.linalg.norm(x[:, 0])
+    assert np.exp(np.mean(np.log(ours) - np.log(plain))) < 1.2
+    assert plain[0] < 0.2 * np.linalg.norm(x[:, 0])
 
 
 CHECKS: dict[tuple[str, str], Callable[[dict[str, Any], str], None]] = {

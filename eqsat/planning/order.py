@@ -229,6 +229,8 @@ class _Window:
         self.needs = [0] * self.count
         # For each task the values that it may free: their bytes, and all who read them here.
         self.frees: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
+        # The same of those whose place it may take.
+        self.over: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
         # The tasks that read what it reads: when it is done, they may be the last to do so.
         self.beside = [0] * self.count
         self.alive = self._alive(tasks, order[:start])
@@ -251,6 +253,8 @@ class _Window:
                     for reader in here:
                         self.frees[reader].append((tasks.size[value], mask))
                         self.beside[reader] |= mask
+                        if value in tasks.over[self.tasks[reader]]:
+                            self.over[reader].append((tasks.size[value], mask))
 
     @staticmethod
     def _alive(tasks: Tasks, before: Sequence[int]) -> int:
@@ -325,7 +329,8 @@ class _Window:
         self.looked += 1
         left = ~(state.done | 1 << task)
         taken = state.alive + self.adds[task]
-        peak = max(state.peak, taken + self.extra[task])
+        spared = max((size for size, readers in self.over[task] if not readers & left), default=0)
+        peak = max(state.peak, taken + self.extra[task] - spared)
         for size, readers in self.frees[task]:
             if not readers & left:
                 taken -= size

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from eqsat.engine.cost import CostModel, Value
-from eqsat.ir.dtypes import accumulator
+from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
@@ -139,6 +139,14 @@ def stored_terms(block: Block, model: CostModel) -> frozenset[int]:
 
 def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
     last = _last_uses(block, stored)
+    # The first of those that nothing reads any more is written over.
+    given_up = set()
+    places = overwritten(block, stored)
+    for index, step in enumerate(block.steps):
+        for term in places.get(step.results[0].number, ()):
+            if last[term.number] == index:
+                given_up.add(term.number)
+                break
     begun: dict[object, int] = {}
     for index, step in enumerate(block.steps):
         # All results of one call are there as soon as it has run for the first of them.
@@ -147,7 +155,39 @@ def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
         if wanted:
             holds = buffers(step)
             for result in wanted:
-                yield Span(result, holds[result.number], begin, last.get(result.number, index))
+                death = last.get(result.number, index)
+                yield Span(result, holds[result.number], begin, death - (result.number in given_up))
+
+
+def overwritten(block: Block, stored: frozenset[int]) -> dict[int, list[Term]]:
+    """By the number of an elementwise term that is stored, the buffers that it may be written into.
+
+    These are what it is computed of entry by entry, if it is the last to read them: the compiler does so.
+    What the block is wanted for has a buffer of its own.
+    """
+    here = {result.number for step in block.steps for result in step.results}
+    needs = {term.number for term in block.needs}
+    found = {}
+    for step in block.steps:
+        if not isinstance(step, Compute) or not isinstance(step.term.op, Map):
+            continue
+        whole = step.term
+        if whole.number not in stored or whole.number in needs:
+            continue
+        places, seen, waiting = [], {whole.number}, list(whole.args)
+        while waiting:
+            term = waiting.pop()
+            if term.number in seen or term.axes != whole.axes or term.open != whole.open:
+                continue
+            seen.add(term.number)
+            if term.number in stored:
+                if itemsize(term.dtype) == itemsize(whole.dtype):
+                    places.append(term)
+            elif term.number in here and isinstance(term.op, Map):
+                waiting += term.args
+        if places:
+            found[whole.number] = places
+    return found
 
 
 def _last_uses(block: Block, stored: frozenset[int]) -> dict[int, int]:

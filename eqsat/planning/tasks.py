@@ -13,7 +13,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 from eqsat.planning.liveness import Simulator
-from eqsat.planning.storage import storage
+from eqsat.planning.storage import overwritten, storage
 
 
 @dataclass(slots=True)
@@ -27,6 +27,8 @@ class Tasks:
     - `size`, `kept`: for each value, its bytes, and whether it is wanted in the end.
     - `maker`, `readers`: for each value, its tasks.
     - `steps`: for each task, the steps of its block that it stands for.
+    - `over`: for each task, the values that it reads of which one may be where its own is written, if
+      nothing reads that any more; they are equally large.
     """
 
     makes: list[list[int]] = field(default_factory=list)
@@ -37,10 +39,12 @@ class Tasks:
     maker: list[int] = field(default_factory=list)
     readers: list[list[int]] = field(default_factory=list)
     steps: list[list[int]] = field(default_factory=list)
+    over: list[list[int]] = field(default_factory=list)
 
     def task(self, reads: Iterable[int] = (), extra: int = 0) -> int:
         """A new task."""
         number = len(self.makes)
+        self.over.append([])
         self.makes.append([])
         self.reads.append(list(reads))
         self.extra.append(extra)
@@ -69,7 +73,8 @@ class Tasks:
         alive, found = 0, []
         for task in order:
             alive += sum(self.size[value] for value in self.makes[task])
-            found.append(alive + self.extra[task])
+            spared = max((self.size[value] for value in self.over[task] if left[value] == 1), default=0)
+            found.append(alive + self.extra[task] - spared)
             for value in self.reads[task]:
                 left[value] -= 1
             for value in (*self.reads[task], *self.makes[task]):
@@ -83,7 +88,9 @@ class Tasks:
     def bound(self) -> int:
         """No order needs less: what a task reads, makes and takes besides; all that is kept in the end."""
         own = [
-            sum(self.size[value] for value in (*self.reads[task], *self.makes[task])) + self.extra[task]
+            sum(self.size[value] for value in (*self.reads[task], *self.makes[task]))
+            + self.extra[task]
+            - max((self.size[value] for value in self.over[task]), default=0)
             for task in range(len(self.makes))
         ]
         kept = sum(size for size, kept in zip(self.size, self.kept, strict=True) if kept)
@@ -98,7 +105,9 @@ def tasks_of(
     What a fused value reads is a set of values, as the bits of an integer.
     """
     model = CostModel(simulator.machine, lengths)
-    sizes = {span.term.number: span.bytes(model) for span in storage(block, model).spans}
+    stores = storage(block, model)
+    sizes = {span.term.number: span.bytes(model) for span in stores.spans}
+    places = overwritten(block, stores.stored)
     needs = {term.number for term in block.needs}
     tasks = Tasks()
     value_of: dict[int, int] = {}
@@ -123,6 +132,7 @@ def tasks_of(
             task_of[key] = tasks.task(bits(read), extra)
         task = task_of[key]
         tasks.steps[task].append(index)
+        tasks.over[task] += [value_of[term.number] for term in places.get(step.results[0].number, ())]
         for result in step.results:
             if result.number in sizes:
                 size = 0 if result.number in results else sizes[result.number]

@@ -77,12 +77,31 @@ class _Replay:
                 for other in together:
                     memory |= {t: b for t, b in self._sizes(other, lengths).items() if t in stored}
                     started |= set(other.results)
-            most = max(most, sum(memory.values()) + inside)
             later = {term for place in range(now + 1, len(wants)) for term in wants[place]}
             due = {t for other in block.steps[now + 1 :] for t in other.results}
             kept = later | due | set(block.needs)
+            over = [memory[term] for term in self._entries_of(block, now, wants[now]) if term not in kept]
+            most = max(most, sum(memory.values()) + inside - max(over, default=0))
             memory = {term: size for term, size in memory.items() if term in kept}
         return most
+
+    def _entries_of(self, block: Block, place: int, read: set[Term]) -> set[Term]:
+        """The buffers over which a step may write, as it computes entry by entry of what is in them."""
+        step = block.steps[place]
+        if not isinstance(step, Compute) or not isinstance(step.term.op, Map) or step.term in block.needs:
+            return set()
+        here = {term for other in block.steps for term in other.results}
+
+        def alike(term: Term) -> bool:
+            return (term.axes, term.open) == (step.term.axes, step.term.open) and term in here
+
+        reached, last = {step.term}, set[Term]()
+        while reached != last:
+            last = set(reached)
+            for term in last - read:
+                if isinstance(term.op, Map):
+                    reached |= {arg for arg in term.args if alike(arg)}
+        return {term for term in reached & read if itemsize(term.dtype) == itemsize(step.term.dtype)}
 
     def _read(self, block: Block, place: int, places: Mapping[Term, int], stored: set[Term]) -> set[Term]:
         """The buffers that a step reads if it is one that writes a buffer, through what is fused."""

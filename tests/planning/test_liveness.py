@@ -26,7 +26,7 @@ AXES = [Axis(0, 40), Axis(1, 64), Axis(2, 7), Axis(3, 90)]
 A, B, C, D = AXES
 F32 = "float32"
 NO_LOOPS = CostModel(CPU, {})
-NO_PANELS = replace(CPU, panel_columns=0)
+NO_PANELS = replace(CPU, panel_columns=0, copies=False)
 
 
 def program(terms: Terms, leaves: list[Term], *results: Term) -> Program:
@@ -109,6 +109,14 @@ def replayed_peak(plan: Schedule) -> int:
             found |= {user} if user in stored else wanted_by(user)
         return found
 
+    def entries_of(term: Term) -> set[Term]:
+        """The stored terms of the same shape that an elementwise one reads, through what is fused."""
+        found: set[Term] = set()
+        for arg in term.args if isinstance(term.op, Map) else ():
+            if arg.axes == term.axes:
+                found |= {arg} if arg in stored else entries_of(arg)
+        return found
+
     peak = 0
     for now in range(len(order)):
         live = {
@@ -118,7 +126,13 @@ def replayed_peak(plan: Schedule) -> int:
             and term not in results
             and (term is order[now] or any(order.index(user) >= now for user in wanted_by(term)))
         }
-        peak = max(peak, sum(term.bytes for term in live))
+        # What nothing else reads later is written over.
+        over = {
+            term.bytes
+            for term in live & entries_of(order[now])
+            if order[now] in live and all(order.index(user) <= now for user in wanted_by(term))
+        }
+        peak = max(peak, sum(term.bytes for term in live) - max(over, default=0))
     fixed = plan.program.argument_bytes + sum(out.bytes for out in plan.program.outputs)
     return fixed + peak
 
@@ -195,6 +209,19 @@ def test_inputs_indices_and_their_other_names_are_there_already() -> None:
 
 
 # Peaks by example.
+
+
+def test_what_is_computed_entry_by_entry_is_written_over_what_it_is_computed_of() -> None:
+    terms = Terms()
+    x, y, z = leaf(terms, 0, A, C), leaf(terms, 1, C, B), leaf(terms, 2, B, D)
+    product = terms.make(Dot(frozenset({C}), F32), (x, y))
+    kernel = terms.make(Map("exp", F32), (terms.make(Map("neg", F32), (product,)),))
+    result = terms.make(Dot(frozenset({B}), F32), (kernel, z))
+    made = program(terms, [x, y, z], result)
+    assert simulate(schedule(made), NO_PANELS)[0] == made.fixed_bytes + kernel.bytes
+    both = program(terms, [x, y, z], result, terms.make(Reduce("sum", frozenset({A}), F32), (product,)))
+    last = simulate(schedule(both), NO_PANELS)[0]
+    assert last >= both.fixed_bytes + kernel.bytes, "what is read later is not written over"
 
 
 def test_buffers_are_free_after_their_last_use() -> None:
