@@ -86,15 +86,32 @@ class LoopEmitter:
             done = 1
         else:
             emitter.line(scope, f"{assigned} = {tuple_text(first)}")
-        if whole > done:
+        rest = size - whole * chunk
+        if whole > done and rest:
+            self._turns_and_rest(done, whole, rest, carried, assigned)
+        elif whole > done:
             turn = f"lambda turn, carry: {self.function}(turn * {chunk}, {chunk}, *carry)"
             turns = f"lax.fori_loop({done}, {whole}, {turn}, {tuple_text(carried)})"
             emitter.line(scope, f"{assigned} = {turns}")
-        if whole * chunk < size:
-            rest = f"{self.function}({whole * chunk}, {size - whole * chunk}, {', '.join(carried)})"
-            emitter.line(scope, f"{assigned} = {rest}")
+        elif rest:
+            last = f"{self.function}({whole * chunk}, {rest}, {', '.join(carried)})"
+            emitter.line(scope, f"{assigned} = {last}")
         for result, read in readers:
             scope.values[result.number] = read()
+
+    def _turns_and_rest(self, first: int, end: int, rest: int, carried: list[str], assigned: str) -> None:
+        """Write the turns from one to another, and the last, shorter chunk.
+
+        XLA would compute what it can of the last chunk ahead of the loop, and hold it in the meantime. That
+        the loop has turned at all is not known to it, so it waits.
+        """
+        emitter, scope, function, chunk = self.emitter, self.scope, self.function, self.chunk
+        turned, names = emitter.local("turned"), ", ".join(carried)
+        turn = f"(turn + 1, *{function}(turn * {chunk}, {chunk}, *carry[1:]))"
+        turns = f"lax.fori_loop({first}, {end}, lambda turn, carry: {turn}, ({first}, {names}))"
+        emitter.line(scope, f"{turned}, {assigned} = {turns}")
+        last = f"lambda *carry: {function}({end * chunk}, {rest}, *carry)"
+        emitter.line(scope, f"{assigned} = lax.cond({turned} > 0, {last}, lambda *carry: carry, {names})")
 
     def _bar(self) -> str | None:
         """Write the loop's bar, if it is to have one; what to call with the start of each chunk."""

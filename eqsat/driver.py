@@ -166,10 +166,12 @@ class Planner:
         """The smallest budget in bytes for which `planned` gives a program."""
         if self.traced.closed.effects:
             return self.original.within(0).peak
-        smallest = self.original.minimum()
-        for trial in self._leanest(self.original.certified(draft=True).fixed):
-            smallest = min(smallest, trial.peak)
-        return smallest
+        fixed = self.original.certified(draft=True).fixed
+        least = self._job.trials.least(self._leanest(fixed))
+        smallest = math.inf if least is None else least.peak
+        if self.original.minimum() < smallest:
+            smallest = min(smallest, self.original.minimum(draft=False))
+        return int(smallest)
 
     def peak_tensors(self) -> tuple[PeakTensor, ...]:
         """What makes the smallest peak that there has been so far, and what stops it from being split."""
@@ -220,7 +222,11 @@ class Planner:
         """The fastest rewritten program that fits, or the function as it is if it fits and none is better."""
         job = self._job
         if fits:
-            return self._faster(original, job)
+            found = self._faster(original, job)
+            if found.plan.peak_bytes <= self.budget:
+                return found
+            # It fits as a draft only.
+            original = self.original.within(self.budget)
         for most_axes in SPLIT_AXES:
             if self.deadline.passed():
                 break
@@ -387,8 +393,10 @@ class Planner:
 
     def _peak_tensors(self, original: Certified, job: Job) -> tuple[int, tuple[PeakTensor, ...]]:
         """The smallest peak that there has been so far, in bytes, and what makes it."""
-        reached, candidate, smallest = original.peak, job.written, job.trials.smallest
+        reached, candidate, smallest = original.peak, job.written, job.trials.smallest_in_full()
         if smallest is not None and smallest.peak <= reached:
             reached, candidate = smallest.peak, smallest.candidate
+        elif original.draft:
+            reached = self.original.certified(original.options).peak
         names = job.trials.input_names(job.program)
         return reached, peak_tensors(candidate.schedule, names, self.machine)

@@ -118,10 +118,15 @@ class Original:
         """The same, compiled in full, for a budget that it fits."""
         return self.certified(self.within(budget).options)
 
-    def minimum(self) -> int:
-        """The least bytes that the function needs as it is."""
-        peak = self.certified(draft=True).peak
-        return min(peak, max(self.certified(UNORDERED, draft=True).peak, -(-peak // REORDERED)))
+    def minimum(self, draft: bool = True) -> int:
+        """The least bytes that the function needs as it is.
+
+        **Arguments:**
+
+        - `draft`: whether about so many will do.
+        """
+        peak = self.certified(draft=draft).peak
+        return min(peak, max(self.certified(UNORDERED, draft=draft).peak, -(-peak // REORDERED)))
 
     @cached_property
     def _written(self) -> Candidate | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import jax
@@ -91,7 +91,6 @@ class Trials:
     - `budget`: bytes that they should keep to, or 0: as few as can be.
     - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; longer sums
       may be written as products. None: no sum may be, as that rounds otherwise.
-    - `smallest`: the trial with the smallest peak so far.
 
     Those that are not sure to fit are drafted first, and compiled in full if they do.
     """
@@ -113,7 +112,7 @@ class Trials:
         self.budget = budget
         self.stopwatch = stopwatch
         self.fused_reduction = fused_reduction
-        self.smallest: Trial | None = None
+        self._noted: dict[tuple[str, str], Trial] = {}
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
         self._done: dict[tuple[str, str, bool], Certified] = {}
         # By how many times one that was too large under XLA's own options exceeded what was predicted.
@@ -132,16 +131,35 @@ class Trials:
             self._fused_excess = certified.peak / candidate.predicted_peak
             module = self.emitted(candidate)
             certified = self._compiled(candidate, module, HONEST, budget)
-        return self._noted(Trial(candidate, module, certified))
+        return self._note(Trial(candidate, module, certified))
 
     def draft(self, candidate: Candidate) -> Trial:
         """Emit a candidate and compile it under options that hide nothing: not to be run."""
         module = self.emitted(candidate)
-        return self._noted(Trial(candidate, module, self._certified(candidate, module, HONEST, draft=True)))
+        return self._note(Trial(candidate, module, self._certified(candidate, module, HONEST, draft=True)))
 
-    def _noted(self, trial: Trial) -> Trial:
-        if self.smallest is None or trial.peak < self.smallest.peak:
-            self.smallest = trial
+    @property
+    def smallest(self) -> Trial | None:
+        """The trial with the smallest peak so far."""
+        return min(self._noted.values(), key=lambda trial: trial.peak, default=None)
+
+    def least(self, trials: Iterable[Trial]) -> Trial | None:
+        """The one of some trials with the smallest peak, compiled in full: that of a draft may be off."""
+        known = sorted(trials, key=lambda trial: trial.peak)
+        while known and known[0].certified.draft:
+            drafted, *others = known
+            options = drafted.certified.options
+            certified = self._certified(drafted.candidate, drafted.module, options, draft=False)
+            whole = self._note(replace(drafted, certified=certified))
+            known = sorted([whole, *others], key=lambda trial: trial.peak)
+        return known[0] if known else None
+
+    def smallest_in_full(self) -> Trial | None:
+        """The trial with the smallest peak so far, compiled in full."""
+        return self.least(self._noted.values())
+
+    def _note(self, trial: Trial) -> Trial:
+        self._noted[trial.module.source, trial.certified.options] = trial
         return trial
 
     def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
