@@ -143,12 +143,12 @@ def _cumulative(site: Site) -> Iterator[Passing]:
     return aligned(site, others(site, site.params["axis"]))
 
 
-@passes("convert_element_type", *(ELEMENTWISE.keys() - {"convert"}))
+@passes("convert_element_type", "polynomial", *(ELEMENTWISE.keys() - {"convert"}))
 def _elementwise(site: Site) -> Iterator[Passing]:
-    # Those with parameters that a Map has no place for. The selector of select_n and the bounds of clamp
-    # may be scalars.
-    for dim in range(len(site.outs[0])):
-        yield Passing(tuple(dim if shape else None for shape in site.args), (dim,))
+    # Those with parameters that a Map has no place for. The selector of select_n, the bounds of clamp and a
+    # polynomial's coefficients may be scalars, and the latter have lengths of 1.
+    for dim, length in enumerate(site.outs[0]):
+        yield Passing(tuple(dim if shape and shape[dim] == length else None for shape in site.args), (dim,))
 
 
 @passes("optimization_barrier")

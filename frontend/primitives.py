@@ -43,12 +43,12 @@ class Primitive:
 
     - `kind`: what becomes of it where its handler or rule takes its parameters; else it is a barrier.
     - `why`: of a barrier, why nothing passes.
-    - `only`: the version of JAX that alone has it, if not all do.
+    - `only`: the versions of JAX that have it, if not all do.
     """
 
     kind: Kind
     why: str = ""
-    only: str = ""
+    only: tuple[str, ...] = ()
 
 
 LAYOUTS = """
@@ -100,20 +100,32 @@ ONLY: Mapping[str, str] = {
         box_get box_set call closed_call core_map jaxpr_call log_extend log_read new_box new_log
         pbroadcast_done pbroadcast_start psum_start unreduced_psum_start unreduced_reduce_scatter_start
         """,
+    "0.10 0.11": """
+        debug_barrier_p elementwise_inline_asm_p reduced_vary_cast_p vary_unreduced_cast_p
+        """,
     "0.11": """
+        inline_mgpu_p program_order set_max_registers_p wgmma_accumulator_deref_p
+        wgmma_accumulator_store_p
+        """,
+    "0.11 0.12": """
         _copysign async_copy_scales_to_tmem async_copy_smem_to_tmem async_copy_sparse_metadata_to_tmem
         async_load async_prefetch async_store_smem async_store_tmem barrier_arrive barrier_test
         barrier_wait commit_group commit_smem commit_tmem conv copy_gmem_to_smem copy_smem_to_gmem
-        custom_fusion griddepcontrol_launch_dependents griddepcontrol_wait inline_mgpu_p layout_cast load
-        log2 matmul_lhs_fifo matmul_pop_fifo mgpu_atomic_store mma mosaic_gpu_p multimem_load_reduce
-        multimem_store one_minus_square pack_dtype print_layout program_order query_cluster_cancel relayout
-        semaphore_signal_multicast semaphore_signal_parallel set_max_registers_p tcgen05_commit_arrive
-        tcgen05_mma try_cluster_cancel unpack_dtype unreduced_pmax unreduced_pmin wait_gmem_to_smem
-        wait_load_tmem wait_smem_to_gmem wgmma wgmma_accumulator_deref_p wgmma_accumulator_store_p
-        wgmma_ref wgmma_wait
+        custom_fusion griddepcontrol_launch_dependents griddepcontrol_wait layout_cast load log2
+        matmul_lhs_fifo matmul_pop_fifo mgpu_atomic_store mma mosaic_gpu_p multimem_load_reduce
+        multimem_store one_minus_square pack_dtype print_layout query_cluster_cancel relayout
+        semaphore_signal_multicast semaphore_signal_parallel tcgen05_commit_arrive tcgen05_mma
+        try_cluster_cancel unpack_dtype unreduced_pmax unreduced_pmin wait_gmem_to_smem wait_load_tmem
+        wait_smem_to_gmem wgmma wgmma_ref wgmma_wait
+        """,
+    "0.12": """
+        barrier_arrive_and_wait debug_barrier elementwise_inline_asm has_memory_space inline_mgpu
+        mosaic_gpu_reduce_max mosaic_gpu_reduce_min mosaic_gpu_reduce_prod mosaic_gpu_reduce_sum
+        pbroadcast_dynamic polynomial reduced_vary_cast set_max_registers store vary_unreduced_cast
+        wgmma_accumulator_deref wgmma_accumulator_store
         """,
 }
-"""What not all versions of JAX have."""
+"""What not all versions of JAX have: by those that have it."""
 
 OTHERS: Mapping[Kind, str] = {
     Kind.CONTRACTS: "dot_general",
@@ -132,27 +144,32 @@ OTHERS: Mapping[Kind, str] = {
         all_gather all_gather_done all_gather_invariant all_gather_reduced all_gather_reduced_start
         all_gather_start all_to_all all_to_all_done all_to_all_start axis_index
         global_array_to_host_local_array host_local_array_to_global_array pbroadcast pbroadcast_done
-        pbroadcast_start pmax pmin ppermute ppermute_done ppermute_start precv preduced psend psum
-        psum_done psum_invariant psum_invariant_start psum_start pvary ragged_all_to_all reduce_scatter
-        reduce_scatter_done reduce_scatter_start reduced_vary_cast_p shard_map unreduced_pmax
-        unreduced_pmin unreduced_psum unreduced_psum_start unreduced_reduce_scatter
-        unreduced_reduce_scatter_start vary_unreduced_cast_p
+        pbroadcast_dynamic pbroadcast_start pmax pmin ppermute ppermute_done ppermute_start precv preduced
+        psend psum psum_done psum_invariant psum_invariant_start psum_start pvary ragged_all_to_all
+        reduce_scatter reduce_scatter_done reduce_scatter_start reduced_vary_cast reduced_vary_cast_p
+        shard_map unreduced_pmax unreduced_pmin unreduced_psum unreduced_psum_start unreduced_reduce_scatter
+        unreduced_reduce_scatter_start vary_unreduced_cast vary_unreduced_cast_p
         """,
     Kind.KERNEL: """
-        _copysign async_copy_scales_to_tmem async_copy_smem_to_tmem async_copy_sparse_metadata_to_tmem
-        async_load async_prefetch async_store_smem async_store_tmem atomic_cas atomic_rmw barrier_arrive
-        barrier_test barrier_wait bitcast broadcast_to commit_group commit_smem commit_tmem conv
-        copy_gmem_to_smem copy_smem_to_gmem custom_fusion debug_barrier_p delay dma_start dma_wait
-        einshape_lo elementwise_inline_asm_p emit_pipeline get_barrier_semaphore get_global
-        griddepcontrol_launch_dependents griddepcontrol_wait inline_mgpu_p jaxpr_call layout_cast load
-        masked_load masked_swap matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo matmul_push_rhs
-        max_contiguous mgpu_atomic_store mma multimem_load_reduce multimem_store multiple_of num_programs
-        pack_dtype pack_elementwise pipeline_body print_layout prng_join prng_random_bits prng_seed
-        prng_split program_id query_cluster_cancel reciprocal remove_memory_space roll run_scoped
-        semaphore_read semaphore_signal semaphore_signal_multicast semaphore_signal_parallel
-        semaphore_wait set_max_registers_p stochastic_round tcgen05_commit_arrive tcgen05_mma trace_value
+        _copysign async_copy_scales_to_tmem async_copy_smem_to_tmem
+        async_copy_sparse_metadata_to_tmem async_load async_prefetch async_store_smem
+        async_store_tmem atomic_cas atomic_rmw barrier_arrive barrier_arrive_and_wait barrier_test
+        barrier_wait bitcast broadcast_to commit_group commit_smem commit_tmem conv
+        copy_gmem_to_smem copy_smem_to_gmem custom_fusion debug_barrier debug_barrier_p delay
+        dma_start dma_wait einshape_lo elementwise_inline_asm elementwise_inline_asm_p emit_pipeline
+        get_barrier_semaphore get_global griddepcontrol_launch_dependents griddepcontrol_wait
+        has_memory_space inline_mgpu inline_mgpu_p jaxpr_call layout_cast load masked_load
+        masked_swap matmul_acc_lhs matmul_lhs_fifo matmul_pop matmul_pop_fifo matmul_push_rhs
+        max_contiguous mgpu_atomic_store mma mosaic_gpu_reduce_max mosaic_gpu_reduce_min
+        mosaic_gpu_reduce_prod mosaic_gpu_reduce_sum multimem_load_reduce multimem_store multiple_of
+        num_programs pack_dtype pack_elementwise pipeline_body print_layout prng_join
+        prng_random_bits prng_seed prng_split program_id query_cluster_cancel reciprocal
+        remove_memory_space roll run_scoped semaphore_read semaphore_signal
+        semaphore_signal_multicast semaphore_signal_parallel semaphore_wait set_max_registers
+        set_max_registers_p stochastic_round store tcgen05_commit_arrive tcgen05_mma trace_value
         try_cluster_cancel unpack_dtype unpack_elementwise wait_gmem_to_smem wait_load_tmem
-        wait_smem_to_gmem wgmma wgmma_accumulator_deref_p wgmma_accumulator_store_p wgmma_ref wgmma_wait
+        wait_smem_to_gmem wgmma wgmma_accumulator_deref wgmma_accumulator_deref_p
+        wgmma_accumulator_store wgmma_accumulator_store_p wgmma_ref wgmma_wait
         """,
     Kind.INTERNAL: """
         custom_jvp_call_jaxpr dce_sink stage unreachable zeros_like
@@ -162,13 +179,13 @@ OTHERS: Mapping[Kind, str] = {
 
 
 def _table() -> dict[str, Primitive]:
-    versions = {name: version for version, names in ONLY.items() for name in names.split()}
+    versions = {name: tuple(some.split()) for some, names in ONLY.items() for name in names.split()}
     table: dict[str, Primitive] = {}
 
     def enter(kind: Kind, names: str, why: str = "") -> None:
         for name in names.split():
             assert name not in table, f"two entries for {name}"
-            table[name] = Primitive(kind, why, versions.get(name, ""))
+            table[name] = Primitive(kind, why, versions.get(name, ()))
 
     # `convert` is what the IR calls convert_element_type.
     elementwise = ELEMENTWISE.keys() - {"convert"} - TRANSPARENT | {"convert_element_type"}

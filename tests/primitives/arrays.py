@@ -38,6 +38,12 @@ case("split", lambda x: lax.split(x, (2, 3), axis=1), x45, passing={(0,): (0, 0)
 case("unstack", lambda x: lax.unstack(x, axis=1), x654, passing={(0,): (0,) * 5, (2,): (1,) * 5})
 case("approx_top_k", lambda x: lax.approx_max_k(x, 2), x654, passing={(0,): (0, 0), (1,): (1, 1)})
 
+if hasattr(lax, "polynomial"):  # since 0.12
+    case("polynomial", lambda x: lax.polynomial(x, [1.0, 2.0, 3.0]), x45,
+        passing={(0, None, None, None): (0,), (1, None, None, None): (1,)}, exact=False)  # fmt: skip
+    case("polynomial:coefficients", lambda x, c: lax.polynomial(x, [1.0, c, c]), x45, arr(4, 1),
+        passing={(0, None, 0, 0): (0,), (1, None, None, None): (1,)}, exact=False)  # fmt: skip
+
 # Gather and scatter
 case("gather:rows", lambda x, i: x[i], x45, ints(3, 0, 7, -2), passing={(1, None): (1,), (None, 0): (0,)})
 case(
