@@ -42,7 +42,7 @@ from examples import programs
 CAPS = (math.inf, 0.3, 0.03)
 """Of what there is for temporaries."""
 
-SHARE = 0.2
+SHARE = 0.4
 """The budget: that part of what a program needs on top of arguments and results."""
 
 MOST_CHOICES = 3000

@@ -128,7 +128,7 @@ def f(x, v):
     return jnp.linalg.solve(gram[:50, :50], v[:50]), jnp.sort(gram @ v), jnp.fft.fft(v), nearest
 x = np.linspace(0, 1, 1000, dtype=np.float32)
 small = eqsat.optimize(f, budget="400KB")
-print([float(abs(r).sum()) for r in small(x, x)], "egglog" in sys.modules)
+print([float(abs(r).sum()) for r in small(x, x)], "eqsat.engine.egraph" in sys.modules)
 """
     environment = {"EQSAT_CACHE_DIR": str(tmp_path), "PATH": "", "JAX_PLATFORMS": "cpu"}
     out = [
