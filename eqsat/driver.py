@@ -168,10 +168,10 @@ class Planner:
             return self.original.within(0).peak
         fixed = self.original.certified(draft=True).fixed
         least = self._job.trials.least(self._leanest(fixed))
-        smallest = math.inf if least is None else least.peak
-        if self.original.minimum() < smallest:
-            smallest = min(smallest, self.original.minimum(draft=False))
-        return int(smallest)
+        if least is not None and least.peak <= self.original.minimum():
+            return least.peak
+        whole = self.original.minimum(draft=False)
+        return whole if least is None else min(least.peak, whole)
 
     def peak_tensors(self) -> tuple[PeakTensor, ...]:
         """What makes the smallest peak that there has been so far, and what stops it from being split."""
@@ -246,8 +246,7 @@ class Planner:
     def _faster(self, original: Certified, job: Job) -> Planned:
         """For a function that fits: a program that is clearly faster, or the function as it is."""
         if self.deadline.passed():
-            reason = f"planning time limit of {self.deadline.seconds:g} s"
-            return self._unchanged(job, reason)
+            return self._unchanged(job, f"planning time limit of {self.deadline.seconds:g} s")
         held = max(min(job.written.predicted_peak, original.peak) - original.fixed, original.taken)
         large = self.machine.taking(held) > 0
         part = FASTER_PRODUCTS if contracts(job.program) else FASTER_LOOPS if large else CLEARLY_FASTER
@@ -309,8 +308,7 @@ class Planner:
         ranking = Ranking(self.budget, fixed, self.machine)
         groups = attempts(search, self.budget, self.deadline)
         stale, more = 0, True
-        unmoved = 0
-        slower: list[Trial] = []
+        unmoved, slower = 0, list[Trial]()
         while unmoved < MOST_UNMOVED:
             best = ranking.best()
             while more and (best is None or stale < LOOKAHEAD):
@@ -382,8 +380,8 @@ class Planner:
         )
         if job is None:
             return plan
-        names = job.trials.input_names(job.program)
-        return recorded(plan, job.written, chosen.candidate if chosen else None, names, self.machine)
+        names, candidate = job.trials.input_names(job.program), chosen.candidate if chosen else None
+        return recorded(plan, job.written, candidate, names, self.machine)
 
     def _too_big(self, original: Certified, job: Job) -> BudgetError:
         """What to tell a user whose program can't be made to fit."""
