@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -41,3 +42,21 @@ def test_what_is_not_sure_to_fit_is_drafted_and_one_is_compiled_in_full(drafts: 
     assert eqsat.optimize(kernel, budget="300KB").plan(X, Y, V).changed
     assert drafts.count(False) == 1
     assert drafts[0]
+
+
+def test_what_came_out_with_more_memory_waits_for_what_should_be_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first candidate takes a gigabyte from the system in every call, which nobody predicted."""
+    seen: list[str] = []
+    certify = trials.certify
+
+    def larger(*args: Any, **kwargs: Any) -> Any:
+        found = certify(*args, **kwargs)
+        seen.append(found.options)
+        return replace(found, temporaries=found.temporaries + 10**9) if len(seen) == 1 else found
+
+    monkeypatch.setattr(trials, "certify", larger)
+    plan = eqsat.optimize(kernel, budget="4GB").plan(X, Y, V)
+    assert len(seen) > 1
+    assert plan.peak_bytes < 10**9
