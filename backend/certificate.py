@@ -41,9 +41,11 @@ OPTIONS: dict[str, dict[str, Flags]] = {
 }
 """By platform and name: compiler options. Elsewhere, XLA's own are the only ones."""
 
+EMITTERS = "xla_cpu_use_fusion_emitters"
+
 DRAFT: dict[str, tuple[Flags, ...]] = {
     "cpu": (
-        {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False},
+        {"xla_backend_optimization_level": "0", EMITTERS: False},
         {"xla_backend_optimization_level": "0"},
     )
 }
@@ -51,12 +53,12 @@ DRAFT: dict[str, tuple[Flags, ...]] = {
 
 XLA assigns buffers before it writes code. Compiling takes a sixth of the time, or half of it where the
 compiler has only one way to write fusions, as jaxlib 0.11 has (docs/performance.md). The first that it knows
-are taken where `DOUBT` lets them.
+are taken.
 """
 
 DOUBT = 0.05
-"""Of gathers and scatters the quickest way makes other loops; of a graph attention, it showed half of what
-that needs. It is not trusted where their results come to more than this part of the temporaries."""
+"""Without emitters, gathers and scatters become other loops, and what these hold may be missing: of a graph
+attention, half. Such a draft is in doubt where their results come to more than this part of the temporaries."""
 
 INDEXED = re.compile(r'"stablehlo\.(?:gather|scatter)"(?:.|\n)*?-> tensor<((?:\d+x)*)[a-z]+(\d+)>')
 
@@ -71,6 +73,7 @@ class Certified:
       that are hidden in fusions.
     - `options`: the name of the options that it was compiled with.
     - `draft`: whether its machine code was made in a hurry: it is there to be looked at, not to be run.
+    - `doubt`: by how many bytes its temporaries may be off then.
     """
 
     executable: Any
@@ -81,6 +84,7 @@ class Certified:
     scratch: int = 0
     options: str = HONEST
     draft: bool = False
+    doubt: int = 0
 
     @property
     def peak(self) -> int:
@@ -91,6 +95,11 @@ class Certified:
     def fixed(self) -> int:
         """Arguments + outputs - aliased: what no rewriting can avoid."""
         return self.arguments + self.outputs - self.aliased
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it may need something else than it says."""
+        return self.doubt > DOUBT * self.temporaries
 
     @property
     def taken(self) -> int:
@@ -134,26 +143,15 @@ def _flags(name: str) -> Flags:
 
 
 @cache
-def _hurries(platform: str) -> tuple[Flags, ...]:
-    """The options of drafts that the compiler knows."""
-    known = []
+def _hurry(platform: str) -> Flags:
+    """The options of drafts, as far as the compiler knows them."""
     for flags in DRAFT.get(platform, ()):
         try:
             jax.jit(lambda: 0).lower().compile(compiler_options=dict(flags))
         except jax.errors.JaxRuntimeError:
             continue  # There is no such option.
-        known.append(flags)
-    return tuple(known)
-
-
-def _drafted(lowered: jax.stages.Lowered, flags: Flags, hurries: Sequence[Flags]) -> Any:
-    """A program compiled in a hurry."""
-    for hurry in hurries:
-        drafted = lowered.compile(compiler_options=flags | hurry)
-        memory = drafted.memory_analysis()
-        if memory and indexed_bytes(lowered.as_text()) <= DOUBT * memory.temp_size_in_bytes:
-            break
-    return drafted
+        return flags
+    return {}
 
 
 def indexed_bytes(text: str) -> int:
@@ -187,9 +185,8 @@ def certify(
       the program may be run all the same.
     """
     lowered = jax.jit(function, keep_unused=True, donate_argnums=donated).lower(*avals)
-    hurries = _hurries(jax.default_backend()) if draft else ()
-    flags = _flags(options)
-    executable = _drafted(lowered, flags, hurries) if hurries else lowered.compile(compiler_options=flags)
+    hurry = _hurry(jax.default_backend()) if draft else {}
+    executable = lowered.compile(compiler_options=_flags(options) | hurry)
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
@@ -201,7 +198,8 @@ def certify(
         int(memory.alias_size_in_bytes),
         _scratch(executable) if jax.default_backend() == "cpu" else 0,
         options,
-        bool(hurries),
+        bool(hurry),
+        indexed_bytes(lowered.as_text()) if EMITTERS in hurry else 0,
     )
 
 

@@ -91,11 +91,12 @@ class Original:
         if known is not None and (draft or not known.draft):
             return known
         function, avals, donated = self.traced.call_flat, self.avals, self.given_up.arguments
-        self._certified[options] = certified = self.stopwatch.timed(
+        certified = self.stopwatch.timed(
             "compile",
             lambda: certify(function, avals, options, captured=self.captured, donated=donated, draft=draft),
         )
-        return certified
+        self._certified[options] = certified
+        return self.certified(options) if certified.in_doubt else certified
 
     def within(self, budget: int) -> Certified:
         """The function under the options that should be fastest within a budget, or that need least.

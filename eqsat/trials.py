@@ -136,7 +136,10 @@ class Trials:
     def draft(self, candidate: Candidate) -> Trial:
         """Emit a candidate and compile it under options that hide nothing: not to be run."""
         module = self.emitted(candidate)
-        return self._note(Trial(candidate, module, self._certified(candidate, module, HONEST, draft=True)))
+        certified = self._certified(candidate, module, HONEST, draft=True)
+        if certified.in_doubt:
+            certified = self._certified(candidate, module, HONEST, draft=False)
+        return self._note(Trial(candidate, module, certified))
 
     @property
     def smallest(self) -> Trial | None:
@@ -163,10 +166,10 @@ class Trials:
         return trial
 
     def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
-        """Compiled in full, unless a draft is too large."""
+        """Compiled in full, unless a draft is certainly too large."""
         if candidate.predicted_peak > SURE * budget:
             draft = self._certified(candidate, module, options, draft=True)
-            if draft.peak > budget:
+            if draft.peak - draft.doubt > budget:
                 return draft
         return self._certified(candidate, module, options, draft=False)
 
@@ -181,11 +184,14 @@ class Trials:
             wanted = format_bytes(candidate.predicted_peak)
             if self.budget:
                 wanted += f" of {format_bytes(self.budget)}"
-            self._done[key] = self.stopwatch.timed(
+            certified = self.stopwatch.timed(
                 "compile",
                 lambda: certify(function, self.inputs, options, donated=donated, draft=draft),
                 f"compiling candidate {len(self._functions)} ({wanted})",
             )
+            # Where the compiler has no faster way, this is no draft.
+            key = (module.source, options, certified.draft)
+            self._done[key] = certified
         return self._done[key]
 
     def emitted(self, candidate: Candidate, options: str = HONEST) -> Module:

@@ -60,3 +60,39 @@ def test_what_came_out_with_more_memory_waits_for_what_should_be_faster(
     plan = eqsat.optimize(kernel, budget="4GB").plan(X, Y, V)
     assert len(seen) > 1
     assert plan.peak_bytes < 10**9
+
+
+def test_a_draft_in_doubt_is_compiled_in_full_unless_it_is_certainly_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    budget, doubt = 300_000, 50_000
+    more = [2 * doubt, doubt // 2, 0]
+    seen: list[bool] = []
+    certify = trials.certify
+
+    def in_doubt(*args: Any, draft: bool = False, **kwargs: Any) -> Any:
+        found = certify(*args, draft=draft, **kwargs)
+        seen.append(draft)
+        if not draft:
+            return found
+        temporaries = found.temporaries + budget - found.peak + more.pop(0)
+        return replace(found, temporaries=temporaries, doubt=doubt)
+
+    monkeypatch.setattr(trials, "certify", in_doubt)
+    assert eqsat.optimize(kernel, budget=budget).plan(X, Y, V).peak_bytes <= budget
+    assert seen == [True, True, False]
+
+
+def test_where_there_is_no_faster_way_to_compile_no_program_is_compiled_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Any] = []
+    certify = trials.certify
+
+    def in_full(function: Any, *args: Any, draft: bool = False, **kwargs: Any) -> Any:
+        seen.append(function)
+        return certify(function, *args, draft=False, **kwargs)
+
+    monkeypatch.setattr(trials, "certify", in_full)
+    assert eqsat.optimize(kernel, budget="300KB").plan(X, Y, V).changed
+    assert len(seen) == len(set(seen))

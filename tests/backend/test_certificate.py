@@ -134,4 +134,9 @@ def test_a_draft_needs_what_the_program_compiled_in_full_needs(
     full = certify(function, avals, options)
     assert draft.draft == (jax.default_backend() == "cpu")
     assert not full.draft
-    assert replace(draft, executable=None, draft=False) == replace(full, executable=None)
+    assert full.doubt == 0
+    assert draft.in_doubt == (function is messages)
+    assert abs(draft.temporaries - full.temporaries) <= draft.doubt * draft.in_doubt
+    assert replace(draft, executable=None, draft=False, doubt=0, temporaries=full.temporaries) == replace(
+        full, executable=None
+    )
