@@ -1,7 +1,8 @@
 """Which candidate to compile next: the fastest that should fit, given what compiling others has taught.
 
 A program that comes out larger than predicted goes back with smaller chunks, to wait for its turn: it is
-slower then, and another one may be faster.
+slower then, and another one may be faster. One that is hardly different should come out as large: it waits
+until there is none of another kind.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ UNMOVED = 0.97
 
 ALIKE = 1.005
 """Predicted times this near one another are the same: of such programs, that with fewest loops is taken."""
+
+SAME_PEAK = 1.001
+"""So are predicted peaks: programs that are alike in both differ in what is small."""
 
 HOPELESS = 1.5
 """A program predicted to need so many times what is free for temporaries is not worth a try."""
@@ -46,6 +50,8 @@ class Ranking:
         self.machine = machine
         self._fitting: list[Candidate] = []
         self._doubtful: list[Candidate] = []
+        self._too_big: list[Candidate] = []
+        self._waiting: list[Candidate] = []
         self._tries: Counter[int] = Counter()
         self._peaks: dict[int, int] = {}
         self._doubted = 0
@@ -56,7 +62,9 @@ class Ranking:
             self._enter(candidate, self.budget)
 
     def _enter(self, candidate: Candidate, bound: float) -> None:
-        if candidate.predicted_peak <= bound:
+        if any(self._alike(candidate, other) for other in self._too_big):
+            self._waiting.append(candidate)
+        elif candidate.predicted_peak <= bound:
             self._fitting.append(candidate)
         elif candidate.predicted_peak - self.fixed <= HOPELESS * (bound - self.fixed):
             self._doubtful.append(candidate)
@@ -73,6 +81,8 @@ class Ranking:
         if best is not None:
             self._fitting.remove(best)
             return best
+        if self._waiting:
+            return self._waiting.pop(0)
         if not self._doubtful or self._doubted == MOST_DOUBTFUL:
             return None
         self._doubted += 1
@@ -85,6 +95,9 @@ class Ranking:
 
         What was predicted above the arguments and results shrinks by as much as the real excess over them.
         """
+        self._too_big.append(candidate)
+        self._waiting += [other for other in self._fitting if self._alike(candidate, other)]
+        self._fitting = [other for other in self._fitting if not self._alike(candidate, other)]
         program = id(candidate.schedule.program)
         before = self._peaks.get(program)
         self._peaks[program] = peak
@@ -98,3 +111,9 @@ class Ranking:
         smaller = rechunk(candidate, bound, self.machine)
         if smaller.schedule.chunks != candidate.schedule.chunks:
             self._enter(smaller, bound)
+
+    def _alike(self, one: Candidate, other: Candidate) -> bool:
+        """Whether two candidates differ in nothing that counts."""
+        seconds = sorted((one.predicted_seconds, other.predicted_seconds))
+        peaks = sorted((one.predicted_peak - self.fixed, other.predicted_peak - self.fixed))
+        return seconds[1] <= ALIKE * seconds[0] and peaks[1] <= SAME_PEAK * peaks[0]

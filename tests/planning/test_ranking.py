@@ -68,6 +68,24 @@ def test_what_came_out_too_big_waits_with_smaller_chunks() -> None:
     assert ranked.take() is None, "smaller chunks made no difference"
 
 
+def test_what_is_like_one_that_came_out_too_big_waits_for_the_others() -> None:
+    first, other = found()[0], found()[-1]
+    assert other.predicted_peak < 0.995 * first.predicted_peak
+    twins = [replace(first, seconds=first.seconds * (1 + share)) for share in (1e-3, 2e-3)]
+    slower = replace(other, seconds=2 * first.seconds)
+    ranked = ranking()
+    ranked.add([first, twins[0], slower])
+    assert ranked.take() in (first, twins[0])
+    ranked.came_out(first, 2 * BUDGET)
+    ranked.add(twins[1:])
+    tried = []
+    while (candidate := ranked.take()) is not None:
+        tried.append(candidate)
+    assert tried[-2:] == twins
+    assert slower in tried
+    assert len(tried) == 4, "and the first one with smaller chunks"
+
+
 def test_smaller_chunks_are_not_tried_for_ever() -> None:
     ranked = ranking()
     ranked.add(found()[:1])
