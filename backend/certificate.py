@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, Flags]] = {
 """By platform and name: compiler options. Elsewhere, XLA's own are the only ones."""
 
 EMITTERS = "xla_cpu_use_fusion_emitters"
+"""The option to write fusions in the newer of two ways."""
 
 DRAFT: dict[str, tuple[Flags, ...]] = {
     "cpu": (
@@ -58,7 +59,7 @@ are taken.
 
 DOUBT = 0.05
 """Without emitters, gathers and scatters become other loops, and what these hold may be missing: of a graph
-attention, half. Such a draft is in doubt where their results come to more than this part of the temporaries."""
+attention, half. Such a draft is in doubt if their results come to more than this part of the temporaries."""
 
 INDEXED = re.compile(r'"stablehlo\.(?:gather|scatter)"(?:.|\n)*?-> tensor<((?:\d+x)*)[a-z]+(\d+)>')
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import jax
@@ -20,6 +19,7 @@ from eqsat.backend.donation import NOTHING, Donation
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compile import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
+from eqsat.fitting import Fitting
 from eqsat.floor import grown, leanest
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
@@ -28,9 +28,8 @@ from eqsat.original import Original
 from eqsat.planned import Planned
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.exploring import SPLIT_AXES, Saturations, Search, prepare
-from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.recording import peak_tensors, recorded
-from eqsat.planning.search import attempts, cheapest
+from eqsat.planning.search import cheapest
 from eqsat.progress import SILENT, Progress
 from eqsat.records import PeakTensor
 from eqsat.reports.plan import Plan
@@ -45,15 +44,6 @@ FASTER_LOOPS = 0.8
 
 FASTER_PRODUCTS = 0.9
 """...or than this one, if there is nothing in it but contractions: what these take is better predicted."""
-
-TAKES_AS_PREDICTED = 1.1
-"""What should take longer than by this factor, since it needs more memory than was predicted, has to wait."""
-
-MOST_UNMOVED = 6
-"""After so many programs in a row whose peaks were no better, no more are compiled."""
-
-LOOKAHEAD = 3
-"""After a program that should fit, so many lower caps are tried for a faster one, and again after each."""
 
 
 @dataclass
@@ -87,8 +77,7 @@ class Planner:
     - `given_up`: the arguments whose place results may take.
     - `progress`: who is told what planning is at; if it was asked for, loops tell where they are, too.
     - `tried`: where a function fits, what is predicted to take less than this part of its time is compiled.
-    - `rest`: after `planned`, further programs that fit, by predicted time: each is compiled when asked for.
-    - `longest`: seconds; what is predicted to take as much is not compiled.
+    - `rest`: after `planned`, further programs that fit.
     """
 
     tried = CLEARLY_FASTER
@@ -117,8 +106,7 @@ class Planner:
         self.stopwatch = Stopwatch(progress)
         self.banned: tuple[str, ...] = ()
         self.stop_reason = ""
-        self.rest: Iterator[Trial] = iter(())
-        self.longest = math.inf
+        self.rest: Fitting | None = None
         self.saturations: Saturations = {}
         self.original = Original(traced, machine, placement, given_up, self.stopwatch)
 
@@ -231,7 +219,7 @@ class Planner:
             if self.deadline.passed():
                 break
             search = self._saturate(job.program, self.budget, most_axes)
-            trial = self._fitting(search, job.trials, original.fixed)
+            trial = self._fitting(search, original.fixed)
             if trial is not None:
                 return self._changed(trial, original, job)
             if len(search.large) < most_axes:
@@ -255,7 +243,7 @@ class Planner:
             # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
             search = self._saturate(job.program, self.budget, SPLIT_AXES[0])
             tried = max(self.tried, part) * job.written.predicted_seconds
-            trial = self._fitting(search, job.trials, original.fixed, tried)
+            trial = self._fitting(search, original.fixed, tried)
         else:
             search = self._saturate(job.program, None, SPLIT_AXES[0])
             best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
@@ -264,7 +252,8 @@ class Planner:
         if trial is not None and trial.peak <= self.budget:
             if trial.seconds(self.machine) < enough:
                 return self._changed(trial, original, job)
-            self.rest = chain([trial], self.rest)
+            if self.rest is not None:
+                self.rest.give_back(trial)
         return self._unchanged(job, self.stop_reason)
 
     def _leanest(self, fixed: int) -> Iterator[Trial]:
@@ -297,45 +286,11 @@ class Planner:
         self.banned, self.stop_reason = search.saturation.banned, search.saturation.stop_reason
         return search
 
-    def _fitting(self, search: Search, trials: Trials, fixed: int, seconds: float = math.inf) -> Trial | None:
+    def _fitting(self, search: Search, fixed: int, seconds: float = math.inf) -> Trial | None:
         """The first program certified to fit, in the order of their predicted times; all below `seconds`."""
-        self.longest = seconds
-        self.rest = self._every_fitting(search, trials, fixed)
+        trials = self._job.trials
+        self.rest = Fitting(search, trials, self.budget, fixed, self.machine, self.deadline, seconds)
         return next(self.rest, None)
-
-    def _every_fitting(self, search: Search, trials: Trials, fixed: int) -> Iterator[Trial]:
-        """The programs certified to fit, in the order of their predicted times."""
-        ranking = Ranking(self.budget, fixed, self.machine)
-        groups = attempts(search, self.budget, self.deadline)
-        stale, more = 0, True
-        unmoved, slower = 0, list[Trial]()
-        while unmoved < MOST_UNMOVED:
-            best = ranking.best()
-            while more and (best is None or stale < LOOKAHEAD):
-                group = self.stopwatch.timed("search", lambda: next(groups, None))
-                if group is None:
-                    more = False
-                    break
-                ranking.add(group)
-                better = ranking.best()
-                stale = stale + 1 if better is best else 0
-                best = better
-            candidate = ranking.take()
-            if candidate is None or candidate.predicted_seconds >= self.longest or self.deadline.passed():
-                break
-            while slower and slower[0].seconds(self.machine) <= candidate.predicted_seconds:
-                yield slower.pop(0)
-            before = trials.smallest
-            trial = trials.compile(candidate, self.budget)
-            if trial.peak <= self.budget:
-                if trial.seconds(self.machine) <= TAKES_AS_PREDICTED * candidate.predicted_seconds:
-                    yield trial
-                else:
-                    slower = sorted([*slower, trial], key=lambda one: one.seconds(self.machine))
-                continue
-            unmoved = 0 if before is None or trial.peak < UNMOVED * before.peak else unmoved + 1
-            ranking.came_out(candidate, trial.peak)
-        yield from (trial for trial in slower if trial.seconds(self.machine) < self.longest)
 
     def _unchanged(self, job: Job | None, reason: str) -> Planned:
         """The function as it is, which fits."""

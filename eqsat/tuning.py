@@ -121,15 +121,18 @@ class Tuner(Planner):
     def _found(self, chosen: Trial | None, job: Job) -> Iterator[Trial | Certified]:
         """Programs that fit and may be faster than the one chosen: trials, or the function as it is."""
         best = chosen.candidate if chosen else job.written
-        self.longest = SLOWEST * best.predicted_seconds
-        yield from self._as_it_is(job.written.predicted_seconds < self.longest)
-        rivals = list(islice(self.rest, RIVALS))
+        longest = SLOWEST * best.predicted_seconds
+        yield from self._as_it_is(job.written.predicted_seconds < longest)
+        rivals: list[Trial] = []
+        if self.rest is not None:
+            self.rest.longest = longest
+            rivals += islice(self.rest, RIVALS)
         yield from rivals
         for trial in filter(None, [chosen, *rivals][:2]):
             for candidate in self._variants(trial.candidate):
                 if self.deadline.passed():
                     return
-                if candidate.predicted_peak <= self.budget and candidate.predicted_seconds < self.longest:
+                if candidate.predicted_peak <= self.budget and candidate.predicted_seconds < longest:
                     other = job.trials.compile(candidate, self.budget)
                     if other.peak <= self.budget:
                         yield other

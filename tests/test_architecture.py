@@ -39,13 +39,14 @@ ALLOWED = {
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",
     "eqsat.trials": "amounts frontend.trace ir machine planning.candidates backend progress",
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
+    "eqsat.fitting": "deadline machine planning trials",
     "eqsat.floor": "deadline machine planning trials",
     "eqsat.storage": "cache_folder records ir.dtypes ir.operations frontend.source frontend.trace"
     " reports.plan backend planned",
     "eqsat.rule_choice": "errors language.accuracies",
     "eqsat.rulesets": "errors ir language rules engine storage.values rule_choice",
     "eqsat.driver": "errors records amounts machine deadline reports ir engine frontend planning backend"
-    " planned progress trials original floor",
+    " planned progress trials original fitting floor",
     "eqsat.tuning": "deadline backend.certificate driver planned planning.candidates reports.plan trials",
     "eqsat.pricing": "errors amounts reports driver",
     "eqsat.checking": "errors ir language engine planning machine rulesets backend",
