@@ -17,7 +17,7 @@ from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import OWN, Certified
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.deadline import NO_DEADLINE, Deadline
-from eqsat.engine.compile import CompiledRule
+from eqsat.engine.compiled import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.fitting import Fitting
 from eqsat.floor import grown, leanest

@@ -18,7 +18,7 @@ from eqsat.checking.report import Report, RuleReport
 from eqsat.checking.tiers import EXAMPLES
 from eqsat.errors import RuleError
 from eqsat.language.syntax import RuleFile
-from eqsat.rulesets import load_file, load_rules_from, shipped_files
+from eqsat.rule_files import load_file, load_rules_from, shipped_files
 
 __all__ = ["Report", "RuleReport", "check_rules"]
 

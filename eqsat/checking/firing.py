@@ -12,7 +12,8 @@ import numpy as np
 from eqsat.checking.examples import Loaded, programs_of
 from eqsat.checking.judging import Criterion, differs
 from eqsat.checking.statement import directions, loops, statements
-from eqsat.engine.compile import CompiledRule, compile_rule
+from eqsat.engine.compile import compile_rule
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.saturate import Limits, saturate
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
@@ -62,9 +63,8 @@ def _output(term: Term) -> Output:
 
 def outcomes(rule: Rule | Fact, example: Example) -> Iterator[Outcome]:
     """What the engine does to each program that an example may mean."""
-    compiled = _compiled(rule)
     for loaded in programs(rule, example):
-        yield _run(loaded, compiled)
+        yield _run(loaded, rule)
 
 
 def programs(rule: Rule | Fact, example: Example, violated: Comparison | None = None) -> Iterator[Loaded]:
@@ -76,7 +76,7 @@ def programs(rule: Rule | Fact, example: Example, violated: Comparison | None = 
 
 def fires_on(rule: Rule | Fact, loaded: Loaded) -> bool:
     """Whether a rule fires on a program."""
-    return _run(loaded, _compiled(rule)).fired
+    return _run(loaded, rule).fired
 
 
 @lru_cache(maxsize=16)
@@ -110,11 +110,11 @@ def _split_result() -> CompiledRule:
     return compile_rule(parse_rules(text, "split").rules[0], NUMBER + 1)
 
 
-def _run(loaded: Loaded, compiled: list[CompiledRule]) -> Outcome:
-    program = loaded.program
+def _run(loaded: Loaded, rule: Rule | Fact) -> Outcome:
+    program, compiled = loaded.program, _compiled(rule)
     found = saturate(program, compiled, loaded.large, list(program.reachable()), LIMITS)
     matched = found.matches.get(compiled[0].name, 0) > 0
-    if not matched or isinstance(compiled[0].rule, Fact):
+    if not matched or isinstance(rule, Fact):
         return Outcome(loaded, matched, ())
     made = tuple(_made(program, found.graph))
     nodes = (node for eclass in found.graph.classes for node in eclass.nodes)

@@ -11,7 +11,7 @@ from eqsat.checking.tiers import EXAMPLES
 from eqsat.commands.statuses import DONE, WRONG
 from eqsat.errors import EqsatError
 from eqsat.language.syntax import RuleFile
-from eqsat.rulesets import load_file, shipped_files
+from eqsat.rule_files import load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

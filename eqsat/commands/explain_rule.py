@@ -6,7 +6,7 @@ import argparse
 
 from eqsat.checking.explain import explained
 from eqsat.commands.statuses import DONE
-from eqsat.rulesets import load_file, shipped_files
+from eqsat.rule_files import load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -9,14 +9,14 @@ chunk). `direction` writes each of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.direction import Direction
 from eqsat.engine.encode import monoid_key
-from eqsat.engine.relevance import Needs, needs
+from eqsat.engine.needs import needs
 from eqsat.ir.elementwise import COMMUTATIVE
-from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import known_operation
 from eqsat.language.syntax import (
     Apply,
@@ -37,55 +37,6 @@ from eqsat.language.syntax import (
     Variable,
 )
 from eqsat.language.traverse import operands, variables, walk
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledRule:
-    """A rule's egglog text, run as a ruleset of its own.
-
-    **Attributes:**
-
-    - `rule`: the rule, or the fact, that it came from.
-    - `name`: what reports call it: its own name, or with its file's if others are called so too.
-    - `number`: its number, by which e-nodes name their maker.
-    - `ruleset`: the ruleset's name.
-    - `text`: the egglog commands that declare it.
-    - `precision`: of the contractions that it makes out of sums.
-    - `splits`: whether it is about loops (run once the algebra is done).
-    - `needs`: for each direction what a program must contain for the rule to match, and what the rule
-      makes of it.
-    """
-
-    rule: Rule | Fact
-    name: str
-    number: int
-    ruleset: str
-    text: str
-    precision: str
-    splits: bool
-    needs: tuple[Needs, ...]
-
-    @property
-    def exact(self) -> bool:
-        """Whether the rule leaves floating-point results as they are."""
-        return isinstance(self.rule, Fact) or self.rule.accuracy == "exact"
-
-    @property
-    def numbers(self) -> frozenset[float]:
-        """The numbers that the rule may make constants of."""
-        sides = (self.rule.left, self.rule.right) if isinstance(self.rule, Rule) else ()
-        return frozenset(e.value for side in sides for e in walk(side) if isinstance(e, Number))
-
-    @property
-    def monoids(self) -> dict[str, Monoid]:
-        """The declared monoids that the rule folds with, by the e-graph's names for them."""
-        declared = self.rule.monoids if isinstance(self.rule, Rule) else ()
-        return {monoid_key(monoid): monoid for _, monoid in declared}
-
-    @property
-    def copies(self) -> bool:
-        """Whether the rule needs copies of axes."""
-        return isinstance(self.rule, Rule) and bool(self.rule.copies)
 
 
 def orders(expression: Expression) -> Iterator[Expression]:
@@ -237,5 +188,23 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
         lines.append(f'(rule {body} :ruleset {ruleset} :name "{rule.name}.{number}.{variant}{asks}")')
     loops = (ChunkOf, ConcatOf, FoldOf)
     splits = any(isinstance(e, loops) for sides in directions for side in sides for e in walk(side))
-    about = tuple(needs(rule, left, right) for left, right in directions)
-    return CompiledRule(rule, rule.name, number, ruleset, "\n".join(lines), precision, splits, about)
+    return CompiledRule(
+        name=rule.name,
+        place=str(rule.position),
+        number=number,
+        ruleset=ruleset,
+        text="\n".join(lines),
+        precision=precision,
+        splits=splits,
+        exact=isinstance(rule, Fact) or rule.accuracy == "exact",
+        renames=isinstance(rule, Rule) and isinstance(rule.left, RenameOf),
+        copies=isinstance(rule, Rule) and bool(rule.copies),
+        numbers=_numbers(rule),
+        monoids={monoid_key(monoid): monoid for _, monoid in rule.monoids} if isinstance(rule, Rule) else {},
+        needs=tuple(needs(rule, left, right) for left, right in directions),
+    )
+
+
+def _numbers(rule: Rule | Fact) -> frozenset[float]:
+    sides = (rule.left, rule.right) if isinstance(rule, Rule) else ()
+    return frozenset(e.value for side in sides for e in walk(side) if isinstance(e, Number))

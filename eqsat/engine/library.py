@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from eqsat.engine.compile import CompiledRule
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.egraph import EGraph, EGraphError
 from eqsat.errors import RuleError
 
@@ -61,7 +61,7 @@ class Library:
                 # The engine notes for every word of a text the whole of it: short texts are read faster.
                 self.graph.run_text(line)
         except EGraphError as error:
-            where = f"{rule.rule.position}: rule {rule.name}"
+            where = f"{rule.place}: rule {rule.name}"
             raise RuleError(f"{where}: its left side leaves a name open ({error})") from error
         if self._running:
             self._new[rule.number] = rule

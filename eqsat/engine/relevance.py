@@ -8,128 +8,14 @@ hundreds of rules costs a program only those that are about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence, Set
 
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.encode import map_key
 from eqsat.engine.schema import SYMBOLS
 from eqsat.ir.ops import Delta, Dot, Iota, Map, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.language.functions import PLACES
-from eqsat.language.syntax import (
-    Apply,
-    ChunkOf,
-    ConcatOf,
-    Contraction,
-    DeltaOf,
-    Expression,
-    Fact,
-    FoldOf,
-    IotaOf,
-    Number,
-    OperationOf,
-    Reduction,
-    RenameOf,
-    Rule,
-    SelectionOf,
-    Variable,
-)
-from eqsat.language.traverse import operands, walk
-
-if TYPE_CHECKING:
-    from eqsat.engine.compile import CompiledRule
-
-
-def symbols(rule: Rule | Fact, side: Expression) -> frozenset[str]:
-    """The symbols that a side of a rule needs; function variables stand for many, and need none."""
-    variables = dict(rule.classes) if isinstance(rule, Rule) else {}
-    found = {known.name for known in rule.properties}
-    for node in walk(side):
-        match node:
-            case Apply(function=name) | Reduction(kind=name) | OperationOf(name=name):
-                found.add(name)
-            case Contraction():
-                found.add("dot")
-            case IotaOf():
-                found.add("iota")
-            case DeltaOf():
-                found.add("delta")
-            case RenameOf():
-                found.add("rename")
-            case SelectionOf():
-                found.add("top_k")
-    return frozenset(found - set(variables))
-
-
-def made(rule: Rule | Fact, side: Expression) -> frozenset[str]:
-    """The symbols that a rule can bring into a program."""
-    if isinstance(rule, Fact):
-        return frozenset({rule.property})
-    return symbols(rule, side) - {known.name for known in rule.properties}
-
-
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """What one direction of a rule is about.
-
-    **Attributes:**
-
-    - `symbols`: what there must be for it to match.
-    - `pairs`: which ops there must be right over which others, by the e-graph's symbols.
-    - `made`: the symbols that it brings in.
-    """
-
-    symbols: frozenset[str]
-    pairs: frozenset[tuple[str, str]]
-    made: frozenset[str]
-
-
-def needs(rule: Rule | Fact, left: Expression, right: Expression) -> Needs:
-    """What a rule needs from left to right."""
-    return Needs(symbols(rule, left), _pairs(rule, left), made(rule, right))
-
-
-def _pairs(rule: Rule | Fact, side: Expression) -> frozenset[tuple[str, str]]:
-    """The symbols of ops of a side, and of those right under them, as `schema.SYMBOLS` has them."""
-    variables = dict(rule.classes) if isinstance(rule, Rule) else {}
-    found: set[tuple[str, str]] = set()
-    for node in walk(side):
-        over = None if isinstance(node, OperationOf) else _symbol(node, variables)
-        under = (_symbol(operand, variables) for operand in operands(node)) if over else ()
-        found.update((over, symbol) for symbol in under if over and symbol)
-    return frozenset(found)
-
-
-def _symbol(node: Expression, variables: Mapping[str, str]) -> str | None:
-    """The e-graph's symbol of an op; None if there are many."""
-    match node:
-        case Variable() | Apply(function="convert"):
-            return None
-        case Apply(function=name) | Reduction(kind=name) if name in variables:
-            return None
-        case Apply(function=name, exponent=exponent):
-            return name if exponent is None else f"{name}[{exponent}]"
-        case Reduction(kind=name):
-            return SYMBOLS["Select"] if name in PLACES else name
-        case OperationOf(name=name):
-            return name
-        case _:
-            return SYMBOLS[_CONSTRUCTORS[type(node)]]
-
-
-_CONSTRUCTORS: Mapping[type[Expression], str] = {
-    Number: "Const",
-    Contraction: "Dot",
-    IotaOf: "Iota",
-    DeltaOf: "Delta",
-    RenameOf: "Rename",
-    SelectionOf: "Select",
-    ChunkOf: "Chunk",
-    ConcatOf: "Concat",
-    FoldOf: "Fold",
-}
 
 
 def symbols_in(program: Program) -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.deadline import NO_DEADLINE, Deadline
-from eqsat.engine.compile import CompiledRule
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.encode import Symbols, encode_program
 from eqsat.engine.library import Library, loaded_rules
 from eqsat.engine.relevance import can_match, makes, pairs_in, relevant, symbols_in
@@ -19,7 +19,6 @@ from eqsat.garbage import uncollected
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.language.syntax import RenameOf, Rule
 
 MOST_REST = 4
 """A rule that never matches has a turn every so many rounds. To look for matches takes most of the time."""
@@ -233,7 +232,7 @@ class _Run:
             moved = True
             while moved and not stop:
                 changed = self.bookkeeping() or changed
-                movers = [rule for rule in self.active if rule.splits == loops and _moves_names(rule)]
+                movers = [rule for rule in self.active if rule.splits == loops and rule.renames]
                 stop, moved = self.turn(movers, bounds)
             if stop:
                 return stopped[stop]
@@ -278,7 +277,3 @@ class _Bounds:
     growth: float
     effort: float
     deadline: float
-
-
-def _moves_names(rule: CompiledRule) -> bool:
-    return isinstance(rule.rule, Rule) and isinstance(rule.rule.left, RenameOf)

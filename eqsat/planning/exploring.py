@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from eqsat.deadline import NO_DEADLINE, Deadline
-from eqsat.engine.compile import CompiledRule
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.contraction_orders import with_contraction_orders
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside

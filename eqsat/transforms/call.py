@@ -19,6 +19,7 @@ from eqsat.calibration import default_machine
 from eqsat.device_memory import free_budget
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
+from eqsat.garbage import uncollected
 from eqsat.machine import Machine
 from eqsat.planned import Planned
 from eqsat.progress import Progress
@@ -190,13 +191,14 @@ class Call(Program):
         progress: Progress,
         values: Sequence[jax.Array] | None = None,
     ) -> Planner:
-        # Imported late: a second start needs no engine.
-        from eqsat.transforms.planners import planner_for
+        with uncollected():
+            # Imported late: a second start needs no engine.
+            from eqsat.transforms.planners import planner_for
 
-        traced, settings, machine = Traced(self.closed), self.settings, self._machine()
-        return planner_for(
-            traced, self.names, budget, settings, machine, placement, given_up, progress, values
-        )
+            traced, settings, machine = Traced(self.closed), self.settings, self._machine()
+            return planner_for(
+                traced, self.names, budget, settings, machine, placement, given_up, progress, values
+            )
 
     def _machine(self) -> Machine:
         return self.settings.machine or default_machine()

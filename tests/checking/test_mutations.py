@@ -24,7 +24,7 @@ from eqsat.errors import RuleError
 from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.check import check_file
 from eqsat.language.syntax import Rule, RuleFile
-from eqsat.rulesets import shipped_files
+from eqsat.rule_files import shipped_files
 from tests.checking.mutations import EDITS, Mutant, equivalent, mutants
 
 EXAMPLES = 30

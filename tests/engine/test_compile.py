@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.engine.compile import CompiledRule, compile_rule
+from eqsat.engine.compile import compile_rule
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.egraph import EGraph
 from eqsat.errors import RuleError
 from eqsat.language.check import check_file
@@ -72,7 +73,7 @@ def test_every_shipped_rule_is_accepted_by_the_engine() -> None:
     graph = EGraph()
     for number, rule in enumerate(rules):
         result = compile_rule(rule, number)
-        assert (result.rule, result.number, result.ruleset) == (rule, number, f"rule-{number}")
+        assert (result.name, result.number, result.ruleset) == (rule.name, number, f"rule-{number}")
         graph.run_text(result.text)
         graph.run_ruleset(result.ruleset)
 

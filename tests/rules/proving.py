@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 
 import eqsat
-from eqsat.engine.compile import CompiledRule
+from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.cost import CostModel, Value
 from eqsat.engine.extract import Extractor
 from eqsat.engine.saturate import Saturation, saturate
@@ -113,7 +113,7 @@ def function(*expressions: str, names: tuple[str, ...]) -> Callable[..., tuple[A
 @cache
 def shipped() -> Mapping[str, CompiledRule]:
     """Every shipped rule by name, as compiled for a run of all of them."""
-    return {compiled.rule.name: compiled for compiled in rules_for((), ACCURACIES[-1])}
+    return {compiled.name: compiled for compiled in rules_for((), ACCURACIES[-1])}
 
 
 @dataclass(frozen=True)

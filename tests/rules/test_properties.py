@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from eqsat.rulesets import rules_for
+from eqsat.rule_files import shipped_files
 from tests.rules.proving import cannot_prove, declared, fires, function, prove, traced
 
 ARRAYS = (
@@ -131,11 +131,7 @@ def test_what_is_known(property_name: str, term: str, facts: str) -> None:
     assert known(property_name, term, facts)
 
 
-EVERY = " ".join(
-    compiled.rule.name
-    for compiled in rules_for((), "exact")
-    if compiled.rule.space == "properties" and hasattr(compiled.rule, "property")
-)
+EVERY = " ".join(fact.name for file in shipped_files() for fact in file.facts if fact.space == "properties")
 
 
 @pytest.mark.parametrize(

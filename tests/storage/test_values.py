@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from eqsat import rulesets
+from eqsat import rule_files, rulesets
 from eqsat.storage.values import FILES, kept
 
 
@@ -30,9 +33,26 @@ def test_rules_that_were_kept_are_those_that_were_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("EQSAT_CACHE_DIR", str(tmp_path))
-    compiled = [rulesets._compiled.__wrapped__((), "exact") for _ in range(2)]
+    compiled = [rulesets._shipped.__wrapped__("exact", "") for _ in range(2)]
     assert compiled[0] == compiled[1]
     assert compiled[0] is not compiled[1]
-    files = [rulesets.shipped_files.__wrapped__() for _ in range(2)]
+    files = [rule_files.shipped_files.__wrapped__() for _ in range(2)]
     assert files[0] == files[1]
     assert len(list((tmp_path / "values").iterdir())) == 2
+
+
+READS = """
+import sys
+from eqsat.transforms.planners import rules_for
+print(len(rules_for((), "exact")) > 100, [name in sys.modules for name in ("lark", "eqsat.language.syntax")])
+"""
+
+
+def test_who_finds_rules_compiled_imports_nothing_that_reads_them(tmp_path: Path) -> None:
+    """Reading them takes seconds, and what it takes to read them tenths of a second to import."""
+    command, environment = [sys.executable, "-c", READS], {**os.environ, "EQSAT_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert said == ["True [True, True]\n", "True [False, False]\n"]

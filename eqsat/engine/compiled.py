@@ -1,0 +1,64 @@
+"""What the engine knows of a rule: plain data, without the syntax that it was compiled from.
+
+So a process that finds the shipped rules compiled reads and imports nothing else of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eqsat.ir.formula import Monoid
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one direction of a rule is about.
+
+    **Attributes:**
+
+    - `symbols`: what there must be for it to match.
+    - `pairs`: which ops there must be right over which others, by the e-graph's symbols.
+    - `made`: the symbols that it brings in.
+    """
+
+    symbols: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+    made: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """A rule's egglog text, run as a ruleset of its own.
+
+    **Attributes:**
+
+    - `name`: what reports call it: its own name, or with its file's if others are called so too.
+    - `place`: where it stands, as errors say it.
+    - `number`: its number, by which e-nodes name their maker.
+    - `ruleset`: the ruleset's name.
+    - `text`: the egglog commands that declare it.
+    - `precision`: of the contractions that it makes out of sums.
+    - `splits`: whether it is about loops (run once the algebra is done).
+    - `exact`: whether it leaves floating-point results as they are.
+    - `renames`: whether it is about axes with other names.
+    - `copies`: whether it needs copies of axes.
+    - `numbers`: those that it may make constants of.
+    - `monoids`: the declared ones that it folds with, by the e-graph's names for them.
+    - `needs`: for each direction what a program must contain for the rule to match, and what the rule
+      makes of it.
+    """
+
+    name: str
+    place: str
+    number: int
+    ruleset: str
+    text: str
+    precision: str
+    splits: bool
+    exact: bool
+    renames: bool
+    copies: bool
+    numbers: frozenset[float]
+    monoids: Mapping[str, Monoid]
+    needs: tuple[Needs, ...]
