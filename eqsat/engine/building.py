@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.engine.encode import core_list, operand_list, quote
 from eqsat.engine.matching import CALL_LISTS, Matching, changes_dtype, place_key
+from eqsat.engine.schema import AXES_OF, type_text
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operations import Signature, known_operation
 from eqsat.language.functions import PLACES
@@ -29,9 +30,6 @@ from eqsat.language.syntax import (
     Variable,
 )
 from eqsat.language.traverse import walk
-
-MAX_NESTING = 2
-"""Most loops that one value may be computed inside of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +77,8 @@ class Building(Matching):
             self.same_dtype("D_e", dtype)
             self.actions.append(f"(union e {name})")
         else:
-            self.actions += [
-                f"(set (axes {name}) {self.named(axes)})",
-                f"(set (open {name}) {self.named(opened)})",
-                f"(set (dtype {name}) {dtype})",
-            ]
+            kind = type_text(self.named(axes), self.named(opened), dtype)
+            self.actions.append(f"(set (type {name}) {kind})")
         return Built(name, axes, opened, dtype)
 
     def build(
@@ -308,7 +303,7 @@ class Building(Matching):
             return self.node(constructor, arguments, "", "", "", root)
         if not (calls and isinstance(operands, ChunkOf)):
             raise self.fail("inside something else, a call can only be one on chunks")
-        self.facts.append("(= A_e (axes e))")
+        self.name_part("A_e", AXES_OF, "e")
         opened = f"(set-insert O_e {self.axis(operands.axis)})"
         return self.node(constructor, arguments, "A_e", opened, "D_e", root)
 

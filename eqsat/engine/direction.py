@@ -12,9 +12,6 @@ from eqsat.language.syntax import (
     Fact,
 )
 
-MAX_NESTING = 2
-"""Most loops that one value may be computed inside of."""
-
 
 class Direction(Building):
     """Compiles one direction of one rule, with all choices made."""
@@ -42,17 +39,31 @@ class Direction(Building):
         return self.bodies()
 
 
-_ANALYSIS = re.compile(r"\(= ([AOD]_\S+) \((?:axes|open|dtype) \S+\)\)")
+_PART = re.compile(r"\(= ([AOD]_\S+) \(pair-.*\)\)")
+_TYPE = re.compile(r"\(= (Y_\S+) \(type \S+\)\)")
+_DTYPE = re.compile(r"\(= (\S+) \(pair-second (Y_[^\s()]+)\)\)")
+_WORD = re.compile(r"[^\s()]+")
 
 
 def _body(facts: Iterable[str], actions: Iterable[str]) -> str:
-    """A rule's body, without the analyses that nothing asks for: each would be a join."""
-    wanted = list(dict.fromkeys(facts))
-    done = " ".join(actions)
-    words = Counter(re.findall(r"[AOD]_[^\s()]+", " ".join([*wanted, done])))
-    kept = []
-    for fact in wanted:
-        analysis = _ANALYSIS.fullmatch(fact)
-        if analysis is None or words[analysis[1]] > 1:
-            kept.append(fact)
-    return f"({' '.join(kept)}) ({done})"
+    """A rule's body, without the types that nothing asks for: each would be a join."""
+    wanted, done = _one_name(list(dict.fromkeys(facts)), " ".join(actions))
+    for analysis in (_PART, _TYPE):
+        words = Counter(_WORD.findall(" ".join([*wanted, done])))
+        wanted = [fact for fact in wanted if not (known := analysis.fullmatch(fact)) or words[known[1]] > 1]
+    return f"({' '.join(wanted)}) ({done})"
+
+
+def _one_name(facts: list[str], actions: str) -> tuple[list[str], str]:
+    """Facts and actions with one name for the dtype of one type, so that nothing asks if it is the same."""
+    names: dict[str, str] = {}
+    other: dict[str, str] = {}
+    for fact in facts:
+        if known := _DTYPE.fullmatch(fact):
+            other[known[1]] = names.setdefault(known[2], known[1])
+
+    def named(text: str) -> str:
+        return _WORD.sub(lambda word: other.get(word[0], word[0]), text)
+
+    trivial = {f"(= {name} {name})" for name in names.values()}
+    return [fact for fact in dict.fromkeys(map(named, facts)) if fact not in trivial], named(actions)

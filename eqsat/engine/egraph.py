@@ -12,7 +12,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, TypeVar
 
-from eqsat.engine.schema import CONSTRUCTORS, SCHEMA
+from eqsat.engine.schema import CONSTRUCTORS, READING, SCHEMA
 from eqsat.errors import EqsatError
 
 # egglog tells at INFO of every command that it runs: thousands of lines for every plan.
@@ -109,6 +109,7 @@ class EGraph:
 
     def dump(self) -> Dump:
         """Everything in the e-graph, as Python values; one snapshot."""
+        self.run_ruleset(READING)
         return Dump(self._graph, self._graph.freeze().functions)
 
     @staticmethod

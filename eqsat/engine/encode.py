@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.engine.schema import DTYPE_CLASSES
+from eqsat.engine.schema import DTYPE_CLASSES, type_text
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
@@ -240,9 +240,7 @@ def _listed(term: Term, constructor: str, args: list[str], maker: int) -> str:
     lines = [
         f"(union {node} ({constructor} {spelled}))",
         f"(set (by-{constructor} {spelled}) {maker})",
-        f"(set (axes {node}) {axis_set(term.axes)})",
-        f"(set (open {node}) (set-empty))",
-        f"(set (dtype {node}) {quote(term.dtype)})",
+        f"(set (type {node}) {type_text(axis_set(term.axes), '(set-empty)', quote(term.dtype))})",
     ]
     match term.op:
         case Operation(axes=core):

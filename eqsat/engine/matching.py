@@ -1,8 +1,8 @@
 """The left side of one direction of a rule, as facts of an egglog rule.
 
-Names in the generated text: `t_a` a term, `A_a O_a D_a` its axes, open loops and dtype, `v_a` its
-value, `x_n` an axis, `S_K` a set of axes, `z_K` its size, `f_f` a function variable, `e` what the left
-side matched.
+Names in the generated text: `t_a` a term, `Y_t_a` its type, `A_a O_a D_a` its axes, open loops and dtype,
+`v_a` its value, `x_n` an axis, `S_K` a set of axes, `z_K` its size, `f_f` a function variable, `e` what the
+left side matched.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from eqsat.engine.encode import core_list, monoid_key, operand_list, quote
-from eqsat.engine.schema import FAMILIES
+from eqsat.engine.schema import AXES_OF, DTYPE_OF, FAMILIES, OPEN_OF
 from eqsat.errors import RuleError
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.language.functions import PLACES
@@ -41,7 +41,6 @@ from eqsat.language.traverse import walk
 
 MAX_NESTING = 2
 """Most loops that one value may be computed inside of."""
-
 
 CALL_LISTS = ("c_passes", "c_accumulates", "c_sums", "c_whole")
 """What the lists of a call's axes are called; `X-set` is the set of those in list X."""
@@ -91,6 +90,10 @@ class Matching:
         self.needed_sizes: dict[str, None] = {}
         self.single_axes: dict[str, None] = {}
         self.bound_sets: set[str] = set()
+        # Of the axes, those that a table tells, so that there is no need to go through all there are.
+        self.bound_axes: set[str] = set()
+        # What chunks, renamings and concatenations are of: their dtype is the same.
+        self.moved: dict[str, str] = {}
 
     def fail(self, message: str) -> RuleError:
         return RuleError(f"{self.rule.position}: rule {self.rule.name}: {message}")
@@ -107,6 +110,11 @@ class Matching:
         self.single_axes[name] = None
         return f"x_{name}"
 
+    def bound_axis(self, name: str) -> str:
+        """An axis that stands in a fact which is looked up in a table."""
+        self.bound_axes.add(name)
+        return self.axis(name)
+
     def axes(self, names: Sequence[str]) -> str:
         for name in names:
             if name[0].islower() and name not in self.bound_sets:
@@ -121,12 +129,23 @@ class Matching:
     def dtype(self, term: str) -> str:
         return "D_e" if self.uniform else f"D_{term}"
 
+    def name_part(self, name: str, part: str, node: str) -> None:
+        """Give a name to a part of the type of what was matched."""
+        self.facts += [f"(= Y_{node} (type {node}))", f"(= {name} {part.format(f'Y_{node}')})"]
+
+    def name_dtype(self, name: str, node: str) -> None:
+        """Give a name to the dtype of what was matched."""
+        while node in self.moved:
+            node = self.moved[node]
+        self.name_part(name, DTYPE_OF, node)
+
     # The left side.
 
     def bind_set(self, name: str) -> str:
         self.bound_sets.add(name)
         if name[0].islower():
-            self.facts += [f"(set-contains S_{name} {self.axis(name)})", f"(= 1 (set-length S_{name}))"]
+            axis = self.bound_axis(name)
+            self.facts += [f"(= 1 (set-length S_{name}))", f"(= {axis} (set-get S_{name} 0))"]
         return f"S_{name}"
 
     def match(self, expression: Expression, root: bool = False) -> str:
@@ -152,19 +171,18 @@ class Matching:
                 operands = " ".join(self.match(operand) for operand in expression.operands)
                 self.facts.append(f"(= {this} {self.application(expression, operands)})")
                 if expression.function in self.classes:
-                    self.facts.append(f"(= D_of_{expression.function} (dtype {this}))")
+                    self.name_dtype(f"D_of_{expression.function}", this)
             case Reduction(kind=kind, axes=axes):
                 operand = self.match(expression.operand)
                 if len(axes) != 1:
                     raise self.fail("the left side reduces over one set of axes at a time")
                 if self.classes.get(kind) == "selections":
-                    self.facts.append(f"(= {this} (Select f_{kind} {self.axis(axes[0])} {operand}))")
+                    self.facts.append(f"(= {this} (Select f_{kind} {self.bound_axis(axes[0])} {operand}))")
                 elif kind in PLACES:
                     dtype = self.fresh("d")
-                    self.facts += [
-                        f"(= {dtype} (dtype {this}))",
-                        f"(= {this} (Select {place_key(kind, dtype)} {self.axis(axes[0])} {operand}))",
-                    ]
+                    self.name_dtype(dtype, this)
+                    along = self.bound_axis(axes[0])
+                    self.facts.append(f"(= {this} (Select {place_key(kind, dtype)} {along} {operand}))")
                 else:
                     spelled = f"f_{kind}" if kind in self.classes else quote(kind)
                     self.facts.append(f"(= {this} (Reduce {spelled} {self.bind_set(axes[0])} {operand}))")
@@ -176,35 +194,37 @@ class Matching:
                     raise self.fail("the left side contracts over one set of axes at a time")
                 self.facts.append(f"(= {this} (Dot precision {self.bind_set(axes[0])} {left} {right}))")
                 if expression is self.contractions[0]:
-                    self.facts.append(f"(= D_dot (dtype {this}))")
+                    self.name_dtype("D_dot", this)
             case IotaOf(axis=axis):
-                self.facts.append(f"(= {this} (Iota {self.axis(axis)} {self.fresh('d')}))")
+                self.facts.append(f"(= {this} (Iota {self.bound_axis(axis)} {self.fresh('d')}))")
             case DeltaOf(first=first, second=second):
-                self.facts.append(f"(= {this} (Delta {self.axis(first)} {self.axis(second)}))")
+                self.facts.append(f"(= {this} (Delta {self.bound_axis(first)} {self.bound_axis(second)}))")
             case OperationOf(name=name, axes=axes):
                 listed = operand_list([self.match(operand) for operand in expression.operands])
-                core = core_list([self.axis(axis) for axis in axes])
+                core = core_list([self.bound_axis(axis) for axis in axes])
                 self.facts.append(f"(= {this} (Operation {quote(name)} {core} {listed}))")
             case SelectionOf(axis=axis, out_axis=out_axis, result=result):
                 operand = self.match(expression.operand)
                 dtype = self.fresh("d")
                 key = f'(+ "top_k:" (to-string {self.axis(out_axis)}) ":{result}:" {dtype})'
-                self.facts += [
-                    f"(= {dtype} (dtype {this}))",
-                    f"(= {this} (Select {key} {self.axis(axis)} {operand}))",
-                ]
+                self.name_dtype(dtype, this)
+                self.facts.append(f"(= {this} (Select {key} {self.bound_axis(axis)} {operand}))")
             case RenameOf(old=old, new=new):
                 operand = self.match(expression.operand)
-                self.facts.append(f"(= {this} (Rename {self.axis(old)} {self.axis(new)} {operand}))")
+                self.moved[this] = operand
+                before, after = self.bound_axis(old), self.bound_axis(new)
+                self.facts.append(f"(= {this} (Rename {before} {after} {operand}))")
             case ChunkOf(axis=axis):
                 operand = self.match(expression.operand)
-                self.facts.append(f"(= {this} (Chunk {self.axis(axis)} {operand}))")
+                self.moved[this] = operand
+                self.facts.append(f"(= {this} (Chunk {self.bound_axis(axis)} {operand}))")
             case ConcatOf(axis=axis):
                 operand = self.match(expression.operand)
-                self.facts.append(f"(= {this} (Concat {self.axis(axis)} {operand}))")
+                self.moved[this] = operand
+                self.facts.append(f"(= {this} (Concat {self.bound_axis(axis)} {operand}))")
             case FoldOf(axis=axis, monoid=monoid):
                 bodies = [self.match(operand) for operand in expression.operands]
-                arguments = f"{self.axis(axis)} {self.monoid(monoid)} "
+                arguments = f"{self.bound_axis(axis)} {self.monoid(monoid)} "
                 if self.declares(monoid):
                     self.facts.append(f"(= {this} (FoldMany {arguments}{operand_list(bodies)}))")
                 else:
@@ -260,17 +280,17 @@ class Matching:
             if family in FAMILIES:
                 self.facts.append(f'(member "{family}" f_{function})')
         for known in self.rule.properties:
-            axes = "".join(f" {self.axis(axis)}" for axis in known.axes)
+            axes = "".join(f" {self.bound_axis(axis)}" for axis in known.axes)
             self.facts.append(f"(is-{known.name} t_{known.term}{axes})")
         for copy in self.rule.copies if isinstance(self.rule, Rule) else ():
-            fresh = self.axis(copy.name)
-            self.facts.append(f"(copy {self.axis(copy.original)} {fresh})")
-            self.facts.append("(= A_e (axes e))")
+            self.name_part("A_e", AXES_OF, "e")
+            fresh = self.bound_axis(copy.name)
+            self.facts.append(f"(copy {self.bound_axis(copy.original)} {fresh})")
             self.facts += [f"(set-not-contains A_{name} {fresh})" for name in ("e", *self.terms)]
         for comparison in self.rule.comparisons:
             left, right = self.quantity(comparison.left), self.quantity(comparison.right)
             self.comparisons.append(f"({comparison.relation} {left} {right})")
-        self.facts += [f"(axis x_{name})" for name in self.single_axes]
+        self.facts += [f"(axis x_{name})" for name in self.single_axes if name not in self.bound_axes]
         # Different letters are different axes.
         self.facts += [f"(!= x_{one} x_{other})" for one, other in combinations(self.single_axes, 2)]
 
@@ -283,7 +303,8 @@ class Matching:
                 self.facts.append(f"(= v_{name} (value t_{name}))")
                 return f"v_{name}"
             case SizeOf(name=name) if name[0].islower():
-                self.facts += [f"(= z_{name} (size {self.axis(name)}))", f"(set-not-contains O_e x_{name})"]
+                axis = self.bound_axis(name)
+                self.facts += [f"(= z_{name} (size {axis}))", f"(set-not-contains O_e {axis})"]
                 return f"z_{name}"
             case SizeOf(name=name):
                 self.needed_sizes[name] = None
@@ -309,7 +330,7 @@ class Matching:
                 inner, outer = operands
                 return self.has(f"A_{outer}" if outer in self.terms else f"S_{outer}", inner)
             case "large":
-                return f"(large {self.axis(operands[0])})"
+                return f"(large {self.bound_axis(operands[0])})"
             case "stored" | "called":
                 return f"({name} t_{operands[0]})"
             case "passes" if self.classes[operands[0]] == "operations":
@@ -329,9 +350,12 @@ class Matching:
         (function, family), outer = next(iter(self.classes.items())), self.left
         match outer:
             case ChunkOf():
-                self.facts.append(f"(= e (Chunk {self.axis(outer.axis)} whole))")
+                self.moved["e"] = "whole"
+                self.facts.append(f"(= e (Chunk {self.bound_axis(outer.axis)} whole))")
             case RenameOf():
-                self.facts.append(f"(= e (Rename {self.axis(outer.old)} {self.axis(outer.new)} whole))")
+                self.moved["e"] = "whole"
+                before, after = self.bound_axis(outer.old), self.bound_axis(outer.new)
+                self.facts.append(f"(= e (Rename {before} {after} whole))")
             case Apply():
                 self.facts.append("(= e whole)")
             case _:
@@ -352,11 +376,13 @@ class Matching:
             self.match_call()
         else:
             self.match(self.left, root=True)
-        self.facts += ["(= O_e (open e))", "(= D_e (dtype e))"]
+        self.name_part("O_e", OPEN_OF, "e")
+        self.name_dtype("D_e", "e")
         for name in self.terms:
-            self.facts += [f"(= A_{name} (axes t_{name}))", f"(= O_{name} (open t_{name}))"]
-            if not self.uniform:
-                self.facts.append(f"(= D_{name} (dtype t_{name}))")
+            node = f"t_{name}"
+            self.name_part(f"A_{name}", AXES_OF, node)
+            self.name_part(f"O_{name}", OPEN_OF, node)
+            self.name_dtype(f"D_{name}", node)
         if self.uniform and self.contractions:
             self.facts.append("(uniform precision)")
         self.constrain()

@@ -52,19 +52,38 @@ BOOKKEEPING = "bookkeeping"
 LOADING = "loading"
 """The ruleset that makes terms of the rows that a program is loaded as."""
 
+READING = "reading"
+"""The ruleset that takes types apart, for whoever reads the e-graph."""
+
 CHUNKS = "chunks"
 """The ruleset that asks for the chunks, along each large axis, of every term of the program that has it."""
 
-_ANALYSES = """
+AXES_OF, OPEN_OF = "(pair-first (pair-first {}))", "(pair-second (pair-first {}))"
+DTYPE_OF = "(pair-second {})"
+"""The parts of a type."""
+
+
+def type_text(axes: str, opened: str, dtype: str) -> str:
+    """The type of a term: its axes, open loops and dtype. In one table, as a rule joins all that it asks."""
+    return f"(pair (pair {axes} {opened}) {dtype})"
+
+
+def _both(part: str) -> str:
+    return f"(set-intersect {part.format('old')} {part.format('new')})"
+
+
+_PARTS = f"(= A {AXES_OF.format('y')}) (= O {OPEN_OF.format('y')}) (= d {DTYPE_OF.format('y')})"
+
+_ANALYSES = f"""
 (sort T) (sort Axes (Set i64)) (sort Args) (sort Core)
 (constructor Node (i64) T)
 (constructor Nil () Args) (constructor Cons (T Args) Args)
 (constructor ChunkAll (i64 Args) Args) (constructor RenameAll (i64 i64 Args) Args)
 (constructor Axes0 () Core) (constructor AxesCons (i64 Core) Core)
 (constructor RenameCore (i64 i64 Core) Core)
-(function axes (T) Axes :merge (set-intersect old new))
-(function open (T) Axes :merge (set-intersect old new))
-(function dtype (T) String :merge old)
+(sort Loops (Pair Axes Axes)) (sort Type (Pair Loops String))
+(function type (T) Type :merge {type_text(_both(AXES_OF), _both(OPEN_OF), DTYPE_OF.format("old"))})
+(relation typed (T Axes Axes String))
 (function value (T) f64 :merge old)
 (function core-axes (Core) Axes :merge old)
 (function size (i64) f64 :merge old) (function size-of (Axes) f64 :merge old) (relation need-size (Axes))
@@ -76,20 +95,20 @@ _ANALYSES = """
 (relation conversion (String String))
 """
 
-_BOOKKEEPING = """
+_BOOKKEEPING = f"""
 ; A chunk of a list of operands: operands without the axis are the same in every chunk.
 (rule ((= e (ChunkAll n (Nil)))) ((union e (Nil))))
-(rule ((= e (ChunkAll n (Cons a rest))) (= A (axes a)) (= O (open a)) (= d (dtype a)) (set-contains A n))
-      ((let c (Chunk n a)) (set (axes c) A) (set (open c) (set-insert O n)) (set (dtype c) d)
+(rule ((= e (ChunkAll n (Cons a rest))) (= y (type a)) {_PARTS} (set-contains A n))
+      ((let c (Chunk n a)) (set (type c) {type_text("A", "(set-insert O n)", "d")})
        (union e (Cons c (ChunkAll n rest)))))
-(rule ((= e (ChunkAll n (Cons a rest))) (= A (axes a)) (set-not-contains A n))
+(rule ((= e (ChunkAll n (Cons a rest))) (= y (type a)) (= A {AXES_OF.format("y")}) (set-not-contains A n))
       ((union e (Cons a (ChunkAll n rest)))))
 ; Likewise for another name of an axis.
 (rule ((= e (RenameAll j k (Nil)))) ((union e (Nil))))
-(rule ((= e (RenameAll j k (Cons a rest))) (= A (axes a)) (= O (open a)) (= d (dtype a)) (set-contains A j))
-      ((let c (Rename j k a)) (set (axes c) (set-insert (set-remove A j) k)) (set (open c) O)
-       (set (dtype c) d) (union e (Cons c (RenameAll j k rest)))))
-(rule ((= e (RenameAll j k (Cons a rest))) (= A (axes a)) (set-not-contains A j))
+(rule ((= e (RenameAll j k (Cons a rest))) (= y (type a)) {_PARTS} (set-contains A j))
+      ((let c (Rename j k a)) (set (type c) {type_text("(set-insert (set-remove A j) k)", "O", "d")})
+       (union e (Cons c (RenameAll j k rest)))))
+(rule ((= e (RenameAll j k (Cons a rest))) (= y (type a)) (= A {AXES_OF.format("y")}) (set-not-contains A j))
       ((union e (Cons a (RenameAll j k rest)))))
 (rule ((= e (Axes0))) ((set (core-axes e) (set-empty))))
 (rule ((= e (AxesCons n rest)) (= A (core-axes rest))) ((set (core-axes e) (set-insert A n))))
@@ -109,13 +128,16 @@ _BOOKKEEPING = """
 (rule ((= e (Map2 "add" a b)) (= x (value a)) (= y (value b))) ((set (value e) (+ x y))))
 (rule ((= e (Map2 "sub" a b)) (= x (value a)) (= y (value b))) ((set (value e) (- x y))))
 (rule ((= e (Map2 "mul" a b)) (= x (value a)) (= y (value b))) ((set (value e) (* x y))))
-(rule ((= e (Map2 "div" a b)) (= x (value a)) (= y (value b)) (!= y 0.0) (= d (dtype e)) (float d))
+(rule ((= e (Map2 "div" a b)) (= x (value a)) (= y (value b)) (!= y 0.0)
+       (= t (type e)) (= d {DTYPE_OF.format("t")}) (float d))
       ((set (value e) (/ x y))))
 """
 
-_ASKING = """
-(rule ((= e (Node i)) (= A (axes e)) (= O (open e)) (= d (dtype e)) (large n) (set-contains A n))
-      ((let c (Chunk n e)) (set (axes c) A) (set (open c) (set-insert O n)) (set (dtype c) d))"""
+_ASKING = f"""
+(rule ((= e (Node i)) (= y (type e)) {_PARTS} (large n) (set-contains A n))
+      ((let c (Chunk n e)) (set (type c) {type_text("A", "(set-insert O n)", "d")}))"""
+
+_TYPING = f"(rule ((= y (type t)) {_PARTS}) ((typed t A O d)) :ruleset {READING})"
 
 
 SYMBOLS = {
@@ -186,8 +208,8 @@ def _loading() -> list[str]:
         lines += [
             f"(relation raw-{name} (i64 i64 String {columns} i64))",
             f"(rule ((raw-{name} i s d {' '.join(cells)} m) (= A (axis-set s)) {sets})"
-            f" ((let n ({name} {args})) (union (Node i) n) (set (by-{name} {args}) m) (set (axes n) A)"
-            f" (set (open n) (set-empty)) (set (dtype n) d)) :ruleset {LOADING})",
+            f" ((let n ({name} {args})) (union (Node i) n) (set (by-{name} {args}) m)"
+            f" (set (type n) {type_text('A', '(set-empty)', 'd')})) :ruleset {LOADING})",
         ]
     return lines
 
@@ -208,7 +230,7 @@ def _schema() -> str:
         lines.append(f"(rule {body[:-1]} :ruleset {BOOKKEEPING})")
     lines += _symbols()
     lines += _loading()
-    lines += [f"(ruleset {CHUNKS})", f"{_ASKING} :ruleset {CHUNKS})"]
+    lines += [f"(ruleset {CHUNKS})", f"{_ASKING} :ruleset {CHUNKS})", f"(ruleset {READING})", _TYPING]
     return "\n".join(lines)
 
 

@@ -67,12 +67,10 @@ def snapshot(dump: Dump, symbols: Symbols, program: Program) -> Snapshot:
     axes = symbols.axes
     numbers: dict[Any, int] = {}
     classes: list[EClass] = []
-    open_of = {inputs[0]: output for inputs, output in dump.rows("open")}
-    dtype_of = {inputs[0]: output for inputs, output in dump.rows("dtype")}
-    for (handle,), schema in dump.rows("axes"):
+    for (handle, schema, opened, dtype), _ in dump.rows("typed"):
         numbers[handle] = len(classes)
-        opened = frozenset(axes[number] for number in open_of.get(handle, ()))
-        classes.append(EClass(frozenset(axes[number] for number in schema), opened, dtype_of[handle]))
+        named, loops = (frozenset(axes[number] for number in some) for some in (schema, opened))
+        classes.append(EClass(named, loops, dtype))
     lists = _operand_lists(dump)
     for constructor in CONSTRUCTORS:
         makers = dict(dump.rows(f"by-{constructor}"))

@@ -68,6 +68,31 @@ def test_what_stands_on_the_right_several_times_is_built_once() -> None:
     assert compiled("a * exp(b) => (a - log(b)) * (a - log(b)) + log(b)").text.count("(let r") == 4 * 2
 
 
+def test_what_is_known_of_an_operand_is_looked_up_once() -> None:
+    lines = compiled("chunk[n] f(a..) => f(chunk[n] a..)  for f in elementwise").text.splitlines()[1:]
+    assert {(line.count("(type t_"), line.split(") (let")[0].count("(type ")) for line in lines} == {
+        (operands, operands) for operands in (1, 2, 3)
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rename[j->k] a => rename[j->k] (-(-a))",
+        "chunk[n] exp(a) => exp(chunk[n] a)",
+        "a{n} => concat[n] chunk[n] a  where large(n), stored(a)",
+        "sum[k] a => sum[k] (-(-a))",
+        "f[k] a => f[k] (-(-a))  for f in selections",
+    ],
+)
+def test_axes_that_the_left_side_tells_are_not_looked_for(text: str) -> None:
+    assert "(axis x_" not in compiled(text).text
+
+
+def test_axes_that_nothing_else_tells_are_looked_for() -> None:
+    assert "(axis x_k)" in compiled("exp(a{k}) => exp(-(-a))").text
+
+
 def test_every_shipped_rule_is_accepted_by_the_engine() -> None:
     rules = [rule for path in shipped() for rule in load_rules(path).rules]
     graph = EGraph()
