@@ -6,9 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lark import Token, Transformer, Tree, v_args
-from lark.exceptions import VisitError
-from lark.tree import Meta
+from lark import Token, Tree
 
 from eqsat.ir.operations import Signature
 from eqsat.ir.properties import PROPERTIES
@@ -60,35 +58,38 @@ def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = Non
     # What `for` declares is a function variable in this rule, whatever else it may mean elsewhere.
     bound = frozenset(
         str(membership.children[0])
-        for clause in statement.find_data("classes")
-        for membership in clause.find_data("membership")
+        for clause in statement.children
+        if isinstance(clause, Tree) and clause.data == "classes"
+        for membership in clause.children
+        if isinstance(membership, Tree)
     )
-    try:
-        return _Builder(file, vocabulary or Vocabulary({}, {}), bound).transform(statement)
-    except VisitError as error:
-        raise error.orig_exc from None
+    return _Builder(file, vocabulary or Vocabulary({}, {}), bound).built(statement)
 
 
-def position_of(file: str, where: Token | Meta) -> Position:
-    """Where a token stands, or a tree begins."""
+def position_of(file: str, where: Token) -> Position:
+    """Where a token stands."""
     assert where.line is not None
     assert where.column is not None
     return Position(file, where.line, where.column)
 
 
-@v_args(inline=True)
-class _Builder(Transformer[Token, Any]):
+class _Builder:
     """Makes abstract syntax from the leaves up; a method for each kind of tree in the grammar."""
 
     def __init__(self, file: str, vocabulary: Vocabulary, bound: Collection[str]) -> None:
-        super().__init__()
         self.file = file
         self.vocabulary = vocabulary
         self.bound = bound
         self.groups: dict[int, Expression] = {}
         """By identity, the expressions that stand in parentheses of their own."""
 
-    def _at(self, where: Token | Meta) -> Position:
+    def built(self, part: Tree[Token] | Token) -> Any:
+        """What a tree is in the abstract syntax; a token is itself."""
+        if isinstance(part, Token):
+            return part
+        return getattr(self, part.data)(*map(self.built, part.children))
+
+    def _at(self, where: Token) -> Position:
         return position_of(self.file, where)
 
     # --------------------------------------------------------------------------------- statements
@@ -322,35 +323,28 @@ class _Builder(Transformer[Token, Any]):
                 f"write `({written} (...)) * ...` if not, or `{written} ((...) * ...)` if so",
             )
 
-    @v_args(meta=True, inline=True)
     def contraction(
-        self, meta: Meta, axes: tuple[str, ...], left: Expression, right: Expression
+        self, word: Token, axes: tuple[str, ...], left: Expression, right: Expression
     ) -> Contraction:
-        return Contraction(axes, left, right, self._at(meta))
+        return Contraction(axes, left, right, self._at(word))
 
-    @v_args(meta=True, inline=True)
-    def iota(self, meta: Meta, axis: Token) -> IotaOf:
-        return IotaOf(str(axis), self._at(meta))
+    def iota(self, word: Token, axis: Token) -> IotaOf:
+        return IotaOf(str(axis), self._at(word))
 
-    @v_args(meta=True, inline=True)
-    def delta(self, meta: Meta, first: Token, second: Token) -> DeltaOf:
-        return DeltaOf(str(first), str(second), self._at(meta))
+    def delta(self, word: Token, first: Token, second: Token) -> DeltaOf:
+        return DeltaOf(str(first), str(second), self._at(word))
 
-    @v_args(meta=True, inline=True)
-    def rename(self, meta: Meta, old: Token, new: Token, operand: Expression) -> RenameOf:
-        return RenameOf(str(old), str(new), operand, self._at(meta))
+    def rename(self, word: Token, old: Token, new: Token, operand: Expression) -> RenameOf:
+        return RenameOf(str(old), str(new), operand, self._at(word))
 
-    @v_args(meta=True, inline=True)
-    def chunk(self, meta: Meta, axis: Token, operand: Expression) -> ChunkOf:
-        return ChunkOf(str(axis), operand, self._at(meta))
+    def chunk(self, word: Token, axis: Token, operand: Expression) -> ChunkOf:
+        return ChunkOf(str(axis), operand, self._at(word))
 
-    @v_args(meta=True, inline=True)
-    def concat(self, meta: Meta, axis: Token, operand: Expression) -> ConcatOf:
-        return ConcatOf(str(axis), operand, self._at(meta))
+    def concat(self, word: Token, axis: Token, operand: Expression) -> ConcatOf:
+        return ConcatOf(str(axis), operand, self._at(word))
 
-    @v_args(meta=True, inline=True)
-    def fold(self, meta: Meta, axis: Token, monoid: Token, *operands: Expression) -> FoldOf:
-        return FoldOf(str(axis), str(monoid), operands, self._at(meta))
+    def fold(self, word: Token, axis: Token, monoid: Token, *operands: Expression) -> FoldOf:
+        return FoldOf(str(axis), str(monoid), operands, self._at(word))
 
 
 def _those(items: list[Any], kind: type[_Item]) -> tuple[_Item, ...]:

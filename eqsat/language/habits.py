@@ -61,13 +61,13 @@ CHARACTERS = {
 """Characters that are on no keyboard, and what to write for them."""
 
 FORMS = {
-    "_CHUNK": "`chunk[n] a`",
-    "_CONCAT": "`concat[n] a`",
-    "_FOLD": "`fold[n, sum] a`",
-    "_RENAME": "`rename[j->k] a`",
-    "_DOT": "`dot[k](a, b)`",
-    "_IOTA": "`iota[n]`",
-    "_DELTA": "`delta[i, j]`",
+    "CHUNK": "`chunk[n] a`",
+    "CONCAT": "`concat[n] a`",
+    "FOLD": "`fold[n, sum] a`",
+    "RENAME": "`rename[j->k] a`",
+    "DOT": "`dot[k](a, b)`",
+    "IOTA": "`iota[n]`",
+    "DELTA": "`delta[i, j]`",
     "_OPERATION": '`operation name[i, j](A: i j, b: i) -> j  from "module:function"`',
     "_STATE": "`state m = 0, s = 0`",
     "_MERGE": "`merge m = max(m1, m2)`",

@@ -148,17 +148,25 @@ def _identity(file: str) -> str:
 
 
 def _tree(text: str, file: str) -> Tree[Token]:
+    try:
+        return _parser().parse(text)
+    except UnexpectedInput:
+        raise _explained(text, file) from None
+
+
+def _explained(text: str, file: str) -> RuleSyntaxError:
+    """What is wrong with a text that does not parse: read again token by token, to see what could follow."""
     parser: Any = _parser().parse_interactive(text)  # lark leaves some of its methods untyped
     read: list[Token] = []
     try:
         for token in parser.iter_parse():
             read.append(token)
-        tree: Tree[Token] = parser.feed_eof(read[-1] if read else None)
+        parser.feed_eof(read[-1] if read else None)
     except UnexpectedInput as error:
-        raise syntax_error(text, file, error, read, parser.accepts()) from None
-    return tree
+        return syntax_error(text, file, error, read, parser.accepts())
+    raise AssertionError("a text that did not parse does")
 
 
 @cache
 def _parser() -> Lark:
-    return Lark.open("grammar.lark", rel_to=__file__, parser="lalr", propagate_positions=True)
+    return Lark.open("grammar.lark", rel_to=__file__, parser="lalr")

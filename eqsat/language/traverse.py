@@ -45,9 +45,11 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
 
 def walk(expression: Expression) -> Iterator[Expression]:
     """`expression` and all expressions below it, as they are read from left to right."""
-    yield expression
-    for operand in operands(expression):
-        yield from walk(operand)
+    ahead = [expression]
+    while ahead:
+        node = ahead.pop()
+        yield node
+        ahead.extend(reversed(operands(node)))
 
 
 def variables(expression: Expression) -> Iterator[Variable]:
