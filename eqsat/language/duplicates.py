@@ -24,15 +24,14 @@ def identities(rule: Rule) -> Iterator[object]:
 
 
 def _identity(rule: Rule, left: Expression, right: Expression, names: Mapping[str, str]) -> object:
-    left, right = _renamed(left, names), _renamed(right, names)
     patterns = {
-        (node.name, axis, axis in node.has)
+        (names.get(node.name, node.name), names.get(axis, axis), axis in node.has)
         for node in (*variables(left), *variables(right))
         for axis in (*node.has, *node.lacks)
     }
     conditions = (rule.guards, rule.properties, rule.comparisons, rule.definitions, rule.copies, rule.classes)
     said = frozenset(_renamed(item, names) for items in conditions for item in items)
-    return canonical(left), canonical(right), frozenset(patterns), said
+    return canonical(left, names), canonical(right, names), frozenset(patterns), said
 
 
 def _numbers(rule: Rule, left: Expression, right: Expression) -> dict[str, str]:
@@ -45,7 +44,7 @@ def _numbers(rule: Rule, left: Expression, right: Expression) -> dict[str, str]:
 
 
 def _renamed(item: Any, names: Mapping[str, str]) -> Any:
-    """The same syntax with other names."""
+    """The same condition with other names."""
     if not names or isinstance(item, Position):
         return item
     if isinstance(item, str):

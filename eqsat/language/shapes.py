@@ -121,7 +121,7 @@ class Shaper:
     def together(self, node: Expression, operands: list[Shape]) -> Shape:
         """The shape of operands that broadcast over each other."""
         cut = union(*(operand.cut for operand in operands))
-        for operand in operands:
+        for operand in operands if any(cut) else ():
             whole = without(common(cut, operand.axes), operand.cut)
             for axis, where in zip(self.worlds.universe, whole, strict=True):
                 message = f"a chunk along `{axis}` meets an operand that is not cut along `{axis}`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.language.syntax import (
@@ -23,6 +23,8 @@ from eqsat.language.syntax import (
     SelectionOf,
     Variable,
 )
+
+NO_NAMES: Mapping[str, str] = {}
 
 
 def is_set(name: str) -> bool:
@@ -112,8 +114,8 @@ def named(node: Expression) -> tuple[str, tuple[str, ...], tuple[Expression, ...
             return "", (), ()
 
 
-def canonical(expression: Expression) -> object:
-    """Equal for expressions that matching can't tell apart.
+def canonical(expression: Expression, names: Mapping[str, str] = NO_NAMES) -> object:
+    """Equal for expressions that matching can't tell apart, if what is in `names` is called so.
 
     Patterns don't count, nor the order of what commutes: matching tries both orders of `a + b`.
 
@@ -122,21 +124,24 @@ def canonical(expression: Expression) -> object:
     >>> canonical(rule.left) == canonical(rule.right)
     True
     """
-    below: list[object] = [canonical(operand) for operand in operands(expression)]
+    below: list[object] = [canonical(operand, names) for operand in operands(expression)]
+    function = function_name(expression)
+    called = names.get(function, function) if function else None
+    axes = tuple(names.get(axis, axis) for axis in operator_axes(expression))
     match expression:
         case Number():
             return expression.value
-        case Variable():
-            return expression.name
+        case Variable(name=name):
+            return names.get(name, name)
         case Apply():
             if expression.function in COMMUTATIVE:
                 below.sort(key=repr)
-            return (expression.function, expression.exponent, expression.variadic, *below)
+            return (called, expression.exponent, expression.variadic, *below)
         case Contraction():
-            return ("dot", tuple(sorted(expression.axes)), *sorted(below, key=repr))
+            return ("dot", tuple(sorted(axes)), *sorted(below, key=repr))
         case Reduction():
-            return ("reduction", expression.kind, tuple(sorted(expression.axes)), *below)
+            return ("reduction", called, tuple(sorted(axes)), *below)
         case DeltaOf():
-            return ("delta", *sorted((expression.first, expression.second)))
+            return ("delta", *sorted(axes))
         case _:
-            return (type(expression).__name__, function_name(expression), operator_axes(expression), *below)
+            return (type(expression).__name__, called, axes, *below)

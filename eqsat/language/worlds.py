@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from operator import and_, or_, xor
 
 from eqsat.language.diagnostics import Refusal
 from eqsat.language.functions import ALONG
@@ -35,23 +36,23 @@ def union(*members: Members) -> Members:
     """What is in any of them; at least one is given."""
     first, *others = members
     for other in others:
-        first = tuple(a | b for a, b in zip(first, other, strict=True))
+        first = tuple(map(or_, first, other))
     return first
 
 
 def common(left: Members, right: Members) -> Members:
     """What is in both."""
-    return tuple(a & b for a, b in zip(left, right, strict=True))
+    return tuple(map(and_, left, right))
 
 
 def without(left: Members, right: Members) -> Members:
     """What is in the first only."""
-    return tuple(a & ~b for a, b in zip(left, right, strict=True))
+    return tuple(map(xor, left, map(and_, left, right)))
 
 
 def different(left: Members, right: Members) -> Members:
     """What is in one of the two only."""
-    return tuple(a ^ b for a, b in zip(left, right, strict=True))
+    return tuple(map(xor, left, right))
 
 
 def somewhere(members: Members) -> int:

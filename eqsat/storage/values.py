@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TypeVar
 
+from eqsat.cache_folder import cache_folder
 from eqsat.storage.files import KeptFiles
 from eqsat.storage.keys import eqsat_version
 
@@ -23,6 +24,8 @@ def kept(name: str, compute: Callable[[], T]) -> T:
 
     - `name`: tells it from other values of this version of eqsat; it may depend on nothing else.
     """
+    if cache_folder() is None:
+        return compute()  # to name and to pickle what nobody keeps takes a while
     key = hashlib.blake2b(f"{name} {eqsat_version()} {sys.version}".encode(), digest_size=20).hexdigest()
     content = FILES.read(key)
     if content is not None:
