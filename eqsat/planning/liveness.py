@@ -28,13 +28,27 @@ class Usage:
     - `peak`: most bytes of temporaries, results, panels that products pack and copies, at any one time.
     - `step`: the step where that is.
     - `timeline`: bytes while each step runs.
-    - `live`: the stored terms alive at the peak, largest first, with their bytes.
+    - `buffers`: the stored terms, with their bytes, and the steps from and until which they are there.
+    - `inside`: usage of the block inside of that step, if there is one.
     """
 
     peak: int
     step: int
     timeline: tuple[int, ...]
-    live: tuple[tuple[Term, int], ...]
+    buffers: tuple[tuple[Term, int, int, int], ...]
+    inside: Usage | None
+
+    @property
+    def live(self) -> tuple[tuple[Term, int], ...]:
+        """The stored terms alive at the peak, largest first, with their bytes."""
+        found = {
+            term.number: (term, size)
+            for term, size, birth, death in self.buffers
+            if birth <= self.step <= death
+        }
+        if self.inside is not None:
+            found.update({term.number: (term, size) for term, size in self.inside.live})
+        return tuple(sorted(found.values(), key=lambda item: -item[1]))
 
 
 class Simulator:
@@ -94,13 +108,7 @@ class Simulator:
             timeline.append(during)
             if during > peak:
                 peak, peak_step, inside = during, index, inner
-        snapshot = {
-            term.number: (term, size) for term, size, birth, death in spans if birth <= peak_step <= death
-        }
-        if inside is not None:
-            snapshot.update({term.number: (term, size) for term, size in inside.live})
-        live = tuple(sorted(snapshot.values(), key=lambda item: -item[1]))
-        return Usage(peak, peak_step, tuple(timeline), live)
+        return Usage(peak, peak_step, tuple(timeline), tuple(spans), inside)
 
     def bodies(self, step: Compute, lengths: Mapping[Axis, int]) -> Usage:
         """Usage of the programs inside of a call, of which one runs at a time."""
