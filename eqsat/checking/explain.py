@@ -29,7 +29,6 @@ from eqsat.machine import CPU
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.liveness import predicted_seconds
 from eqsat.planning.loops import build
-from eqsat.planning.storage import value_of
 
 LENGTHS = ((1000, 2000, 3000, 500, 400, 300, 200), (30, 40, 50, 60, 20, 10), (10, 2000, 3000, 20, 1000, 30))
 """Of the axes in an example, as arrays of some size have them."""
@@ -179,15 +178,15 @@ def _cost(program: Program) -> Cost:
     inner = [term for term in terms if term not in results and not isinstance(term.op, Leaf | Const | Iota)]
     return Cost(
         sum(_operations(term, model) for term in terms),
-        max((model.bytes(value_of(term)) for term in inner if not isinstance(term.op, Rename)), default=0),
+        max((model.bytes(term) for term in inner if not isinstance(term.op, Rename)), default=0),
         predicted_seconds(schedule.block, CostModel(CPU, {}), schedule.chunks),
     )
 
 
 def _operations(term: Term, model: CostModel) -> float:
     """Floating-point operations, an elementwise function counted as one."""
-    operands = [value_of(arg) for arg in term.args]
-    turns = model.trips(model.loops(term.op, value_of(term), operands))
+    operands = term.args
+    turns = model.trips(model.loops(term.op, term, operands))
     opened = term.open.union(*(arg.open for arg in term.args))
     match term.op:
         case Leaf() | Const() | Iota() | Rename() | Concat():
@@ -195,7 +194,7 @@ def _operations(term: Term, model: CostModel) -> float:
         case Dot():
             return 2.0 * turns * model.elements(term.args[0].axes | term.args[1].axes, opened)
         case Operation() as op:
-            return turns * model.operation(op, value_of(term), operands)
+            return turns * model.operation(op, term, operands)
         case _:
             axes = term.axes.union(*(arg.axes for arg in term.args))
             return float(turns * model.elements(axes, opened)) if term.args else 0.0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from eqsat.ir.axis import Axis, layout_shape, parts
 from eqsat.ir.dtypes import itemsize
@@ -39,9 +40,22 @@ from eqsat.machine import Machine
 Axes = frozenset[Axis]
 
 
+class Valued(Protocol):
+    """What the cost model needs to know of a value: schema, open loops, dtype. A term knows it."""
+
+    @property
+    def axes(self) -> Axes: ...
+
+    @property
+    def open(self) -> Axes: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What the cost model needs to know of a value: schema, open loops, dtype."""
+    """A value of which nothing else is known."""
 
     axes: Axes
     open: Axes
@@ -115,7 +129,7 @@ class CostModel:
             found = self._elements[key] = math.prod(self.length(axis, opened) for axis in axes)
         return found
 
-    def bytes(self, value: Value) -> int:
+    def bytes(self, value: Valued) -> int:
         """Bytes of one buffer of the value, inside the loops it varies with."""
         return self.elements(value.axes, value.open) * itemsize(value.dtype)
 
@@ -123,23 +137,23 @@ class CostModel:
         """How often something that varies with these loops is computed."""
         return math.prod(-(-axis.size // self.length(axis, opened)) for axis in opened)
 
-    def traffic(self, value: Value) -> float:
+    def traffic(self, value: Valued) -> float:
         """Seconds to write or read the value once."""
         size = self.bytes(value)
         rate = self.machine.cached_bytes if size <= self.machine.cache else self.machine.bytes
         return size / rate
 
-    def seconds(self, op: Op, result: Value, operands: Sequence[Value]) -> float:
+    def seconds(self, op: Op, result: Valued, operands: Sequence[Valued]) -> float:
         """Predicted time of one op, over all the chunks it runs for."""
         return self.trips(self.loops(op, result, operands)) * self.once(op, result, operands)
 
     @staticmethod
-    def loops(op: Op, result: Value, operands: Sequence[Value]) -> Axes:
+    def loops(op: Op, result: Valued, operands: Sequence[Valued]) -> Axes:
         """The loops that an op runs in; what closes a loop works on every chunk."""
         opened = result.open.union(*(operand.open for operand in operands))
         return opened | {op.axis} if isinstance(op, (Concat, Fold)) else opened
 
-    def once(self, op: Op, result: Value, operands: Sequence[Value]) -> float:
+    def once(self, op: Op, result: Valued, operands: Sequence[Valued]) -> float:
         """Predicted time of one run of an op, on the chunk lengths of the loops around it."""
         match op:
             case Leaf() | Const() | Rename():
@@ -212,7 +226,7 @@ class CostModel:
                 seconds += sum(self.traffic(operand) for operand in operands)
         return seconds
 
-    def operation(self, op: Operation, result: Value, operands: Sequence[Value]) -> float:
+    def operation(self, op: Operation, result: Valued, operands: Sequence[Valued]) -> float:
         """Floating-point operations of a named operation, all slices together."""
         sizes = {
             letter: float(axis.size) for letter, axis in zip(op.spec.signature.axes, op.axes, strict=True)
@@ -231,7 +245,7 @@ class CostModel:
             flops += math.prod(sizes.values()) * slices
         return flops
 
-    def filling(self, contracted: Axes, operands: Sequence[Value]) -> float:
+    def filling(self, contracted: Axes, operands: Sequence[Valued]) -> float:
         """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle."""
         part = 1.0
         for operand, other in (operands, operands[::-1]):
@@ -241,12 +255,12 @@ class CostModel:
         depth = self.elements(contracted, operands[0].open)
         return part * min(1.0, (depth + 4) / 36)
 
-    def selection(self, op: Select, operand: Value) -> float:
+    def selection(self, op: Select, operand: Valued) -> float:
         """Work of a selection from `operand`, in additions."""
         rows = self.elements(operand.axes - {op.axis}, operand.open)
         return rows * selection_work(op, self.length(op.axis, operand.open), operand.dtype, self.library)
 
-    def workspace(self, op: Op, operands: Sequence[Value]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Valued]) -> int:
         """Bytes that the library of a matrix product takes for panels of its right operand.
 
         Which one that will be is the compiler's choice: it is taken to be the one that needs less.
@@ -262,7 +276,7 @@ class CostModel:
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
         return min(sizes) if min(sizes) >= LEAST_PANEL else 0
 
-    def stores_operands(self, op: Op, operands: Sequence[Value]) -> bool:
+    def stores_operands(self, op: Op, operands: Sequence[Valued]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""
         match op:
             case Dot() | Select():

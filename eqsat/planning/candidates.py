@@ -16,7 +16,6 @@ from eqsat.planning.blocks import Block, Compute, Schedule, Turning
 from eqsat.planning.chunks import choose_lengths, even_length, predicted_peak, shortest
 from eqsat.planning.liveness import predicted_seconds
 from eqsat.planning.loops import build
-from eqsat.planning.storage import value_of
 from eqsat.planning.turning import turned
 
 ROWWISE = frozenset({"softmax", "logsumexp"})
@@ -192,7 +191,7 @@ def _reads_maps(term: Term) -> bool:
 def _is_short(term: Term, model: CostModel) -> bool:
     """Whether it is a short reduction of what it computes as it goes, or a product of vectors that is one."""
     if isinstance(term.op, Reduce):
-        return not model.stores_operands(term.op, [value_of(arg) for arg in term.args])
+        return not model.stores_operands(term.op, term.args)
     assert isinstance(term.op, Dot)
     added = math.prod(axis.size for axis in term.op.axes)
     vectors = all(arg.elements == term.elements * added for arg in term.args)

@@ -18,7 +18,7 @@ from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.order import in_lean_order
-from eqsat.planning.storage import stored_terms, value_of
+from eqsat.planning.storage import stored_terms
 from eqsat.planning.turning import reads_again, turnings
 
 SHRINK = 1.5
@@ -85,13 +85,13 @@ def _heaviest_in(
     stored = stored_terms(block, model)
     largest = 1
     for turning in turnings(block, model).values():
-        copies = [model.bytes(value_of(copy)) for copy in turning.sources.values() if axis in copy.open]
+        copies = [model.bytes(copy) for copy in turning.sources.values() if axis in copy.open]
         largest = max([largest, *copies])
     for step in block.steps:
         for result in step.results:
             # What a loop collects is stored where the loop is, not in its body.
             if result.number in stored and axis in result.axes:
-                largest = max(largest, model.bytes(value_of(result)))
+                largest = max(largest, model.bytes(result))
         if isinstance(step, Loop):
             largest = max(
                 largest, _heaviest(step, {**lengths, step.axis: fixed.get(step.id, 1)}, machine, fixed)

@@ -30,7 +30,6 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import combination
 from eqsat.planning.provenance import places
-from eqsat.planning.storage import value_of
 from eqsat.records import AxisRecord, Place, TensorRecord
 
 LONG_LABEL = 24
@@ -79,7 +78,7 @@ class Describer:
             self.axis(axis, lengths.get(axis) if axis in term.open else None) for axis in sorted(term.axes)
         )
         if size < 0:
-            size = CostModel(machine, lengths).bytes(value_of(term))
+            size = CostModel(machine, lengths).bytes(term)
         place = None if isinstance(term.op, Leaf) else self.place(term)
         return TensorRecord(size, term.dtype, axes, self.op(term), place)
 

@@ -21,7 +21,6 @@ from eqsat.machine import Machine
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.provenance import class_places
 from eqsat.planning.sinking import with_sunk
-from eqsat.planning.storage import value_of
 from eqsat.records import Place
 
 SPLIT_AXES = (2, 4)
@@ -97,7 +96,7 @@ def stored_results(program: Program, large: Sequence[Axis], machine: Machine) ->
     for term in program.reachable():
         if model.stores_result(term.op):
             found[term.number] = term
-        if model.stores_operands(term.op, [value_of(arg) for arg in term.args]):
+        if model.stores_operands(term.op, term.args):
             found.update((arg.number, arg) for arg in term.args)
     return [term for term in found.values() if term.args and term.axes & axes]
 

@@ -15,7 +15,7 @@ from eqsat.ir.ops import Opaque
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
-from eqsat.planning.storage import is_given, storage, stored_terms, value_of
+from eqsat.planning.storage import is_given, storage, stored_terms
 from eqsat.planning.turning import apart, turnings
 
 
@@ -101,7 +101,7 @@ class Simulator:
                 inner = self.bodies(step, lengths)
             during = alive + (inner.peak if inner else 0)
             if isinstance(step, Compute):
-                during += model.workspace(step.term.op, [value_of(arg) for arg in step.term.args])
+                during += model.workspace(step.term.op, step.term.args)
                 if step.term.number in copies:
                     copied = copies[step.term.number]
                     during += copied.bytes + (0 if in_loop else copied.held)
@@ -137,7 +137,7 @@ def largest_stored(schedule: Schedule, machine: Machine) -> int:
         stored = stored_terms(block, model) - results
         sizes = [0, *(within(body, lengths) for body in block.bodies())]
         for step in block.steps:
-            sizes += [model.bytes(value_of(result)) for result in step.results if result.number in stored]
+            sizes += [model.bytes(result) for result in step.results if result.number in stored]
             if isinstance(step, Loop):
                 sizes.append(within(step.body, {**lengths, step.axis: schedule.chunks[step.id]}))
         return max(sizes)
@@ -161,7 +161,7 @@ def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int],
     """
 
     def run(model: CostModel, term: Term) -> float:
-        return model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
+        return model.once(term.op, term, term.args)
 
     seconds = times * sum(apart(block, model).values())
     entered: set[int] = set()

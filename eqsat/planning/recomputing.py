@@ -11,7 +11,6 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute
 from eqsat.planning.loops import is_free
-from eqsat.planning.storage import value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ def computed_again(blocks: Sequence[Placed], machine: Machine) -> dict[int, list
         terms = [step.term for step in placed.block.steps if isinstance(step, Compute)]
         for term in (term for term in terms if not is_free(term)):
             if term.number in known and placed.loops:
-                once = model.once(term.op, value_of(term), [value_of(arg) for arg in term.args])
+                once = model.once(term.op, term, term.args)
                 found.setdefault(placed.loops[-1], []).append((term, placed.times * once))
             known.add(term.number)
     return found

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.cost import CostModel, Value, Valued
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
@@ -23,11 +23,6 @@ from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 
 EXPENSIVE = 3.0
 """Elementwise cost per element from which XLA stores a value rather than compute it twice."""
-
-
-def value_of(term: Term) -> Value:
-    """What the cost model needs to know of a term."""
-    return Value(term.axes, term.open, term.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +37,7 @@ class Span:
     """
 
     term: Term
-    holds: tuple[Value, ...]
+    holds: tuple[Valued, ...]
     birth: int
     death: int
 
@@ -77,7 +72,7 @@ class _Facts:
     def __init__(self, block: Block, model: CostModel) -> None:
         self.here = {result.number: result for step in block.steps for result in step.results}
         self.always: set[int] = set()
-        self.reductions: list[tuple[Reduce, Value, int]] = []
+        self.reductions: list[tuple[Reduce, Valued, int]] = []
         self.known: dict[tuple[bool, ...], Storage] = {}
         self._look(block, model)
 
@@ -94,9 +89,9 @@ class _Facts:
             term = step.term
             for arg in term.args:
                 uses[arg.number] = uses.get(arg.number, 0) + 1
-            operands: list[Value] = []
+            operands: list[Valued] = []
             if isinstance(term.op, Reduce):
-                operands = [value_of(term.args[0])]
+                operands = [term.args[0]]
                 if term.op.axes & term.args[0].open:
                     self.reductions.append((term.op, operands[0], term.args[0].number))
                     continue
@@ -209,16 +204,16 @@ def _last_uses(block: Block, stored: frozenset[int]) -> dict[int, int]:
     return last
 
 
-def buffers(step: Compute | Loop) -> dict[int, tuple[Value, ...]]:
+def buffers(step: Compute | Loop) -> dict[int, tuple[Valued, ...]]:
     """By the number of each of a step's results, what its buffer holds if it has one.
 
     A fold takes what it carries. A part of a state that several folds share counts with the first.
     """
     if isinstance(step, Compute):
-        return {step.term.number: (value_of(step.term),)}
+        return {step.term.number: (step.term,)}
     merging = Merging()
     counted: set[int] = set()
-    found: dict[int, tuple[Value, ...]] = {}
+    found: dict[int, tuple[Valued, ...]] = {}
     for result in step.results:
         match result.op:
             case Fold(monoid=Monoid() as monoid):
@@ -231,7 +226,7 @@ def buffers(step: Compute | Loop) -> dict[int, tuple[Value, ...]]:
             case Fold(monoid=str()):
                 found[result.number] = (Value(result.axes, result.open, accumulator(result.dtype)),)
             case _:
-                found[result.number] = (value_of(result),)
+                found[result.number] = (result,)
     return found
 
 

@@ -22,7 +22,7 @@ from eqsat.ir.ops import Chunk, Dot, Leaf, Map, Reduce
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
-from eqsat.planning.storage import stored_terms, value_of
+from eqsat.planning.storage import stored_terms
 
 OFTEN = 8
 """An operand is copied if the reduction reads each entry of the copy so often."""
@@ -171,7 +171,7 @@ def _turning(tree: _Tree, model: CostModel) -> Turning | None:
     if model.length(last, largest.open) < model.machine.lanes:
         return None
     copies = {source.number: copies[source.number] for source in candidates if last in source.axes}
-    sizes = {copied.number: model.bytes(value_of(copied)) for copied in copies.values()}
+    sizes = {copied.number: model.bytes(copied) for copied in copies.values()}
     held = sum(size for number, size in sizes.items() if number not in tree.here)
     return Turning(copies, tree.members, tree.axes, last, sum(sizes.values()) - held, held)
 
@@ -199,7 +199,7 @@ def _copied(source: Term, tree: _Tree, model: CostModel) -> Term:
     """
     if isinstance(source.op, Chunk) and source.op.axis in tree.axes:
         (whole,) = source.args
-        if model.bytes(value_of(whole)) <= model.machine.cache:
+        if model.bytes(whole) <= model.machine.cache:
             return whole
     return source
 
