@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.frontend.draft import View
 from eqsat.frontend.values import primitives
 
 if TYPE_CHECKING:
+    from eqsat.frontend.draft import View
     from eqsat.frontend.lower import Lowering
 
 
 def inline_foreign(lowering: Lowering, equation: Any, operands: Sequence[View]) -> list[View] | None:
     """The results of a foreign primitive, by its implementation; None if that can't be seen into."""
-    inside = _inside(equation)
+    inside = implementation_of(equation)
     return None if inside is None else lowering.inline(inside, operands)
 
 
-def _inside(equation: Any) -> ClosedJaxpr | None:
+def implementation_of(equation: Any) -> ClosedJaxpr | None:
+    """What a foreign primitive does; None if it is one of JAX's, or that can't be seen into."""
     primitive = equation.primitive
     implementation = getattr(primitive, "impl", None)
     if implementation is None or _is_from_jax(implementation) or equation.effects:

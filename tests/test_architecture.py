@@ -41,8 +41,8 @@ ALLOWED = {
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
     "eqsat.fitting": "deadline machine planning trials",
     "eqsat.floor": "deadline machine planning trials",
-    "eqsat.storage": "cache_folder records ir.dtypes ir.operations frontend.source frontend.trace"
-    " reports.plan backend planned",
+    "eqsat.storage": "cache_folder records ir.dtypes ir.operations"
+    " frontend.foreign frontend.source frontend.trace reports.plan backend planned",
     "eqsat.rule_choice": "errors language.accuracies",
     "eqsat.rule_files": "errors ir language rules engine storage.values rule_choice",
     "eqsat.rulesets": "engine.compiled language.accuracies rules storage.values rule_choice rule_files",

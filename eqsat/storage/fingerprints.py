@@ -20,6 +20,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
+from eqsat.frontend.foreign import implementation_of
 from eqsat.ir.dtypes import is_extended
 
 CODE_BYTES = 1 << 16
@@ -190,15 +191,30 @@ class Fingerprint:
         self._say("equation", f"{name} {len(equation.invars)} {len(equation.outvars)}")
         for atom in equation.invars:
             self._atom(atom)
-        derivatives = DERIVATIVES.get(name, frozenset())
-        for key in sorted(equation.params):
-            if key not in derivatives and key != "weak_type":
-                self._say("parameter", key)
-                self.add(equation.params[key])
+        implementation = implementation_of(equation)
+        if implementation is None:
+            self._parameters(equation)
+        else:
+            self._implementation(implementation)
         for setting in ("compute_type", "xla_metadata"):
             self.add(getattr(equation.ctx, setting, None))
         for variable in equation.outvars:
             self._define(variable)
+
+    def _parameters(self, equation: Any) -> None:
+        derivatives = DERIVATIVES.get(equation.primitive.name, frozenset())
+        for key in sorted(equation.params):
+            if key not in derivatives and key != "weak_type":
+                self._say("parameter", key)
+                self.add(equation.params[key])
+
+    def _implementation(self, program: ClosedJaxpr) -> None:
+        """What another library's primitive does. It is traced anew each time: so are its constants."""
+        alone = Fingerprint()
+        alone.add(program)
+        if not all(map(is_code, alone.arrays)):
+            raise Unidentified("a primitive of another library, which closes over data")
+        self._say("implementation", alone.hexdigest())
 
     def _atom(self, atom: Any) -> None:
         while not isinstance(atom, Literal) and atom in self._others:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Primitive
 
 from eqsat.storage.fingerprints import CODE_BYTES, Fingerprint, Unidentified
 
@@ -168,6 +169,25 @@ def test_functions_of_users_have_no_identity() -> None:
         fingerprint(lambda x: jax.pure_callback(callback, X, x))
     with pytest.raises(Unidentified, match="Thing"):
         Fingerprint().add((1, Thing()))
+
+
+def through_a_primitive(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as another library's primitive, with the function among its parameters."""
+    primitive = Primitive("another")
+    primitive.def_impl(lambda x, function: function(x))
+    primitive.def_abstract_eval(lambda aval, function: aval)
+    return lambda x: primitive.bind(x, function=function)
+
+
+def test_a_primitive_of_another_library_is_what_its_implementation_does() -> None:
+    once, again, other = (
+        fingerprint(through_a_primitive(function))
+        for function in (lambda x: jnp.sin(x) + SMALL, lambda y: jnp.sin(y) + SMALL, jnp.cos)
+    )
+    assert once == again != other
+    data = jnp.zeros((CODE_BYTES,))
+    with pytest.raises(Unidentified, match="data"):
+        fingerprint(through_a_primitive(lambda x: x + data @ data))
 
 
 class Thing:
