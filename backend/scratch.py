@@ -16,11 +16,13 @@ from collections.abc import Sequence
 
 from eqsat.backend.hlo import Computation, Instruction, Module
 from eqsat.backend.workspaces import (
+    column_bytes,
     convolution_bytes,
     lapack_bytes,
     panel_bytes,
     product_bytes,
     selection_bytes,
+    summed_bytes,
     transform_bytes,
 )
 
@@ -136,7 +138,8 @@ class Scratch:
     def _fused(self, computation: Computation) -> int:
         """What a fusion of YNNPACK holds at once: each of its values, from when it is made to its last use.
 
-        It may share the buffers of some and make others in blocks; never was it seen to need more than this.
+        It may share the buffers of some and make others in blocks; never was it seen to need more than this
+        and what matrix products pack, as which it computes some sums of products, too.
         """
         instructions = list(computation.instructions.values())
         last: dict[str, int] = {}
@@ -153,11 +156,54 @@ class Scratch:
             if instruction.opcode == "dot":
                 flat = [computation.instructions[name].results[0] for name in instruction.operands]
                 packing = max(packing, panel_bytes(instruction, flat, self.threads))
+            if instruction.opcode == "reduce":
+                packing = max(packing, self._reduced(computation, instruction))
             if not instruction.is_root:
                 live[instruction.name] = sum(result.bytes for result in instruction.results)
             most = max(most, sum(live.values()))
             live = {name: size for name, size in live.items() if last.get(name, place) > place}
         return most + packing
+
+    def _reduced(self, computation: Computation, reduction: Instruction) -> int:
+        """What a reduction takes besides its operand."""
+        operand = computation.instructions[reduction.operands[0]].results[0]
+        columns = column_bytes(operand, frozenset(reduction.dimensions("dimensions")))
+        return max(columns, self._summed(computation, reduction))
+
+    def _summed(self, computation: Computation, reduction: Instruction) -> int:
+        """What a reduction takes that may be computed as a matrix product."""
+        reducer = self.module.computations[reduction.calls()[0]]
+        product = computation.instructions[reduction.operands[0]]
+        while product.opcode == "convert":
+            product = computation.instructions[product.operands[0]]
+        if all(one.opcode != "add" for one in reducer.instructions.values()):
+            return 0
+        if product.opcode != "multiply" or len(set(product.operands)) < 2:
+            return 0
+        left, right = (varying(computation, name) for name in product.operands)
+        reduced = frozenset(reduction.dimensions("dimensions"))
+        return summed_bytes(product.results[0], reduced, left, right, self.threads)
+
+
+def varying(computation: Computation, name: str) -> frozenset[int]:
+    """The dimensions that a value varies with, as far as broadcasts tell."""
+    instructions = computation.instructions
+    shape = instructions[name].results[0].shape
+    long = frozenset(number for number, length in enumerate(shape) if length > 1)
+    found: set[int] = set()
+    seen, waiting = {name}, [name]
+    while waiting:
+        instruction = instructions[waiting.pop()]
+        if instruction.opcode == "broadcast":
+            found |= long & frozenset(instruction.dimensions("dimensions"))
+        elif not instruction.operands or any(
+            instructions[one].results[0].shape != shape for one in instruction.operands
+        ):
+            return long
+        else:
+            waiting += set(instruction.operands) - seen
+            seen |= set(instruction.operands)
+    return frozenset(found)
 
 
 def _ancestors(computation: Computation, names: Sequence[str]) -> dict[str, int]:

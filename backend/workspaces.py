@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from eqsat.backend.hlo import Array, Instruction, itemsize
@@ -17,7 +17,13 @@ EIGEN_BATCHES = 2
 """Products of a batch that are under way at once, per thread."""
 
 YNN_COLUMNS = 64
-"""YNNPACK packs so many columns of the right operand of a product at a time, per thread."""
+"""YNNPACK packs so many columns of the right operand of a product at a time, per thread..."""
+
+YNN_TILE = 4
+"""...and a multiple of this number of them: where there are fewer, it fills up."""
+
+YNN_ROWS = 512
+"""YNNPACK adds up so many rows at a time."""
 
 PATCHES = 1 << 20
 """Bytes of the blocks of patches in which a convolution over images is done."""
@@ -35,9 +41,50 @@ def product_bytes(dot: Instruction, operands: Sequence[Array], threads: int) -> 
 def panel_bytes(dot: Instruction, operands: Sequence[Array], threads: int) -> int:
     """Panels of the right operand that YNNPACK packs: all of it in a batch."""
     batch, _, depth, columns = _product(dot, operands)
+    return _packed(batch, depth, columns, threads) * itemsize(operands[1].dtype)
+
+
+def _packed(batch: int, depth: int, columns: int, threads: int) -> int:
+    """Entries of the panels of an operand."""
     if batch == 1:
         columns = min(columns, YNN_COLUMNS * threads)
-    return batch * depth * columns * itemsize(operands[1].dtype)
+    return batch * depth * math.ceil(columns / YNN_TILE) * YNN_TILE
+
+
+def column_bytes(operand: Array, reduced: Set[int]) -> int:
+    """Rows that YNNPACK stores to reduce them to one, where that is not done within a row."""
+    if set(range(len(operand.shape))) - reduced and len(operand.shape) - 1 not in reduced:
+        rows = math.prod(operand.shape[dimension] for dimension in reduced)
+        return operand.bytes * min(rows, YNN_ROWS) // max(rows, 1)
+    return 0
+
+
+def summed_bytes(product: Array, reduced: Set[int], left: Set[int], right: Set[int], threads: int) -> int:
+    """What YNNPACK takes for the sum of a product of two different values, entry by entry.
+
+    Where one of them does not vary with what is left, or that has a dimension of one entry, it makes a
+    matrix product of it: of x * y, [1, n], with four columns. Elsewhere, or if nothing is left, it takes
+    nothing to speak of.
+
+    **Arguments:**
+
+    - `reduced`: the dimensions of the product that are summed over.
+    - `left`, `right`: those that each value varies with.
+    """
+    kept = set(range(len(product.shape))) - reduced
+    if kept <= left & right:
+        return 0
+
+    def entries(dimensions: Set[int]) -> int:
+        return math.prod(product.shape[dimension] for dimension in dimensions)
+
+    batch, depth = entries(kept & left & right), entries(reduced)
+    entry = itemsize(product.dtype)
+    most = max(_packed(batch, depth, entries(kept & side - other), threads) * entry
+               for side, other in ((left, right), (right, left)))  # fmt: skip
+    if max(kept) > max(reduced):
+        most += (entries(left) + entries(right)) * entry  # They are transposed first.
+    return most
 
 
 def _product(dot: Instruction, operands: Sequence[Array]) -> tuple[int, int, int, int]:

@@ -97,6 +97,9 @@ WORK = {"sort": 30.0, "threefry2x32": 80.0}
 LEAST_PANEL = 1 << 17
 """Panels of fewer bytes are not counted, as the certificate does not."""
 
+PANEL_TILE = 4
+"""A panel is filled up to a multiple of so many columns."""
+
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
 
@@ -273,6 +276,8 @@ class CostModel:
             columns = self.elements(operand.axes - shared, operand.open)
             if shared == op.axes:
                 columns = min(columns, self.machine.panel_columns)
+            if columns > 1:
+                columns = math.ceil(columns / PANEL_TILE) * PANEL_TILE
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
         return min(sizes) if min(sizes) >= LEAST_PANEL else 0
 

@@ -148,6 +148,31 @@ def test_a_fusion_is_bounded_by_what_its_values_need_at_once() -> None:
     assert 2 * 4 * N * N <= own.scratch < 2.2 * 4 * N * N
 
 
+@pytest.mark.parametrize(
+    ("function", "shapes", "measured"),
+    [
+        (lambda x, y: jnp.sum(x * y, 1), [(1, 4_000_000)] * 2, 63.9e6),
+        (lambda x, y: jnp.sum(jnp.exp(x) * y, 0), [(4_000_000, 1)] * 2, 111.9e6),
+        (lambda x, y: jnp.sum(jnp.exp(x) * y, 1), [(2, 2_000_000), (1, 2_000_000)], 47.9e6),
+        (lambda x: jnp.max(x, 0), [(3, 4_000_000)], 47.8e6),
+        (lambda x, y: x @ y, [(8, 1_000_000), (1_000_000, 2)], 16.0e6),
+    ],
+)
+def test_what_fusions_take_for_sums_and_products_of_few_rows_is_counted(
+    function: Callable[..., Any], shapes: list[tuple[int, ...]], measured: float
+) -> None:
+    """Measured: the highest resident memory of a process, with glibc's threshold for maps fixed."""
+    avals = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    own = certify(lambda *args: [function(*args)], avals, OWN)
+    assert measured <= own.scratch <= 1.4 * measured
+
+
+def test_sums_of_products_that_are_no_matrix_products_take_no_more_than_their_values() -> None:
+    wide = jax.ShapeDtypeStruct((N, N), np.float32)
+    own = certify(lambda x, y: [jnp.sum(jnp.exp(x) * y, 1)], [wide, wide], OWN)
+    assert own.scratch <= 2 * 4 * N * N
+
+
 def test_reading_a_large_program_takes_milliseconds() -> None:
     lines = ["  %y0 = s32[1000000]{0} parameter(0)"]
     lines += [sort(f"y{number + 1}", f"y{number}") for number in range(1000)]
