@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from eqsat.engine.encode import core_list, operand_list, quote
@@ -84,7 +84,7 @@ class Building(Matching):
     def build(
         self,
         expression: Expression,
-        absent: frozenset[Expression],
+        absent: Collection[Expression],
         root: bool = False,
         dtype: str = "D_e",
     ) -> Built:
@@ -104,7 +104,7 @@ class Building(Matching):
         return self.built[key]
 
     def build_new(
-        self, expression: Expression, absent: frozenset[Expression], root: bool, dtype: str
+        self, expression: Expression, absent: Collection[Expression], root: bool, dtype: str
     ) -> Built:
         """As `build`, of what has not been built."""
         match expression:
@@ -222,7 +222,7 @@ class Building(Matching):
         if not isinstance(operand, Variable):
             self.facts.append(f"(set-contains {built.axes} {axis})")
 
-    def build_operation(self, expression: OperationOf, absent: frozenset[Expression], root: bool) -> Built:
+    def build_operation(self, expression: OperationOf, absent: Collection[Expression], root: bool) -> Built:
         signature = self.signature(expression.name)
         operands = [self.build(operand, absent) for operand in expression.operands]
         names = dict(zip(signature.axes, expression.axes, strict=True))
@@ -251,7 +251,7 @@ class Building(Matching):
             self.facts += [f"(set-not-contains O_{variable} {self.axis(axis)})" for axis in axes]
 
     def build_application(
-        self, expression: Apply, absent: frozenset[Expression], root: bool, dtype: str
+        self, expression: Apply, absent: Collection[Expression], root: bool, dtype: str
     ) -> Built:
         if self.classes.get(expression.function) in ("calls", "operations"):
             return self.build_call(expression, root)

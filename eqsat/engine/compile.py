@@ -109,8 +109,9 @@ def _variants(rule: Rule, left: Expression, right: Expression, number: int, prec
             uncertain = list(dict.fromkeys(uncertain))
             known = _known_axes(rule, one_left, one_right)
             for answers in product(*(_possible_answers(e, known) for e in uncertain)):
-                present = frozenset(e for e, answer in zip(uncertain, answers, strict=True) if answer)
-                absent = frozenset(uncertain) - present
+                # In the order of the rule: texts, and so plans, are the same in every process.
+                present = [e for e, answer in zip(uncertain, answers, strict=True) if answer]
+                absent = [e for e, answer in zip(uncertain, answers, strict=True) if not answer]
                 has_axis = isinstance(left, RenameOf) or any(isinstance(e, ChunkOf) for e in uncertain)
                 if uncertain and has_axis and not present:
                     continue  # what has the axis has it from an operand

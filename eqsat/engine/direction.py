@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from eqsat.engine.building import Building
 from eqsat.language.syntax import (
@@ -24,7 +24,7 @@ class Direction(Building):
         sizes = [f"(= z_{name} (size-of S_{name}))" for name in self.needed_sizes]
         yield _body([*self.facts, *sizes, *self.comparisons], self.actions)
 
-    def compile(self, absent: frozenset[Expression], present: frozenset[Expression]) -> Iterator[str]:
+    def compile(self, absent: Collection[Expression], present: Collection[Expression]) -> Iterator[str]:
         """The bodies of the egglog rules of a rewrite."""
         self.collect(absent, present)
         self.build(self.right, absent, root=True)
@@ -34,7 +34,7 @@ class Direction(Building):
         """The bodies of the egglog rules that derive a fact."""
         assert isinstance(self.rule, Fact)
         axes = "".join(f" {self.axis(axis)}" for axis in self.rule.axes)
-        self.collect(frozenset(), frozenset())
+        self.collect((), ())
         self.actions.append(f"(is-{self.rule.property} e{axes})")
         return self.bodies()
 

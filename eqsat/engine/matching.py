@@ -7,7 +7,7 @@ left side matched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations
 
 from eqsat.engine.encode import core_list, monoid_key, operand_list, quote
@@ -370,7 +370,7 @@ class Matching:
                 "(= core-set (core-axes core))",
             ]
 
-    def collect(self, absent: frozenset[Expression], present: frozenset[Expression]) -> None:
+    def collect(self, absent: Collection[Expression], present: Collection[Expression]) -> None:
         """Facts for everything that has to hold but for the comparisons."""
         if any(family in ("calls", "operations") for family in self.classes.values()):
             self.match_call()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from eqsat.engine.compile import compile_rule
@@ -172,3 +176,18 @@ def test_what_can_not_be_compiled(text: str, message: str) -> None:
 )
 def test_rules_that_the_check_accepts_are_accepted_by_the_engine(text: str) -> None:
     compiled(text)
+
+
+def test_rules_are_compiled_alike_in_every_process() -> None:
+    code = "from eqsat.rulesets import rules_for\nfor rule in rules_for((), 'reassociates'): print(rule.text)"
+    texts = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(texts) == 1
