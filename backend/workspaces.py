@@ -72,7 +72,7 @@ def summed_bytes(product: Array, reduced: Set[int], left: Set[int], right: Set[i
     - `left`, `right`: those that each value varies with.
     """
     kept = set(range(len(product.shape))) - reduced
-    if kept <= left & right:
+    if not reduced or kept <= left & right:
         return 0
 
     def entries(dimensions: Set[int]) -> int:

@@ -13,8 +13,9 @@ from jax import lax
 from scipy.linalg import lapack
 
 from eqsat.backend.certificate import OWN, certify
-from eqsat.backend.hlo import parse
+from eqsat.backend.hlo import Array, parse
 from eqsat.backend.scratch import GRAIN, scratch_bytes
+from eqsat.backend.workspaces import summed_bytes
 
 N = 1000
 VECTOR = jax.ShapeDtypeStruct((10**6,), np.float32)
@@ -171,6 +172,12 @@ def test_sums_of_products_that_are_no_matrix_products_take_no_more_than_their_va
     wide = jax.ShapeDtypeStruct((N, N), np.float32)
     own = certify(lambda x, y: [jnp.sum(jnp.exp(x) * y, 1)], [wide, wide], OWN)
     assert own.scratch <= 2 * 4 * N * N
+
+
+def test_a_sum_over_no_dimension_is_no_matrix_product() -> None:
+    row = Array("f32", (1, 10**6), (1, 0))
+    assert summed_bytes(row, frozenset({1}), frozenset({1}), frozenset({1}), 2) == 4 * row.bytes
+    assert summed_bytes(row, frozenset(), frozenset({1}), frozenset({1}), 2) == 0
 
 
 def test_reading_a_large_program_takes_milliseconds() -> None:
