@@ -201,9 +201,10 @@ class CostModel:
                 both = operands[0].axes | operands[1].axes
                 opened = operands[0].open | operands[1].open
                 flops = 2 * self.elements(both, opened)
-                # Pairs of vectors are no matrix product: numbers are multiplied one by one, and added.
-                pairs = operands[0].axes == operands[1].axes
-                rate = self.machine.elements if pairs else self.machine.flops * self.filling(axes, operands)
+                if self.multiplies_vectors(axes, operands):
+                    rate = self.machine.elements
+                else:
+                    rate = self.machine.flops * self.filling(axes, operands)
                 compute = flops / rate
                 # Reading the operands overlaps with computing: the slower of the two counts.
                 seconds = max(compute, seconds + sum(self.traffic(operand) for operand in operands))
@@ -247,6 +248,18 @@ class CostModel:
         if not (op.spec.once or op.spec.each):
             flops += math.prod(sizes.values()) * slices
         return flops
+
+    def multiplies_vectors(self, contracted: Axes, operands: Sequence[Valued]) -> bool:
+        """Whether a contraction is no matrix product: pairs of vectors, or of matrices and vectors.
+
+        Numbers are multiplied one by one, and added. What is not stored matrix by matrix is copied first.
+        """
+        first, second = (operand.axes for operand in operands)
+        if first == second:
+            return True
+        shared = first & second
+        batch = self.elements(shared - contracted, operands[0].open | operands[1].open)
+        return self.machine.lanes > 0 and batch > 1 and shared in (first, second)
 
     def filling(self, contracted: Axes, operands: Sequence[Valued]) -> float:
         """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle."""

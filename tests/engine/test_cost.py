@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from eqsat.engine.cost import CostModel, Value
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename, Select
-from eqsat.machine import CPU, GPU
+from eqsat.machine import CPU, GPU, Machine
 
 F32 = "float32"
 NONE: frozenset[Axis] = frozenset()
@@ -79,6 +80,23 @@ def test_a_contraction_of_pairs_of_vectors_is_no_matrix_product() -> None:
     rows = value(Axis(2, 4096), k)
     pairs = costs.seconds(Dot(frozenset({k}), F32), value(n, *rows.axes - {k}), [matrix, rows])
     assert pairs < 4096 * product
+
+
+def test_a_batch_of_matrices_times_a_vector_each_is_no_matrix_product() -> None:
+    """Numbers are multiplied one by one, but not if all share the vector."""
+    points, chunk, coordinates = Axis(0, 10_000), Axis(1, 69), Axis(2, 3)
+    weights, differences, costs = value(points, chunk), value(points, chunk, coordinates), model()
+
+    def seconds(left: Value, right: Value, *, machine: Machine = CPU) -> float:
+        result = Value((left.axes | right.axes) - {chunk}, NONE, F32)
+        return CostModel(machine, {}).seconds(Dot(frozenset({chunk}), F32), result, [left, right])
+
+    multiplications = matrix_elements(costs, differences)
+    batch = seconds(weights, differences)
+    assert batch == seconds(differences, weights) >= 2 * multiplications / CPU.elements
+    assert seconds(value(chunk, coordinates), weights) < batch / 2, "a matrix product"
+    assert seconds(value(chunk), differences) < batch / 2, "one vector for all"
+    assert seconds(weights, differences, machine=replace(CPU, lanes=0)) < batch / 2, "order is of no concern"
 
 
 def matrix_elements(costs: CostModel, matrix: Value) -> int:
