@@ -93,9 +93,33 @@ def comes_backwards(
     op: Dot, left: Emitted, right: Emitted, wish: tuple[Axis, ...] | None, length: Length
 ) -> bool:
     """Whether a product of these two should be taken the other way round."""
+    if _batches_vectors(op, left, right) or _batches_vectors(op, right, left):
+        return _vectors_backwards(op, left, right, length)
     if wish:
         return runs_backwards(wish, frozenset(left.order), frozenset(right.order))
     return longest_last(op, left, right, length)
+
+
+def _batches_vectors(op: Dot, vectors: Emitted, matrices: Emitted) -> bool:
+    """Whether in a batch, each of some matrices is multiplied by a vector of its own."""
+    batch = [axis for axis in vectors.order if axis in matrices.order and axis not in op.axes]
+    alike = len(vectors.order) == len(matrices.order)
+    return bool(batch) and not alike and all(axis in matrices.order for axis in vectors.order)
+
+
+def _vectors_backwards(op: Dot, left: Emitted, right: Emitted, length: Length) -> bool:
+    """Whether matrices times vectors, in a batch, should be taken the other way round. It comes out the same.
+
+    XLA copies matrices that are not stored one after the other, and the place of an operand says how.
+    """
+    matrices, vectors = (left, right) if len(left.order) > len(right.order) else (right, left)
+    first, *_ = matrices.order
+    if first in vectors.order and first not in op.axes:
+        return False
+    rows = [axis for axis in matrices.order if axis not in vectors.order]
+    last = next(axis for axis in reversed(matrices.order) if axis in rows or axis in op.axes)
+    before = last in op.axes or math.prod(map(length, rows)) < FEW
+    return before == (matrices is right)
 
 
 def longest_last(op: Dot, left: Emitted, right: Emitted, length: Length) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 import eqsat
 from eqsat.backend.layout import Emitted
-from eqsat.backend.orders import elementwise_order, longest_last
+from eqsat.backend.orders import comes_backwards, elementwise_order, longest_last
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
 from tests.stages import normal
@@ -38,6 +38,33 @@ def test_a_product_comes_out_with_its_longer_side_last() -> None:
 def test_a_product_over_many_points_is_not_one_of_two_transposed_matrices() -> None:
     assert not backwards((CHUNK, POINTS), (POINTS, COORDINATES))
     assert backwards((POINTS, CHUNK), (COORDINATES, POINTS))
+
+
+def exchanged(matrices: tuple[Axis, ...], vectors: tuple[Axis, ...], *, summed: Axis) -> tuple[bool, bool]:
+    """Whether a batch of matrices times vectors is taken the other way round, written either way."""
+    op, one, other = Dot(frozenset({summed}), "float32", None), Emitted("a", matrices), Emitted("b", vectors)
+    return comes_backwards(op, one, other, None, size), comes_backwards(op, other, one, None, size)
+
+
+@pytest.mark.parametrize("vectors", [(POINTS, CHUNK), (CHUNK, POINTS)])
+def test_of_a_batch_that_is_stored_otherwise_short_matrices_come_before_their_vectors(
+    vectors: tuple[Axis, ...],
+) -> None:
+    first = (False, True)
+    assert exchanged((POINTS, COORDINATES, CHUNK), vectors, summed=POINTS) == first
+    assert exchanged((COORDINATES, POINTS, CHUNK), vectors, summed=CHUNK) == first
+    assert exchanged((COORDINATES, CHUNK, POINTS), vectors, summed=POINTS) == first
+
+
+def test_of_a_batch_of_many_rows_vectors_come_first_if_what_is_summed_comes_before_the_rows() -> None:
+    many = Axis(3, 64)
+    assert exchanged((POINTS, many, CHUNK), (POINTS, CHUNK), summed=POINTS) == (True, False)
+    assert exchanged((many, POINTS, CHUNK), (POINTS, CHUNK), summed=POINTS) == (False, True)
+
+
+def test_of_a_batch_that_is_stored_matrix_by_matrix_the_operands_stay() -> None:
+    assert exchanged((CHUNK, COORDINATES, POINTS), (CHUNK, POINTS), summed=POINTS) == (False, False)
+    assert exchanged((CHUNK, POINTS, COORDINATES), (CHUNK, POINTS), summed=POINTS) == (False, False)
 
 
 @pytest.mark.parametrize("wish", [None, (CHUNK, POINTS, COORDINATES)])
