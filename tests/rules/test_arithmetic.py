@@ -42,6 +42,10 @@ POSITIVE = "abs(x) + 1"
         ("choice-by-negation", "where(~m, x, y)", "where(m, y, x)"),
         ("choice-within-true-choice", "where(m, where(m, x, y), 0)", "where(m, x, 0)"),
         ("choice-within-false-choice", "where(m, 0, where(m, x, y))", "where(m, 0, y)"),
+        ("sum-of-choices", "where(m, x, 0) + where(m, 0, y)", "where(m, x, y)"),
+        ("sum-of-choices", "where(m, 0, n) + where(m, n, 0)", "where(m, n, n)"),
+        ("difference-of-choices", "where(m, 0, x) - where(m, y, 0)", "where(m, -y, x)"),
+        ("negative-difference-of-choices", "where(m, x, 0) - where(m, 0, y)", "where(m, x, -y)"),
     ],
 )
 def test_exactly(rules: str, left: str, right: str) -> None:
@@ -122,6 +126,9 @@ def test_but_for_rounding(rules: str, left: str, right: str) -> None:
         ("max-of-increasing", "maximum(-x, -y)", "-maximum(x, y)"),
         ("choice-within-true-choice", "where(m, where(~m, x, y), 0)", "where(m, x, 0)"),
         ("choice-by-negation", "where(m, x, y)", "where(m, y, x)"),
+        ("sum-of-choices", "where(m, x, 0) + where(m, y, 0)", "where(m, x, y)"),
+        ("sum-of-choices", "where(m, x, 1) + where(m, 0, y)", "where(m, x, y)"),
+        ("difference-of-choices", "where(m, 0, x) - where(m, y, 0)", "where(m, y, x)"),
     ],
 )
 def test_what_is_not_so(rules: str, left: str, right: str) -> None:
