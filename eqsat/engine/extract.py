@@ -288,6 +288,7 @@ class Extractor:
             if choice.number in position and all(child in position for child in choice.node.children):
                 children = [position[child] for child in choice.node.children]
                 by_class[position[choice.number]].append((choice, children))
+        operands = [{child for _, children in options for child in children} for options in by_class]
         masks = [0] * len(order)
         weights = Weights(len(order))
         best = dict(chosen)
@@ -300,7 +301,7 @@ class Extractor:
             for index, number in enumerate(order):
                 options = by_class[index]
                 last = examined[index]
-                if last and all(changed[child] <= last for _, children in options for child in children):
+                if last and all(changed[child] <= last for child in operands[index]):
                     continue
                 found: list[tuple[Choice, list[int], int]] = []
                 for choice, children in options:

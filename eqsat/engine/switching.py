@@ -258,15 +258,16 @@ class Switcher(Generic[C]):
         """The classes and what they need, as far as it has no rank yet; all of it if ranked anew."""
         done: set[int] = set()
         found: list[int] = []
-        stack = [(number, False) for number in numbers]
+        known = {} if anew else self.rank
+        chosen, stack = self.chosen, list(numbers)
         while stack:
-            number, leaving = stack.pop()
-            if number in done or (number in self.rank and not anew):
-                continue
-            if leaving:
-                done.add(number)
-                found.append(number)
-                continue
-            stack.append((number, True))
-            stack.extend((child, False) for child in self.chosen[number].node.children)
+            number = stack.pop()
+            if number < 0:  # All below it is done.
+                number = ~number
+                if number not in done:
+                    done.add(number)
+                    found.append(number)
+            elif number not in done and number not in known:
+                stack.append(~number)
+                stack += chosen[number].node.children
         return found

@@ -27,6 +27,10 @@ class Weights:
             self._sums[256 * place : 256 * (place + 1)] = _SUBSETS @ self._weights[place]
 
     def sum(self, mask: int) -> float:
-        found = np.frombuffer(mask.to_bytes(self._bytes, "little"), np.uint8)
+        if not mask:
+            return 0.0
+        first = ((mask & -mask).bit_length() - 1) >> 3
+        mask >>= 8 * first
+        found = np.frombuffer(mask.to_bytes((mask.bit_length() + 7) >> 3, "little"), np.uint8)
         places = found.nonzero()[0]
-        return float(self._sums[256 * places + found[places]].sum())
+        return float(self._sums[256 * (places + first) + found[places]].sum())

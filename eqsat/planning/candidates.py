@@ -13,8 +13,8 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Schedule, Turning
-from eqsat.planning.chunks import choose_lengths, even_length, predicted_peak, shortest
-from eqsat.planning.liveness import predicted_seconds
+from eqsat.planning.chunks import choose_lengths, even_length, shortest
+from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.turning import turned
 

@@ -16,7 +16,7 @@ from eqsat.ir.ops import Dot, Fold, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
-from eqsat.planning.liveness import predicted_seconds, simulate
+from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.order import in_lean_order
 from eqsat.planning.storage import stored_terms
 from eqsat.planning.turning import reads_again, turnings
@@ -153,11 +153,6 @@ def lengths_for(
 
     size(block, {})
     return chunks
-
-
-def predicted_peak(schedule: Schedule, machine: Machine) -> int:
-    """The simulated peak of a schedule."""
-    return simulate(schedule, machine)[0]
 
 
 def choose_lengths(

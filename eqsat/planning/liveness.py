@@ -5,8 +5,9 @@ What a block stores, and from when until when, is for `storage` to say; here it 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -51,6 +52,24 @@ class Usage:
         return tuple(sorted(found.values(), key=lambda item: -item[1]))
 
 
+class _Known:
+    """What is known of a block.
+
+    **Attributes:**
+
+    - `loops`: those in it, by their numbers.
+    - `peaks`: by all that they depend on, peaks.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.loops = tuple(loop.id for loop in block.loops())
+        self.peaks: dict[Hashable, int] = {}
+
+
+_KNOWN: WeakKeyDictionary[Block, _Known] = WeakKeyDictionary()
+"""Chunk lengths are tried for whole programs, most blocks of which come out with the same ones again."""
+
+
 class Simulator:
     """Simulates the memory of a schedule on a machine."""
 
@@ -74,45 +93,98 @@ class Simulator:
         - `in_loop`: whether it is the body of a loop over chunks, for which copies may be made before.
         """
         model = CostModel(self.machine, lengths)
-        end = len(block.steps)
-        spans: list[tuple[Term, int, int, int]] = []
-        change = [0] * (end + 2)
-        for span in storage(block, model).spans:
-            always = span.term.number in from_start
-            birth, death = (0, end) if always else (span.birth, span.death)
-            size = span.bytes(model)
-            spans.append((span.term, size, birth, death))
+        timeline = self._timeline(block, lengths, model, from_start, in_loop)
+        peak = max(timeline, default=0)
+        if not peak:
+            return Usage(0, 0, timeline, tuple(_spans(block, model, from_start)), None)
+        index = timeline.index(peak)
+        step = block.steps[index]
+        inside: Usage | None = None
+        if isinstance(step, Loop):
+            inside = self.block(step.body, self._within(step, lengths), in_loop=True)
+        elif step.bodies and index in _entering(block):
+            inside = self.bodies(step, lengths)
+        return Usage(peak, index, timeline, tuple(_spans(block, model, from_start)), inside)
+
+    def bodies(self, step: Compute, lengths: Mapping[Axis, int]) -> Usage:
+        """Usage of the programs inside of a call, of which one runs at a time."""
+        largest = max(step.bodies, key=lambda body: self.peak(body, lengths))
+        return self.block(largest, lengths)
+
+    def peak(
+        self,
+        block: Block,
+        lengths: Mapping[Axis, int],
+        from_start: frozenset[int] = frozenset(),
+        in_loop: bool = False,
+    ) -> int:
+        """The peak of one run of a block; arguments as for `block`."""
+        known = _KNOWN.get(block)
+        if known is None:
+            known = _KNOWN[block] = _Known(block)
+        chunks = tuple(map(self.chunks.get, known.loops))
+        key = self.machine, chunks, frozenset(lengths.items()), from_start, in_loop
+        found = known.peaks.get(key)
+        if found is None:
+            model = CostModel(self.machine, lengths)
+            timeline = self._timeline(block, lengths, model, from_start, in_loop)
+            found = known.peaks[key] = max(timeline, default=0)
+        return found
+
+    def _within(self, loop: Loop, lengths: Mapping[Axis, int]) -> dict[Axis, int]:
+        """The chunk lengths around the body of a loop."""
+        return {**lengths, loop.axis: self.chunks[loop.id]}
+
+    def _timeline(
+        self,
+        block: Block,
+        lengths: Mapping[Axis, int],
+        model: CostModel,
+        from_start: frozenset[int],
+        in_loop: bool,
+    ) -> tuple[int, ...]:
+        """Bytes while each step of a block runs."""
+        change = [0] * (len(block.steps) + 2)
+        for _, size, birth, death in _spans(block, model, from_start):
             change[birth] += size
             change[death + 1] -= size
-        peak, peak_step = 0, 0
-        inside: Usage | None = None
         timeline: list[int] = []
-        entered: set[Hashable] = set()
+        entering = _entering(block)
         copies = turnings(block, model)
         alive = sum(turning.held for turning in copies.values()) if in_loop else 0
         for index, step in enumerate(block.steps):
             alive += change[index]
-            inner: Usage | None = None
+            during = alive
             if isinstance(step, Loop):
-                inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]}, in_loop=True)
-            elif step.bodies and work_of(step.term) not in entered:
-                # Once for all results of one call.
-                entered.add(work_of(step.term))
-                inner = self.bodies(step, lengths)
-            during = alive + (inner.peak if inner else 0)
-            if isinstance(step, Compute):
+                during += self.peak(step.body, self._within(step, lengths), in_loop=True)
+            else:
+                if index in entering:
+                    during += max(self.peak(body, lengths) for body in step.bodies)
                 during += model.workspace(step.term.op, step.term.args)
                 if step.term.number in copies:
                     copied = copies[step.term.number]
                     during += copied.bytes + (0 if in_loop else copied.held)
             timeline.append(during)
-            if during > peak:
-                peak, peak_step, inside = during, index, inner
-        return Usage(peak, peak_step, tuple(timeline), tuple(spans), inside)
+        return tuple(timeline)
 
-    def bodies(self, step: Compute, lengths: Mapping[Axis, int]) -> Usage:
-        """Usage of the programs inside of a call, of which one runs at a time."""
-        return max((self.block(body, lengths) for body in step.bodies), key=lambda usage: usage.peak)
+
+def _spans(
+    block: Block, model: CostModel, from_start: frozenset[int]
+) -> Iterator[tuple[Term, int, int, int]]:
+    """The stored terms of a block, with their bytes, and the steps from and until which they are there."""
+    end = len(block.steps)
+    for span in storage(block, model).spans:
+        birth, death = (0, end) if span.term.number in from_start else (span.birth, span.death)
+        yield span.term, span.bytes(model), birth, death
+
+
+def _entering(block: Block) -> frozenset[int]:
+    """The steps at which programs inside of calls run: once for all results of one call."""
+    entered: dict[Hashable, int] = {}
+    for index, step in enumerate(block.steps):
+        if isinstance(step, Compute) and step.bodies:
+            entered.setdefault(work_of(step.term), index)
+    return frozenset(entered.values())
 
 
 def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
@@ -120,12 +192,22 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
 
     The peak counts arguments, outputs and temporaries, as the certificate does.
     """
-    outputs = schedule.program.outputs
-    results = frozenset(output.term.number for output in outputs)
+    results = frozenset(output.term.number for output in schedule.program.outputs)
     usage = Simulator(machine, schedule.chunks).block(schedule.block, {}, results)
+    return _counted(schedule, usage.peak), usage
+
+
+def predicted_peak(schedule: Schedule, machine: Machine) -> int:
+    """The same peak alone, which takes less to find."""
+    results = frozenset(output.term.number for output in schedule.program.outputs)
+    return _counted(schedule, Simulator(machine, schedule.chunks).peak(schedule.block, {}, results))
+
+
+def _counted(schedule: Schedule, peak: int) -> int:
+    """The bytes of a program for a peak of its outermost block."""
     # An output is a buffer of its own even if it repeats, broadcasts or hands on what is there already.
-    counted = sum({out.term.number: out.term.bytes for out in outputs if not is_given(out.term)}.values())
-    return schedule.program.fixed_bytes + usage.peak - counted, usage
+    outputs = [out.term for out in schedule.program.outputs if not is_given(out.term)]
+    return schedule.program.fixed_bytes + peak - sum({term.number: term.bytes for term in outputs}.values())
 
 
 def largest_stored(schedule: Schedule, machine: Machine) -> int:

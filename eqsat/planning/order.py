@@ -10,7 +10,7 @@ another order, as long as that lowers it, so that the effort is about linear.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis
@@ -33,6 +33,12 @@ FEWEST_BRANCHES = 4
 
 EFFORT = 20_000
 """How many extensions are looked at, about, in a window."""
+
+MOST_ORDERS = 1_000
+"""So many of the orders that were found last are remembered."""
+
+_ORDERS: dict[Hashable, list[int]] = {}
+"""By what the tasks are, those asked for last at the end."""
 
 
 def in_lean_order(schedule: Schedule, machine: Machine) -> Schedule:
@@ -82,7 +88,7 @@ class _Sorter:
             lengths = {**lengths, step.axis: self.simulator.chunks[step.id]}
         if id(blocks[0]) not in self._sorted:
             found = tuple(self.block(block, lengths, frozenset()) for block in blocks)
-            peak = max(self.simulator.block(block, lengths).peak for block in found)
+            peak = max(self.simulator.peak(block, lengths) for block in found)
             self._sorted[id(blocks[0])] = (found, peak)
         return self._sorted[id(blocks[0])]
 
@@ -92,7 +98,21 @@ def _with_inside(step: Compute | Loop, blocks: tuple[Block, ...]) -> Compute | L
 
 
 def lean_order(tasks: Tasks) -> list[int]:
-    """The order of the tasks with the lowest peak that is found; as they are numbered if none is lower."""
+    """The order of the tasks with the lowest peak that is found; as they are numbered if none is lower.
+
+    It is remembered: many candidates have some blocks, and many blocks their tasks, in common.
+    """
+    content = tasks.content()
+    order = _ORDERS.pop(content, None)
+    if order is None:
+        order = _lean_order(tasks)
+        while len(_ORDERS) >= MOST_ORDERS:
+            del _ORDERS[next(iter(_ORDERS))]
+    _ORDERS[content] = order
+    return list(order)
+
+
+def _lean_order(tasks: Tasks) -> list[int]:
     bound = tasks.bound()
     best = list(range(len(tasks.makes)))
     peak = tasks.peak(best)
@@ -189,9 +209,10 @@ def _list_order(tasks: Tasks) -> list[int]:
     return order
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _State:
-    """A partial order: what is done, and what can be done next, as bits.
+    """A partial order: what is done, and what can be done next, as bits. It stays as it is made: frozen, it
+    would take three times as long to make.
 
     **Attributes:**
 
@@ -225,7 +246,6 @@ class _Window:
         self.count = len(self.tasks)
         self.adds = [sum(tasks.size[v] for v in tasks.makes[task]) for task in self.tasks]
         self.extra = [tasks.extra[task] for task in self.tasks]
-        self.after = [0] * self.count
         self.needs = [0] * self.count
         # For each task the values that it may free: their bytes, and all who read them here.
         self.frees: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
@@ -241,7 +261,6 @@ class _Window:
             for other in tasks.needs(task):
                 if other in local:
                     self.needs[number] |= 1 << local[other]
-                    self.after[local[other]] |= 1 << number
             for value in (*tasks.reads[task], *tasks.makes[task]):
                 if value in seen or tasks.kept[value] or not tasks.size[value]:
                     continue
@@ -255,6 +274,17 @@ class _Window:
                         self.beside[reader] |= mask
                         if value in tasks.over[self.tasks[reader]]:
                             self.over[reader].append((tasks.size[value], mask))
+        # For each task those that need it, as bits, each with what it needs.
+        self.after: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
+        for number, needs in enumerate(self.needs):
+            for other in bits(needs):
+                self.after[other].append((1 << number, needs))
+        # The tasks that may free as much as they add, as bits: others never cost nothing.
+        self.frugal = sum(
+            1 << number
+            for number, adds in enumerate(self.adds)
+            if adds <= sum(size for size, _ in self.frees[number])
+        )
 
     @staticmethod
     def _alive(tasks: Tasks, before: Sequence[int]) -> int:
@@ -289,8 +319,11 @@ class _Window:
             for position, state in enumerate(states[: WIDTHS[1]]):
                 if position >= WIDTHS[0] and self.looked > enough:
                     break
-                next_ones = [(*self._memory(state, task), task) for task in bits(state.ready)]
-                next_ones = [memory for memory in next_ones if memory[0] < limit]
+                next_ones = []
+                for task in bits(state.ready):
+                    peak, alive = self._memory(state, task)
+                    if peak < limit:
+                        next_ones.append((peak, alive, task))
                 if len(next_ones) > self.branches:
                     next_ones.sort(key=lambda memory: (max(memory[0], bound), memory[1]))
                 for peak, alive, task in next_ones[: self.branches]:
@@ -312,8 +345,16 @@ class _Window:
         - `changed`: the tasks that may have come to cost nothing, as bits.
         """
         while looking := changed & state.ready:
-            task = (looking & -looking).bit_length() - 1
-            changed &= ~(1 << task)
+            frugal = looking & self.frugal
+            if not frugal:
+                self.looked += looking.bit_count()
+                break
+            bit = frugal & -frugal
+            task = bit.bit_length() - 1
+            # Those before it are looked at as well, in vain.
+            passed = looking & (bit - 1)
+            self.looked += passed.bit_count()
+            changed &= ~(passed | bit)
             peak, alive = self._memory(state, task)
             if alive <= state.alive and peak <= max(state.peak, bound):
                 after = self._done(state, task, peak, alive)
@@ -329,18 +370,20 @@ class _Window:
         self.looked += 1
         left = ~(state.done | 1 << task)
         taken = state.alive + self.adds[task]
-        spared = max((size for size, readers in self.over[task] if not readers & left), default=0)
-        peak = max(state.peak, taken + self.extra[task] - spared)
+        most = taken + self.extra[task]
+        if self.over[task]:
+            most -= max((size for size, readers in self.over[task] if not readers & left), default=0)
         for size, readers in self.frees[task]:
             if not readers & left:
                 taken -= size
-        return peak, taken
+        return (most if most > state.peak else state.peak), taken
 
     def _done(self, state: _State, task: int, peak: int, alive: int) -> _State:
         """The state when one more task has been done, which comes to so many bytes."""
         done = state.done | 1 << task
         ready = state.ready & ~(1 << task)
-        for other in bits(self.after[task]):
-            if not self.needs[other] & ~done:
-                ready |= 1 << other
+        left = ~done
+        for bit, needs in self.after[task]:
+            if not needs & left:
+                ready |= bit
         return _State(done, ready, alive, peak, task, state)

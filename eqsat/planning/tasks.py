@@ -6,7 +6,7 @@ read is read by whoever uses them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.engine.cost import CostModel
@@ -62,6 +62,11 @@ class Tasks:
         self.readers.append([])
         self.makes[maker].append(number)
         return number
+
+    def content(self) -> Hashable:
+        """What they are, but for the steps that they stand for."""
+        values = [tuple(tuple(of_task) for of_task in all_) for all_ in (self.makes, self.reads, self.over)]
+        return *values, tuple(self.extra), tuple(self.size), tuple(self.kept)
 
     def needs(self, task: int) -> set[int]:
         """The tasks that come before a task."""
@@ -126,9 +131,9 @@ def tasks_of(
             extra = 0
             if isinstance(step, Loop):
                 inner = {**lengths, step.axis: simulator.chunks[step.id]}
-                extra = simulator.block(step.body, inner).peak
+                extra = simulator.peak(step.body, inner)
             elif step.bodies:
-                extra = simulator.bodies(step, lengths).peak
+                extra = max(simulator.peak(body, lengths) for body in step.bodies)
             task_of[key] = tasks.task(bits(read), extra)
         task = task_of[key]
         tasks.steps[task].append(index)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from eqsat.planning import order as module
 from eqsat.planning.order import lean_order
 from eqsat.planning.tasks import Tasks
 
@@ -121,3 +122,38 @@ def test_long_programs_take_no_more_than_their_length() -> None:
     order = lean_order(tasks)
     assert time.thread_time() - began < 5
     assert tasks.peak(order) == 100 + 4000
+
+
+def test_tasks_like_others_before_are_not_put_in_order_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[Tasks] = []
+    search = module._lean_order
+
+    def noted(tasks: Tasks) -> list[int]:
+        searched.append(tasks)
+        return search(tasks)
+
+    monkeypatch.setattr(module, "_lean_order", noted)
+    monkeypatch.setattr(module, "_ORDERS", {})
+    found = lean_order(random_tasks(1, 40))
+    found.reverse()  # whoever asks may change what is given
+    assert lean_order(random_tasks(1, 40)) == found[::-1]
+    assert len(searched) == 1
+    lean_order(random_tasks(2, 40))
+    assert len(searched) == 2
+
+
+def test_the_orders_asked_for_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ORDERS", {})
+    monkeypatch.setattr(module, "MOST_ORDERS", 2)
+    for seed in (1, 2, 1, 3):
+        lean_order(random_tasks(seed, 10))
+    assert list(module._ORDERS) == [random_tasks(seed, 10).content() for seed in (1, 3)]
+
+
+@pytest.mark.parametrize("part", ["size", "extra", "kept", "over", "reads", "makes"])
+def test_tasks_are_alike_if_all_is_that_orders_depend_on(part: str) -> None:
+    one, other = random_tasks(1, 40), random_tasks(1, 40)
+    assert one.content() == other.content()
+    values = getattr(other, part)
+    values[0] = [*values[0], 0] if isinstance(values[0], list) else values[0] + 1
+    assert one.content() != other.content()

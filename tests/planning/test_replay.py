@@ -14,7 +14,7 @@ from eqsat.machine import CPU
 from eqsat.planning.blocks import Block, Schedule
 from eqsat.planning.candidates import as_written
 from eqsat.planning.exploring import free_bytes, prepare
-from eqsat.planning.liveness import simulate
+from eqsat.planning.liveness import predicted_peak, simulate
 from eqsat.planning.order import in_lean_order
 from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
@@ -43,7 +43,12 @@ def lowered(text: ProgramText) -> Program:
 def check(schedule: Schedule) -> None:
     """The simulator agrees with the replay, and an order that needs less is one: the same steps, in order."""
     peak, _ = simulate(schedule, NO_PANELS)
-    assert peak == replayed_peak(schedule)
+    assert peak == predicted_peak(schedule, NO_PANELS) == replayed_peak(schedule)
+    # What is known of its blocks says nothing of other chunks, nor of another machine.
+    halves = {number: -(-length // 2) for number, length in schedule.chunks.items()}
+    halved = replace(schedule, chunks=halves)
+    assert predicted_peak(halved, NO_PANELS) == replayed_peak(halved)
+    assert predicted_peak(schedule, CPU) == simulate(schedule, CPU)[0]
     lean = in_lean_order(schedule, NO_PANELS)
     leaner, _ = simulate(lean, NO_PANELS)
     assert leaner == replayed_peak(lean)

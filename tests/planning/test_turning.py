@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,8 +18,8 @@ from eqsat.backend.turning import COPY, COPYING
 from eqsat.machine import CPU, GPU, Machine
 from eqsat.planning.blocks import Turning
 from eqsat.planning.candidates import as_written, scheduled
-from eqsat.planning.liveness import simulate
-from eqsat.planning.loops import build
+from eqsat.planning.liveness import Simulator, simulate
+from eqsat.planning.loops import build, is_free
 from tests.stages import lowered, normal
 
 
@@ -69,6 +70,18 @@ def test_copies_count_while_the_reduction_runs() -> None:
     program, _ = lowered(distances, normal(300, 10), normal(400, 10))
     written = as_written(program, CPU)
     assert simulate(written.schedule, CPU)[1].peak == 4 * (300 * 400 + 400 * 10)
+
+
+def test_copies_that_are_made_before_a_loop_count_in_all_of_it() -> None:
+    program, _ = lowered(
+        lambda x, y, v: distances(x, y) @ v, normal(300, 10), normal(400, 10), normal(400, 200)
+    )
+    whole = build(program)
+    inside = replace(whole, steps=tuple(step for step in whole.steps if not is_free(step.results[0])))
+    simulator = Simulator(CPU, {})
+    without = simulator.peak(inside, {})
+    assert simulator.peak(inside, {}, in_loop=True) == without + 4 * 400 * 10
+    assert simulator.block(inside, {}, in_loop=True).peak == without + 4 * 400 * 10
 
 
 @settings(deadline=None, max_examples=8, derandomize=True)
