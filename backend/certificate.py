@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import jax
@@ -54,7 +53,7 @@ DRAFT: dict[str, tuple[Flags, ...]] = {
 
 XLA assigns buffers before it writes code. Compiling takes a sixth of the time, or half of it where the
 compiler has only one way to write fusions, as jaxlib 0.11 has (docs/performance.md). The first that it knows
-are taken.
+are taken; of those without emitters, some drafts are in doubt.
 """
 
 DOUBT = 0.05
@@ -143,16 +142,28 @@ def _flags(name: str) -> Flags:
     return dict(OPTIONS.get(jax.default_backend(), {}).get(name, {}))
 
 
-@cache
-def _hurry(platform: str) -> Flags:
-    """The options of drafts, as far as the compiler knows them."""
-    for flags in DRAFT.get(platform, ()):
+_UNKNOWN: set[tuple[str, int]] = set()
+"""Of which platforms' ways to draft, by number, the compiler does not know the options."""
+
+
+def _drafted(lowered: Any, options: Flags, closely: bool) -> tuple[Any, Flags]:
+    """A program compiled in the first way to draft that the compiler knows, and the options of that."""
+    platform = jax.default_backend()
+    known = [
+        (number, flags)
+        for number, flags in enumerate(DRAFT.get(platform, ()))
+        if (platform, number) not in _UNKNOWN and not (closely and EMITTERS in flags)
+    ]
+    for place, (_, flags) in enumerate(known):
         try:
-            jax.jit(lambda: 0).lower().compile(compiler_options=dict(flags))
+            executable = lowered.compile(compiler_options=options | flags)
         except jax.errors.JaxRuntimeError:
-            continue  # There is no such option.
-        return flags
-    return {}
+            continue  # There is no such option, or else whatever this is comes again.
+        _UNKNOWN.update((platform, number) for number, _ in known[:place])
+        return executable, flags
+    executable = lowered.compile(compiler_options=options)
+    _UNKNOWN.update((platform, number) for number, _ in known)
+    return executable, {}
 
 
 def indexed_bytes(text: str) -> int:
@@ -173,6 +184,7 @@ def certify(
     captured: int = 0,
     donated: Sequence[int] = (),
     draft: bool = False,
+    closely: bool = False,
 ) -> Certified:
     """Compile a function of flat arguments and read off what it needs.
 
@@ -184,10 +196,14 @@ def certify(
     - `donated`: the numbers of the arguments whose memory results may take; a call deletes them.
     - `draft`: whether only what it needs is wanted, as soon as can be. Where the compiler has no faster way,
       the program may be run all the same.
+    - `closely`: whether a draft is to leave no doubt, which takes it three times as long.
     """
     lowered = jax.jit(function, keep_unused=True, donate_argnums=donated).lower(*avals)
-    hurry = _hurry(jax.default_backend()) if draft else {}
-    executable = lowered.compile(compiler_options=_flags(options) | hurry)
+    hurry: Flags = {}
+    if draft:
+        executable, hurry = _drafted(lowered, _flags(options), closely)
+    else:
+        executable = lowered.compile(compiler_options=_flags(options))
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")

@@ -22,6 +22,7 @@ from eqsat.errors import BudgetError, EqsatError
 from eqsat.fitting import Fitting
 from eqsat.floor import grown, leanest
 from eqsat.frontend.trace import Traced
+from eqsat.garbage import uncollected
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.original import Original
@@ -110,6 +111,7 @@ class Planner:
         self.saturations: Saturations = {}
         self.original = Original(traced, machine, placement, given_up, self.stopwatch)
 
+    @uncollected()
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
 

@@ -91,12 +91,17 @@ class Original:
         if known is not None and (draft or not known.draft):
             return known
         function, avals, donated = self.traced.call_flat, self.avals, self.given_up.arguments
-        certified = self.stopwatch.timed(
-            "compile",
-            lambda: certify(function, avals, options, captured=self.captured, donated=donated, draft=draft),
-        )
+
+        def compiled(closely: bool) -> Certified:
+            return certify(
+                function, avals, options, self.captured, donated=donated, draft=draft, closely=closely
+            )
+
+        certified = self.stopwatch.timed("compile", lambda: compiled(closely=False))
+        if certified.in_doubt:
+            certified = self.stopwatch.timed("compile", lambda: compiled(closely=True))
         self._certified[options] = certified
-        return self.certified(options) if certified.in_doubt else certified
+        return certified
 
     def within(self, budget: int) -> Certified:
         """The function under the options that should be fastest within a budget, or that need least.

@@ -138,7 +138,7 @@ class Trials:
         module = self.emitted(candidate)
         certified = self._certified(candidate, module, HONEST, draft=True)
         if certified.in_doubt:
-            certified = self._certified(candidate, module, HONEST, draft=False)
+            certified = self._certified(candidate, module, HONEST, draft=True, closely=True)
         return self._note(Trial(candidate, module, certified))
 
     @property
@@ -169,14 +169,19 @@ class Trials:
         """Compiled in full, unless a draft is certainly too large."""
         if candidate.predicted_peak > SURE * budget:
             draft = self._certified(candidate, module, options, draft=True)
-            if draft.peak - draft.doubt > budget:
+            if budget < draft.peak <= budget + draft.doubt:
+                draft = self._certified(candidate, module, options, draft=True, closely=True)
+            if draft.peak > budget:
                 return draft
         return self._certified(candidate, module, options, draft=False)
 
-    def _certified(self, candidate: Candidate, module: Module, options: str, draft: bool) -> Certified:
+    def _certified(
+        self, candidate: Candidate, module: Module, options: str, draft: bool, closely: bool = False
+    ) -> Certified:
         draft = draft and (module.source, options, False) not in self._done
         key = (module.source, options, draft)
-        if key not in self._done:
+        known = self._done.get(key)
+        if known is None or (closely and known.doubt):
             if module.source not in self._functions:
                 # One function, so that JAX traces and lowers it once for all options.
                 self._functions[module.source] = self.typed(module.function())
@@ -186,7 +191,9 @@ class Trials:
                 wanted += f" of {format_bytes(self.budget)}"
             certified = self.stopwatch.timed(
                 "compile",
-                lambda: certify(function, self.inputs, options, donated=donated, draft=draft),
+                lambda: certify(
+                    function, self.inputs, options, donated=donated, draft=draft, closely=closely
+                ),
                 f"compiling candidate {len(self._functions)} ({wanted})",
             )
             # Where the compiler has no faster way, this is no draft.

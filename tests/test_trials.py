@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import eqsat
-from eqsat import trials
+from eqsat import original, trials
 from tests.stages import normal
 
 X, Y, V = normal(3000, 3), normal(4000, 3, seed=1), normal(4000)
@@ -62,25 +62,45 @@ def test_what_came_out_with_more_memory_waits_for_what_should_be_faster(
     assert plan.peak_bytes < 10**9
 
 
-def test_a_draft_in_doubt_is_compiled_in_full_unless_it_is_certainly_too_large(
+def test_a_draft_in_doubt_that_is_too_large_is_looked_at_closely_unless_it_is_certainly_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     budget, doubt = 300_000, 50_000
-    more = [2 * doubt, doubt // 2, 0]
-    seen: list[bool] = []
+    # The third one is too large when it is looked at closely, the last one is not.
+    more = [2 * doubt, doubt // 2, doubt // 2, doubt // 2, 0]
+    seen: list[str] = []
     certify = trials.certify
 
-    def in_doubt(*args: Any, draft: bool = False, **kwargs: Any) -> Any:
-        found = certify(*args, draft=draft, **kwargs)
-        seen.append(draft)
+    def in_doubt(*args: Any, draft: bool = False, closely: bool = False, **kwargs: Any) -> Any:
+        found = certify(*args, draft=draft, closely=closely, **kwargs)
+        seen.append("closely" if closely else "draft" if draft else "full")
         if not draft:
             return found
         temporaries = found.temporaries + budget - found.peak + more.pop(0)
-        return replace(found, temporaries=temporaries, doubt=doubt)
+        return replace(found, temporaries=temporaries, doubt=0 if closely else doubt)
 
     monkeypatch.setattr(trials, "certify", in_doubt)
     assert eqsat.optimize(kernel, budget=budget).plan(X, Y, V).peak_bytes <= budget
-    assert seen == [True, True, False]
+    assert seen == ["draft", "draft", "closely", "draft", "closely", "full"]
+
+
+def test_a_function_that_is_too_large_is_not_compiled_in_full_for_a_doubt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[str] = []
+    certify = original.certify
+
+    def in_doubt(*args: Any, draft: bool = False, closely: bool = False, **kwargs: Any) -> Any:
+        found = certify(*args, draft=draft, closely=closely, **kwargs)
+        seen.append("closely" if closely else "draft" if draft else "full")
+        if closely or not draft:
+            return found
+        return replace(found, temporaries=found.temporaries // 2, doubt=found.temporaries)
+
+    monkeypatch.setattr(original, "certify", in_doubt)
+    plan = eqsat.optimize(kernel, budget="300KB").plan(X, Y, V)
+    assert seen == ["draft", "closely"]
+    assert plan.original_peak_bytes > X.shape[0] * Y.shape[0] * 4
 
 
 def test_where_there_is_no_faster_way_to_compile_no_program_is_compiled_twice(

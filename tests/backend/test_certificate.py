@@ -140,3 +140,5 @@ def test_a_draft_needs_what_the_program_compiled_in_full_needs(
     assert replace(draft, executable=None, draft=False, doubt=0, temporaries=full.temporaries) == replace(
         full, executable=None
     )
+    close = certify(function, avals, options, draft=True, closely=True)
+    assert replace(close, executable=None, draft=False) == replace(full, executable=None)
