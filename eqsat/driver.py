@@ -22,7 +22,6 @@ from eqsat.errors import BudgetError, EqsatError
 from eqsat.fitting import Fitting
 from eqsat.floor import grown, leanest
 from eqsat.frontend.trace import Traced
-from eqsat.garbage import uncollected
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.original import Original
@@ -111,7 +110,6 @@ class Planner:
         self.saturations: Saturations = {}
         self.original = Original(traced, machine, placement, given_up, self.stopwatch)
 
-    @uncollected()
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel, Value
@@ -318,7 +318,8 @@ class Extractor:
                         found.append((choice, children, mask))
                 if not found:
                     continue
-                choice, children, mask = found[0] if len(found) == 1 else _cheapest(found, weights)
+                best_of = weights.cheapest([(choice.cost, mask) for choice, _, mask in found])
+                choice, children, mask = found[best_of]
                 examined[index] = clock
                 mask |= 1 << index
                 below = any(changed[child] > last for child in children)
@@ -390,13 +391,3 @@ class Extractor:
     @staticmethod
     def _total(selected: Mapping[int, Choice]) -> float:
         return sum(choice.cost for choice in selected.values())
-
-
-def _cheapest(
-    options: Sequence[tuple[Choice, list[int], int]], weights: Weights
-) -> tuple[Choice, list[int], int]:
-    """The option that takes least time, with all that it needs: its mask, of classes of these weights."""
-    common = options[0][2]
-    for _, _, mask in options[1:]:
-        common &= mask
-    return min(options, key=lambda option: weights.sum(option[2] & ~common) + option[0].cost)

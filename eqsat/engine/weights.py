@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
+
+FEW = 7
+"""Up to so many bytes that are not zero are added up one by one, more by NumPy, which begins slowly."""
 
 _SUBSETS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(float)
 """All subsets of eight things, a row each."""
@@ -19,6 +25,7 @@ class Weights:
         self._bytes = -(-count // 8)
         self._weights = np.zeros((self._bytes, 8))
         self._sums = np.zeros(self._bytes * 256)
+        self._numbers = self._sums.data
 
     def set(self, index: int, weight: float) -> None:
         place, bit = divmod(index, 8)
@@ -27,10 +34,32 @@ class Weights:
             self._sums[256 * place : 256 * (place + 1)] = _SUBSETS @ self._weights[place]
 
     def sum(self, mask: int) -> float:
-        if not mask:
-            return 0.0
-        first = ((mask & -mask).bit_length() - 1) >> 3
-        mask >>= 8 * first
-        found = np.frombuffer(mask.to_bytes((mask.bit_length() + 7) >> 3, "little"), np.uint8)
+        total, place, rest = 0.0, 0, mask
+        for _ in range(FEW):
+            if not rest:
+                return total
+            zeros = ((rest & -rest).bit_length() - 1) >> 3
+            rest >>= 8 * zeros
+            place += zeros
+            total += self._numbers[256 * place + (rest & 255)]
+            rest >>= 8
+            place += 1
+        if not rest:
+            return total
+        found = np.frombuffer(mask.to_bytes(self._bytes, "little"), np.uint8)
         places = found.nonzero()[0]
-        return float(self._sums[256 * (places + first) + found[places]].sum())
+        return float(self._sums[256 * places + found[places]].sum())
+
+    def cheapest(self, ways: Sequence[tuple[float, int]]) -> int:
+        """Which of several ways, each a weight of its own and a set besides, comes to least."""
+        if len(ways) == 1:
+            return 0
+        common = ways[0][1]
+        for _, mask in ways:
+            common &= mask
+        best, least = 0, math.inf
+        for place, (weight, mask) in enumerate(ways):
+            # What is no less by itself need not be summed up.
+            if weight < least and (total := self.sum(mask & ~common) + weight) < least:
+                best, least = place, total
+        return best

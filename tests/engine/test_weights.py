@@ -26,3 +26,17 @@ def test_the_first_and_the_last_of_eight_count(index: int) -> None:
     table.set(index, 2.0)
     table.set(index, 3.0)
     assert table.sum(1 << index) == 3.0
+
+
+def test_the_cheapest_of_several_ways_is_the_one_that_comes_to_least_with_all_that_it_needs() -> None:
+    rng = random.Random(1)
+    table = Weights(50)
+    weights = [rng.random() for _ in range(50)]
+    for index, weight in enumerate(weights):
+        table.set(index, weight)
+    for _ in range(200):
+        sets = [rng.sample(range(50), rng.choice([1, 3, 12])) for _ in range(rng.choice([1, 2, 5]))]
+        own = [rng.random() for _ in sets]
+        totals = [one + sum(weights[index] for index in few) for one, few in zip(own, sets, strict=True)]
+        masks = [sum(1 << index for index in few) for few in sets]
+        assert table.cheapest(list(zip(own, masks, strict=True))) == totals.index(min(totals))
