@@ -95,8 +95,8 @@ def text_of(condition: Condition) -> str:
         case AxisDefinition(name=name, first=first, less=less):
             items = [f"axes({item})" if kind == "term" else item for kind, item in (first, *less)]
             return f"{name} = {' - '.join(items)}"
-        case CopyDefinition(name=name, original=original):
-            return f"{name} = copy({original})"
+        case CopyDefinition(name=name, original=original, longer=longer):
+            return f"{name} = copy({original})" + (f" + {longer}" if longer else "")
 
 
 def quantity_text(quantity: Quantity) -> str:

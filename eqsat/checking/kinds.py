@@ -77,7 +77,7 @@ ORDERED_KINDS = "iufb"
 
 _OPERATION_KINDS = {
     **dict.fromkeys(words("inv solve det solve_lower solve_upper cholesky qr_q"), "fc"),
-    **dict.fromkeys(words("diagonal merge split reverse head take tril triu"), KINDS),
+    **dict.fromkeys(words("diagonal merge split reverse head append take tril triu"), KINDS),
     **dict.fromkeys(words("sort argsort"), KINDS),
     "kron": "iufc",
 }
@@ -104,7 +104,9 @@ _EXACT_FUNCTIONS = frozenset(
     )
 )
 _EXACT_REDUCTIONS = frozenset(REDUCTION_KINDS) - {"mean"}
-_EXACT_OPERATIONS = frozenset(words("diagonal tril triu merge split kron reverse head sort argsort take"))
+_EXACT_OPERATIONS = frozenset(
+    words("diagonal tril triu merge split kron reverse head append sort argsort take")
+)
 
 
 def is_exact(kind: str, name: str, exponent: int | None = None) -> bool:

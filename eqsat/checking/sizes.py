@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from math import prod
@@ -84,6 +84,7 @@ class SizeRules:
 
     - `alike`: by axis, the axis that stands for all of its length.
     - `products`: an axis, and those whose lengths make up its own.
+    - `sums`: an axis, another one, and by how much that is shorter.
     - `ordered`: a shorter axis (or an equal one) and a longer one.
     - `needed`: axes that can't be empty: of operations, selections and reductions that have no identity.
     - `large`: axes that are to be split.
@@ -94,6 +95,7 @@ class SizeRules:
     square: bool = False
     alike: dict[str, str] = field(default_factory=dict)
     products: list[tuple[str, tuple[str, str]]] = field(default_factory=list)
+    sums: list[tuple[str, str, int]] = field(default_factory=list)
     ordered: list[tuple[str, str]] = field(default_factory=list)
     needed: set[str] = field(default_factory=set)
     large: set[str] = field(default_factory=set)
@@ -122,7 +124,10 @@ class SizeRules:
                 case Reduction(kind=kind, axes=axes) if kind not in ("sum", "prod", "and", "or", "xor"):
                     self.needed.update((*axes, ENTRIES))
         for copy in rule.copies:
-            self.unite(copy.name, copy.original)
+            if copy.longer:
+                self.sums.append((copy.name, copy.original, copy.longer))
+            else:
+                self.unite(copy.name, copy.original)
         for known in rule.properties:
             self.property(known)
         for comparison in rule.comparisons:
@@ -168,6 +173,8 @@ class SizeRules:
             self.products += [(axes[4], (axes[0], axes[2])), (axes[5], (axes[1], axes[3]))]
         elif node.name == "head":
             self.ordered.append((axes[1], axes[0]))
+        elif node.name == "append":
+            self.sums.append((axes[1], axes[0], 1))
         elif self.square and node.name not in PRIMITIVES:
             spec = operation_called(node.name)
             if spec.function is not None:
@@ -177,15 +184,18 @@ class SizeRules:
     def lengths_from(self, chosen: Mapping[str, int]) -> dict[str, int] | None:
         """All lengths, given those of the axes that stand for others; None if they don't fit."""
         lengths = {axis: chosen[self.alike[axis]] for axis in self.axes}
-        for _ in self.products:  # a product of products is known after as many rounds
-            for whole, parts in self.products:
+        for _ in (*self.products, *self.sums):  # a product of products is known after as many rounds
+            for whole, length in self.derived(lengths):
                 root = self.alike[whole]
-                for axis in self.axes:
-                    if self.alike[axis] == root:
-                        lengths[axis] = lengths[parts[0]] * lengths[parts[1]]
+                lengths.update((axis, length) for axis in self.axes if self.alike[axis] == root)
         fits = all(lengths[short] <= lengths[long] for short, long in self.ordered)
-        fits = fits and all(lengths[w] == lengths[p] * lengths[q] for w, (p, q) in self.products)
+        fits = fits and all(lengths[whole] == length for whole, length in self.derived(lengths))
         return lengths if fits else None
+
+    def derived(self, lengths: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+        """The axes whose lengths follow from others', and what follows."""
+        yield from ((whole, lengths[one] * lengths[other]) for whole, (one, other) in self.products)
+        yield from ((whole, lengths[shorter] + more) for whole, shorter, more in self.sums)
 
     def draw(
         self,
@@ -226,6 +236,8 @@ class SizeRules:
                     return None
                 chosen[rng.choice(free)] = special
             lengths = self.lengths_from(chosen)
+            if lengths is not None and attempt % 2:
+                lengths = self.stretched(lengths, placement, violated)
             if lengths is None or self.elements(lengths) > most:
                 continue
             constants = self.constants(rng, lengths, placement, names, kinds)
@@ -233,9 +245,34 @@ class SizeRules:
                 return Sizes(lengths, constants)
         return None
 
+    def stretched(
+        self,
+        lengths: dict[str, int],
+        placement: Placement,
+        violated: Condition | None,
+    ) -> dict[str, int] | None:
+        """The same, but for axes that have to be longer than they are, as by `20 * size(k) < size(n)`."""
+        comparisons = self.statement.rule.comparisons
+        if isinstance(violated, Comparison):
+            comparisons = (violated, *comparisons)
+        for comparison in comparisons:
+            shorter, longer = comparison.left, comparison.right
+            if (comparison.relation[0] == ">") != (comparison is violated):
+                shorter, longer = longer, shorter
+            if comparison.relation[0] not in "<>" or not isinstance(longer, SizeOf):
+                continue
+            least = value_of(shorter, lengths, {}, placement)
+            axes = placement.of(longer.name)
+            if len(axes) == 1 and least >= value_of(longer, lengths, {}, placement):
+                longest = self.lengths_from({**lengths, self.alike[next(iter(axes))]: int(least) + 1})
+                if longest is None:
+                    return None
+                lengths = longest
+        return lengths
+
     def elements(self, lengths: Mapping[str, int]) -> int:
         """About how many elements the largest term has."""
-        wholes = {whole for whole, _ in self.products}
+        wholes = {whole for whole, *_ in (*self.products, *self.sums)}
         return prod(length for axis, length in lengths.items() if axis not in wholes)
 
     def may_be_empty(self, root: str, placement: Placement) -> bool:
@@ -313,6 +350,8 @@ def fits_operation(node: OperationOf, lengths: Mapping[str, int]) -> bool:
             return size[4] == size[0] * size[2] and size[5] == size[1] * size[3]
         case "head":
             return size[1] <= size[0]
+        case "append":
+            return size[1] == size[0] + 1
         case name:
             return name not in SQUARE or size[0] == size[1]
 

@@ -199,7 +199,7 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
         splits=splits,
         exact=isinstance(rule, Fact) or rule.accuracy == "exact",
         renames=isinstance(rule, Rule) and isinstance(rule.left, RenameOf),
-        copies=isinstance(rule, Rule) and bool(rule.copies),
+        copies=frozenset(copy.longer for copy in rule.copies) if isinstance(rule, Rule) else frozenset(),
         numbers=_numbers(rule),
         monoids={monoid_key(monoid): monoid for _, monoid in rule.monoids} if isinstance(rule, Rule) else {},
         needs=tuple(needs(rule, left, right) for left, right in directions),

@@ -42,7 +42,7 @@ class CompiledRule:
     - `splits`: whether it is about loops (run once the algebra is done).
     - `exact`: whether it leaves floating-point results as they are.
     - `renames`: whether it is about axes with other names.
-    - `copies`: whether it needs copies of axes.
+    - `copies`: by how much the copies of axes that it needs are longer than these.
     - `numbers`: those that it may make constants of.
     - `monoids`: the declared ones that it folds with, by the e-graph's names for them.
     - `needs`: for each direction what a program must contain for the rule to match, and what the rule
@@ -58,7 +58,7 @@ class CompiledRule:
     splits: bool
     exact: bool
     renames: bool
-    copies: bool
+    copies: frozenset[int]
     numbers: frozenset[float]
     monoids: Mapping[str, Monoid]
     needs: tuple[Needs, ...]

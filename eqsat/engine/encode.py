@@ -275,7 +275,7 @@ def encode_program(
     large: Iterable[Axis],
     stored: Iterable[Term],
     numbers: Iterable[float] = (),
-    copies: bool = False,
+    copies: Iterable[int] = (),
 ) -> Loading:
     """What to load for a program.
 
@@ -284,7 +284,7 @@ def encode_program(
     - `large`: the axes that may be split into chunks.
     - `stored`: the terms that may be computed piece by piece and laid side by side.
     - `numbers`: those that rules may make constants of.
-    - `copies`: whether rules may ask for a copy of an axis.
+    - `copies`: by how much the copies are longer that rules may ask for of an axis.
     """
     symbols = Symbols()
     loading = Loading(symbols)
@@ -306,8 +306,7 @@ def encode_program(
         f"(conversion {quote(key)} {quote(key[8:])})" for key in symbols.maps if key.startswith("convert:")
     ]
     lines += [f"(uniform {quote(key)})" for key in sorted(symbols.precisions) if "|" not in key]
-    if copies:
-        lines += _copies(symbols)
+    lines += _copies(symbols, copies)
     for number, axis in sorted(symbols.axes.items()):
         lines.append(f"(axis {number}) (set (size {number}) {float(axis.size)!r})")
     large_ids = {axis.id for axis in large}
@@ -326,12 +325,13 @@ def _dtype_facts(dtypes: Sequence[str], numbers: Iterable[float]) -> Iterator[st
                 yield f"(set (number {quote(repr(number))} {quote(dtype)}) {quote(text)})"
 
 
-def _copies(symbols: Symbols) -> list[str]:
-    """A second axis of the same length for every axis, for rules that need one: `l = copy(k)`."""
-    first = max(symbols.axes, default=0) + 1
+def _copies(symbols: Symbols, longer: Iterable[int]) -> list[str]:
+    """For every axis other ones that are so much longer, for rules that need them: `l = copy(k) + 1`."""
+    originals, span = list(symbols.axes.items()), max(symbols.axes, default=0) + 1
     lines = []
-    for number, axis in list(symbols.axes.items()):
-        copy = Axis(first + number, axis.size)
-        symbols.axes[copy.id] = copy
-        lines.append(f"(copy {number} {copy.id})")
+    for turn, more in enumerate(longer, 1):
+        for number, axis in originals:
+            copy = Axis(turn * span + number, axis.size + more)
+            symbols.axes[copy.id] = copy
+            lines.append(f"(copy {number} {more} {copy.id})")
     return lines

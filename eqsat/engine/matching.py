@@ -285,7 +285,7 @@ class Matching:
         for copy in self.rule.copies if isinstance(self.rule, Rule) else ():
             self.name_part("A_e", AXES_OF, "e")
             fresh = self.bound_axis(copy.name)
-            self.facts.append(f"(copy {self.bound_axis(copy.original)} {fresh})")
+            self.facts.append(f"(copy {self.bound_axis(copy.original)} {copy.longer} {fresh})")
             self.facts += [f"(set-not-contains A_{name} {fresh})" for name in ("e", *self.terms)]
         for comparison in self.rule.comparisons:
             left, right = self.quantity(comparison.left), self.quantity(comparison.right)

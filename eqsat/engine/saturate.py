@@ -149,7 +149,7 @@ class _Run:
     def load(self, large: Iterable[Axis], stored: Iterable[Term]) -> Symbols:
         """Load the program; what its symbols stand for."""
         numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.waiting)))
-        copies = any(rule.copies for rule in self.waiting)
+        copies = sorted(frozenset[int]().union(*(rule.copies for rule in self.waiting)))
         loading = encode_program(self.program, large, stored, numbers, copies)
         symbols = loading.symbols
         for rule in self.waiting:

@@ -66,6 +66,12 @@ def _take(a: Array, index: Array) -> Array:
     return np.asarray(np.where((index >= 0) & (index <= last), found, np.zeros((), a.dtype)))
 
 
+def _append(a: Array, s: Array) -> Array:
+    batch = np.broadcast_shapes(a.shape[:-1], s.shape)
+    longer = np.broadcast_to(a, (*batch, a.shape[-1])), np.broadcast_to(s, batch)[..., None]
+    return np.concatenate(longer, axis=-1)
+
+
 def _merge(a: Array) -> Array:
     return a.reshape(*a.shape[:-2], a.shape[-2] * a.shape[-1])
 
@@ -92,6 +98,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sort": lambda a: np.sort(a, axis=-1),
     "argsort": lambda a: np.argsort(a, axis=-1, kind="stable"),
     "take": _take,
+    "append": _append,
 }
 """By name in `eqsat.ir.operations`; those whose result's shape their operands don't say are below."""
 

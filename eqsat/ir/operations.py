@@ -120,6 +120,7 @@ def _table() -> dict[str, OperationSpec]:
     centre = "jnp.nan_to_num(jnp.nanmedian({a}[:: {size_n} // 1000 + 1]), posinf=0.0, neginf=0.0)"
     enter("centre[n](a: n) -> ", centre, None, lambda s: 30 * min(s["n"], 1000.0))
     enter("head[n, m](a: n) -> m", "lax.slice({a}, (0,), ({size_m},))", None, lambda s: s["m"])
+    enter("append[k, l](a: k, s) -> l", "jnp.append({a}, {s})", None, lambda s: s["l"])
     enter("sort[n](a: n) -> n", "jnp.sort({a})", None, lambda s: 30 * s["n"])
     enter("argsort[n](a: n) -> n", "jnp.argsort({a})", None, lambda s: 30 * s["n"], "int32")
     # The entry at an index that is counted from 0; 0 where there is none.

@@ -12,6 +12,7 @@ from eqsat.language.syntax import (
     Arithmetic,
     Comparison,
     ConstantValue,
+    CopyDefinition,
     Example,
     Number,
     Position,
@@ -90,7 +91,7 @@ def _with_article(word: str) -> str:
 
 def check_comparisons(rule: Rule) -> None:
     """Whether a comparison holds depends on the sizes and constants that are matched."""
-    copies = {copy.name: copy.original for copy in rule.copies}
+    copies = {copy.name: copy for copy in rule.copies}
     for comparison in rule.comparisons:
         both = (*parts(comparison.left), *parts(comparison.right))
         names = sorted({part.name for part in both if isinstance(part, SizeOf | ConstantValue)})
@@ -103,7 +104,7 @@ def check_comparisons(rule: Rule) -> None:
 
 
 def _difference(
-    comparison: Comparison, names: list[str], copies: dict[str, str], trial: int
+    comparison: Comparison, names: list[str], copies: dict[str, CopyDefinition], trial: int
 ) -> Fraction | None:
     """How much the left side is more than the right, for the trial's numbers; None where it divides by 0."""
     # If polynomials differ by a constant at a few scattered points, they do everywhere.
@@ -111,7 +112,11 @@ def _difference(
         name: Fraction(101 + 37 * place**2 + (trial + 1) * (59 + 13 * place))
         for place, name in enumerate(names)
     }
-    numbers |= {copy: numbers[original] for copy, original in copies.items() if original in numbers}
+    numbers |= {
+        name: numbers[copy.original] + copy.longer
+        for name, copy in copies.items()
+        if copy.original in numbers
+    }
     try:
         return _value(comparison.left, numbers) - _value(comparison.right, numbers)
     except (ZeroDivisionError, OverflowError):  # there are no infinite fractions

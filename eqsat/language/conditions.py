@@ -36,8 +36,9 @@ def condition_of(left: Expression, relation: str, right: Expression | None) -> C
     if right is None:
         return _guard(left)
     if relation == "=" and isinstance(left, Variable):
-        if isinstance(right, Apply) and right.function == "copy":
-            return CopyDefinition(_plain(left), _operand_of(right), left.position)
+        if (copied := _copied(right)) is not None:
+            original, longer = copied
+            return CopyDefinition(_plain(left), _operand_of(original), longer, left.position)
         items = _axes_difference(right)
         if items and (is_set(left.name) or "term" in (kind for kind, _ in items)):
             return AxisDefinition(_plain(left), items[0], tuple(items[1:]), left.position)
@@ -68,6 +69,18 @@ def _plain(node: Expression) -> str:
     if node.has or node.lacks:
         raise Refusal(node.position, "patterns stand on the sides of a rule", f"write `{node.name}` here")
     return node.name
+
+
+def _copied(node: Expression) -> tuple[Apply, int] | None:
+    """`copy(k) + 1` as `copy(k)` and 1; None if it is something else."""
+    match node:
+        case Apply(function="copy"):
+            return node, 0
+        case Apply(function="add", operands=(Apply(function="copy") as copy, Number(value=longer))) if (
+            longer > 0 and longer.is_integer()
+        ):
+            return copy, int(longer)
+    return None
 
 
 def _operand_of(node: Apply) -> str:
@@ -108,6 +121,7 @@ def _quantity(node: Expression) -> Quantity:
             message = "axes are defined by `=`, as axes of one term without those of others"
             raise Refusal(node.position, message, "write `J = axes(a) - axes(b)`")
         case Apply(function="copy"):
-            raise Refusal(node.position, "a copy of an axis gets a name by `=`", "write `l = copy(k)`")
+            hint = "write `l = copy(k)`, or `l = copy(k) + 1` for a longer one"
+            raise Refusal(node.position, "a copy of an axis gets a name by `=`", hint)
     hint = "sizes `size(k)`, constants `c`, and + - * / of these and of numbers"
     raise Refusal(node.position, "a comparison is of numbers that are known when a rule is matched", hint)

@@ -258,10 +258,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class CopyDefinition:
-    """`l = copy(k)` in a `where` clause: l is an axis of the length of k that is nowhere else."""
+    """`l = copy(k)` in a `where` clause: l is an axis of the length of k that is nowhere else.
+
+    `l = copy(k) + 1` is one entry longer; `longer` is that number.
+    """
 
     name: str
     original: str
+    longer: int
     position: Position = field(compare=False)
 
 

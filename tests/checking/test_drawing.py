@@ -70,8 +70,12 @@ def test_lengths_differ_where_nothing_makes_them_equal() -> None:
         ("inv[i, j] a  =>  a", lambda n: n["i"] == n["j"]),
         ("a  =>  a  where spd[i, j](a)", lambda n: n["i"] == n["j"]),
         ("a{i}  =>  a  where l = copy(i)", lambda n: n["i"] == n["l"]),
+        ("a{i}  =>  a  where l = copy(i) + 2", lambda n: n["l"] == n["i"] + 2),
+        ("append[k, l](a, s)  =>  a", lambda n: n["l"] == n["k"] + 1),
         ("a{i, j}  =>  a  where size(i) = size(j)", lambda n: n["i"] == n["j"]),
         ("a{i, j}  =>  a  where 3 * size(i) < size(j)", lambda n: 3 * n["i"] < n["j"]),
+        ("a{i, j}  =>  a  where 200 * size(i) < size(j)", lambda n: 200 * n["i"] < n["j"]),
+        ("a{i, j}  =>  a  where size(j) > 10, 20 * size(j) <= size(i)", lambda n: 20 * n["j"] <= n["i"]),
         ("merge[i, j, p] a  =>  a", lambda n: n["p"] == n["i"] * n["j"]),
         (
             "kron[i, j, k, l, p, q](a, b)  =>  a",

@@ -171,6 +171,18 @@ def test_a_fresh_axis_where_a_matrix_needs_one_twice() -> None:
     assert operators(results(program, run(program, WOODBURY))) == ["solve", "Rename"]
 
 
+def test_a_fresh_axis_that_is_longer() -> None:
+    make = Maker()
+    program = make.program(make.dot([K], make.leaf(I, K), make.leaf(K, J)))
+    text = """
+rule two-more
+  dot[k](a, b) => dot[l](append[m, l](append[k, m](a, 0), 2), append[m, l](append[k, m](b, 1), 0))
+  where m = copy(k) + 1, l = copy(k) + 2"""
+    found = results(program, run(program, text))
+    depths = {axis.size for term in found if isinstance(term.op, Dot) for axis in term.op.axes}
+    assert depths == {K.size, K.size + 2}
+
+
 def test_a_comparison_of_sizes() -> None:
     program = _diagonal_plus_product(Maker(), Axis(9, 6))
     saturation = run(program, WOODBURY)

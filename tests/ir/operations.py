@@ -60,6 +60,7 @@ EXAMPLES = {
     "reverse": Example((7,), lambda a: a[::-1]),
     "centre": Example((7,), np.median),
     "head": Example((7, 4), lambda a: a[:4]),
+    "append": Example((7, 8), np.append),
     "sort": Example((7,), np.sort),
     "argsort": Example((7,), np.argsort),
     "take": Example((7,), lambda a, i: a[i] if 0 <= i < len(a) else 0),

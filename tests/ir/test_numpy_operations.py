@@ -15,7 +15,13 @@ from eqsat.ir.operation_function import applied
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Operation
 
-LENGTHS = {"kron": (2, 3, 4, 5, 8, 15), "merge": (3, 4, 12), "split": (12, 3, 4), "head": (5, 3)}
+LENGTHS = {
+    "kron": (2, 3, 4, 5, 8, 15),
+    "merge": (3, 4, 12),
+    "split": (12, 3, 4),
+    "head": (5, 3),
+    "append": (4, 5),
+}
 """Of the core axes, where they are not all 4."""
 
 

@@ -51,8 +51,8 @@ def shown(rule: Rule) -> list[str]:
                 found.append(f"comparison {spelled(left)} {relation} {spelled(right)}")
             case AxisDefinition(name=name, first=first, less=less):
                 found.append(f"definition {name} = {' - '.join(':'.join(one) for one in (first, *less))}")
-            case CopyDefinition(name=name, original=original):
-                found.append(f"copy {name} of {original}")
+            case CopyDefinition(name=name, original=original, longer=longer):
+                found.append(f"copy {name} of {original}, {longer} longer")
     return found
 
 
@@ -76,7 +76,8 @@ READ = {
     "J = axes(a) - axes(b) - K": "definition J = term:a - term:b - axes:K",
     "J = axes(a)": "definition J = term:a",
     "J = K": "definition J = axes:K",
-    "l = copy(k)": "copy l of k",
+    "l = copy(k)": "copy l of k, 0 longer",
+    "l = copy(k) + 2": "copy l of k, 2 longer",
 }
 
 
@@ -113,6 +114,10 @@ WRONG = {
     "J = axes(a) - (axes(b) - K)": "this defines no set of axes",
     "axes(a) = axes(b)": "axes are defined by `=`, as axes of one term without those of others",
     "size(k) = copy(l)": "a copy of an axis gets a name by `=`",
+    "l = copy(k) + 0": "a copy of an axis gets a name by `=`",
+    "l = copy(k) + 0.5": "a copy of an axis gets a name by `=`",
+    "l = copy(k) - 1": "a copy of an axis gets a name by `=`",
+    "l = copy(k) + c": "a copy of an axis gets a name by `=`",
 }
 
 

@@ -287,7 +287,7 @@ fact f spd[i, j](inv[i, j] a) where spd[i, j](a)
 rule every-form [exact]  # a comment
   max(f[N] g(a..), 0)^2 / b{n, !k} => -fold[n, f] rename[j->k] dot[N](chunk[n] a, 2.5)
   for f in monoids where J = axes(a) - K, n in N, size(n) < 2 example a: i k b: source "x"
-rule r fold[n, m](diag[i, j] a, delta[i, j]) == o[i, j](iota[i], b) where l = copy(n), c > 0"""
+rule r fold[n, m](diag[i, j] a, delta[i, j]) == o[i, j](iota[i], b) where l = copy(n) + 1, c > 0"""
 
 
 def test_every_beginning_of_a_file_parses_or_is_explained() -> None:

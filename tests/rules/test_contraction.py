@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+import eqsat
 from tests.rules.proving import cannot_prove, fires, optimized, prove
 
 MATRICES = "a: i k   b: k j   c: j m   v: j   w: i"
@@ -133,6 +138,82 @@ def test_what_stays(rule: str, left: str, right: str) -> None:
 def test_a_reduction_other_than_a_sum_keeps_its_factors() -> None:
     for kind in ("max", "prod", "min"):
         cannot_prove(f"{kind}(s * x, 1)", f"s * {kind}(x, 1)", SUMS, "pull-factor")
+
+
+ADDED = (
+    "p: 70   q: 90   r: 70 90   s:   x: 70 3   y: 90 3   u: 70 25   v: 590 25   w: 590"
+    "   h: 2 70   g: 2 90   a: 2 70 3   b: 2 90 3   few: 50 3   f: 50"
+)
+BATCH = "einsum('lik,ljk->lij', a, b)"
+
+
+@pytest.mark.parametrize(
+    ("rule", "expression"),
+    [
+        ("sums-into-negative-product", "p[:, None] + q - 2 * (x @ y.T)"),
+        ("sums-into-negative-product", "q[:, None] + p - (y @ x.T) * s"),
+        ("sums-into-negative-product", f"h[:, :, None] + g[:, None] - 2 * {BATCH}"),
+        ("sums-into-product", "p[:, None] + q + x @ y.T"),
+        ("sums-into-product", f"{BATCH} + (g[:, None] + h[:, :, None])"),
+        ("sum-before-negative-product", "p[:, None] - 2 * (x @ y.T) + q"),
+        ("sum-before-negative-product", "p[:, None] + (q - (x @ y.T) * s)"),
+        ("sum-before-product", "p[:, None] + x @ y.T + q"),
+        ("sum-before-product", "x @ y.T + q + p[:, None]"),
+    ],
+)
+def test_what_is_added_to_a_product_is_in_it(rule: str, expression: str) -> None:
+    assert fires(rule, expression, ADDED)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expression"),
+    [
+        # one term for each pair, a factor for each row, one row, many coordinates, few points
+        ("sums-into-negative-product", "r + q - 2 * (x @ y.T)"),
+        ("sums-into-negative-product", "p[:, None] + q - p[:, None] * (x @ y.T)"),
+        ("sums-into-negative-product", "s + q - 2 * (x[0] @ y.T)"),
+        ("sums-into-negative-product", "p[:, None] + w - 2 * (u @ v.T)"),
+        ("sums-into-negative-product", "f[:, None] + f - 2 * (few @ few.T)"),
+        ("sums-into-product", "f[:, None] + f + few @ few.T"),
+        ("sums-into-product", "r + q + x @ y.T"),
+        ("sums-into-product", "s + q + x[0] @ y.T"),
+        ("sums-into-product", "p[:, None] + w + u @ v.T"),
+        ("sum-before-negative-product", "r - 2 * (x @ y.T) + q"),
+        ("sum-before-negative-product", "p[:, None] - p[:, None] * (x @ y.T) + q"),
+        ("sum-before-product", "r + x @ y.T + q"),
+        ("sum-before-product", "p[:, None] + u @ v.T + w"),
+    ],
+)
+def test_what_stays_beside_a_product(rule: str, expression: str) -> None:
+    assert not fires(rule, expression, ADDED)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "exp(p[:, None] - 2 * x @ y.T + q).sum(1)",  # squared distances, as they are written out
+        "exp(p[:, None] + q - 2 * (x @ y.T)).sum(1)",
+        "jax.nn.sigmoid(x @ y.T + p[:, None] + q).sum(0)",  # a factorisation with biases
+    ],
+)
+@pytest.mark.parametrize("width", [2, 3])
+def test_sums_that_are_exponentiated_come_out_of_the_product(expression: str, width: int) -> None:
+    arrays = f"p: 1499   q: 1201   x: 1499 {width}   y: 1201 {width}"
+    assert "jnp.append" in optimized(f"({expression}) * 0.001", arrays, 1_000_000).source
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_what_is_not_finite_stays_in_its_row(value: str) -> None:
+    def pairs(x: Any, y: Any, p: Any, q: Any) -> Any:
+        return jnp.exp(jnp.minimum(p[:, None] + q - 2 * (x @ y.T), 9)).sum(1)
+
+    rng = np.random.default_rng(0)
+    x, y, p, q = (rng.normal(size=shape).astype(np.float32) for shape in ((999, 3), (1201, 3), 999, 1201))
+    p[17] = float(value)
+    small = eqsat.optimize(pairs, budget=500_000)
+    assert "jnp.append" in small.plan(x, y, p, q).source
+    # As jit fuses this, its minimum of NaN and 9 is 9.
+    np.testing.assert_allclose(small(x, y, p, q), pairs(x, y, p, q), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
