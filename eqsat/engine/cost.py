@@ -97,6 +97,15 @@ WORK = {"sort": 30.0, "threefry2x32": 80.0}
 LEAST_PANEL = 1 << 17
 """Panels of fewer bytes are not counted, as the certificate does not."""
 
+IDLE_ROWS = 0.2
+"""A matrix product's time for rows that are not there, as a part of the rows at which it is fast..."""
+
+IDLE_DEPTH = 5
+"""...and for terms that are not added up, as measured (docs/performance.md)."""
+
+LEAST_FILLING = 0.2
+"""What part of the rate a product with a vector reaches, if memory is fast enough."""
+
 PANEL_TILE = 4
 """A panel is filled up to a multiple of so many columns."""
 
@@ -262,14 +271,16 @@ class CostModel:
         return self.machine.lanes > 0 and batch > 1 and shared in (first, second)
 
     def filling(self, contracted: Axes, operands: Sequence[Valued]) -> float:
-        """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle."""
+        """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle.
+
+        What is read and written for each multiplication is in inverse proportion to rows, columns and depth.
+        """
         part = 1.0
         for operand, other in (operands, operands[::-1]):
-            rows = self.elements(operand.axes - other.axes, operand.open)
-            if rows > 1:  # a product with a vector is bound by memory anyway
-                part *= min(1.0, (rows + 8) / (self.machine.rows + 8))
+            rows = self.elements(operand.axes - other.axes, operand.open) / self.machine.rows
+            part *= min(1.0, (1 + IDLE_ROWS) * rows / (rows + IDLE_ROWS))
         depth = self.elements(contracted, operands[0].open)
-        return part * min(1.0, (depth + 4) / 36)
+        return max(part, LEAST_FILLING) * depth / (depth + IDLE_DEPTH)
 
     def selection(self, op: Select, operand: Valued) -> float:
         """Work of a selection from `operand`, in additions."""

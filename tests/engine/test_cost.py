@@ -99,6 +99,20 @@ def test_a_batch_of_matrices_times_a_vector_each_is_no_matrix_product() -> None:
     assert seconds(weights, differences, machine=replace(CPU, lanes=0)) < batch / 2, "order is of no concern"
 
 
+def test_rows_that_are_multiplied_together_take_less_time_each() -> None:
+    """A product with one vector reads the matrix for each multiplication, and from some rows on, none gain."""
+    columns, inner, costs = value(Axis(0, 20_000), Axis(1, 10)), Axis(1, 10), model()
+
+    def each(rows: int) -> float:
+        row = Axis(2, rows)
+        left = value(row, inner) if rows > 1 else value(inner)
+        result = Value((left.axes | columns.axes) - {inner}, NONE, F32)
+        return costs.seconds(Dot(frozenset({inner}), F32), result, [left, columns]) / rows
+
+    assert each(1) > 1.5 * each(8) > 2 * each(64)
+    assert each(4096) > 0.9 * each(64)
+
+
 def matrix_elements(costs: CostModel, matrix: Value) -> int:
     return costs.elements(matrix.axes, matrix.open)
 
