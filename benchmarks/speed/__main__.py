@@ -8,7 +8,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import date
 from itertools import islice
 from pathlib import Path
 
@@ -62,6 +63,26 @@ def measured_before(name: str, folder: Path) -> list[Row]:
     return [Row(**row) for row in json.loads(path.read_text())["rows"]] if path.exists() else []
 
 
+def merged(before: Sequence[Row], found: Sequence[Row]) -> list[Row]:
+    """What was found before, but of cases that were measured again."""
+    again = {(row.group, row.case) for row in found}
+    today = date.today().isoformat()
+    kept = [row for row in before if (row.group, row.case) not in again]
+    return [*kept, *(replace(row, day=today) for row in found)]
+
+
+def places(quick: bool) -> Callable[[Row], tuple[int, int]]:
+    """Where in the tables a row belongs: its group, and the case that its own begins with."""
+    titles = {group: [case.title for case in cases(quick)] for group, cases in GROUPS.items()}
+
+    def place(row: Row) -> tuple[int, int]:
+        of_group = titles[row.group]
+        longest = max(of_group, key=lambda title: len(title) if row.case.startswith(title) else 0)
+        return list(titles).index(row.group), of_group.index(longest)
+
+    return place
+
+
 def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=package.__doc__)
     parser.add_argument("--quick", action="store_true", help="a few small cases of each group")
@@ -74,7 +95,10 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
         type=int,
         default=1,
         metavar="N",
-        help="of each group, the first case and every Nth after it",
+        help="of each group, the first case and every Nth after it; what was found of others is kept",
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, metavar="K", help="begin each group with its case K, counted from 0"
     )
     parser.add_argument("--runs", type=int, default=5, help="timed calls of each way (default 5)")
     parser.add_argument("--alone", nargs=2, metavar=("GROUP", "NUMBER"), help=argparse.SUPPRESS)
@@ -85,19 +109,19 @@ def main(args: Sequence[str] | None = None, folder: Path = RESULTS) -> list[Row]
         print(json.dumps([asdict(row) for row in found]))
         return found
     name = "speed-quick" if options.quick else "speed"
-    kept = [row for row in measured_before(name, folder) if options.only and row.group not in options.only]
-    rows: list[Row] = []
+    partly = options.only or options.every > 1 or options.first
+    rows = measured_before(name, folder) if partly else []
+    place = places(options.quick)
     for group in options.only or GROUPS:
-        for number, case in islice(enumerate(GROUPS[group](options.quick)), None, None, options.every):
+        cases = enumerate(GROUPS[group](options.quick))
+        for number, case in islice(cases, options.first, None, options.every):
             found = rows_of(group, number, case.title, options)
             print(table(found), flush=True)
-            rows += found
-            order = list(GROUPS)
-            both = sorted([*kept, *rows], key=lambda row: order.index(row.group))
-            write(name, both, text(both), folder=folder)
-    write(name, both, text(both), figure(both), folder)
-    print(text(both).split("\n## ")[0])
-    return both
+            rows = sorted(merged(rows, found), key=place)
+            write(name, rows, text(rows), folder=folder)
+    write(name, rows, text(rows), figure(rows), folder)
+    print(text(rows).split("\n## ")[0])
+    return rows
 
 
 if __name__ == "__main__":

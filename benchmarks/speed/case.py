@@ -37,6 +37,7 @@ class Row:
     - `ratio`, `processor_ratio`: its time relative to that one's.
     - `error`: the largest difference from the reference, relative to the largest entry.
     - `note`: what was run, or why nothing was.
+    - `day`: when it was measured.
     """
 
     group: str
@@ -53,6 +54,7 @@ class Row:
     error: float | None = None
     planning_seconds: float | None = None
     note: str = ""
+    day: str = ""
 
 
 class Measurable(Protocol):

@@ -28,7 +28,8 @@ def text(rows: Sequence[Row]) -> str:
     """All of it in Markdown: the summary, then a table for each group."""
     groups = by_group(rows)
     tables = [f"## {name}\n\n{table(some)}" for name, some in groups.items()]
-    return "\n".join([f"## Summary\n\n{summary(rows)}", *tables])
+    days = ", ".join(sorted({row.day for row in rows if row.day}))
+    return "\n".join([f"## Summary\n\nMeasured: {days or 'unknown'}.\n\n{summary(rows)}", *tables])
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from benchmarks.loops import BLOCKS, FORMS, lengths, loops, pullback
 from benchmarks.records import write
+from benchmarks.speed import neighbours
+from benchmarks.speed.__main__ import merged, places
 from benchmarks.speed.case import AMPLE, HAND, PLAIN, TIGHT, Case, Row
 from benchmarks.speed.growth import beside_a_law
 from benchmarks.speed.table import figure, summary, text
@@ -59,6 +62,22 @@ def test_a_case_compares_what_was_run_within_what_was_certified() -> None:
     assert wrong.error == pytest.approx(1)
     assert absent.seconds is None
     assert "not installed" in absent.note
+
+
+def test_what_was_found_of_other_cases_is_kept() -> None:
+    """In the order of the cases, and each with its day."""
+    first, second = (case.title for case in islice(neighbours.cases(False), 2))
+    before = [
+        Row("neighbours", second, "eqsat", 1.0, day="2020-01-01"),
+        Row("neighbours", first, "eqsat", 2.0, day="2020-01-01"),
+        Row("growth", "kernel matrix times vector in 20MB", "eqsat", 4.0),
+    ]
+    again = [Row("neighbours", second, "eqsat", 3.0)]
+    rows = sorted(merged(before, again), key=places(False))
+    assert [(row.case, row.seconds) for row in rows[:2]] == [(first, 2.0), (second, 3.0)]
+    assert rows[0].day == "2020-01-01" < rows[1].day
+    assert rows[2].group == "growth"
+    assert f"Measured: 2020-01-01, {rows[1].day}." in text(rows)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -100,7 +100,7 @@ def test_a_batch_of_matrices_times_a_vector_each_is_no_matrix_product() -> None:
 
 
 def test_rows_that_are_multiplied_together_take_less_time_each() -> None:
-    """A product with one vector reads the matrix for each multiplication, and from some rows on, none gain."""
+    """One vector's product reads a number for each multiplication; from some rows on, more don't help."""
     columns, inner, costs = value(Axis(0, 20_000), Axis(1, 10)), Axis(1, 10), model()
 
     def each(rows: int) -> float:
