@@ -46,7 +46,7 @@ class Repeated:
 
     - `tree`, `kinds`, `types`: of its arguments: how they are nested, their classes, what JAX knows of each.
     - `static`, `circumstances`: what else it depends on.
-    - `place`: the sharding that all of them have.
+    - `place`, `places`: the sharding that all of them have, and the objects by which they had it.
     - `run`, `unflatten`: from flat arrays to flat results, and from these to those of the function.
     """
 
@@ -56,6 +56,7 @@ class Repeated:
     static: tuple[Hashable, ...]
     circumstances: tuple[Hashable, ...]
     place: jax.sharding.Sharding
+    places: tuple[jax.sharding.Sharding, ...]
     run: Callable[..., Sequence[Any]]
     unflatten: Callable[[Sequence[Any]], Any]
 
@@ -83,7 +84,8 @@ class Repeated:
             static_key(static),
             circumstances(),
             place,
-            planned.run,
+            tuple(leaf.sharding for leaf in leaves),
+            planned.run if planned.constants else planned.certified.executable,
             unflatten,
         )
 
@@ -99,8 +101,11 @@ class Repeated:
         leaves, tree = jax.tree.flatten((args, kwargs))
         if tree != self.tree:
             return None
-        for leaf, kind, known in zip(leaves, self.kinds, self.types, strict=True):
-            if type(leaf) is not kind or leaf.aval != known or leaf.sharding != self.place:
+        for leaf, kind, known, place in zip(leaves, self.kinds, self.types, self.places, strict=True):
+            if type(leaf) is not kind or leaf.aval != known:
+                return None
+            # To compare shardings takes as long as all else.
+            if leaf.sharding is not place and leaf.sharding != self.place:
                 return None
         if not _is_evaluated() or circumstances() != self.circumstances or static_key(static) != self.static:
             return None
