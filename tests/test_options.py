@@ -101,8 +101,8 @@ def test_fusions_are_left_out_where_they_take_much_memory_from_the_system(
     """As they do in contrastive losses: 51 MB instead of 18."""
     more = 10 * CPU.kept
 
-    def recorded(function: Any, inputs: Any, options: str, **given: Any) -> Any:
-        found = certify(function, inputs, options, **given)
+    def recorded(function: Any, inputs: Any, options: str, *rest: Any, **given: Any) -> Any:
+        found = certify(function, inputs, options, *rest, **given)
         return replace(found, temporaries=found.temporaries + more) if options == OWN else found
 
     monkeypatch.setattr("eqsat.original.certify", recorded)
@@ -118,10 +118,10 @@ def test_options_that_hide_too_much_are_not_tried_on_every_candidate(monkeypatch
     honest = certify(lambda y: [variances(y)], [x], HONEST)
     tried: list[str] = []
 
-    def recorded(function: Any, inputs: Any, options: str, **given: Any) -> Any:
+    def recorded(function: Any, inputs: Any, options: str, *rest: Any, **given: Any) -> Any:
         """The first two without XLA's fusions come out too large, as they do where a prediction is off."""
         tried.append(options)
-        found = certify(function, inputs, options, **given)
+        found = certify(function, inputs, options, *rest, **given)
         off = options == HONEST and tried.count(HONEST) <= 2
         return replace(found, scratch=found.scratch + honest.temporaries) if off else found
 

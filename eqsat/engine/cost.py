@@ -97,11 +97,14 @@ WORK = {"sort": 30.0, "threefry2x32": 80.0}
 LEAST_PANEL = 1 << 17
 """Panels of fewer bytes are not counted, as the certificate does not."""
 
-IDLE_ROWS = 0.2
-"""A matrix product's time for rows that are not there, as a part of the rows at which it is fast..."""
+DEPTH = 50
+"""Fewest terms that a matrix product adds up near full speed."""
 
-IDLE_DEPTH = 5
-"""...and for terms that are not added up, as measured (docs/performance.md)."""
+IDLE_ROWS = 0.2
+"""A matrix product's time that is the same for any rows, as a part of what the fewest fast ones take..."""
+
+IDLE_DEPTH = 0.1
+"""...and of what so many terms take (docs/performance.md)."""
 
 LEAST_FILLING = 0.2
 """What part of the rate a product with a vector reaches, if memory is fast enough."""
@@ -216,7 +219,8 @@ class CostModel:
                     rate = self.machine.flops * self.filling(axes, operands)
                 compute = flops / rate
                 # Reading the operands overlaps with computing: the slower of the two counts.
-                seconds = max(compute, seconds + sum(self.traffic(operand) for operand in operands))
+                moving = self.traffic(result) + sum(self.traffic(operand) for operand in operands)
+                seconds = self.machine.call + max(compute, moving)
             case Select():
                 seconds += self.selection(op, operands[0]) / self.machine.elements
                 seconds += 2 * self.traffic(operands[0])
@@ -277,10 +281,10 @@ class CostModel:
         """
         part = 1.0
         for operand, other in (operands, operands[::-1]):
-            rows = self.elements(operand.axes - other.axes, operand.open) / self.machine.rows
-            part *= min(1.0, (1 + IDLE_ROWS) * rows / (rows + IDLE_ROWS))
+            rows = self.elements(operand.axes - other.axes, operand.open)
+            part *= _filled(rows / self.machine.rows, IDLE_ROWS)
         depth = self.elements(contracted, operands[0].open)
-        return max(part, LEAST_FILLING) * depth / (depth + IDLE_DEPTH)
+        return max(part, LEAST_FILLING) * _filled(depth / DEPTH, IDLE_DEPTH)
 
     def selection(self, op: Select, operand: Valued) -> float:
         """Work of a selection from `operand`, in additions."""
@@ -334,6 +338,11 @@ class CostModel:
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:
                 return False
+
+
+def _filled(part: float, idle: float) -> float:
+    """What part of its rate an axis fills that is so long, relative to the shortest that fills it."""
+    return min(1.0, (1 + idle) * part / (part + idle))
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:

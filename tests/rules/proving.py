@@ -323,8 +323,12 @@ def optimized(expression: str, arrays: str, budget: int, accuracy: str = "reasso
     for result, of_jax, reference in zip(small(*flat), jax.jit(plain)(*flat), precise, strict=True):
         assert (result.shape, result.dtype) == (of_jax.shape, of_jax.dtype)
         if np.issubdtype(result.dtype, np.inexact):
-            largest = np.max(np.abs(reference), initial=0, where=np.isfinite(reference))
-            rounding = np.max(np.abs(of_jax - reference), initial=0, where=np.isfinite(reference))
+            with np.errstate(over="ignore", invalid="ignore"):
+                reference = np.asarray(reference, of_jax.dtype)
+                differences = np.abs(np.asarray(of_jax) - reference)
+            finite = np.isfinite(reference)
+            largest = np.max(np.abs(reference), initial=0, where=finite)
+            rounding = np.max(differences, initial=0, where=finite)
             np.testing.assert_allclose(result, reference, rtol=2e-5, atol=1e-5 * largest + rounding)
         else:
             np.testing.assert_array_equal(result, reference)

@@ -348,7 +348,8 @@ def test_weights_of_any_sign(sign: int) -> None:
     ],
 )
 def test_a_plan_with_it_computes_the_same(expression: str, rule: str) -> None:
-    plan = optimized(expression, "a: 211 32   b: 199 32   w: 32", 700_000, "cancels")
+    width = 8 if rule == "normalise-first" else 32  # a product of more takes as long as what is saved
+    plan = optimized(expression, f"a: 211 {width}   b: 199 {width}   w: {width}", 700_000, "cancels")
     assert rule in plan.rules_fired
 
 
