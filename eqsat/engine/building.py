@@ -224,7 +224,12 @@ class Building(Matching):
 
     def build_operation(self, expression: OperationOf, absent: Collection[Expression], root: bool) -> Built:
         signature = self.signature(expression.name)
-        operands = [self.build(operand, absent) for operand in expression.operands]
+        spec = known_operation(expression.name)
+        operands = [self.build(expression.operands[0], absent)]
+        beside = operands[0].dtype if spec and spec.uniform else "D_e"
+        operands += [self.build(operand, absent, dtype=beside) for operand in expression.operands[1:]]
+        if spec and spec.uniform:
+            self.same_dtype(*(operand.dtype for operand in operands))
         names = dict(zip(signature.axes, expression.axes, strict=True))
         core = core_list([self.axis(axis) for axis in expression.axes])
         whole = f"(set-of {' '.join(self.axis(axis) for axis in expression.axes)})"
@@ -232,7 +237,6 @@ class Building(Matching):
         axes = f"(set-diff {axes} {whole})"
         for letter in signature.result:
             axes = f"(set-insert {axes} {self.axis(names[letter])})"
-        spec = known_operation(expression.name)
         dtype = quote(spec.dtype) if spec and spec.dtype else operands[0].dtype
         self.keep_whole(expression, expression.axes)
         self.actions.append(f"(set (core-axes {core}) {whole})")

@@ -43,6 +43,7 @@ class OperationSpec:
       the length of a core axis. Empty for a user's operation, which is called by name.
     - `function`: a user's function of such arrays.
     - `dtype`: the result's, or "" for that of the first operand.
+    - `uniform`: whether all operands are of one dtype, the result's. Of other ones, JAX would promote some.
     - `once`: floating-point operations for each slice of the first operand (a factorisation).
     - `each`: those for each slice of the whole (a solve with its factors). If neither is given, one for
       each element of the largest array that the core axes span.
@@ -52,6 +53,7 @@ class OperationSpec:
     text: str = field(default="", compare=False)
     function: Callable[..., Any] | None = field(default=None, compare=False)
     dtype: str = field(default="", compare=False)
+    uniform: bool = field(default=False, compare=False)
     once: Callable[[Sizes], float] | None = field(default=None, compare=False)
     each: Callable[[Sizes], float] | None = field(default=None, compare=False)
 
@@ -83,9 +85,10 @@ def _table() -> dict[str, OperationSpec]:
         once: Callable[[Sizes], float] | None = None,
         each: Callable[[Sizes], float] | None = None,
         dtype: str = "",
+        uniform: bool = True,
     ) -> None:
         parsed = parse_signature(signature)
-        table[parsed.name] = OperationSpec(parsed, text, None, dtype, once, each)
+        table[parsed.name] = OperationSpec(parsed, text, None, dtype, uniform, once, each)
 
     # Linear algebra. A matrix takes the axis j to the axis i; its inverse takes i to j.
     enter("inv[i, j](A: i j) -> j i", "jnp.linalg.inv({A})", lambda s: 2 * s["i"] ** 3)
@@ -125,7 +128,7 @@ def _table() -> dict[str, OperationSpec]:
     enter("argsort[n](a: n) -> n", "jnp.argsort({a})", None, lambda s: 30 * s["n"], "int32")
     # The entry at an index that is counted from 0; 0 where there is none.
     take = '{a}.at[{index}].get(mode="fill", fill_value=0, wrap_negative_indices=False)'
-    enter("take[n](a: n, index) -> ", take, None, lambda s: 1)
+    enter("take[n](a: n, index) -> ", take, None, lambda s: 1, uniform=False)
     return table
 
 

@@ -54,11 +54,17 @@ def _widened(a: Any, b: Any) -> Any:
     return jax.numpy.matmul(a, b, preferred_element_type=jax.numpy.int32)
 
 
+def _wide(a: Any, b: Any) -> Any:
+    """The matrix product of numbers that may be narrow, in wide ones."""
+    return jax.numpy.matmul(a, b, preferred_element_type=jax.numpy.float32)
+
+
 LOCALS: dict[str, Any] = {
     "lax": lax,
     "jax": jax,
     "softmax": jax.nn.softmax,
     "widened": _widened,
+    "wide": _wide,
     "assume": eqsat.assume,
     "solve_triangular": jax.scipy.linalg.solve_triangular,
     "solve": jax.numpy.linalg.solve,

@@ -189,6 +189,23 @@ def test_what_stays_beside_a_product(rule: str, expression: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "expression"),
+    [
+        ("sums-into-negative-product", "p[:, None] + q - s * wide(x, y.T)"),
+        ("sums-into-product", "p[:, None] + q + wide(x, y.T)"),
+        ("sum-before-product", "p[:, None] + wide(x, y.T) + q"),
+    ],
+)
+@pytest.mark.parametrize(("dtype", "is_one"), [("bfloat16", False), ("float32", True)])
+def test_numbers_of_one_dtype_are_not_appended_to_those_of_another(
+    rule: str, expression: str, dtype: str, is_one: bool
+) -> None:
+    # JAX would make both of them wide, or round the numbers that are appended.
+    arrays = f"p: 70   q: 90   s:   x: {dtype} 70 3   y: {dtype} 90 3"
+    assert fires(rule, expression, arrays) == is_one
+
+
+@pytest.mark.parametrize(
     "expression",
     [
         "exp(p[:, None] - 2 * x @ y.T + q).sum(1)",  # squared distances, as they are written out
