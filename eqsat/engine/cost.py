@@ -100,11 +100,11 @@ LEAST_PANEL = 1 << 17
 DEPTH = 50
 """Fewest terms that a matrix product adds up near full speed."""
 
-IDLE_ROWS = 0.2
-"""A matrix product's time that is the same for any rows, as a part of what the fewest fast ones take..."""
-
 IDLE_DEPTH = 0.1
-"""...and of what so many terms take (docs/performance.md)."""
+"""What a product takes besides, whatever the terms, as a part of what so many take (docs/performance.md)."""
+
+PACKING_ROWS = 0.25
+"""To pack an operand takes as long as to multiply it by this part of the rows that run near full speed."""
 
 LEAST_FILLING = 0.2
 """What part of the rate a product with a vector reaches, if memory is fast enough."""
@@ -279,12 +279,12 @@ class CostModel:
 
         What is read and written for each multiplication is in inverse proportion to rows, columns and depth.
         """
-        part = 1.0
+        share = 1.0
         for operand, other in (operands, operands[::-1]):
             rows = self.elements(operand.axes - other.axes, operand.open)
-            part *= _filled(rows / self.machine.rows, IDLE_ROWS)
-        depth = self.elements(contracted, operands[0].open)
-        return max(part, LEAST_FILLING) * _filled(depth / DEPTH, IDLE_DEPTH)
+            share += PACKING_ROWS * self.machine.rows / rows
+        depth = self.elements(contracted, operands[0].open) / DEPTH
+        return max(1 / share, LEAST_FILLING) * min(1.0, (1 + IDLE_DEPTH) * depth / (depth + IDLE_DEPTH))
 
     def selection(self, op: Select, operand: Valued) -> float:
         """Work of a selection from `operand`, in additions."""
@@ -338,11 +338,6 @@ class CostModel:
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:
                 return False
-
-
-def _filled(part: float, idle: float) -> float:
-    """What part of its rate an axis fills that is so long, relative to the shortest that fills it."""
-    return min(1.0, (1 + idle) * part / (part + idle))
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:

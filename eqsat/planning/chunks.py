@@ -8,7 +8,7 @@ simulated peak is within the budget.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -24,8 +24,18 @@ from eqsat.planning.turning import reads_again, turnings
 SHRINK = 1.5
 """Factor between the block sizes tried."""
 
+HALVINGS = 3
+"""So often what lies between two of them is halved, where the one fits, and the other would be faster."""
+
+WORTH_MEMORY = 0.99
+"""A program that takes less than this part of the time of another is worth more memory."""
+
 PATIENCE = 3
 """When so many smaller blocks in a row are no faster, no more are looked at."""
+
+OUTER = (1.0, 4.0, 16.0)
+"""How many times longer the chunks of outer loops are tried to be: what is done in inner loops for every turn
+of theirs is done less often then, in shorter chunks."""
 
 DIVISOR_SLACK = 0.75
 """A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
@@ -116,13 +126,14 @@ def shortest(loop: Loop) -> int:
 
 
 def lengths_for(
-    block: Block, target: float, machine: Machine, fixed: Mapping[int, int] = NONE
+    block: Block, target: float, machine: Machine, fixed: Mapping[int, int] = NONE, outer: float = 1.0
 ) -> dict[int, int]:
     """Chunk lengths, by loop, with which no loop's block is larger than `target` bytes.
 
     **Arguments:**
 
     - `fixed`: loops whose lengths are given.
+    - `outer`: how many times longer than else the chunks are of a loop with others inside.
     """
     chunks: dict[int, int] = {}
 
@@ -147,7 +158,7 @@ def lengths_for(
             longest = max(longest, machine.rows * min(1.0, target / machine.cache))
         if any(loop.id not in fixed for loop in step.body.loops()):
             # Tiles: this loop takes its share of the block, the inner loops the rest.
-            longest = max(min(longest, machine.rows), longest ** (1 / 2))
+            longest = min(longest, outer * max(min(longest, machine.rows), longest ** (1 / 2)))
         length = even_length(step.axis.size, max(1, int(longest)))
         return max(length, shortest(step))
 
@@ -171,12 +182,16 @@ def choose_lengths(
     - `budget`: bytes of arguments, outputs and temporaries.
     - `largest_block`: bytes above which it must not go.
     """
-    found = _choose_lengths(program, block, budget, machine, largest_block, NONE)
-    fixed = summing(block, machine)
-    if fixed:
-        other = _choose_lengths(program, block, budget, machine, largest_block, fixed)
-        found = min(found, other, key=lambda way: (max(way[1] - budget, 0), _seconds(way[0], machine)))
-    return found
+    ways = [NONE]
+    if fixed := summing(block, machine):
+        ways.append(fixed)
+    nested = any(isinstance(step, Loop) for loop in block.loops() for step in loop.body.steps)
+    found = [
+        _choose_lengths(program, block, budget, machine, largest_block, lengths, outer)
+        for lengths in ways
+        for outer in (OUTER if nested else OUTER[:1])
+    ]
+    return min(found, key=lambda way: (max(way[1] - budget, 0), _seconds(way[0], machine)))
 
 
 def _choose_lengths(
@@ -186,12 +201,13 @@ def _choose_lengths(
     machine: Machine,
     largest_block: float,
     fixed: Mapping[int, int],
+    outer: float,
 ) -> tuple[Schedule, int]:
-    """The same, where the lengths of some loops are fixed."""
+    """The same, where the lengths of some loops are fixed, and outer loops' chunks so many times longer."""
     targets = list(_targets(min(machine.cache, largest_block)))
 
-    def sized(number: int) -> tuple[Schedule, int]:
-        schedule = Schedule(program, block, lengths_for(block, targets[number], machine, fixed))
+    def sized(target: float) -> tuple[Schedule, int]:
+        schedule = Schedule(program, block, lengths_for(block, target, machine, fixed, outer))
         return schedule, predicted_peak(schedule, machine)
 
     def leaner(found: tuple[Schedule, int]) -> tuple[Schedule, int]:
@@ -206,7 +222,7 @@ def _choose_lengths(
         least, worse = _seconds(found[0], machine), 0
         seen = found[0].chunks
         for smaller in range(number + 1, len(targets)):
-            other = Schedule(program, block, lengths_for(block, targets[smaller], machine, fixed))
+            other = Schedule(program, block, lengths_for(block, targets[smaller], machine, fixed, outer))
             if other.chunks == seen:
                 continue
             seen = other.chunks
@@ -218,7 +234,7 @@ def _choose_lengths(
                 found, least = (other, peak), seconds
         return found
 
-    best = leaner(sized(0))
+    best = leaner(sized(targets[0]))
     block = best[0].block
     if not best[0].chunks or len(targets) == 1:
         return best
@@ -226,18 +242,39 @@ def _choose_lengths(
         return fastest(0, best)
     # Smaller blocks need less, so the largest that fit are found by halving what is between.
     too_large, small = 0, len(targets) - 1
-    leanest = leaner(sized(small))
+    leanest = leaner(sized(targets[small]))
     block = leanest[0].block
     if leanest[1] > budget:
         return min(best, leanest, key=lambda found: found[1])
+    too_much = best[0]
     while small - too_large > 1:
         middle = (too_large + small) // 2
-        found = sized(middle)
+        found = sized(targets[middle])
         if found[1] > budget:
-            too_large = middle
+            too_large, too_much = middle, found[0]
         else:
             small, leanest = middle, found
+    if _seconds(too_much, machine) < WORTH_MEMORY * _seconds(leanest[0], machine):
+        leanest = _between(sized, targets[too_large], targets[small], leanest, budget)
     return fastest(small, leanest)
+
+
+def _between(
+    sized: Callable[[float], tuple[Schedule, int]],
+    too_large: float,
+    fits: float,
+    found: tuple[Schedule, int],
+    budget: float,
+) -> tuple[Schedule, int]:
+    """The largest blocks that fit, between a target that is too large and one with which this was found."""
+    for _ in range(HALVINGS):
+        middle = math.sqrt(too_large * fits)
+        other = sized(middle)
+        if other[1] > budget:
+            too_large = middle
+        else:
+            fits, found = middle, other
+    return found
 
 
 def _seconds(schedule: Schedule, machine: Machine) -> float:

@@ -10,18 +10,22 @@ from itertools import islice
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Opaque, Operation
+from eqsat.ir.ops import Call, Chunk, Opaque, Operation
 from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
-from eqsat.planning.candidates import Candidate, scheduled, useful_axes
+from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.exploring import PlannedCall, Search
 from eqsat.planning.keeping import with_kept
 from eqsat.planning.liveness import simulate
+from eqsat.planning.chunks import WORTH_MEMORY
 from eqsat.planning.loops import build
 
 MOST_LIVE = 4
 """So many of the values that are alive at the peak, the largest first, are tried to find one to be spared."""
+
+SMALL_SHARE = 64
+"""What takes less than this part of the memory for temporaries need not be computed in the loop that reads it."""
 
 MOST_SPARED = 6
 """How many values, one after the other, are not to be stored where all of them together are too much."""
@@ -148,6 +152,40 @@ class Maker:
                 made = self._made(plainer)
         self.found.append(made.candidate)
         self.ways.append((way, made))
+
+    def computing_inside(self) -> None:
+        """Enter what computes in its loops what they would slice, where chunks can be longer and faster so."""
+        for way, made in tuple(self.ways):
+            without = self._sliced(way, way.selection)
+            if not without or not self._wants_memory(made.candidate):
+                continue
+            for _ in range(MOST_SPARED):
+                selection = way.again(way.split, without)
+                if selection is None or not self._is_new(selection):
+                    break
+                other = self._made(selection)
+                if self._ranked(other.candidate) < self._ranked(made.candidate):
+                    self.found.append(other.candidate)
+                    self.ways.append((way, other))
+                    made = other
+                sliced = self._sliced(way, selection)
+                if sliced <= without:
+                    break
+                without |= sliced
+
+    def _sliced(self, way: Way, selection: Selection) -> frozenset[int]:
+        """The classes of what is computed and stored whole for a loop to slice, and of some size."""
+        some = (self.budget - self.search.program.fixed_bytes) / SMALL_SHARE
+        slices = (node.children[0] for node in selection.nodes.values() if isinstance(node.op, Chunk))
+        extractor = way.extractor
+        return frozenset(
+            whole for whole in slices if not extractor.given[whole] and extractor.bytes[whole] > some
+        )
+
+    def _wants_memory(self, candidate: Candidate) -> bool:
+        """Whether chunks would be longer, and a call faster, if there were more memory."""
+        ample = rechunk(candidate, math.inf, self.search.machine)
+        return ample.predicted_seconds < WORTH_MEMORY * candidate.predicted_seconds
 
     def sparing(self, way: Way, made: Made, seconds: float = math.inf) -> list[Candidate]:
         """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.

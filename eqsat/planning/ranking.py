@@ -22,7 +22,7 @@ MARGIN = 1.1
 UNMOVED = 0.97
 """A peak of more than this part of another is as good as the same."""
 
-ALIKE = 1.005
+ALIKE = 1.02
 """Predicted times this near one another are the same: of such programs, that with fewest loops is taken."""
 
 SAME_PEAK = 1.001

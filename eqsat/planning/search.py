@@ -130,6 +130,7 @@ def _making(
         if deadline.passed():
             break
         maker.add(way)
+    maker.computing_inside()
     return maker if maker.found else None
 
 

@@ -100,7 +100,7 @@ def test_a_batch_of_matrices_times_a_vector_each_is_no_matrix_product() -> None:
 
 
 def test_rows_that_are_multiplied_together_take_less_time_each() -> None:
-    """One vector's product reads a number for each multiplication; from some rows on, more don't help."""
+    """One vector's product reads a number for each multiplication; from some rows on, more hardly help."""
     columns, inner, costs = value(Axis(0, 20_000), Axis(1, 10)), Axis(1, 10), model()
 
     def each(rows: int) -> float:
@@ -110,7 +110,8 @@ def test_rows_that_are_multiplied_together_take_less_time_each() -> None:
         return costs.seconds(Dot(frozenset({inner}), F32), result, [left, columns]) / rows
 
     assert each(1) > 1.5 * each(8) > 2 * each(64)
-    assert each(4096) > 0.9 * each(64)
+    assert each(64) > each(256)
+    assert each(4096) > 0.9 * each(256)
 
 
 def matrix_elements(costs: CostModel, matrix: Value) -> int:

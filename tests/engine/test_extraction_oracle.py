@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.extraction import PROGRAMS, Oracle, cheapest, extractors, random_cases
+from benchmarks.extraction import PROGRAMS, Oracle, cheapest, extracted, extractors, random_cases
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
@@ -36,7 +36,7 @@ def check_against_oracle(program: Program) -> int:
     """Extraction finds the cheapest, and nothing cheaper, under every cap. Returns for how many."""
     checked = 0
     for extractor, cap, _ in extractors(program):
-        selection = extractor.extract(cap)
+        selection = extracted(extractor, cap)
         best = cheapest(extractor.choices(cap), extractor.roots, seconds=10)
         assert (selection is None) == (best is None)
         if selection is not None and best is not None and best.proven:
