@@ -182,16 +182,12 @@ def choose_lengths(
     - `budget`: bytes of arguments, outputs and temporaries.
     - `largest_block`: bytes above which it must not go.
     """
-    ways = [NONE]
-    if fixed := summing(block, machine):
-        ways.append(fixed)
-    nested = any(isinstance(step, Loop) for loop in block.loops() for step in loop.body.steps)
-    found = [
-        _choose_lengths(program, block, budget, machine, largest_block, lengths, outer)
-        for lengths in ways
-        for outer in (OUTER if nested else OUTER[:1])
-    ]
-    return min(found, key=lambda way: (max(way[1] - budget, 0), _seconds(way[0], machine)))
+    found = _choose_lengths(program, block, budget, machine, largest_block, NONE)
+    fixed = summing(block, machine)
+    if fixed:
+        other = _choose_lengths(program, block, budget, machine, largest_block, fixed)
+        found = min(found, other, key=lambda way: (max(way[1] - budget, 0), _seconds(way[0], machine)))
+    return found
 
 
 def _choose_lengths(
@@ -201,13 +197,14 @@ def _choose_lengths(
     machine: Machine,
     largest_block: float,
     fixed: Mapping[int, int],
-    outer: float,
 ) -> tuple[Schedule, int]:
-    """The same, where the lengths of some loops are fixed, and outer loops' chunks so many times longer."""
+    """The same, where the lengths of some loops are fixed."""
     targets = list(_targets(min(machine.cache, largest_block)))
+    nested = any(isinstance(step, Loop) for loop in block.loops() for step in loop.body.steps)
+    shapes = OUTER if nested else OUTER[:1]
 
     def sized(target: float) -> tuple[Schedule, int]:
-        schedule = Schedule(program, block, lengths_for(block, target, machine, fixed, outer))
+        schedule = Schedule(program, block, lengths_for(block, target, machine, fixed))
         return schedule, predicted_peak(schedule, machine)
 
     def leaner(found: tuple[Schedule, int]) -> tuple[Schedule, int]:
@@ -220,18 +217,23 @@ def _choose_lengths(
     def fastest(number: int, found: tuple[Schedule, int]) -> tuple[Schedule, int]:
         """The fastest of blocks that are as large, or somewhat smaller."""
         least, worse = _seconds(found[0], machine), 0
-        seen = found[0].chunks
-        for smaller in range(number + 1, len(targets)):
-            other = Schedule(program, block, lengths_for(block, targets[smaller], machine, fixed, outer))
-            if other.chunks == seen:
-                continue
-            seen = other.chunks
-            seconds = _seconds(other, machine)
-            worse = worse + 1 if seconds >= least else 0
+        seen = [found[0].chunks]
+        for smaller in range(number, len(targets)):
+            gains, more = False, False
+            for outer in shapes:
+                chunks = lengths_for(block, targets[smaller], machine, fixed, outer)
+                if chunks in seen:
+                    continue
+                seen.append(chunks)
+                more = True
+                other = Schedule(program, block, chunks)
+                seconds = _seconds(other, machine)
+                gains |= seconds < least
+                if seconds < least and (peak := predicted_peak(other, machine)) <= budget:
+                    found, least = (other, peak), seconds
+            worse = 0 if gains else worse + more
             if worse == PATIENCE:
                 break
-            if seconds < least and (peak := predicted_peak(other, machine)) <= budget:
-                found, least = (other, peak), seconds
         return found
 
     best = leaner(sized(targets[0]))

@@ -14,18 +14,19 @@ from eqsat.ir.ops import Call, Chunk, Opaque, Operation
 from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
+from eqsat.planning.blocks import Loop
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
+from eqsat.planning.chunks import WORTH_MEMORY
 from eqsat.planning.exploring import PlannedCall, Search
 from eqsat.planning.keeping import with_kept
 from eqsat.planning.liveness import simulate
-from eqsat.planning.chunks import WORTH_MEMORY
 from eqsat.planning.loops import build
 
 MOST_LIVE = 4
 """So many of the values that are alive at the peak, the largest first, are tried to find one to be spared."""
 
 SMALL_SHARE = 64
-"""What takes less than this part of the memory for temporaries need not be computed in the loop that reads it."""
+"""What takes less than this part of the memory for temporaries may be computed before a loop reads it."""
 
 MOST_SPARED = 6
 """How many values, one after the other, are not to be stored where all of them together are too much."""
@@ -153,39 +154,35 @@ class Maker:
         self.found.append(made.candidate)
         self.ways.append((way, made))
 
-    def computing_inside(self) -> None:
-        """Enter what computes in its loops what they would slice, where chunks can be longer and faster so."""
-        for way, made in tuple(self.ways):
-            without = self._sliced(way, way.selection)
-            if not without or not self._wants_memory(made.candidate):
-                continue
-            for _ in range(MOST_SPARED):
-                selection = way.again(way.split, without)
-                if selection is None or not self._is_new(selection):
-                    break
-                other = self._made(selection)
-                if self._ranked(other.candidate) < self._ranked(made.candidate):
-                    self.found.append(other.candidate)
-                    self.ways.append((way, other))
-                    made = other
-                sliced = self._sliced(way, selection)
-                if sliced <= without:
-                    break
-                without |= sliced
+    def computing_inside(self, seconds: float) -> list[Candidate]:
+        """A candidate that computes in its loops what others would slice there, so that chunks can be longer.
 
-    def _sliced(self, way: Way, selection: Selection) -> frozenset[int]:
-        """The classes of what is computed and stored whole for a loop to slice, and of some size."""
+        That is looked at for what would be the fastest with more memory, if it then took less than `seconds`.
+        """
+        slicing = [one for one in self.ways if _slices(one[0].selection)]
+        ample = [rechunk(made.candidate, math.inf, self.search.machine) for _, made in slicing]
+        places = range(len(slicing))
+        fastest = min(places, key=lambda place: ample[place].predicted_seconds, default=None)
+        if fastest is None:
+            return []
+        way, made = slicing[fastest]
+        before = min(seconds, made.candidate.predicted_seconds)
+        if ample[fastest].predicted_seconds >= WORTH_MEMORY * before:
+            return []
+        selection = way.again(way.split, self._whole_along(made.candidate, way.extractor))
+        return [] if selection is None or not self._is_new(selection) else [self._made(selection).candidate]
+
+    def _whole_along(self, candidate: Candidate, extractor: Extractor) -> frozenset[int]:
+        """The classes of what has the axis of an outermost loop, computed whole, and is of some size."""
+        loops = frozenset(step.axis for step in candidate.schedule.block.steps if isinstance(step, Loop))
         some = (self.budget - self.search.program.fixed_bytes) / SMALL_SHARE
-        slices = (node.children[0] for node in selection.nodes.values() if isinstance(node.op, Chunk))
-        extractor = way.extractor
         return frozenset(
-            whole for whole in slices if not extractor.given[whole] and extractor.bytes[whole] > some
+            number
+            for number, eclass in enumerate(self.search.saturation.graph.classes)
+            if loops & (eclass.axes - eclass.open)
+            and extractor.bytes[number] > some
+            and not extractor.given[number]
         )
-
-    def _wants_memory(self, candidate: Candidate) -> bool:
-        """Whether chunks would be longer, and a call faster, if there were more memory."""
-        ample = rechunk(candidate, math.inf, self.search.machine)
-        return ample.predicted_seconds < WORTH_MEMORY * candidate.predicted_seconds
 
     def sparing(self, way: Way, made: Made, seconds: float = math.inf) -> list[Candidate]:
         """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
@@ -234,3 +231,10 @@ class Maker:
             return False
         self.seen.add(key)
         return True
+
+
+def _slices(selection: Selection) -> bool:
+    """Whether a loop reads slices of something that is computed before it."""
+    nodes = selection.nodes
+    chunks = (nodes[node.children[0]] for node in nodes.values() if isinstance(node.op, Chunk))
+    return any(whole.children for whole in chunks)

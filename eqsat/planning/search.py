@@ -60,12 +60,15 @@ def _under(
     """
     progress = Progress()
     too_big: list[tuple[Maker, Way, Made]] = []
-    fits = False
+    fits, fastest = False, math.inf
     for cap in tried:
         maker = _making(search, cap, budget, progress, deadline)
         if maker is not None:
-            yield _ranked(maker.found, budget)
             fitting = [c.predicted_seconds for c in maker.found if c.predicted_peak <= budget]
+            fastest = min([fastest, *fitting])
+            inside = maker.computing_inside(fastest)
+            fastest = min([fastest, *(c.predicted_seconds for c in inside if c.predicted_peak <= budget)])
+            yield _ranked([*maker.found, *inside], budget)
             if fitting and not fits:
                 enough = MUCH_FASTER * min(fitting)
                 faster = [one for one in too_big if one[2].candidate.predicted_seconds < enough]
@@ -130,7 +133,6 @@ def _making(
         if deadline.passed():
             break
         maker.add(way)
-    maker.computing_inside()
     return maker if maker.found else None
 
 

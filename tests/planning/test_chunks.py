@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Leaf, Map, Reduce, Select
 from eqsat.ir.program import Output, Program
@@ -15,7 +16,7 @@ from eqsat.ir.term import Term, Terms
 from eqsat.machine import CPU
 from eqsat.planning.blocks import Block
 from eqsat.planning.chunks import DIVISOR_SLACK, choose_lengths, even_length, lengths_for, shortest
-from eqsat.planning.liveness import simulate
+from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
 
 N, M, K = Axis(0, 10_000), Axis(1, 8_000), Axis(2, 3)
@@ -133,6 +134,32 @@ def test_more_budget_never_means_shorter_chunks() -> None:
     assert lengths[-1] == lengths_for(block, CPU.cache, CPU)[1], (
         "no larger than the cache, whatever the budget"
     )
+
+
+@pytest.mark.parametrize("budget", [5e6, 5.6e6, 6.3e6, 7.3e6, 8.7e6])
+def test_chunks_take_the_memory_that_makes_them_faster(budget: float) -> None:
+    program, block = Kernel(Axis(3, 64)).over_n()
+    schedule, _ = choose_lengths(program, block, budget, CPU)
+    (length,) = schedule.chunks.values()
+    longer = replace(schedule, chunks=dict.fromkeys(schedule.chunks, int(length / DIVISOR_SLACK * 1.06) + 1))
+    assert simulate(longer, CPU)[0] > budget
+
+
+def test_outer_chunks_are_long_where_inner_loops_compute_anew_for_each() -> None:
+    # Every row of y is exponentiated again for every chunk of x.
+    depth = Axis(3, 100)
+    kernel = Kernel(depth)
+    x, y = (kernel.terms.make(Chunk(axis), (term,)) for axis, term in ((N, kernel.x), (M, kernel.y)))
+    grown = kernel.terms.make(Map("exp", F32), (y,))
+    product = kernel.terms.make(Dot(frozenset({depth}), F32), (x, grown))
+    folded = kernel.terms.make(Fold(M, "sum"), (kernel.total(product),))
+    program, block = kernel.program(kernel.terms.make(Concat(N), (folded,)))
+    chosen = choose_lengths(program, block, 9e6, CPU)[0].chunks
+    outer, inner = chosen.values()
+    assert outer > inner
+    model = CostModel(CPU, {})
+    even = lengths_for(block, 4 * outer * inner, CPU)
+    assert predicted_seconds(block, model, chosen) < 0.9 * predicted_seconds(block, model, even)
 
 
 def test_an_impossible_budget_gives_the_leanest() -> None:
