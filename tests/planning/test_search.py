@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from eqsat.ir.interpret import interpret
-from eqsat.ir.ops import Dot
+from eqsat.ir.ops import Chunk, Dot
 from eqsat.ir.program import Program
 from eqsat.ir.spec import check_program
+from eqsat.ir.term import Term
 from eqsat.machine import CPU
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
 from eqsat.planning.exploring import (
@@ -147,6 +148,28 @@ def test_candidates_come_fastest_first_among_those_that_fit(name: str) -> None:
 def test_no_loop_turns_only_once_unless_there_is_no_other_way(name: str) -> None:
     first = groups(name)[0][0]
     assert useful_axes(first.schedule) == {loop.axis for loop in first.schedule.block.loops()}
+
+
+def test_what_a_loop_slices_is_computed_in_it_where_it_takes_the_memory_of_longer_chunks() -> None:
+    x, y, v = normal(2_000, 100), normal(2_000, 100), normal(2_000)
+    program, _ = lowered(kernel, x, y, v)
+
+    def sliced(candidate: Candidate) -> list[Term]:
+        """What is as large as the points, and computed for all of them before the loop that slices it."""
+        chunks = [term for term in candidate.schedule.program.reachable() if isinstance(term.op, Chunk)]
+        return [term for term in chunks if term.args[0].args and len(term.axes) == 2]
+
+    def fastest(room: int) -> Candidate:
+        budget = program.fixed_bytes + room
+        search = prepare(program, rules_for((), "cancels"), budget, CPU)
+        fitting = [c for c in next(attempts(search, budget)) if c.predicted_peak <= budget]
+        return min(fitting, key=lambda candidate: candidate.predicted_seconds)
+
+    # The points less their centre take 800 kB, a row of the matrix 8 kB.
+    enough, short = fastest(6_000_000), fastest(2_100_000)
+    assert sliced(enough)
+    assert not sliced(short)
+    assert min(short.schedule.chunks.values()) > 100
 
 
 def test_every_new_term_names_the_rule_that_made_it() -> None:
