@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.amounts import format_bytes
 from eqsat.records import PeakTensor, Place, TensorRecord
-from eqsat.reports.dot import graph_dot
-from eqsat.reports.page import plan_page
-from eqsat.reports.pictures import plan_figure
 from eqsat.reports.plain import from_json, to_json
 from eqsat.reports.showing import Report
+
+# What shows a plan is imported when one is shown: a process that only runs one starts sooner.
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -244,6 +243,8 @@ class Plan(Report):
     tuning: Tuning | None = None
 
     def __str__(self) -> str:
+        from eqsat.reports.page import plan_page
+
         return plan_page(self)
 
     @property
@@ -271,6 +272,8 @@ class Plan(Report):
 
         - `graph`: whether the graph of arrays is below.
         """
+        from eqsat.reports.pictures import plan_figure
+
         return plan_figure(self, graph)
 
     def sections(self) -> Mapping[str, str]:
@@ -279,6 +282,8 @@ class Plan(Report):
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
         """By the ending of a file's name, how to make its text."""
+        from eqsat.reports.dot import graph_dot
+
         dot = partial(graph_dot, self.graph, self.heading)
         return {**super().texts(), "json": self.to_json, "py": lambda: self.source, "dot": dot}
 
