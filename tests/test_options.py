@@ -95,6 +95,18 @@ def test_fusions_are_left_out_where_a_long_sum_is_made_of_short_ones() -> None:
     assert plan.options == HONEST
 
 
+def test_fusions_are_left_out_where_long_sums_are_little_of_the_work() -> None:
+    """Squares of 100 coordinates are a fiftieth of what is read; with fusions it took 1.6 times as long."""
+
+    def kernel(x: Any, y: Any, v: Any) -> Any:
+        return jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1) / 2) @ v
+
+    x, y, v = normal(4_000, 100), normal(4_000, 100), normal(4_000)
+    plan = eqsat.optimize(kernel, budget="20MB", accuracy="cancels").plan(x, y, v)
+    assert plan.rules_fired["squared-distance"]
+    assert plan.options == HONEST
+
+
 def test_fusions_are_left_out_where_they_take_much_memory_from_the_system(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
