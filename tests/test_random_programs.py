@@ -61,7 +61,7 @@ def budget_between(low: int, high: int, fraction: float) -> int:
     return max(1, int(low + fraction * (high - low)))
 
 
-@settings(UNHURRIED, max_examples=2000)
+@settings(UNHURRIED, max_examples=1200)
 @given(random_programs() | bottlenecks() | random_loops(), st.integers(0, 3))
 def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramText, seed: int) -> None:
     arrays = program.arrays(seed)
@@ -72,7 +72,7 @@ def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramTex
         np.testing.assert_allclose(result, reference, rtol=1e-9, atol=1e-9)
 
 
-@settings(UNHURRIED, max_examples=150)
+@settings(UNHURRIED, max_examples=100)
 @given(random_programs() | bottlenecks() | bottlenecks() | random_loops(), BUDGETS, st.integers(0, 3))
 def test_an_optimized_program_keeps_to_the_budget_and_agrees_with_plain_jax(
     program: ProgramText, fraction: float, seed: int
