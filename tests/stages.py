@@ -114,6 +114,11 @@ def result_text(fn: Callable[..., Any], *args: Any) -> str:
     return text(output.term)
 
 
+def no_nodes(fn: Callable[..., Any], *args: Any) -> None:
+    """The function only lays its input out in another way."""
+    assert result_text(fn, *args).startswith("0{")
+
+
 def ops(program: Program, *kinds: type[Op]) -> list[Any]:
     """The program's ops of those kinds, operands first."""
     return [term.op for term in program.reachable() if isinstance(term.op, kinds)]

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 import eqsat
-from tests.rules.test_exla_programs import INSIDE_LOOPS, PROGRAMS, Program, check_results
+from tests.rules.exla_loops import INSIDE_LOOPS
+from tests.rules.exla_programs import PROGRAMS, Program
+from tests.rules.test_exla_programs import check_results
 from tests.stages import normal
 
 SLICES = {

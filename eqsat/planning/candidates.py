@@ -145,18 +145,8 @@ def fusion_pays(schedule: Schedule, machine: Machine) -> bool:
 
     Measured on CPU: they do where long reductions read elementwise values, as in a variance (1.4 to 4 times).
     """
-    model = _model(schedule, machine)
-    read = long = 0
-    for term in _computed(schedule.block):
-        rowwise = isinstance(term.op, Operation) and term.op.spec.name in ROWWISE
-        if rowwise or isinstance(term.op, (Reduce, Dot)):
-            entries = max(arg.elements for arg in term.args)
-            read += entries
-            if isinstance(term.op, Operation):
-                long += entries if term.op.axes[0].size > machine.fused_reduction else 0
-            elif isinstance(term.op, Reduce) and _reads_maps(term) and not _is_short(term, model):
-                long += entries
-    return long > LONG_SHARE * read and not fusion_costs(schedule, machine)
+    read = _read(schedule, machine)
+    return read.long > LONG_SHARE * (read.sums + read.rows) and not read.mostly_short
 
 
 def fusion_costs(schedule: Schedule, machine: Machine) -> bool:
@@ -165,14 +155,40 @@ def fusion_costs(schedule: Schedule, machine: Machine) -> bool:
     Measured on CPU: they cost as much again, or more, where much of the work are short reductions, over the
     coordinates of a distance.
     """
+    return _read(schedule, machine).mostly_short
+
+
+@dataclass
+class _Read:
+    """How many entries are read by reductions and products, and by operations on rows such as a sort."""
+
+    sums: int = 0
+    rows: int = 0
+    long: int = 0
+    """Of both: by long reductions of elementwise values, and by operations on long rows."""
+    short: int = 0
+    """Of sums: by short ones of what they compute as they go."""
+
+    @property
+    def mostly_short(self) -> bool:
+        return self.short > SHORT_SHARE * self.sums
+
+
+def _read(schedule: Schedule, machine: Machine) -> _Read:
     model = _model(schedule, machine)
-    read = short = 0
+    read = _Read()
     for term in _computed(schedule.block):
-        if isinstance(term.op, (Reduce, Dot)):
-            entries = max(arg.elements for arg in term.args)
-            read += entries
-            short += entries if _reads_maps(term) and _is_short(term, model) else 0
-    return short > SHORT_SHARE * read
+        entries = max((arg.elements for arg in term.args), default=0)
+        if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:
+            read.rows += entries
+            read.long += entries if term.op.axes[0].size > machine.fused_reduction else 0
+        elif isinstance(term.op, (Reduce, Dot)):
+            read.sums += entries
+            if _reads_maps(term) and _is_short(term, model):
+                read.short += entries
+            elif _reads_maps(term) and isinstance(term.op, Reduce):
+                read.long += entries
+    return read
 
 
 def _model(schedule: Schedule, machine: Machine) -> CostModel:

@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
+import pytest
 
 from eqsat.machine import CPU
-from eqsat.planning.candidates import Candidate, rechunk
+from eqsat.planning.candidates import Candidate, as_written, rechunk
 from eqsat.planning.exploring import Search, prepare
 from eqsat.planning.ranking import ALIKE, MOST_DOUBTFUL, RECHUNKS, Ranking
 from eqsat.planning.search import attempts, caps
@@ -50,6 +51,17 @@ def test_the_fastest_that_should_fit_comes_first() -> None:
     assert first.predicted_seconds <= ALIKE * least
     assert first.loops == min(c.loops for c in fitting if c.predicted_seconds <= ALIKE * least)
     assert ranked.take() is not first
+
+
+@pytest.mark.parametrize(("slower", "fewer_loops_win"), [(1.015, True), (1.03, False)])
+def test_fewer_loops_win_where_times_are_nearly_the_same(slower: float, fewer_loops_win: bool) -> None:
+    fast = replace(found()[0], predicted_peak=BUDGET - 1000, seconds=1.0, taking=0.0)
+    without = as_written(searched().program, CPU)
+    simple = replace(without, predicted_peak=BUDGET, seconds=slower, taking=0.0)
+    assert fast.loops > simple.loops == 0
+    ranked = ranking()
+    ranked.add([fast, simple])
+    assert ranked.take() is (simple if fewer_loops_win else fast)
 
 
 def test_what_came_out_too_big_waits_with_smaller_chunks() -> None:
