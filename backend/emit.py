@@ -84,7 +84,7 @@ class Emitter:
         self.turned = {member: turning for turning in turned.values() for member in turning.members}
         self.fused_reduction = fused_reduction
         self.pieces: dict[Axis, Pieces] = {}
-        for loop in schedule.block.loops():
+        for loop in schedule.block.loops:
             length = schedule.chunks[loop.id]
             self.pieces[loop.axis] = self.pieces.get(loop.axis, Pieces.of(loop.axis)).with_chunks(length)
         self.bars = 0

@@ -119,7 +119,7 @@ class LoopEmitter:
         if not emitter.updates or self.scope.depth > 1:
             return None
         emitter.bars += 1
-        count = sum(isinstance(step, Loop) for step in emitter.schedule.block.steps)
+        count = len(emitter.schedule.block.own_loops)
         tell = emitter.local(f"tell_{axis.name}")
         text = bar_text(emitter.bars, count, axis.name, axis.size, self.chunk, emitter.updates)
         emitter.line(self.scope, f"{tell} = {text}")

@@ -14,9 +14,11 @@ import eqsat
 from eqsat.backend.certificate import HONEST, OWN, certify
 from eqsat.backend.donation import NOTHING
 from eqsat.driver import Planner
+from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.machine import CPU
 from eqsat.original import Original
+from eqsat.planning.candidates import as_written, fusion_costs
 from eqsat.progress import SILENT
 from eqsat.rulesets import rules_for
 from eqsat.trials import Stopwatch
@@ -54,6 +56,23 @@ def test_a_function_that_is_left_as_it_is_runs_as_under_jit() -> None:
     plan = eqsat.optimize(layers, budget="1GB").plan(normal(300, 300))
     assert not plan.changed
     assert plan.options == OWN
+
+
+def test_what_is_done_in_every_turn_counts_as_often_for_xla_s_fusions() -> None:
+    """Short sums cost under them; the long ones here read a tenth as much in one turn."""
+    x, y = normal(300, 6), normal(300, 6)
+
+    def balanced(x: Any, y: Any, turns: int) -> Any:
+        costs = jnp.sum((x[:, None] - y) ** 2, -1)
+
+        def turn(potential: Any, _: Any) -> Any:
+            return jnp.sum(jnp.exp(potential[:, None] - costs), 0), None
+
+        return lax.scan(turn, x[:, 0], None, length=turns)[0]
+
+    for turns, costs in [(1, True), (1000, False)]:
+        program, _ = lower(trace(lambda x, y, turns=turns: balanced(x, y, turns), (x, y), {}).closed)
+        assert fusion_costs(as_written(program, CPU).schedule, CPU) == costs
 
 
 def test_a_convolution_that_is_left_as_it_is_runs_as_under_jit() -> None:

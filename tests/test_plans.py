@@ -136,6 +136,20 @@ def test_a_fitting_function_is_rewritten_where_that_is_much_faster() -> None:
     )
 
 
+def test_loops_take_the_place_of_large_arrays_that_would_fit() -> None:
+    """Predicted to take four fifths of the time; measured are three fifths."""
+    q, k, v = (normal(4096, 64, seed=seed) for seed in range(3))
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.softmax(q @ k.T / 8, axis=-1) @ v
+
+    optimized = eqsat.optimize(attention, budget="1GB")
+    plan = optimized.plan(q, k, v)
+    assert plan.loops
+    assert plan.peak_bytes < plan.original_peak_bytes / 4
+    close(optimized(q, k, v), attention(q, k, v), rtol=1e-3)
+
+
 def test_what_only_contracts_is_rewritten_for_less_than_other_functions_are() -> None:
     """What contractions take is well predicted: three quarters of the time here."""
     factors = normal(2000, 40), normal(40, 40), normal(2000, 40), normal(2000, 100)

@@ -159,7 +159,7 @@ def _grown(instance: Instance, seed: int) -> Instance | None:
 
 def _schedule(program: Program) -> Schedule:
     block = build(program)
-    return Schedule(program, block, {loop.id: min(CHUNK, loop.axis.size) for loop in block.loops()})
+    return Schedule(program, block, {loop.id: min(CHUNK, loop.axis.size) for loop in block.loops})
 
 
 def _source(program: Program, names: Sequence[str], function: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.formula import Monoid
-from eqsat.ir.ops import Concat, Fold, Opaque, Select
+from eqsat.ir.ops import Concat, Dot, Fold, Opaque, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -46,7 +47,7 @@ class Loop:
     imports: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, eq=False)
 class Block:
     """Steps in order. `needs` are the terms that whoever runs the block wants of it. Compared by identity."""
 
@@ -56,31 +57,45 @@ class Block:
     def blocks(self) -> Iterator[Block]:
         """The block and all blocks inside of it, those of a call once for all of its results."""
         yield self
-        for inner in self.inside():
+        for inner in self.inside:
             yield from inner.blocks()
 
-    def inside(self) -> Iterator[Block]:
+    @cached_property
+    def inside(self) -> tuple[Block, ...]:
         """The blocks of loops and bodies that are directly in this one."""
-        entered: set[int] = set()
-        for step in self.steps:
-            for inner in inner_blocks(step):
-                if id(inner) not in entered:
-                    entered.add(id(inner))
-                    yield inner
+        found = {id(inner): inner for step in self.steps for inner in inner_blocks(step)}
+        return tuple(found.values())
 
-    def bodies(self) -> Iterator[Block]:
-        """The blocks of the programs inside of its calls: once for all results of a call, since with every
-        level of nesting, as many times that would be looked into again."""
-        entered: set[int] = set()
+    @cached_property
+    def calls(self) -> tuple[Compute, ...]:
+        """Its calls with programs inside: one step for all results of a call, since with every level of
+        nesting, as many times those would be looked into again."""
+        found: dict[int, Compute] = {}
         for step in self.steps:
-            if isinstance(step, Compute) and id(step.bodies) not in entered:
-                entered.add(id(step.bodies))
-                yield from step.bodies
+            if isinstance(step, Compute) and step.bodies:
+                found.setdefault(id(step.bodies), step)
+        return tuple(found.values())
 
-    def loops(self) -> Iterator[Loop]:
+    @cached_property
+    def bodies(self) -> tuple[Block, ...]:
+        """The blocks of the programs inside of its calls."""
+        return tuple(body for call in self.calls for body in call.bodies)
+
+    @cached_property
+    def own_loops(self) -> tuple[Loop, ...]:
+        """The loops over chunks that are steps of this block."""
+        return tuple(step for step in self.steps if isinstance(step, Loop))
+
+    @cached_property
+    def products(self) -> tuple[tuple[Term, Dot], ...]:
+        """The contractions that are steps of this block, each with its op."""
+        terms = [step.term for step in self.steps if isinstance(step, Compute)]
+        return tuple((term, term.op) for term in terms if isinstance(term.op, Dot))
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
         """Every loop over chunks in the block and in bodies of control flow, outer before inner."""
-        for block in self.blocks():
-            yield from (step for step in block.steps if isinstance(step, Loop))
+        return tuple(loop for block in self.blocks() for loop in block.own_loops)
 
 
 @dataclass(frozen=True, slots=True)

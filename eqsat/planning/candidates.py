@@ -14,7 +14,7 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Schedule, Turning
 from eqsat.planning.chunks import choose_lengths, even_length, shortest
-from eqsat.planning.liveness import predicted_peak, predicted_seconds
+from eqsat.planning.liveness import predicted_peak, predicted_seconds, turns_of
 from eqsat.planning.loops import build
 from eqsat.planning.turning import turned
 
@@ -63,7 +63,7 @@ class Candidate:
     @property
     def loops(self) -> int:
         """How many loops over chunks there are."""
-        return len(list(self.schedule.block.loops()))
+        return len(self.schedule.block.loops)
 
 
 def as_written(program: Program, machine: Machine, library: bool = False) -> Candidate:
@@ -92,7 +92,7 @@ def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate
     schedule = candidate.schedule
     chunks = {
         loop.id: max(even_length(loop.axis.size, int(factor * schedule.chunks[loop.id])), shortest(loop))
-        for loop in schedule.block.loops()
+        for loop in schedule.block.loops
     }
     other = replace(schedule, chunks=chunks)
     return _predicted(other, candidate.makers, predicted_peak(other, machine), machine)
@@ -100,7 +100,7 @@ def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate
 
 def useful_axes(schedule: Schedule) -> frozenset[Axis]:
     """The axes whose loops turn more than once."""
-    loops = schedule.block.loops()
+    loops = schedule.block.loops
     return frozenset(loop.axis for loop in loops if schedule.chunks[loop.id] < loop.axis.size)
 
 
@@ -177,8 +177,8 @@ class _Read:
 def _read(schedule: Schedule, machine: Machine) -> _Read:
     model = _model(schedule, machine)
     read = _Read()
-    for term in _computed(schedule.block):
-        entries = max((arg.elements for arg in term.args), default=0)
+    for term, times in _computed(schedule.block):
+        entries = times * max((arg.elements for arg in term.args), default=0)
         if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:
             read.rows += entries
             read.long += entries if term.op.axes[0].size > machine.fused_reduction else 0
@@ -194,16 +194,21 @@ def _read(schedule: Schedule, machine: Machine) -> _Read:
 def _model(schedule: Schedule, machine: Machine) -> CostModel:
     """The cost model at the lengths of chunks: by pieces, a long reduction may be a short one."""
     lengths: dict[Axis, int] = {}
-    for loop in schedule.block.loops():
+    for loop in schedule.block.loops:
         lengths[loop.axis] = min(schedule.chunks[loop.id], lengths.get(loop.axis, loop.axis.size))
     return CostModel(machine, lengths)
 
 
-def _computed(block: Block) -> Iterator[Term]:
-    for inner in block.blocks():
-        for step in inner.steps:
-            if isinstance(step, Compute):
-                yield step.term
+def _computed(block: Block, times: int = 1) -> Iterator[tuple[Term, int]]:
+    """What is computed in a block, and in how many turns of control flow, chunks put together."""
+    for step in block.steps:
+        if isinstance(step, Compute):
+            yield step.term, times
+    for loop in block.own_loops:
+        yield from _computed(loop.body, times)
+    for call in block.calls:
+        for body in call.bodies:
+            yield from _computed(body, times * turns_of(call.term))
 
 
 def _reads_maps(term: Term) -> bool:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Dot, Fold, Reduce, Select
+from eqsat.ir.ops import Fold, Reduce, Select
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.order import in_lean_order
+from eqsat.planning.remembered import Remembered
 from eqsat.planning.storage import stored_terms
 from eqsat.planning.turning import reads_again, turnings
 
@@ -47,6 +48,9 @@ DEEP = 32
 """Inner length from which a matrix product needs enough rows to run at full speed."""
 
 
+_HEAVIEST: Remembered[int] = Remembered()
+
+
 def even_length(size: int, longest: int) -> int:
     """A chunk length of at most `longest` that cuts `size` evenly: a near divisor, or equal parts.
 
@@ -64,7 +68,7 @@ def even_length(size: int, longest: int) -> int:
 def summing(block: Block, machine: Machine) -> dict[int, int]:
     """By loop, chunk lengths with which long sums compute what they add up as they go, and store nothing."""
     found: dict[int, int] = {}
-    for loop in block.loops():
+    for loop in block.loops:
         longest = max((_as_it_goes(loop, inner, machine) for inner in loop.body.blocks()), default=0)
         if longest and loop.axis.size > longest:
             found[loop.id] = even_length(loop.axis.size, longest)
@@ -85,13 +89,14 @@ def _as_it_goes(loop: Loop, block: Block, machine: Machine) -> int:
 
 def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine, fixed: Mapping[int, int]) -> int:
     """Bytes of the largest value stored in one turn of a loop, inner loops' included."""
-    return _heaviest_in(loop.body, loop.axis, lengths, machine, fixed)
+    return _heaviest_in(loop.body, loop.axis, CostModel(machine, lengths), fixed)
 
 
-def _heaviest_in(
-    block: Block, axis: Axis, lengths: Mapping[Axis, int], machine: Machine, fixed: Mapping[int, int] = NONE
-) -> int:
-    model = CostModel(machine, lengths)
+def _heaviest_in(block: Block, axis: Axis, model: CostModel, fixed: Mapping[int, int]) -> int:
+    return _HEAVIEST.recall(block, model, fixed, lambda: _found_heaviest(block, axis, model, fixed), axis)
+
+
+def _found_heaviest(block: Block, axis: Axis, model: CostModel, fixed: Mapping[int, int]) -> int:
     stored = stored_terms(block, model)
     largest = 1
     for turning in turnings(block, model).values():
@@ -103,20 +108,17 @@ def _heaviest_in(
             if result.number in stored and axis in result.axes:
                 largest = max(largest, model.bytes(result))
         if isinstance(step, Loop):
-            largest = max(
-                largest, _heaviest(step, {**lengths, step.axis: fixed.get(step.id, 1)}, machine, fixed)
-            )
-    return max([largest, *(_heaviest_in(body, axis, lengths, machine, fixed) for body in block.bodies())])
+            lengths = {**model.chunks, step.axis: fixed.get(step.id, 1)}
+            largest = max(largest, _heaviest(step, lengths, model.machine, fixed))
+    return max([largest, *(_heaviest_in(body, axis, model, fixed) for body in block.bodies)])
 
 
 def _multiplies(loop: Loop) -> bool:
     """Whether the loop's chunk makes the rows of a matrix product with a long inner axis."""
-    for step in loop.body.steps:
-        if isinstance(step, Compute) and isinstance(step.term.op, Dot):
-            depth = math.prod(axis.size for axis in step.term.op.axes)
-            if loop.axis in step.term.axes and len(step.term.axes) > 1 and depth >= DEEP:
-                return True
-    return False
+    return any(
+        loop.axis in product.axes and len(product.axes) > 1 and math.prod(a.size for a in op.axes) >= DEEP
+        for product, op in loop.body.products
+    )
 
 
 def shortest(loop: Loop) -> int:
@@ -138,11 +140,9 @@ def lengths_for(
     chunks: dict[int, int] = {}
 
     def size(block: Block, around: Mapping[Axis, int]) -> None:
-        for body in block.bodies():
+        for body in block.bodies:
             size(body, around)
-        for step in block.steps:
-            if not isinstance(step, Loop):
-                continue
+        for step in block.own_loops:
             if step.id in fixed:
                 chunks[step.id] = fixed[step.id]
             else:
@@ -156,7 +156,7 @@ def lengths_for(
         if _multiplies(step):
             # A product with few rows runs far below the machine's rate.
             longest = max(longest, machine.rows * min(1.0, target / machine.cache))
-        if any(loop.id not in fixed for loop in step.body.loops()):
+        if any(loop.id not in fixed for loop in step.body.loops):
             # Tiles: this loop takes its share of the block, the inner loops the rest.
             longest = min(longest, outer * max(min(longest, machine.rows), longest ** (1 / 2)))
         length = even_length(step.axis.size, max(1, int(longest)))
@@ -200,7 +200,7 @@ def _choose_lengths(
 ) -> tuple[Schedule, int]:
     """The same, where the lengths of some loops are fixed."""
     targets = list(_targets(min(machine.cache, largest_block)))
-    nested = any(isinstance(step, Loop) for loop in block.loops() for step in loop.body.steps)
+    nested = any(loop.body.own_loops for loop in block.loops)
     shapes = OUTER if nested else OUTER[:1]
 
     def sized(target: float) -> tuple[Schedule, int]:

@@ -63,7 +63,7 @@ class Again:
 
 def loops_again(schedule: Schedule, machine: Machine) -> list[Again]:
     """The loops of the outermost block that compute something again, those that take longest for it first."""
-    loops = [step for step in schedule.block.steps if isinstance(step, Loop)]
+    loops = schedule.block.own_loops
     blocks = [
         placed
         for position, loop in enumerate(loops)

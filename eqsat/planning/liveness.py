@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
@@ -16,6 +15,7 @@ from eqsat.ir.ops import Opaque
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
+from eqsat.planning.remembered import Remembered
 from eqsat.planning.storage import is_given, storage, stored_terms
 from eqsat.planning.turning import apart, turnings
 
@@ -52,22 +52,8 @@ class Usage:
         return tuple(sorted(found.values(), key=lambda item: -item[1]))
 
 
-class _Known:
-    """What is known of a block.
-
-    **Attributes:**
-
-    - `loops`: those in it, by their numbers.
-    - `peaks`: by all that they depend on, peaks.
-    """
-
-    def __init__(self, block: Block) -> None:
-        self.loops = tuple(loop.id for loop in block.loops())
-        self.peaks: dict[Hashable, int] = {}
-
-
-_KNOWN: WeakKeyDictionary[Block, _Known] = WeakKeyDictionary()
-"""Chunk lengths are tried for whole programs, most blocks of which come out with the same ones again."""
+_PEAKS: Remembered[int] = Remembered()
+_SECONDS: Remembered[float] = Remembered()
 
 
 class Simulator:
@@ -119,17 +105,12 @@ class Simulator:
         in_loop: bool = False,
     ) -> int:
         """The peak of one run of a block; arguments as for `block`."""
-        known = _KNOWN.get(block)
-        if known is None:
-            known = _KNOWN[block] = _Known(block)
-        chunks = tuple(map(self.chunks.get, known.loops))
-        key = self.machine, chunks, frozenset(lengths.items()), from_start, in_loop
-        found = known.peaks.get(key)
-        if found is None:
-            model = CostModel(self.machine, lengths)
-            timeline = self._timeline(block, lengths, model, from_start, in_loop)
-            found = known.peaks[key] = max(timeline, default=0)
-        return found
+        model = CostModel(self.machine, lengths)
+
+        def find() -> int:
+            return max(self._timeline(block, lengths, model, from_start, in_loop), default=0)
+
+        return _PEAKS.recall(block, model, self.chunks, find, (from_start, in_loop))
 
     def _within(self, loop: Loop, lengths: Mapping[Axis, int]) -> dict[Axis, int]:
         """The chunk lengths around the body of a loop."""
@@ -217,7 +198,7 @@ def largest_stored(schedule: Schedule, machine: Machine) -> int:
     def within(block: Block, lengths: Mapping[Axis, int]) -> int:
         model = CostModel(machine, lengths)
         stored = stored_terms(block, model) - results
-        sizes = [0, *(within(body, lengths) for body in block.bodies())]
+        sizes = [0, *(within(body, lengths) for body in block.bodies)]
         for step in block.steps:
             sizes += [model.bytes(result) for result in step.results if result.number in stored]
             if isinstance(step, Loop):
@@ -242,22 +223,24 @@ def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int],
     - `times`: how often the block runs. Everything in it runs as often, whether it varies or not.
     """
 
+    return times * _SECONDS.recall(block, model, chunks, lambda: _seconds(block, model, chunks))
+
+
+def _seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float:
+    """Of one run of a block."""
+
     def run(model: CostModel, term: Term) -> float:
         return model.once(term.op, term, term.args)
 
-    seconds = times * sum(apart(block, model).values())
-    entered: set[int] = set()
-    for step in block.steps:
-        if isinstance(step, Compute):
-            seconds += times * run(model, step.term)
-            if step.bodies and id(step.bodies) not in entered:
-                entered.add(id(step.bodies))
-                again = times * turns_of(step.term)
-                seconds += sum(predicted_seconds(body, model, chunks, again) for body in step.bodies)
-            continue
-        chunk = chunks[step.id]
-        inner = replace(model, chunks={**model.chunks, step.axis: chunk})
-        turns = times * -(-step.axis.size // chunk)
-        seconds += predicted_seconds(step.body, inner, chunks, turns)
-        seconds += turns * sum(run(inner, result) for result in step.results)
+    seconds = sum(apart(block, model).values())
+    seconds += sum(run(model, step.term) for step in block.steps if isinstance(step, Compute))
+    for call in block.calls:
+        again = turns_of(call.term)
+        seconds += sum(predicted_seconds(body, model, chunks, again) for body in call.bodies)
+    for loop in block.own_loops:
+        chunk = chunks[loop.id]
+        inner = replace(model, chunks={**model.chunks, loop.axis: chunk})
+        turns = -(-loop.axis.size // chunk)
+        seconds += predicted_seconds(loop.body, inner, chunks, turns)
+        seconds += turns * sum(run(inner, result) for result in loop.results)
     return seconds

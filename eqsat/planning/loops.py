@@ -7,6 +7,7 @@ results. A term that two loops need and that varies with both is computed in bot
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -74,17 +75,26 @@ class _Unit:
     shared: int = 0
 
 
+class TooManyStepsError(Exception):
+    """The steps of a program's blocks are more than was asked for."""
+
+
 class LoopBuilder:
     """Builds the blocks of one program."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = math.inf) -> None:
         self._loops = 0
+        self._steps = 0
+        self._most = most
         self._bodies: dict[tuple[Call, Context], tuple[Block, ...]] = {}
         self._insides: dict[tuple[Context, Axis], _Insides] = {}
 
     def block(self, needs: Sequence[Term], context: Context = OUTSIDE) -> Block:
         """The block that computes `needs`, all of which belong inside `context`'s loops."""
         units = self._units(needs, context)
+        self._steps += len(units)
+        if self._steps > self._most:
+            raise TooManyStepsError
         steps: list[Compute | Loop] = []
         for unit in _in_order(units, needs):
             if unit.axis is None:
@@ -105,10 +115,12 @@ class LoopBuilder:
             return ()
         key = (term.op.call, context)
         if key not in self._bodies:
+            before = self._steps
             self._bodies[key] = tuple(
                 self.block([output.term for output in body.program.outputs], context.of_bodies())
                 for body in term.op.call.bodies
             )
+            self._steps = before
         return self._bodies[key]
 
     def _units(self, needs: Sequence[Term], context: Context) -> list[_Unit]:
@@ -298,8 +310,10 @@ def _in_order(units: Sequence[_Unit], needs: Sequence[Term]) -> list[_Unit]:
     return order
 
 
-def build(program: Program) -> Block:
-    """The blocks of a program whose terms hold loops.
+def build(program: Program, most: float = math.inf) -> Block:
+    """The blocks of a program whose terms hold loops, of at most so many steps outside of calls.
+
+    **Raises:** `TooManyStepsError` if there are more.
 
     Example: a term without loops becomes one step.
 
@@ -310,4 +324,4 @@ def build(program: Program) -> Block:
     >>> [step.term.op for step in build(Program((), (Output(two, ()),), terms)).steps]
     [Const(text='2.0', dtype='float32')]
     """
-    return LoopBuilder().block(list(dict.fromkeys(output.term for output in program.outputs)))
+    return LoopBuilder(most).block(list(dict.fromkeys(output.term for output in program.outputs)))

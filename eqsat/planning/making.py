@@ -14,13 +14,12 @@ from eqsat.ir.ops import Call, Chunk, Opaque, Operation
 from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Loop
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.chunks import WORTH_MEMORY
 from eqsat.planning.exploring import PlannedCall, Search
 from eqsat.planning.keeping import with_kept
 from eqsat.planning.liveness import simulate
-from eqsat.planning.loops import build
+from eqsat.planning.loops import TooManyStepsError, build
 
 MOST_LIVE = 4
 """So many of the values that are alive at the peak, the largest first, are tried to find one to be spared."""
@@ -30,6 +29,13 @@ SMALL_SHARE = 64
 
 MOST_SPARED = 6
 """How many values, one after the other, are not to be stored where all of them together are too much."""
+
+REPEATED = 6
+"""With more steps than so many times the terms, loops do the same things again, one after the other.
+Extraction took them for one loop: the program is far slower than it said."""
+
+FEW_STEPS = 3_000
+"""Programs of so many steps are looked at in any case."""
 
 NAMED = "named-operation"
 """What the report calls a named operation that is called instead of its body."""
@@ -73,8 +79,12 @@ class Made:
         budget: int,
         planned: Mapping[int, PlannedCall],
         largest_block: float = math.inf,
+        most: float = math.inf,
     ) -> Made:
-        """The selected nodes as a program of terms, in blocks, with chunk lengths."""
+        """The selected nodes as a program of terms, in blocks of at most so many steps, with chunk lengths.
+
+        **Raises:** `TooManyStepsError` if there are more.
+        """
         program = search.program
         terms: dict[int, Term] = {}
         makers: dict[int, str] = {}
@@ -108,7 +118,8 @@ class Made:
             if number in terms:
                 program.terms.origins.setdefault(terms[number].number, place)
         rewritten = replace(program, outputs=outputs, equalities=(), facts=())
-        candidate = scheduled(rewritten, build(rewritten), makers, budget, search.machine, largest_block)
+        block = build(rewritten, most)
+        candidate = scheduled(rewritten, block, makers, budget, search.machine, largest_block)
         candidate = with_kept(candidate, budget, search.machine, largest_block)
         return Made(candidate, {term.number: number for number, term in terms.items()})
 
@@ -120,6 +131,7 @@ class Maker:
 
     - `found`: the candidates, but for those that have been made before.
     - `ways`: how they were extracted.
+    - `repetitive`: ways that are put off.
     """
 
     def __init__(
@@ -138,14 +150,26 @@ class Maker:
         self.inside = {(-number - 1, id(call)) for number, call in planned.items()}
         self.found: list[Candidate] = []
         self.ways: list[tuple[Way, Made]] = []
+        self.repetitive: list[Way] = []
 
     def add(self, way: Way) -> None:
         """Enter what was extracted."""
         if not self._is_new(way.selection):
             return
-        made = self._made(way.selection)
+        try:
+            self._add(way, max(FEW_STEPS, REPEATED * len(way.selection.nodes)))
+        except TooManyStepsError:
+            self.repetitive.append(way)
+
+    def add_repetitive(self) -> None:
+        """Enter what was put off, as its loops do most things again and again."""
+        for way in self.repetitive:
+            self._add(way)
+
+    def _add(self, way: Way, most: float = math.inf) -> None:
+        made = self._made(way.selection, most)
         useful = useful_axes(made.candidate.schedule)
-        if useful != {loop.axis for loop in made.candidate.schedule.block.loops()}:
+        if useful != {loop.axis for loop in made.candidate.schedule.block.loops}:
             # Some loop turns only once: better none at all, if the cap allows.
             plainer = way.again(useful)
             if plainer is not None:
@@ -174,7 +198,7 @@ class Maker:
 
     def _whole_along(self, candidate: Candidate, extractor: Extractor) -> frozenset[int]:
         """The classes of what has the axis of an outermost loop, computed whole, and is of some size."""
-        loops = frozenset(step.axis for step in candidate.schedule.block.steps if isinstance(step, Loop))
+        loops = frozenset(loop.axis for loop in candidate.schedule.block.own_loops)
         some = (self.budget - self.search.program.fixed_bytes) / SMALL_SHARE
         return frozenset(
             number
@@ -221,8 +245,8 @@ class Maker:
             ):
                 yield fewer, other
 
-    def _made(self, selection: Selection) -> Made:
-        return Made.of(self.search, selection, self.budget, self.planned, self.largest_block)
+    def _made(self, selection: Selection, most: float = math.inf) -> Made:
+        return Made.of(self.search, selection, self.budget, self.planned, self.largest_block, most)
 
     def _is_new(self, selection: Selection) -> bool:
         """Whether that was not selected before; from now on, it was."""

@@ -207,7 +207,7 @@ class Recorder:
         if position >= len(self.schedule.block.steps):
             return {}
         inside = Block((self.schedule.block.steps[position],), ())
-        return {loop.axis: self.schedule.chunks[loop.id] for loop in inside.loops()}
+        return {loop.axis: self.schedule.chunks[loop.id] for loop in inside.loops}
 
     def larger_than(self, room: int, most: int) -> tuple[TensorRecord, ...]:
         """What is stored that is larger than the room there is, largest first; if nothing is, the largest.

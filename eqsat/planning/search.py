@@ -60,10 +60,13 @@ def _under(
     """
     progress = Progress()
     too_big: list[tuple[Maker, Way, Made]] = []
+    put_off: list[Maker] = []
     fits, fastest = False, math.inf
     for cap in tried:
         maker = _making(search, cap, budget, progress, deadline)
         if maker is not None:
+            put_off += [maker] if maker.repetitive else []
+        if maker is not None and maker.found:
             fitting = [c.predicted_seconds for c in maker.found if c.predicted_peak <= budget]
             fastest = min([fastest, *fitting])
             inside = maker.computing_inside(fastest)
@@ -77,6 +80,10 @@ def _under(
             too_big += [(maker, way, made) for way, made in maker.ways]
         if progress.exhausted:
             break
+    if not too_big:
+        for maker in put_off:
+            maker.add_repetitive()
+            yield _ranked(maker.found, budget)
     if not fits:
         too_big.sort(key=lambda found: found[2].candidate.predicted_peak)
         yield from _sparing(too_big[:MOST_SPARING], budget, deadline)
@@ -116,7 +123,7 @@ def _making(
     deadline: Deadline,
     largest_block: float = math.inf,
 ) -> Maker | None:
-    """The candidates under a cap that have not been seen; None if there are none."""
+    """The candidates under a cap that have not been seen, or repetitive ways; None if there are neither."""
     planned = _planned_calls(search, cap, budget - search.program.fixed_bytes, deadline)
     chunks = _nominal_chunks(search, cap)
     extractor = progress.extractor
@@ -133,7 +140,7 @@ def _making(
         if deadline.passed():
             break
         maker.add(way)
-    return maker if maker.found else None
+    return maker if maker.found or maker.repetitive else None
 
 
 def _ways(search: Search, extractor: Extractor, cap: float) -> Iterator[Way]:
@@ -186,6 +193,8 @@ def _best_body(search: Search, cap: float, free: int, deadline: Deadline) -> Can
     # What the body stores counts with the call, under the same cap.
     making = _making(search, cap, budget, search.progress, deadline, cap)
     if making is not None:
+        if not making.found:
+            making.add_repetitive()
         search.latest[:] = _ranked(making.found, budget)[:1]
     elif not search.latest:
         search.latest.append(as_written(search.program, search.machine))

@@ -12,8 +12,8 @@ as [q, d, n] than as [q, n, d], and they come out as such if y is copied as [d, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from eqsat.engine.cost import CostModel
@@ -22,6 +22,7 @@ from eqsat.ir.ops import Chunk, Dot, Leaf, Map, Reduce
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
+from eqsat.planning.remembered import Remembered
 from eqsat.planning.storage import stored_terms
 
 OFTEN = 8
@@ -29,6 +30,8 @@ OFTEN = 8
 
 APART = 0.75
 """What an entry that is apart from its neighbours costs a short reduction, in additions."""
+
+NO_AXES: frozenset[Axis] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,44 @@ class _Tree:
     - `here`: the numbers of the terms that are computed in the same block.
     - `axes`: those that are reduced.
     - `last`: of what is stored, the axis that should come last.
+    - `alike`: of what is read, all that may be worth a copy: what has the same axes together, as a long
+      program reads many such.
     """
 
     root: Term
     whole: Term
     members: frozenset[int]
-    sources: tuple[Term, ...]
     here: frozenset[int]
     axes: frozenset[Axis]
-    last: Axis | None = None
+    last: Axis | None
+    alike: tuple[tuple[Term, ...], ...]
+
+    @classmethod
+    def of(
+        cls,
+        root: Term,
+        whole: Term,
+        stored: frozenset[int],
+        here: frozenset[int],
+        axes: frozenset[Axis] = NO_AXES,
+        last: Axis | None = None,
+    ) -> _Tree:
+        members, sources = _fused(root.args, stored, here)
+        alike: dict[Hashable, list[Term]] = {}
+        for source in sources:
+            if last is None:
+                copied = bool(source.axes & axes)
+            else:
+                copied = {last} < source.axes < whole.axes and not _comes_last(last, source)
+            if copied:
+                chunk = isinstance(source.op, Chunk) and source.op.axis in axes
+                of = source.args[0] if chunk else source
+                alike.setdefault((source.axes, source.open, of.axes, of.open, of.dtype), []).append(source)
+        return cls(root, whole, members, here, axes, last, tuple(map(tuple, alike.values())))
 
 
+NO_LOOPS: Mapping[int, int] = {}
+_TURNINGS: Remembered[dict[int, Turning]] = Remembered()
 _TREES: WeakKeyDictionary[Block, dict[frozenset[int], tuple[_Tree, ...]]] = WeakKeyDictionary()
 """By what of a block is stored: whatever the chunk lengths, that is all that they depend on."""
 
@@ -63,6 +93,10 @@ def turnings(block: Block, model: CostModel) -> dict[int, Turning]:
     """By the number of a block's reduction, the operands to copy for it."""
     if not (model.machine.lanes and model.machine.copies):
         return {}
+    return _TURNINGS.recall(block, model, NO_LOOPS, lambda: _turnings(block, model))
+
+
+def _turnings(block: Block, model: CostModel) -> dict[int, Turning]:
     found = {tree.root.number: _turning(tree, model) for tree in _trees_in(block, model)}
     return {number: turning for number, turning in found.items() if turning is not None}
 
@@ -80,7 +114,7 @@ def apart(block: Block, model: CostModel) -> dict[int, float]:
         entries = model.elements(tree.whole.axes, tree.whole.open)
         shared = any(
             source.axes & tree.axes and model.elements(source.axes, source.open) < entries
-            for source in tree.sources
+            for source, *_ in tree.alike
         )
         if shared and tree.root.number not in copied:
             found[tree.root.number] = APART * entries / model.machine.elements
@@ -118,12 +152,12 @@ def _trees(block: Block, stored: frozenset[int]) -> Iterator[_Tree]:
             continue
         root, last = step.term, multiplied.get(step.term.number)
         if isinstance(root.op, Reduce):
-            members, sources = _fused(root.args, stored, here)
-            if members:
-                yield _Tree(root, root.args[0], members, sources, here, root.op.axes)
+            tree = _Tree.of(root, root.args[0], stored, here, root.op.axes)
+            if tree.members:
+                yield tree
         elif isinstance(root.op, Map) and root.number in stored and last is not None:
-            members, sources = _fused(root.args, stored, here)
-            yield _Tree(root, root, members | {root.number}, sources, here, frozenset(), last)
+            tree = _Tree.of(root, root, stored, here, last=last)
+            yield replace(tree, members=tree.members | {root.number})
 
 
 def _fused(
@@ -155,13 +189,12 @@ def _multiplied(block: Block) -> dict[int, Axis]:
 
 
 def _turning(tree: _Tree, model: CostModel) -> Turning | None:
-    if tree.last is None:
-        sources = [source for source in tree.sources if source.axes & tree.axes]
-    else:
-        shared = [source for source in tree.sources if {tree.last} < source.axes < tree.whole.axes]
-        sources = [source for source in shared if not _comes_last(tree.last, source)]
-    copies = {source.number: _copied(source, tree, model) for source in sources}
-    candidates = [source for source in sources if _reads(copies[source.number], tree, model) >= OFTEN]
+    candidates = [
+        source
+        for alike in tree.alike
+        if _reads(_copied(alike[0], tree, model), tree, model) >= OFTEN
+        for source in alike
+    ]
     if not candidates:
         return None
     largest = max(candidates, key=lambda source: (model.elements(source.axes, source.open), -source.number))
@@ -170,7 +203,7 @@ def _turning(tree: _Tree, model: CostModel) -> Turning | None:
     )
     if model.length(last, largest.open) < model.machine.lanes:
         return None
-    copies = {source.number: copies[source.number] for source in candidates if last in source.axes}
+    copies = {s.number: _copied(s, tree, model) for s in candidates if last in s.axes}
     sizes = {copied.number: model.bytes(copied) for copied in copies.values()}
     held = sum(size for number, size in sizes.items() if number not in tree.here)
     return Turning(copies, tree.members, tree.axes, last, sum(sizes.values()) - held, held)
@@ -210,7 +243,7 @@ def turned(schedule: Schedule, machine: Machine) -> dict[int, Turning]:
 
     def within(block: Block, lengths: Mapping[Axis, int]) -> None:
         found.update(turnings(block, CostModel(machine, lengths)))
-        for body in block.bodies():
+        for body in block.bodies:
             within(body, lengths)
         for step in block.steps:
             if isinstance(step, Loop):

@@ -25,7 +25,7 @@ def emitted(
     """The module of a program, its loops by chunks of those lengths."""
     check_program(program)
     block = build(program)
-    chunks = {loop.id: (lengths or {}).get(loop.axis, loop.axis.size) for loop in block.loops()}
+    chunks = {loop.id: (lengths or {}).get(loop.axis, loop.axis.size) for loop in block.loops}
     names = [f"argument_{index}" for index in range(len(program.inputs))]
     return emit(Schedule(program, block, chunks), names, makers)
 

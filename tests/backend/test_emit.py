@@ -87,7 +87,7 @@ def looped(
     found = [c for group in attempts(search, budget) for c in group if c.loops][:2]
     sources = []
     for candidate in found:
-        loops = list(candidate.schedule.block.loops())
+        loops = candidate.schedule.block.loops
         for length in lengths if loops else ():
             chunks = {loop.id: max(min(length, loop.axis.size), shortest(loop)) for loop in loops}
             sources.append(check(replace(candidate.schedule, chunks=chunks), fn, args, rtol, names))
@@ -211,11 +211,11 @@ def test_half_precision_sums_accumulate_in_single(dtype: Any) -> None:
     folds = [
         c
         for c in candidates
-        if any(isinstance(r.op, Fold) for loop in c.schedule.block.loops() for r in loop.results)
+        if any(isinstance(r.op, Fold) for loop in c.schedule.block.loops for r in loop.results)
     ]
     assert folds
     for candidate in folds:
-        chunks = {loop.id: 1 for loop in candidate.schedule.block.loops()}
+        chunks = {loop.id: 1 for loop in candidate.schedule.block.loops}
         source = check(replace(candidate.schedule, chunks=chunks), fn, zeros, 0.0)
         assert "jnp.float32" in source
 

@@ -111,7 +111,7 @@ def test_a_top_ks_first_chunk_holds_k_entries() -> None:
     best = kernel.terms.make(Fold(M, select), (kernel.product(M),))
     program = Program((kernel.x, kernel.y), (Output(best, (N, ten)),), kernel.terms)
     block = build(program)
-    (loop,) = block.loops()
+    (loop,) = block.loops
     assert shortest(loop) == 10
     assert list(lengths_for(block, 1, CPU).values()) == [10]
 

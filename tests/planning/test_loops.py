@@ -67,7 +67,7 @@ def check_block(block: Block, needs: list[Term], made: frozenset[int] = frozense
 
 
 def loops(block: Block) -> list[tuple[Axis, list[Term]]]:
-    return [(loop.axis, list(loop.results)) for loop in block.loops()]
+    return [(loop.axis, list(loop.results)) for loop in block.loops]
 
 
 def computed(block: Block) -> list[Term]:
@@ -88,7 +88,7 @@ def test_results_that_share_work_are_one_loop() -> None:
     total, best = b.fold("sum", b.reduce("sum", N, shared)), b.fold("max", b.reduce("max", N, shared))
     block = b.build(total, best)
     assert loops(block) == [(N, [total, best])]
-    (loop,) = block.loops()
+    (loop,) = block.loops
     assert computed(loop.body).count(shared) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_loop_that_needs_another_ones_result_comes_after_it() -> None:
     total = b.fold("sum", b.reduce("sum", N, b.map("sub", shared, largest)))
     block = b.build(total)
     assert loops(block) == [(N, [largest]), (N, [total])]
-    for loop in block.loops():
+    for loop in block.loops:
         assert shared in computed(loop.body), "computed in both rather than stored"
 
 
@@ -156,7 +156,7 @@ def test_what_is_the_same_for_every_chunk_is_hoisted() -> None:
     for result in (total, moved):
         block = b.build(result)
         assert invariant in computed(block)
-        (loop,) = block.loops()
+        (loop,) = block.loops
         assert invariant not in computed(loop.body)
     assert invariant in loop.imports
 
@@ -165,7 +165,7 @@ def test_chains_of_invariants_are_hoisted_whole() -> None:
     b = Builder()
     deep = b.map("log", b.map("add", b.reduce("sum", K, b.y), b.reduce("max", K, b.y)))
     total = b.fold("sum", b.reduce("sum", N, b.map("mul", b.chunk(b.v), deep)))
-    (loop,) = b.build(total).loops()
+    (loop,) = b.build(total).loops
     assert loop.imports == (b.v, deep)
 
 
@@ -183,7 +183,7 @@ def test_loops_inside_loops() -> None:
     total, outer, invariant = nested(b)
     block = b.build(total)
     assert [axis for axis, _ in loops(block)] == [N, M]
-    outer_loop, inner_loop = block.loops()
+    outer_loop, inner_loop = block.loops
     assert outer in computed(outer_loop.body), "once per chunk of n, not once per tile"
     assert outer in inner_loop.imports
     assert invariant in computed(block), "once"
@@ -245,7 +245,7 @@ def test_a_state_of_several_parts_is_computed_in_one_body() -> None:
     weighted = b.declared(RESCALED, largest, b.dot(N, weights, b.chunk(b.v)))
     block = b.build(b.map("div", weighted, total))
     assert [(axis, set(results)) for axis, results in loops(block)] == [(N, {total, weighted})]
-    (loop,) = block.loops()
+    (loop,) = block.loops
     assert set(loop.body.needs) == {*total.args, *weighted.args}
     assert computed(loop.body).count(weights) == 1
 
@@ -256,7 +256,7 @@ def test_a_part_that_does_not_vary_is_imported() -> None:
     total = b.map("mul", b.reduce("sum", N, b.chunk(b.v)), b.reduce("sum", K, b.map("exp", b.y)))
     for part in (b.terms.make(Const("1.0", F32)), b.reduce("sum", N, count)):
         block = b.build(b.declared(MEAN, part, total))
-        (loop,) = block.loops()
+        (loop,) = block.loops
         assert part in loop.imports
         assert part in computed(block)
         assert part not in computed(loop.body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import jax.numpy as jnp
 import pytest
@@ -10,12 +11,14 @@ from jax import lax
 
 from benchmarks.big_programs import PROGRAMS
 from eqsat.backend.emit import emit
+from eqsat.engine.cost import CostModel
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.machine import CPU
-from eqsat.planning.candidates import as_written
+from eqsat.planning import making
+from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.chunks import _heaviest_in
 from eqsat.planning.exploring import Search, free_bytes, prepare
 from eqsat.planning.liveness import largest_stored
@@ -68,5 +71,35 @@ def test_bodies_are_looked_into_once_however_many_results_and_levels_there_are()
     largest = largest_stored(written.schedule, CPU)
     assert largest <= written.predicted_peak
     axis = Axis(-1, 2)
-    heaviest = _heaviest_in(written.schedule.block, axis, {axis: 1}, CPU)
+    heaviest = _heaviest_in(written.schedule.block, axis, CostModel(CPU, {axis: 1}), {})
     assert heaviest == 1  # nothing has the axis
+
+
+def steps_of(candidate: Candidate) -> int:
+    return sum(len(block.steps) for block in candidate.schedule.block.blocks())
+
+
+def test_loops_that_do_the_same_again_and_again_are_put_off() -> None:
+    """Each step of a path is a loop of its own, that could do all of the steps before once more."""
+    search, budget = explored(lowered("ode steps", 3000), 0.2)
+    found = [candidate for group in attempts(search, budget) for candidate in group]
+    assert any(candidate.predicted_peak <= budget for candidate in found)
+    for candidate in found:
+        terms = sum(1 for _ in candidate.schedule.program.reachable())
+        assert steps_of(candidate) <= max(making.FEW_STEPS, making.REPEATED * terms)
+
+
+def test_where_all_loops_do_the_same_again_they_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(making, "FEW_STEPS", 0)
+    monkeypatch.setattr(making, "REPEATED", 0)
+    search, budget = explored(lowered("ode steps", 100), 0.3)
+    assert any(found[0].predicted_peak <= budget for found in attempts(search, budget))
+    # In a body of control flow as well, which is looked for on its own.
+    function, arguments = PROGRAMS["ode steps"](100)
+
+    def repeated(x: Any, v: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda _, state: function(*state), (x, v))
+
+    program, _ = lower(trace(repeated, arguments, {}).closed)
+    search, budget = explored(program, 0.3)
+    assert any(found[0].predicted_peak <= budget for found in attempts(search, budget))

@@ -73,7 +73,7 @@ def groups(name: str) -> list[list[Candidate]]:
 def check_candidate(candidate: Candidate, name: str) -> None:
     program = candidate.schedule.program
     check_program(program)
-    lengths = {loop.axis: candidate.schedule.chunks[loop.id] for loop in candidate.schedule.block.loops()}
+    lengths = {loop.axis: candidate.schedule.chunks[loop.id] for loop in candidate.schedule.block.loops}
     results = interpret(program, [X, Y, V], lengths)
     for result, value in zip(results, jax.tree.leaves(PROGRAMS[name](X, Y, V)), strict=True):
         np.testing.assert_allclose(result, value, rtol=1e-3, atol=1e-4)
@@ -147,7 +147,7 @@ def test_candidates_come_fastest_first_among_those_that_fit(name: str) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_no_loop_turns_only_once_unless_there_is_no_other_way(name: str) -> None:
     first = groups(name)[0][0]
-    assert useful_axes(first.schedule) == {loop.axis for loop in first.schedule.block.loops()}
+    assert useful_axes(first.schedule) == {loop.axis for loop in first.schedule.block.loops}
 
 
 def test_what_a_loop_slices_is_computed_in_it_where_it_takes_the_memory_of_longer_chunks() -> None:
@@ -202,7 +202,7 @@ def test_without_a_budget_there_are_no_loops() -> None:
     assert search.large == ()
     best = cheapest(search, 10**12)
     assert best is not None
-    assert list(best.schedule.block.loops()) == []
+    assert not best.schedule.block.loops
     check_candidate(best, "kernel")
 
 
