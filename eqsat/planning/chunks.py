@@ -18,7 +18,7 @@ from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.order import in_lean_order
-from eqsat.planning.remembered import Remembered
+from eqsat.planning.remembered import NO_CHUNKS, Remembered
 from eqsat.planning.storage import stored_terms
 from eqsat.planning.turning import reads_again, turnings
 
@@ -40,9 +40,6 @@ of theirs is done less often then, in shorter chunks."""
 
 DIVISOR_SLACK = 0.75
 """A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
-
-NONE: Mapping[int, int] = {}
-"""No loop's length is given."""
 
 DEEP = 32
 """Inner length from which a matrix product needs enough rows to run at full speed."""
@@ -128,7 +125,7 @@ def shortest(loop: Loop) -> int:
 
 
 def lengths_for(
-    block: Block, target: float, machine: Machine, fixed: Mapping[int, int] = NONE, outer: float = 1.0
+    block: Block, target: float, machine: Machine, fixed: Mapping[int, int] = NO_CHUNKS, outer: float = 1.0
 ) -> dict[int, int]:
     """Chunk lengths, by loop, with which no loop's block is larger than `target` bytes.
 
@@ -182,7 +179,7 @@ def choose_lengths(
     - `budget`: bytes of arguments, outputs and temporaries.
     - `largest_block`: bytes above which it must not go.
     """
-    found = _choose_lengths(program, block, budget, machine, largest_block, NONE)
+    found = _choose_lengths(program, block, budget, machine, largest_block, NO_CHUNKS)
     fixed = summing(block, machine)
     if fixed:
         other = _choose_lengths(program, block, budget, machine, largest_block, fixed)

@@ -115,12 +115,12 @@ class LoopBuilder:
             return ()
         key = (term.op.call, context)
         if key not in self._bodies:
-            before = self._steps
+            before, self._most = (self._steps, self._most), math.inf
             self._bodies[key] = tuple(
                 self.block([output.term for output in body.program.outputs], context.of_bodies())
                 for body in term.op.call.bodies
             )
-            self._steps = before
+            self._steps, self._most = before
         return self._bodies[key]
 
     def _units(self, needs: Sequence[Term], context: Context) -> list[_Unit]:

@@ -15,6 +15,9 @@ from eqsat.planning.blocks import Block
 
 Found = TypeVar("Found")
 
+NO_CHUNKS: Mapping[int, int] = {}
+"""The length of no loop is given, or counts."""
+
 
 class Remembered(Generic[Found]):
     """One kind of finding, for as long as there are the blocks that it is about."""

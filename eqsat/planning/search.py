@@ -80,8 +80,8 @@ def _under(
             too_big += [(maker, way, made) for way, made in maker.ways]
         if progress.exhausted:
             break
-    if not too_big:
-        for maker in put_off:
+    for maker in put_off if not too_big else ():
+        if not deadline.passed():
             maker.add_repetitive()
             yield _ranked(maker.found, budget)
     if not fits:

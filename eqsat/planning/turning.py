@@ -22,7 +22,7 @@ from eqsat.ir.ops import Chunk, Dot, Leaf, Map, Reduce
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
-from eqsat.planning.remembered import Remembered
+from eqsat.planning.remembered import NO_CHUNKS, Remembered
 from eqsat.planning.storage import stored_terms
 
 OFTEN = 8
@@ -83,7 +83,6 @@ class _Tree:
         return cls(root, whole, members, here, axes, last, tuple(map(tuple, alike.values())))
 
 
-NO_LOOPS: Mapping[int, int] = {}
 _TURNINGS: Remembered[dict[int, Turning]] = Remembered()
 _TREES: WeakKeyDictionary[Block, dict[frozenset[int], tuple[_Tree, ...]]] = WeakKeyDictionary()
 """By what of a block is stored: whatever the chunk lengths, that is all that they depend on."""
@@ -93,7 +92,7 @@ def turnings(block: Block, model: CostModel) -> dict[int, Turning]:
     """By the number of a block's reduction, the operands to copy for it."""
     if not (model.machine.lanes and model.machine.copies):
         return {}
-    return _TURNINGS.recall(block, model, NO_LOOPS, lambda: _turnings(block, model))
+    return _TURNINGS.recall(block, model, NO_CHUNKS, lambda: _turnings(block, model))
 
 
 def _turnings(block: Block, model: CostModel) -> dict[int, Turning]:

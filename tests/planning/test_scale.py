@@ -22,6 +22,7 @@ from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.chunks import _heaviest_in
 from eqsat.planning.exploring import Search, free_bytes, prepare
 from eqsat.planning.liveness import largest_stored
+from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
 
@@ -103,3 +104,18 @@ def test_where_all_loops_do_the_same_again_they_are_not_lost(monkeypatch: pytest
     program, _ = lower(trace(repeated, arguments, {}).closed)
     search, budget = explored(program, 0.3)
     assert any(found[0].predicted_peak <= budget for found in attempts(search, budget))
+
+
+def test_too_many_steps_are_those_outside_of_calls() -> None:
+    def body(x: Any, _: Any) -> Any:
+        for step in range(50):
+            x = jnp.sin(x) * (1.0 + step)
+        return x, None
+
+    x = jnp.ones(7)
+    inside, _ = lower(trace(lambda x: lax.scan(body, x, None, length=3)[0], (x,), {}).closed)
+    block = build(inside, most=10)
+    assert sum(len(inner.steps) for inner in block.blocks()) > 100
+    outside, _ = lower(trace(lambda x: body(x, None)[0], (x,), {}).closed)
+    with pytest.raises(TooManyStepsError):
+        build(outside, most=10)
