@@ -17,6 +17,7 @@ from eqsat.backend.elementwise import (
     takes_bare_numbers,
 )
 from eqsat.backend.in_place import overwritten
+from eqsat.backend.forms import Forms
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
@@ -30,7 +31,8 @@ from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import comes_backwards, elementwise_order, wanted_orders
-from eqsat.backend.reductions import Pieces, reduction_text
+from eqsat.backend.pieces import Pieces
+from eqsat.backend.reductions import reduction_text
 from eqsat.backend.scope import Scope
 from eqsat.backend.turning import COPY, COPYING, copied
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
@@ -74,7 +76,7 @@ class Emitter:
         makers: Mapping[int, str],
         pairs: Mapping[int, int],
         updates: int,
-        fused_reduction: int | None,
+        forms: Forms,
         turned: Mapping[int, Turning],
     ) -> None:
         self.schedule = schedule
@@ -82,7 +84,7 @@ class Emitter:
         self.overwritten = overwritten(schedule, pairs)
         self.updates = updates
         self.turned = {member: turning for turning in turned.values() for member in turning.members}
-        self.fused_reduction = fused_reduction
+        self.forms = forms
         self.pieces: dict[Axis, Pieces] = {}
         for loop in schedule.block.loops:
             length = schedule.chunks[loop.id]
@@ -287,7 +289,7 @@ class Emitter:
             op,
             operand,
             self.value(operand, scope),
-            self.fused_reduction,
+            self.forms,
             self.pieces,
             scope.lengths_of(operand),
         )
@@ -297,9 +299,10 @@ class Emitter:
         left, right = (self.value(arg, scope) for arg in term.args)
         if comes_backwards(op, left, right, self.wanted.get(term.number), self.length):
             left, right = right, left
-        return self.assign(
-            scope, term, "dot", contraction_text(op, left, right, [arg.dtype for arg in term.args])
-        )
+        chunked = self.pieces if self.forms.adds_rows else None
+        lengths = {**scope.lengths_of(term.args[0]), **scope.lengths_of(term.args[1])}
+        value = contraction_text(op, left, right, [arg.dtype for arg in term.args], chunked, lengths)
+        return self.assign(scope, term, "dot", value)
 
     def control(self, step: Compute, scope: Scope) -> Emitted:
         """A result of control flow; the call is written with the first one."""
@@ -376,7 +379,7 @@ def emit(
     makers: Mapping[int, str] | None = None,
     pairs: Mapping[int, int] | None = None,
     updates: int = 0,
-    fused_reduction: int | None = None,
+    forms: Forms | None = None,
     turned: Mapping[int, Turning] | None = None,
 ) -> Module:
     """The module of a schedule.
@@ -387,9 +390,9 @@ def emit(
     - `makers`: for terms that a rule made, by number, the rule's name; they become comments.
     - `pairs`: by output, which input's place it may take.
     - `updates`: how often each loop says where it is; not at all if 0.
-    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; None: any.
+    - `forms`: those that are fast and round well where it runs; the plain ones if None.
     - `turned`: by the number of a reduction, the operands that are copied for it.
     """
-    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates, fused_reduction, turned or {})
+    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates, forms or Forms(), turned or {})
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

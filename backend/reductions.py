@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from eqsat.backend.contractions import contraction_text
+from eqsat.backend.contractions import block_length, contraction_text, in_blocks, sum_of_blocks
 from eqsat.backend.elementwise import dtype_text
+from eqsat.backend.forms import Forms
 from eqsat.backend.layout import Emitted, Lengths, length_text, tuple_text
+from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot, Reduce
 from eqsat.ir.term import Term
@@ -23,39 +24,18 @@ FLOATS = frozenset({"float32", "float64"})
 LEAST_ROWS = 8
 """Ones, and maxima of columns, are stored: they are to be so much smaller than what is reduced."""
 
+LONG_ROW = 8_192
+"""Longer rows are added up in blocks: one after the other, in registers, their sums would be off by 1e-6."""
+
 WIDTHS = range(128, 15, -1)
 """Of the columns of a block."""
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """The lengths that an axis has in loops over its chunks.
-
-    **Attributes:**
-
-    - `shortest`: the length of the shortest chunks, remainders aside.
-    - `divisor`: what divides the lengths of all chunks, remainders included.
-    """
-
-    shortest: int
-    divisor: int
-
-    @classmethod
-    def of(cls, axis: Axis) -> Pieces:
-        """All of an axis, as one piece."""
-        return cls(axis.size, axis.size)
-
-    def with_chunks(self, length: int) -> Pieces:
-        """These, and chunks of some length."""
-        # What divides an axis and its chunks divides the remainder.
-        return Pieces(min(self.shortest, length), math.gcd(self.divisor, length))
 
 
 def reduction_text(
     op: Reduce,
     operand: Term,
     value: Emitted,
-    fused: int | None,
+    forms: Forms,
     chunked: Mapping[Axis, Pieces],
     lengths: Lengths,
 ) -> Emitted:
@@ -63,19 +43,17 @@ def reduction_text(
 
     **Arguments:**
 
-    - `fused`: entries of the longest reduction that computes its operand as it goes, and so is fast;
-      None: all are.
     - `chunked`: the pieces of the axes that there are loops over.
     - `lengths`: as text, those that axes have here.
     """
     pieces = {axis: chunked[axis] if axis in operand.open else Pieces.of(axis) for axis in operand.axes}
-    axis = None if fused is None else _longest(op, operand, fused, pieces)
+    axis = None if forms.fused_reduction is None else _longest(op, operand, forms.fused_reduction, pieces)
     if axis is None:
         return _reduced(op.kind, op.axes, value)
     rows = math.prod(pieces[other].shortest for other in operand.axes - {axis})
     at_an_end = axis in (value.order[0], value.order[-1])  # or the product would copy the operand
     if op.kind in ("sum", "mean") and rows >= LEAST_ROWS and at_an_end:
-        return _multiplied(op, operand, value, axis, length_text(axis, lengths))
+        return _multiplied(op, operand, value, axis, chunked, lengths)
     width = _width(pieces[axis])
     if op.kind in ("max", "min") and width and value.order[-1] == axis:
         rest = [length_text(other, lengths) for other in value.order[:-1]]
@@ -96,11 +74,21 @@ def _longest(op: Reduce, operand: Term, fused: int, pieces: Mapping[Axis, Pieces
     return axis if pieces[axis].shortest > fused else None
 
 
-def _multiplied(op: Reduce, operand: Term, value: Emitted, axis: Axis, length: str) -> Emitted:
-    """A sum or a mean, by a product with ones along an axis of that length."""
-    ones = Emitted(f"jnp.ones({length}, {dtype_text(op.dtype)})", (axis,))
+def _multiplied(
+    op: Reduce, operand: Term, value: Emitted, axis: Axis, chunked: Mapping[Axis, Pieces], lengths: Lengths
+) -> Emitted:
+    """A sum or a mean, by a product with ones along an axis."""
+    length = length_text(axis, lengths)
+    pieces = chunked[axis] if axis in lengths else Pieces.of(axis)
     dot = Dot(frozenset({axis}), op.dtype, "HIGHEST")
-    total = contraction_text(dot, value, ones, [operand.dtype, op.dtype])
+    block = block_length(pieces) if op.dtype == "float32" and pieces.shortest >= LONG_ROW else None
+    if block and value.order[-1] == axis:
+        ones = Emitted(f"jnp.ones({block}, {dtype_text(op.dtype)})", (axis,))
+        blocks = in_blocks(value, axis, block, lengths)
+        total = sum_of_blocks(contraction_text(dot, blocks, ones, [operand.dtype, op.dtype]))
+    else:
+        ones = Emitted(f"jnp.ones({length}, {dtype_text(op.dtype)})", (axis,))
+        total = contraction_text(dot, value, ones, [operand.dtype, op.dtype], chunked, lengths)
     if op.axes != dot.axes:
         total = _reduced(op.kind, op.axes - dot.axes, total)
     if op.kind == "mean":

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import OWN, Certified
 from eqsat.backend.donation import NOTHING, Donation
+from eqsat.backend.forms import Forms
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.compiled import CompiledRule
 from eqsat.errors import BudgetError, EqsatError
@@ -185,7 +186,7 @@ class Planner:
             self.given_up,
             self.budget,
             self.stopwatch,
-            None if exact else self.machine.fused_reduction,
+            Forms() if exact else Forms(self.machine.fused_reduction, self.machine.adds_rows),
         )
         # Unlike other programs, this one is compiled: it takes what that says.
         taken = self.original.within(self.budget).taken

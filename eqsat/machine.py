@@ -34,6 +34,8 @@ class Machine:
       own, and all of them in a batch of products; 0 where it packs none.
     - `lanes`: so many entries, one after the other in memory, are worked on at once; 0 where their order is
       of no concern.
+    - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other:
+      an entry's rounding error then grows with their number.
     - `copies`: whether what short reductions read may be copied so that it is in such an order.
     """
 
@@ -50,6 +52,7 @@ class Machine:
     panel_columns: int = 128
     lanes: int = 8
     copies: bool = True
+    adds_rows: bool = True
 
     def taking(self, size: float) -> float:
         """Seconds that it takes to get so many bytes for a call: of a large block, nothing is kept."""
@@ -71,6 +74,7 @@ GPU = Machine(
     rows=256,
     panel_columns=0,
     lanes=0,
+    adds_rows=False,
 )
 """A GPU of the class of an A100 or H200, by its public figures; not measured.
 

@@ -15,6 +15,7 @@ from eqsat.backend.certificate import HONEST, OWN, Certified, certify
 from eqsat.backend.chunk_bar import updates
 from eqsat.backend.donation import Donation
 from eqsat.backend.emit import emit
+from eqsat.backend.forms import Forms
 from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
@@ -89,8 +90,7 @@ class Trials:
     - `names`: of its arguments.
     - `given_up`: the arguments whose place results may take.
     - `budget`: bytes that they should keep to, or 0: as few as can be.
-    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; longer sums
-      may be written as products. None: no sum may be, as that rounds otherwise.
+    - `forms`: those that are written where XLA fuses nothing by itself.
 
     Those that are not sure to fit are drafted first, and compiled in full if they do.
     """
@@ -103,7 +103,7 @@ class Trials:
         given_up: Donation,
         budget: int,
         stopwatch: Stopwatch,
-        fused_reduction: int | None = None,
+        forms: Forms,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -111,7 +111,7 @@ class Trials:
         self.given_up = given_up
         self.budget = budget
         self.stopwatch = stopwatch
-        self.fused_reduction = fused_reduction
+        self.forms = forms
         self._noted: dict[tuple[str, str], Trial] = {}
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
         self._done: dict[tuple[str, str, bool], Certified] = {}
@@ -206,7 +206,7 @@ class Trials:
         names = self.input_names(candidate.schedule.program)
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
-        fused = None if options == OWN else self.fused_reduction
+        forms = replace(self.forms, fused_reduction=None) if options == OWN else self.forms
         schedule, makers, pairs, turned = (
             candidate.schedule,
             candidate.makers,
@@ -214,7 +214,7 @@ class Trials:
             candidate.turned,
         )
         return self.stopwatch.timed(
-            "emit", lambda: emit(schedule, names, makers, pairs, often, fused, turned)
+            "emit", lambda: emit(schedule, names, makers, pairs, often, forms, turned)
         )
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.backend.forms import Forms
 from eqsat.backend.layout import Emitted
-from eqsat.backend.reductions import Pieces, reduction_text
+from eqsat.backend.pieces import Pieces
+from eqsat.backend.reductions import reduction_text
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Leaf, Reduce
 from eqsat.ir.term import Term, Terms
@@ -24,7 +26,7 @@ def written(kind: str, axes: set[Axis], order: tuple[Axis, ...], dtype: str = "f
     terms = Terms()
     operand: Term = terms.make(Leaf(0, order, dtype))
     op = Reduce(kind, frozenset(axes), dtype)
-    return reduction_text(op, operand, Emitted("x", order), FUSED, {}, {})
+    return reduction_text(op, operand, Emitted("x", order), Forms(FUSED), {}, {})
 
 
 @pytest.mark.parametrize("kind", ["sum", "mean", "max", "min", "prod"])

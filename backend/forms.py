@@ -1,0 +1,21 @@
+"""Which of the forms that an operation can be written in are the ones for a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Forms:
+    """What decides on the form of reductions and contractions.
+
+    **Attributes:**
+
+    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; longer sums
+      may be written as products. None: no sum may be.
+    - `adds_rows`: whether a product of a vector and a matrix adds the matrix's rows one after the other, and
+      so is to be written in blocks where there are many.
+    """
+
+    fused_reduction: int | None = None
+    adds_rows: bool = False

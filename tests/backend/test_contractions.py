@@ -1,0 +1,111 @@
+"""Contractions as source: what long ones look like, and that they round as well as sums do."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.backend.contractions import contraction_text
+from eqsat.backend.layout import Emitted
+from eqsat.backend.pieces import Pieces
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Dot
+
+BATCH, COLUMNS = Axis(0, 3), Axis(1, 33)
+PRIME, EVEN, SHORT = Axis(25, 20_011), Axis(25, 20_000), Axis(25, 500)
+
+WELL = 1e-6
+"""Of the largest entry: what sums of these lengths are off by, in single precision, and a bit."""
+
+
+def written(left: tuple[Axis, ...], right: tuple[Axis, ...], dtype: str = "float32", **kept: Any) -> Emitted:
+    (axis,) = {axis for axis in left if axis in right} - {BATCH}
+    op = Dot(frozenset({axis}), dtype)
+    return contraction_text(op, Emitted("a", left), Emitted("b", right), [dtype] * 2, **kept)
+
+
+def error(found: Emitted, left: tuple[Axis, ...], right: tuple[Axis, ...]) -> float:
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(size=[axis.size for axis in order]).astype(np.float32) for order in (left, right))
+
+    def product(a: Any, b: Any) -> Any:
+        return eval(found.text, {"jnp": jnp, "lax": jax.lax, "a": a, "b": b})
+
+    letters = {axis: chr(97 + place) for place, axis in enumerate(dict.fromkeys((*left, *right)))}
+    spelled = ["".join(letters[axis] for axis in order) for order in (left, right, found.order)]
+    wanted = np.einsum(f"{spelled[0]},{spelled[1]}->{spelled[2]}", a.astype(float), b.astype(float))
+    return float(np.abs(np.asarray(jax.jit(product)(a, b)) - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("axis", [PRIME, EVEN])
+@pytest.mark.parametrize(
+    ("vector", "matrix"),
+    [
+        ("k", "kc"),  # one vector, one matrix
+        ("bk", "bkc"),  # a matrix for each of several vectors
+        ("kb", "bkc"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_long_product_with_a_vector_rounds_as_a_sum_does(
+    axis: Axis, vector: str, matrix: str, turned: bool
+) -> None:
+    axes = {"b": BATCH, "c": COLUMNS, "k": axis}
+    left, right = (tuple(axes[letter] for letter in word) for word in (vector, matrix))
+    if turned:
+        left, right = right, left
+    assert error(written(left, right), left, right) > 2 * WELL, "or there is nothing to mend"
+    assert error(written(left, right, chunked={}), left, right) < WELL
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((SHORT,), (SHORT, COLUMNS)),  # rounds well enough as it is
+        ((PRIME,), (COLUMNS, PRIME)),  # adds up several at a time
+        ((PRIME,), (PRIME,)),
+        ((BATCH, PRIME), (PRIME, COLUMNS)),  # a product of matrices
+        ((PRIME,), (COLUMNS, PRIME, BATCH)),  # of which XLA makes a product of matrices, or a copy
+    ],
+)
+def test_no_other_product_is_written_otherwise(left: tuple[Axis, ...], right: tuple[Axis, ...]) -> None:
+    assert written(left, right, chunked={}) == written(left, right)
+
+
+def test_products_in_double_precision_are_left_as_they_are() -> None:
+    operands = (PRIME,), (PRIME, COLUMNS)
+    assert written(*operands, "float64", chunked={}) == written(*operands, "float64")
+
+
+def test_blocks_divide_all_chunks() -> None:
+    chunked = {EVEN: Pieces.of(EVEN).with_chunks(4_800)}  # the last of five has 800 rows
+    text = written((EVEN,), (EVEN, COLUMNS), chunked=chunked, lengths={EVEN: "size_k"}).text
+    assert "size_k // 160, 160" in text
+    assert math.gcd(4_800, 800) % 160 == 0
+    assert "stack" in written((PRIME,), (PRIME, COLUMNS), chunked={}).text, "nothing divides them"
+
+
+def test_blocks_of_chunks_are_not_those_of_what_is_whole() -> None:
+    chunked = {EVEN: Pieces.of(EVEN).with_chunks(313)}
+    assert "125, 160" in written((EVEN,), (EVEN, COLUMNS), chunked=chunked).text
+
+
+@pytest.mark.parametrize("rows", [60_000, 20_011])
+def test_a_weighted_sum_is_as_exact_as_it_is_in_jax(rows: int) -> None:
+    def weighted(x: Any, w: Any) -> Any:
+        total = jnp.exp(x).sum(0)
+        return (jnp.exp(x) / total * w[:, None]).sum(0)
+
+    rng = np.random.default_rng(0)
+    x, w = rng.uniform(size=(rows, 20)).astype(np.float32), rng.uniform(size=rows).astype(np.float32)
+    optimized = eqsat.optimize(weighted, budget="4GB")
+    e = np.exp(x.astype(float))
+    wanted = (e / e.sum(0) * w[:, None]).sum(0)
+    assert "einsum" in optimized.plan(x, w).source
+    np.testing.assert_allclose(optimized(x, w), wanted, rtol=2 * WELL)
