@@ -93,8 +93,8 @@ def _rounded_well(
 ) -> Emitted:
     """The same as `_einsum`, its terms not added up one after the other."""
     if block:
-        blocks = (in_blocks(value, axis, block, lengths) for value in (matrix, vector))
-        return sum_of_blocks(_einsum(*blocks, {axis}, extra))
+        left, right = (in_blocks(value, axis, block, lengths) for value in (matrix, vector))
+        return sum_of_blocks(_einsum(left, right, {axis}, extra))
     rows = Emitted(f"jnp.stack([{vector.text}, jnp.zeros_like({vector.text})])", (BLOCKS, *vector.order))
     both = _einsum(rows, matrix, {axis}, extra)
     return Emitted(f"{both.text}[{':, ' * both.order.index(BLOCKS)}0]", _without_blocks(both))

@@ -16,8 +16,8 @@ from eqsat.backend.elementwise import (
     operand_text,
     takes_bare_numbers,
 )
-from eqsat.backend.in_place import overwritten
 from eqsat.backend.forms import Forms
+from eqsat.backend.in_place import overwritten
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
