@@ -17,8 +17,11 @@ from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
 
-LONG = 512
+LONG = 1_024
 """So many terms are added up one after the other without much loss: 1e-6 in single precision."""
+
+BLOCK = 512
+"""The length of the longest blocks of longer ones."""
 
 SHORT = 64
 """Blocks of fewer terms would be slow."""
@@ -57,7 +60,7 @@ def contraction_text(
 
 def block_length(pieces: Pieces) -> int | None:
     """How long blocks of an axis are: as long as rounding allows, a power of two if one divides it."""
-    fitting = [length for length in range(SHORT, LONG + 1) if pieces.divisor % length == 0]
+    fitting = [length for length in range(SHORT, BLOCK + 1) if pieces.divisor % length == 0]
     return max(fitting, key=lambda length: (length & -length, length), default=None)
 
 

@@ -46,7 +46,7 @@ def _logsumexp(a: Array) -> Array:
 
 
 def _centre(a: Array) -> Array:
-    thinned = a[..., :: a.shape[-1] // 1000 + 1]
+    thinned = a[..., :: a.shape[-1] // 100 + 1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of nothing but NaN
         return np.asarray(np.nan_to_num(np.nanmedian(thinned, axis=-1), posinf=0.0, neginf=0.0))
