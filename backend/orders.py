@@ -26,6 +26,9 @@ from eqsat.ir.term import Term
 Length = Callable[[Axis], int]
 """How long an axis is, or what loops take of it at once."""
 
+DEEP = 8
+"""Where so many times as many terms are added up as there are columns, the operand counts, not the result."""
+
 FEW = 32
 """Products of fewer rows or columns are slow, and slower to add up, if these come last."""
 
@@ -95,6 +98,9 @@ def comes_backwards(
     """Whether a product of these two should be taken the other way round."""
     if _batches_vectors(op, left, right) or _batches_vectors(op, right, left):
         return _vectors_backwards(op, left, right, length)
+    as_stored = _narrow_backwards(op, left, right, length)
+    if as_stored is not None:
+        return as_stored
     if wish:
         return runs_backwards(wish, frozenset(left.order), frozenset(right.order))
     return longest_last(op, left, right, length)
@@ -120,6 +126,28 @@ def _vectors_backwards(op: Dot, left: Emitted, right: Emitted, length: Length) -
     last = next(axis for axis in reversed(matrices.order) if axis in rows or axis in op.axes)
     before = last in op.axes or math.prod(map(length, rows)) < FEW
     return before == (matrices is right)
+
+
+def _narrow_backwards(op: Dot, left: Emitted, right: Emitted, length: Length) -> bool | None:
+    """Whether a large matrix times a narrow one should be taken the other way round; None if it is neither.
+
+    XLA transposes the large one if its own side would come last in the result and not in itself, or first and
+    not in itself: two to nine times slower. To transpose the narrow result instead is little.
+    """
+    (large, sides), (_, narrow) = sorted(
+        (
+            (operand, math.prod(length(axis) for axis in operand.order if axis not in op.axes))
+            for operand in (left, right)
+        ),
+        key=lambda pair: -pair[1],
+    )
+    depth = math.prod(map(length, op.axes))
+    alone = set(left.order) & set(right.order) == op.axes
+    if not alone or narrow < 2 or narrow > min(FEW, depth // DEEP, sides // 2):
+        return None
+    if large.order[0] in op.axes:
+        return large is left
+    return large is right if large.order[-1] in op.axes else None
 
 
 def longest_last(op: Dot, left: Emitted, right: Emitted, length: Length) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.backend.contractions import contraction_text
 from eqsat.backend.layout import Emitted
 from eqsat.backend.orders import comes_backwards, elementwise_order, longest_last
 from eqsat.ir.axis import Axis
@@ -101,3 +102,35 @@ def test_all_pairs_are_returned_as_they_are_computed() -> None:
 
     plan = eqsat.optimize(function, budget="100MB", tune=False).plan(normal(3000), normal(200))
     assert "transpose" not in plan.source
+
+
+DEEP, WIDE, NARROW = Axis(4, 2_000), Axis(5, 700), Axis(6, 7)
+
+
+@pytest.mark.parametrize("narrow", [(DEEP, NARROW), (NARROW, DEEP)])
+@pytest.mark.parametrize("wish", [None, (WIDE, NARROW), (NARROW, WIDE)])
+def test_a_large_matrix_times_a_narrow_one_is_not_transposed_for_the_order_of_the_result(
+    narrow: tuple[Axis, ...], wish: tuple[Axis, ...] | None
+) -> None:
+    def order(large: tuple[Axis, ...], turned: bool) -> tuple[Axis, ...]:
+        operands = Emitted("a", large), Emitted("b", narrow)
+        left, right = operands[::-1] if turned else operands
+        op = Dot(frozenset({DEEP}), "float32", None)
+        if comes_backwards(op, left, right, wish, size):
+            left, right = right, left
+        return contraction_text(op, left, right, ["float32", "float32"]).order
+
+    for turned in (False, True):
+        assert order((DEEP, WIDE), turned) == (NARROW, WIDE)
+        assert order((WIDE, DEEP), turned) == (WIDE, NARROW)
+
+
+def test_other_products_come_out_in_the_order_that_is_wanted() -> None:
+    op, many = Dot(frozenset({DEEP}), "float32", None), Axis(7, 300)
+    for wish, backwards in (((WIDE, many), False), ((many, WIDE), True)):
+        one, other = Emitted("a", (DEEP, WIDE)), Emitted("b", (DEEP, many))
+        assert comes_backwards(op, one, other, wish, size) == backwards, "not narrow"
+    shallow = Dot(frozenset({COORDINATES}), "float32", None)
+    for wish, backwards in (((WIDE, NARROW), False), ((NARROW, WIDE), True)):
+        one, other = Emitted("a", (COORDINATES, WIDE)), Emitted("b", (COORDINATES, NARROW))
+        assert comes_backwards(shallow, one, other, wish, size) == backwards, "the result is large, too"
