@@ -20,6 +20,9 @@ from eqsat.ir.ops import Dot
 LONG = 1_024
 """So many terms are added up one after the other without much loss: 1e-6 in single precision."""
 
+VERY_LONG = 4_096
+"""Where no blocks divide an axis: from here on rounding, 3e-6, counts more than that two rows are twice a vector."""
+
 BLOCK = 512
 """The length of the longest blocks of longer ones."""
 
@@ -54,7 +57,9 @@ def contraction_text(
         pieces = chunked[axis] if axis in lengths else Pieces.of(axis)
         for vector, matrix in ((left, right), (right, left)):
             if pieces.shortest > LONG and _adds_rows(axis, vector, matrix):
-                return _rounded_well(axis, vector, matrix, block_length(pieces), lengths, extra)
+                block = block_length(pieces)
+                if block or pieces.shortest > VERY_LONG:
+                    return _rounded_well(axis, vector, matrix, block, lengths, extra)
     return _einsum(left, right, op.axes, extra)
 
 

@@ -78,6 +78,12 @@ def test_no_other_product_is_written_otherwise(left: tuple[Axis, ...], right: tu
     assert written(left, right, chunked={}) == written(left, right)
 
 
+def test_a_vector_is_made_two_rows_only_if_it_is_very_long() -> None:
+    prime = Axis(3, 3_001)
+    assert written((prime,), (prime, COLUMNS), chunked={}) == written((prime,), (prime, COLUMNS))
+    assert "stack" in written((PRIME,), (PRIME, COLUMNS), chunked={}).text
+
+
 def test_products_in_double_precision_are_left_as_they_are() -> None:
     operands = (PRIME,), (PRIME, COLUMNS)
     assert written(*operands, "float64", chunked={}) == written(*operands, "float64")
