@@ -5,6 +5,7 @@ What a block stores, and from when until when, is for `storage` to say; here it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from eqsat.ir.ops import Opaque
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
+from eqsat.planning.hosting import Temporary, hosted
 from eqsat.planning.remembered import Remembered
 from eqsat.planning.storage import is_given, storage, stored_terms
 from eqsat.planning.turning import apart, turnings
@@ -53,6 +55,11 @@ class Usage:
 
 
 _PEAKS: Remembered[int] = Remembered()
+Path = tuple[int, ...]
+"""Of a buffer: the steps of the loops around it, the outermost first, and the number of its term."""
+
+NOTHING: frozenset[Path] = frozenset()
+
 _SECONDS: Remembered[float] = Remembered()
 
 
@@ -69,6 +76,7 @@ class Simulator:
         lengths: Mapping[Axis, int],
         from_start: frozenset[int] = frozenset(),
         in_loop: bool = False,
+        elsewhere: frozenset[Path] = NOTHING,
     ) -> Usage:
         """Usage of one run of a block.
 
@@ -77,20 +85,25 @@ class Simulator:
         - `lengths`: the chunk lengths of the loops around it.
         - `from_start`: terms whose buffers are there all the time, as a program's results' are.
         - `in_loop`: whether it is the body of a loop over chunks, for which copies may be made before.
+        - `elsewhere`: buffers that take no memory of their own.
         """
         model = CostModel(self.machine, lengths)
-        timeline = self._timeline(block, lengths, model, from_start, in_loop)
+        if from_start:
+            elsewhere = self._hosted(block, lengths, from_start)
+        timeline = self._timeline(block, lengths, model, from_start, in_loop, elsewhere)
+        spans = tuple(_spans(block, model, from_start, elsewhere))
         peak = max(timeline, default=0)
         if not peak:
-            return Usage(0, 0, timeline, tuple(_spans(block, model, from_start)), None)
+            return Usage(0, 0, timeline, spans, None)
         index = timeline.index(peak)
         step = block.steps[index]
         inside: Usage | None = None
         if isinstance(step, Loop):
-            inside = self.block(step.body, self._within(step, lengths), in_loop=True)
+            inner = _inside(index, elsewhere)
+            inside = self.block(step.body, self._within(step, lengths), in_loop=True, elsewhere=inner)
         elif step.bodies and index in _entering(block):
             inside = self.bodies(step, lengths)
-        return Usage(peak, index, timeline, tuple(_spans(block, model, from_start)), inside)
+        return Usage(peak, index, timeline, spans, inside)
 
     def bodies(self, step: Compute, lengths: Mapping[Axis, int]) -> Usage:
         """Usage of the programs inside of a call, of which one runs at a time."""
@@ -103,14 +116,44 @@ class Simulator:
         lengths: Mapping[Axis, int],
         from_start: frozenset[int] = frozenset(),
         in_loop: bool = False,
+        elsewhere: frozenset[Path] = NOTHING,
     ) -> int:
         """The peak of one run of a block; arguments as for `block`."""
         model = CostModel(self.machine, lengths)
 
         def find() -> int:
-            return max(self._timeline(block, lengths, model, from_start, in_loop), default=0)
+            hosted = self._hosted(block, lengths, from_start) if from_start else elsewhere
+            return max(self._timeline(block, lengths, model, from_start, in_loop, hosted), default=0)
 
-        return _PEAKS.recall(block, model, self.chunks, find, (from_start, in_loop))
+        return _PEAKS.recall(block, model, self.chunks, find, (from_start, in_loop, elsewhere))
+
+    def _hosted(self, block: Block, lengths: Mapping[Axis, int], results: frozenset[int]) -> frozenset[Path]:
+        """The buffers of a program's outermost block, and of its loops, that lie where results will be."""
+        model = CostModel(self.machine, lengths)
+        written = [
+            (span.bytes(model), (span.birth,))
+            for span in storage(block, model).spans
+            if span.term.number in results
+        ]
+        return hosted(written, self._temporaries(block, lengths, results)) if written else NOTHING
+
+    def _temporaries(
+        self,
+        block: Block,
+        lengths: Mapping[Axis, int],
+        results: frozenset[int],
+        path: Path = (),
+    ) -> Iterator[tuple[Path, Temporary]]:
+        """The buffers of a block and of its loops; `path`: the steps that lead to the block."""
+        model = CostModel(self.machine, lengths)
+        for span in storage(block, model).spans:
+            if span.term.number not in results:
+                lasting = Temporary(span.bytes(model), (*path, span.birth), (*path, span.death, math.inf))
+                yield (*path, span.term.number), lasting
+        for index, step in enumerate(block.steps):
+            if isinstance(step, Loop):
+                within = self._within(step, lengths)
+                yield from self._temporaries(step.body, within, results, (*path, index))
 
     def _within(self, loop: Loop, lengths: Mapping[Axis, int]) -> dict[Axis, int]:
         """The chunk lengths around the body of a loop."""
@@ -123,10 +166,11 @@ class Simulator:
         model: CostModel,
         from_start: frozenset[int],
         in_loop: bool,
+        elsewhere: frozenset[Path],
     ) -> tuple[int, ...]:
         """Bytes while each step of a block runs."""
         change = [0] * (len(block.steps) + 2)
-        for _, size, birth, death in _spans(block, model, from_start):
+        for _, size, birth, death in _spans(block, model, from_start, elsewhere):
             change[birth] += size
             change[death + 1] -= size
         timeline: list[int] = []
@@ -137,7 +181,8 @@ class Simulator:
             alive += change[index]
             during = alive
             if isinstance(step, Loop):
-                during += self.peak(step.body, self._within(step, lengths), in_loop=True)
+                inner = _inside(index, elsewhere)
+                during += self.peak(step.body, self._within(step, lengths), in_loop=True, elsewhere=inner)
             else:
                 if index in entering:
                     during += max(self.peak(body, lengths) for body in step.bodies)
@@ -150,13 +195,19 @@ class Simulator:
 
 
 def _spans(
-    block: Block, model: CostModel, from_start: frozenset[int]
+    block: Block, model: CostModel, from_start: frozenset[int], elsewhere: frozenset[Path]
 ) -> Iterator[tuple[Term, int, int, int]]:
     """The stored terms of a block, with their bytes, and the steps from and until which they are there."""
     end = len(block.steps)
     for span in storage(block, model).spans:
         birth, death = (0, end) if span.term.number in from_start else (span.birth, span.death)
-        yield span.term, span.bytes(model), birth, death
+        if (span.term.number,) not in elsewhere:
+            yield span.term, span.bytes(model), birth, death
+
+
+def _inside(index: int, paths: frozenset[Path]) -> frozenset[Path]:
+    """What paths through that step lead to in the block inside of it."""
+    return frozenset(path[1:] for path in paths if len(path) > 1 and path[0] == index) if paths else NOTHING
 
 
 def _entering(block: Block) -> frozenset[int]:

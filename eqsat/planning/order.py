@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from eqsat.ir.axis import Axis
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, inner_blocks
-from eqsat.planning.liveness import Simulator
+from eqsat.planning.liveness import Simulator, predicted_peak
 from eqsat.planning.tasks import Tasks, bits, steps_in_order, tasks_of
 
 WINDOW = 192
@@ -46,7 +46,11 @@ def in_lean_order(schedule: Schedule, machine: Machine) -> Schedule:
     need least memory; itself if nothing is gained."""
     results = frozenset(output.term.number for output in schedule.program.outputs)
     block = _Sorter(machine, schedule.chunks).block(schedule.block, {}, results)
-    return schedule if block is schedule.block else replace(schedule, block=block)
+    if block is schedule.block:
+        return schedule
+    # An order is judged without regard to what may lie in the places of results.
+    found = replace(schedule, block=block)
+    return min(schedule, found, key=lambda either: predicted_peak(either, machine))
 
 
 class _Sorter:

@@ -7,6 +7,7 @@ the parts of a declared monoid's state are taken from `eqsat.ir.merging`, as bot
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
 
 from eqsat.ir.axis import Axis
@@ -46,7 +47,47 @@ def replayed_peak(schedule: Schedule) -> int:
     """Bytes of arguments, outputs and temporaries, when they are most."""
     results = {output.term for output in schedule.program.outputs}
     replay = _Replay(schedule.chunks, results)
-    return schedule.program.fixed_bytes + replay.block(schedule.block, {})
+    moments = replay.block(schedule.block, {})
+    elsewhere = guests(moments, replay.written)
+    return schedule.program.fixed_bytes + max((moment.bytes(elsewhere) for moment in moments), default=0)
+
+
+Buffer = tuple[tuple[int, ...], Term]
+"""The steps of the loops around it, and what it holds."""
+
+
+@dataclass
+class Moment:
+    """What there is in memory while a step runs, results aside; `more`: bytes of bodies of calls."""
+
+    when: tuple[int, ...]
+    live: dict[Buffer, int]
+    more: int = 0
+
+    def bytes(self, elsewhere: set[Buffer]) -> int:
+        return self.more + sum(size for buffer, size in self.live.items() if buffer not in elsewhere)
+
+
+def guests(moments: list[Moment], written: dict[Term, tuple[int, tuple[int, ...]]]) -> set[Buffer]:
+    """The buffers that lie where a result is written after they are gone: the largest find a place first."""
+    lives: dict[Buffer, list[int]] = {}
+    sizes: dict[Buffer, int] = {}
+    for number, moment in enumerate(moments):
+        for buffer, size in moment.live.items():
+            lives.setdefault(buffer, []).append(number)
+            sizes[buffer] = size
+    places = sorted(((size, when, set[int]()) for size, when in written.values()), key=lambda place: place[0])
+    largest = max((size for size, *_ in places), default=0)
+    found = set()
+    for buffer in sorted(lives, key=lambda b: (-sizes[b], moments[lives[b][0]].when, lives[b][-1])):
+        for size, when, taken in places:
+            over = moments[lives[buffer][-1]].when < when
+            fits = largest <= 64 * sizes[buffer] <= 64 * size
+            if largest <= 64 * size and fits and over and not taken & set(lives[buffer]):
+                taken |= set(lives[buffer])
+                found.add(buffer)
+                break
+    return found
 
 
 class _Replay:
@@ -54,15 +95,17 @@ class _Replay:
         self.chunks = chunks
         self.results = results
         """Of the program: they have buffers of their own from the start, which are counted apart."""
+        self.written: dict[Term, tuple[int, tuple[int, ...]]] = {}
+        """Their bytes, and when they are written."""
 
-    def block(self, block: Block, lengths: Lengths) -> int:
-        """The most bytes of the block's values at any one time, while it runs once."""
+    def block(self, block: Block, lengths: Lengths, path: tuple[int, ...] = ()) -> list[Moment]:
+        """The block's values at one time after the other, while it runs once."""
         stored = _stored(block, lengths)
         places = {term: place for place, step in enumerate(block.steps) for term in step.results}
         wants = [self._read(block, place, places, stored) for place in range(len(block.steps))]
         memory: dict[Term, int] = {}
         started: set[object] = set()
-        most = 0
+        found: list[Moment] = []
         for now, step in enumerate(block.steps):
             if isinstance(step, Compute) and step.term not in stored:
                 continue
@@ -72,18 +115,26 @@ class _Replay:
                 # All results of one call come at once.
                 together = [other for other in block.steps if _same_call(step, other)]
             first = not any(term in started for term in step.results)
-            inside = self._inside(step, lengths) if first else 0
             if first:
                 for other in together:
-                    memory |= {t: b for t, b in self._sizes(other, lengths).items() if t in stored}
+                    sizes = {t: b for t, b in self._sizes(other, lengths).items() if t in stored}
+                    for term in sizes.keys() & self.results:
+                        if not path:
+                            self.written[term] = sizes[term], (now,)
+                        sizes[term] = 0
+                    memory |= sizes
                     started |= set(other.results)
             later = {term for place in range(now + 1, len(wants)) for term in wants[place]}
             due = {t for other in block.steps[now + 1 :] for t in other.results}
             kept = later | due | set(block.needs)
-            over = [memory[term] for term in self._entries_of(block, now, wants[now]) if term not in kept]
-            most = max(most, sum(memory.values()) + inside - max(over, default=0))
+            over = [term for term in self._entries_of(block, now, wants[now]) if term not in kept]
+            lost = max(over, key=lambda term: memory[term], default=None)
+            live = {(path, term): size for term, size in memory.items() if term != lost and size}
+            found += (
+                self._inside(step, lengths, (*path, now), live) if first else [Moment((*path, now), live)]
+            )
             memory = {term: size for term, size in memory.items() if term in kept}
-        return most
+        return found
 
     def _entries_of(self, block: Block, place: int, read: set[Term]) -> set[Term]:
         """The buffers over which a step may write, as it computes entry by entry of what is in them."""
@@ -121,10 +172,15 @@ class _Replay:
                 waiting.extend(below.term.args)
         return found
 
-    def _inside(self, step: Compute | Loop, lengths: Lengths) -> int:
+    def _inside(
+        self, step: Compute | Loop, lengths: Lengths, path: tuple[int, ...], live: dict[Buffer, int]
+    ) -> list[Moment]:
         if isinstance(step, Loop):
-            return self.block(step.body, {**lengths, step.axis: self.chunks[step.id]})
-        return max((self.block(body, lengths) for body in step.bodies), default=0)
+            inner = self.block(step.body, {**lengths, step.axis: self.chunks[step.id]}, path)
+            around = [Moment(moment.when, live | moment.live, moment.more) for moment in inner]
+            return [Moment(path, live), *around]
+        bodies = [moment.bytes(set()) for body in step.bodies for moment in self.block(body, lengths, path)]
+        return [Moment(path, live, max(bodies, default=0))]
 
     def _sizes(self, step: Compute | Loop, lengths: Lengths) -> dict[Term, int]:
         sizes: dict[Term, int] = {}
@@ -138,8 +194,6 @@ class _Replay:
                 summed = isinstance(term.op, Fold) and isinstance(term.op.monoid, str)
                 dtype = accumulator(term.dtype) if summed else term.dtype
                 sizes[term] = _bytes(term.axes, term.open, dtype, lengths)
-            if term in self.results:
-                sizes[term] = 0
         return sizes
 
 

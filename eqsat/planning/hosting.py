@@ -1,0 +1,74 @@
+"""Which temporaries lie where a result is going to be.
+
+A program's results have buffers from the start. XLA puts temporaries into these that are gone before the
+result is written: each, the largest first, into the smallest one that is large enough and where nothing else
+lies at that time. What finds no such place is in memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
+
+SMALL = 64
+"""Results and temporaries of less than such a part of the largest result are not looked at."""
+
+
+Moment = tuple[float, ...]
+"""The steps that are being run, the outermost first: in step 3, (3,) comes first and (3, inf) last."""
+
+
+@dataclass(frozen=True)
+class Temporary:
+    """A buffer from one moment to another, both included."""
+
+    bytes: int
+    begin: Moment
+    end: Moment
+
+    def meets(self, other: Temporary) -> bool:
+        return self.begin <= other.end and other.begin <= self.end
+
+
+@dataclass
+class _Place:
+    """The buffer of a result until that is written."""
+
+    bytes: int
+    written: Moment
+    taken: list[Temporary] = field(default_factory=list)
+
+    def takes(self, temporary: Temporary) -> bool:
+        free = temporary.bytes <= self.bytes and temporary.end < self.written
+        return free and not any(temporary.meets(other) for other in self.taken)
+
+
+def hosted(
+    results: Iterable[tuple[int, Moment]], temporaries: Iterable[tuple[Name, Temporary]]
+) -> frozenset[Name]:
+    """The names of the temporaries that lie in a result's place.
+
+    **Arguments:**
+
+    - `results`: the bytes of each, and the moment when it is written.
+
+    >>> results = [(12, (5,)), (20, (6,))]
+    >>> first, second = Temporary(10, (1,), (3,)), Temporary(15, (2,), (4,))
+    >>> late = Temporary(2, (5,), (7,))
+    >>> sorted(hosted(results, [("first", first), ("second", second), ("late", late)]))
+    ['first', 'second']
+    """
+    places = sorted((_Place(size, written) for size, written in results), key=lambda place: place.bytes)
+    least = places[-1].bytes / SMALL if places else 0
+    places = [place for place in places if place.bytes >= least]
+    large = [pair for pair in temporaries if pair[1].bytes >= least]
+    found = []
+    for name, temporary in sorted(large, key=lambda pair: (-pair[1].bytes, pair[1].begin, pair[1].end)):
+        place = next((place for place in places if place.takes(temporary)), None)
+        if place is not None:
+            place.taken.append(temporary)
+            found.append(name)
+    return frozenset(found)
