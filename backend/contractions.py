@@ -21,7 +21,7 @@ LONG = 1_024
 """So many terms are added up one after the other without much loss: 1e-6 in single precision."""
 
 VERY_LONG = 4_096
-"""Where no blocks divide an axis: from here on rounding, 3e-6, counts more than that two rows are twice a vector."""
+"""Where no blocks divide an axis: from here on rounding, 3e-6, counts more than that two rows are larger."""
 
 BLOCK = 512
 """The length of the longest blocks of longer ones."""
