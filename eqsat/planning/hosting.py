@@ -7,11 +7,15 @@ lies at that time. What finds no such place is in memory of its own.
 
 from __future__ import annotations
 
+from bisect import bisect, bisect_left
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
+
+TRIED = 64
+"""So many places are looked at for a temporary: programs with thousands of results are planned, too."""
 
 SMALL = 64
 """Results and temporaries of less than such a part of the largest result are not looked at."""
@@ -29,9 +33,6 @@ class Temporary:
     begin: Moment
     end: Moment
 
-    def meets(self, other: Temporary) -> bool:
-        return self.begin <= other.end and other.begin <= self.end
-
 
 @dataclass
 class _Place:
@@ -39,11 +40,19 @@ class _Place:
 
     bytes: int
     written: Moment
-    taken: list[Temporary] = field(default_factory=list)
+    taken: list[tuple[Moment, Moment]] = field(default_factory=list)
 
-    def takes(self, temporary: Temporary) -> bool:
-        free = temporary.bytes <= self.bytes and temporary.end < self.written
-        return free and not any(temporary.meets(other) for other in self.taken)
+    def take(self, temporary: Temporary) -> bool:
+        """Take a temporary, if it is gone in time and nothing else is here while it is; tell whether."""
+        if temporary.end >= self.written:
+            return False
+        number = bisect(self.taken, (temporary.begin, temporary.end))
+        if number > 0 and self.taken[number - 1][1] >= temporary.begin:
+            return False
+        if number < len(self.taken) and self.taken[number][0] <= temporary.end:
+            return False
+        self.taken.insert(number, (temporary.begin, temporary.end))
+        return True
 
 
 def hosted(
@@ -65,10 +74,10 @@ def hosted(
     least = places[-1].bytes / SMALL if places else 0
     places = [place for place in places if place.bytes >= least]
     large = [pair for pair in temporaries if pair[1].bytes >= least]
+    sizes = [place.bytes for place in places]
     found = []
     for name, temporary in sorted(large, key=lambda pair: (-pair[1].bytes, pair[1].begin, pair[1].end)):
-        place = next((place for place in places if place.takes(temporary)), None)
-        if place is not None:
-            place.taken.append(temporary)
+        first = bisect_left(sizes, temporary.bytes)
+        if any(place.take(temporary) for place in places[first : first + TRIED]):
             found.append(name)
     return frozenset(found)

@@ -52,4 +52,5 @@ def test_a_training_step_needs_little_more_than_its_results() -> None:
     plan = eqsat.optimize(step, budget=arguments + results + 600_000).plan(*args)
     assert plan.changed
     (loop,) = plan.loops
-    assert loop.size == 2_000 and loop.chunk >= 100, "else what is computed for every chunk takes longer"
+    assert loop.size == 2_000
+    assert loop.chunk >= 100, "else what is computed for every chunk takes longer"
