@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from eqsat.backend.elementwise import dtype_text
-from eqsat.backend.layout import Emitted, Lengths, length_text, tuple_text
+from eqsat.backend.layout import Emitted, Lengths, dimension_text, length_text, transposed, tuple_text
 from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
@@ -52,14 +52,13 @@ def contraction_text(
     extra = f', precision="{op.precision.lower()}"' if op.precision else ""
     if any(dtype != op.dtype for dtype in dtypes):
         extra += f", preferred_element_type={dtype_text(op.dtype)}"
-    if chunked is not None and len(op.axes) == 1 and {op.dtype, *dtypes} == {"float32"}:
-        (axis,) = op.axes
-        pieces = chunked[axis] if axis in lengths else Pieces.of(axis)
+    if chunked is not None and {op.dtype, *dtypes} == {"float32"}:
+        pieces = Pieces.together(chunked[axis] if axis in lengths else Pieces.of(axis) for axis in op.axes)
         for vector, matrix in ((left, right), (right, left)):
-            if pieces.shortest > LONG and _adds_rows(axis, vector, matrix):
+            if pieces.shortest > LONG and _adds_rows(op, vector, matrix):
                 block = block_length(pieces)
                 if block or pieces.shortest > VERY_LONG:
-                    return _rounded_well(axis, vector, matrix, block, lengths, extra)
+                    return _rounded_well(op, vector, matrix, block, lengths, extra)
     return _einsum(left, right, op.axes, extra)
 
 
@@ -69,16 +68,22 @@ def block_length(pieces: Pieces) -> int | None:
     return max(fitting, key=lambda length: (length & -length, length), default=None)
 
 
-def in_blocks(value: Emitted, axis: Axis, block: int, lengths: Lengths) -> Emitted:
-    """A value with an axis as two dimensions: so many blocks of that length."""
-    shape: list[str] = []
-    order: list[Axis] = []
-    for each in value.order:
-        length = length_text(each, lengths)
-        count = str(int(length) // block) if length.isdigit() else f"{length} // {block}"
-        shape += [count, str(block)] if each == axis else [length]
-        order += [BLOCKS, each] if each == axis else [each]
-    return Emitted(f"jnp.reshape({value.text}, {tuple_text(shape)})", tuple(order))
+def in_blocks(value: Emitted, axes: Collection[Axis], block: int, lengths: Lengths) -> Emitted:
+    """A value with neighbouring axes as two dimensions: so many blocks of that length.
+
+    The second one is called by the last of the axes.
+    """
+    place = min(map(value.order.index, axes))
+    before, together, after = (
+        value.order[:place],
+        value.order[place : place + len(axes)],
+        value.order[place + len(axes) :],
+    )
+    length = dimension_text(together, lengths)
+    count = str(int(length) // block) if length.isdigit() else f"{length} // {block}"
+    outside = [[length_text(axis, lengths) for axis in part] for part in (before, after)]
+    shape = tuple_text([*outside[0], count, str(block), *outside[1]])
+    return Emitted(f"jnp.reshape({value.text}, {shape})", (*before, BLOCKS, together[-1], *after))
 
 
 def sum_of_blocks(value: Emitted) -> Emitted:
@@ -90,21 +95,27 @@ def _without_blocks(value: Emitted) -> tuple[Axis, ...]:
     return tuple(axis for axis in value.order if axis != BLOCKS)
 
 
-def _adds_rows(axis: Axis, vector: Emitted, matrix: Emitted) -> bool:
-    """Whether each entry of a vector, or of several, is multiplied with a row of a matrix, or of its own."""
-    place = matrix.order.index(axis)
-    return set(vector.order) == {*matrix.order[:place], axis} and place + 1 < len(matrix.order)
+def _adds_rows(op: Dot, vector: Emitted, matrix: Emitted) -> bool:
+    """Whether each entry of a vector, or of several, is multiplied with a row of a matrix, or of its own.
+
+    The rows may have several axes, neighbours in memory.
+    """
+    end = max(map(matrix.order.index, op.axes)) + 1
+    rows = matrix.order[end - len(op.axes) : end]
+    return set(rows) == op.axes and set(vector.order) == set(matrix.order[:end]) and end < len(matrix.order)
 
 
 def _rounded_well(
-    axis: Axis, vector: Emitted, matrix: Emitted, block: int | None, lengths: Lengths, extra: str
+    op: Dot, vector: Emitted, matrix: Emitted, block: int | None, lengths: Lengths, extra: str
 ) -> Emitted:
     """The same as `_einsum`, its terms not added up one after the other."""
     if block:
-        left, right = (in_blocks(value, axis, block, lengths) for value in (matrix, vector))
-        return sum_of_blocks(_einsum(left, right, {axis}, extra))
+        left, right = (
+            in_blocks(value, op.axes, block, lengths) for value in (matrix, transposed(vector, matrix.order))
+        )
+        return sum_of_blocks(_einsum(left, right, op.axes, extra))
     rows = Emitted(f"jnp.stack([{vector.text}, jnp.zeros_like({vector.text})])", (BLOCKS, *vector.order))
-    both = _einsum(rows, matrix, {axis}, extra)
+    both = _einsum(rows, matrix, op.axes, extra)
     return Emitted(f"{both.text}[{':, ' * both.order.index(BLOCKS)}0]", _without_blocks(both))
 
 

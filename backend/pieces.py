@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis
@@ -25,6 +26,15 @@ class Pieces:
     def of(cls, axis: Axis) -> Pieces:
         """All of an axis, as one piece."""
         return cls(axis.size, axis.size)
+
+    @classmethod
+    def together(cls, several: Iterable[Pieces]) -> Pieces:
+        """Those of axes that are gone through as one."""
+        known = list(several)
+        shortest, divisor = (
+            math.prod(values) for values in ([p.shortest for p in known], [p.divisor for p in known])
+        )
+        return cls(shortest, divisor)
 
     def with_chunks(self, length: int) -> Pieces:
         """These, and chunks of some length."""

@@ -84,7 +84,7 @@ def _multiplied(
     block = block_length(pieces) if op.dtype == "float32" and pieces.shortest >= LONG_ROW else None
     if block and value.order[-1] == axis:
         ones = Emitted(f"jnp.ones({block}, {dtype_text(op.dtype)})", (axis,))
-        blocks = in_blocks(value, axis, block, lengths)
+        blocks = in_blocks(value, {axis}, block, lengths)
         total = sum_of_blocks(contraction_text(dot, blocks, ones, [operand.dtype, op.dtype]))
     else:
         ones = Emitted(f"jnp.ones({length}, {dtype_text(op.dtype)})", (axis,))

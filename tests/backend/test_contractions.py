@@ -25,8 +25,7 @@ WELL = 1e-6
 
 
 def written(left: tuple[Axis, ...], right: tuple[Axis, ...], dtype: str = "float32", **kept: Any) -> Emitted:
-    (axis,) = {axis for axis in left if axis in right} - {BATCH}
-    op = Dot(frozenset({axis}), dtype)
+    op = Dot(frozenset(left) & frozenset(right) - {BATCH}, dtype)
     return contraction_text(op, Emitted("a", left), Emitted("b", right), [dtype] * 2, **kept)
 
 
@@ -62,6 +61,16 @@ def test_a_long_product_with_a_vector_rounds_as_a_sum_does(
         left, right = right, left
     assert error(written(left, right), left, right) > 2 * WELL, "or there is nothing to mend"
     assert error(written(left, right, chunked={}), left, right) < WELL
+
+
+@pytest.mark.parametrize("vector", ["jk", "kj", "bjk", "kbj"])
+@pytest.mark.parametrize("outer", [37, 32])
+def test_a_long_product_along_several_axes_rounds_as_a_sum_does(vector: str, outer: int) -> None:
+    axes = {"b": BATCH, "c": COLUMNS, "k": Axis(8, 331), "j": Axis(7, outer)}
+    matrix = tuple(axes[letter] for letter in ("bjkc" if "b" in vector else "jkc"))
+    order = tuple(axes[letter] for letter in vector)
+    assert error(written(order, matrix), order, matrix) > 1.5 * WELL, "or there is nothing to mend"
+    assert error(written(order, matrix, chunked={}), order, matrix) < WELL
 
 
 @pytest.mark.parametrize(
