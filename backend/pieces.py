@@ -30,11 +30,10 @@ class Pieces:
     @classmethod
     def together(cls, several: Iterable[Pieces]) -> Pieces:
         """Those of axes that are gone through as one."""
-        known = list(several)
-        shortest, divisor = (
-            math.prod(values) for values in ([p.shortest for p in known], [p.divisor for p in known])
-        )
-        return cls(shortest, divisor)
+        found = cls(1, 1)
+        for pieces in several:
+            found = cls(found.shortest * pieces.shortest, found.divisor * pieces.divisor)
+        return found
 
     def with_chunks(self, length: int) -> Pieces:
         """These, and chunks of some length."""

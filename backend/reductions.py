@@ -43,6 +43,7 @@ def reduction_text(
 
     **Arguments:**
 
+    - `forms`: those that are fast and round well where it runs.
     - `chunked`: the pieces of the axes that there are loops over.
     - `lengths`: as text, those that axes have here.
     """

@@ -54,12 +54,12 @@ class Usage:
         return tuple(sorted(found.values(), key=lambda item: -item[1]))
 
 
-_PEAKS: Remembered[int] = Remembered()
 Path = tuple[int, ...]
 """Of a buffer: the steps of the loops around it, the outermost first, and the number of its term."""
 
 NOTHING: frozenset[Path] = frozenset()
 
+_PEAKS: Remembered[int] = Remembered()
 _SECONDS: Remembered[float] = Remembered()
 
 
@@ -122,8 +122,8 @@ class Simulator:
         model = CostModel(self.machine, lengths)
 
         def find() -> int:
-            hosted = self._hosted(block, lengths, from_start) if from_start else elsewhere
-            return max(self._timeline(block, lengths, model, from_start, in_loop, hosted), default=0)
+            paths = self._hosted(block, lengths, from_start) if from_start else elsewhere
+            return max(self._timeline(block, lengths, model, from_start, in_loop, paths), default=0)
 
         return _PEAKS.recall(block, model, self.chunks, find, (from_start, in_loop, elsewhere))
 
