@@ -32,6 +32,9 @@ SHORT = 64
 BLOCKS = Axis(-1, 2)
 """The dimension that an emitted contraction has besides axes: its blocks, or the two rows."""
 
+COLUMNS = Axis(-2, 2)
+"""That of an operand in which the columns of several are side by side."""
+
 
 def contraction_text(
     op: Dot,
@@ -49,7 +52,7 @@ def contraction_text(
       after the other; None where they are not.
     - `lengths`: as text, those that axes have here.
     """
-    extra = f', precision="{op.precision.lower()}"' if op.precision else ""
+    extra = _precision(op)
     if any(dtype != op.dtype for dtype in dtypes):
         extra += f", preferred_element_type={dtype_text(op.dtype)}"
     if chunked is not None and {op.dtype, *dtypes} == {"float32"}:
@@ -60,6 +63,15 @@ def contraction_text(
                 if block or pieces.shortest > VERY_LONG:
                     return _rounded_well(op, vector, matrix, block, lengths, extra)
     return _einsum(left, right, op.axes, extra)
+
+
+def product_text(op: Dot, left: Emitted, right: Emitted) -> Emitted:
+    """The product of two matrices of the op's dtype."""
+    return _einsum(left, right, op.axes, _precision(op))
+
+
+def _precision(op: Dot) -> str:
+    return f', precision="{op.precision.lower()}"' if op.precision else ""
 
 
 def block_length(pieces: Pieces) -> int | None:

@@ -18,6 +18,7 @@ from eqsat.backend.elementwise import (
 )
 from eqsat.backend.forms import Forms
 from eqsat.backend.in_place import overwritten
+from eqsat.backend.joining import joined
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
@@ -55,7 +56,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
+from eqsat.planning.blocks import Block, Compute, Joint, Loop, Schedule, Turning
 
 INDENT = "    "
 
@@ -78,12 +79,14 @@ class Emitter:
         updates: int,
         forms: Forms,
         turned: Mapping[int, Turning],
+        joints: Mapping[Block, Sequence[Joint]],
     ) -> None:
         self.schedule = schedule
         self.makers = makers
         self.overwritten = overwritten(schedule, pairs)
         self.updates = updates
         self.turned = {member: turning for turning in turned.values() for member in turning.members}
+        self.joints = joints
         self.forms = forms
         self.pieces: dict[Axis, Pieces] = {}
         for loop in schedule.block.loops:
@@ -177,9 +180,12 @@ class Emitter:
 
     def block(self, block: Block, scope: Scope) -> None:
         """Emit the steps of a block."""
+        joints = {joint.products[0].number: joint for joint in self.joints.get(block, ())}
         for step in block.steps:
             if isinstance(step, Loop):
                 LoopEmitter(self, step, self.schedule.chunks[step.id], scope).emit()
+            elif step.term.number in joints:
+                joined(self, joints[step.term.number], scope)
             elif step.term.number not in scope.values:
                 value = self.control(step, scope) if step.bodies else self.term(step.term, scope)
                 scope.values[step.term.number] = value
@@ -381,6 +387,7 @@ def emit(
     updates: int = 0,
     forms: Forms | None = None,
     turned: Mapping[int, Turning] | None = None,
+    joined: Mapping[Block, Sequence[Joint]] | None = None,
 ) -> Module:
     """The module of a schedule.
 
@@ -392,7 +399,10 @@ def emit(
     - `updates`: how often each loop says where it is; not at all if 0.
     - `forms`: those that are fast and round well where it runs; the plain ones if None.
     - `turned`: by the number of a reduction, the operands that are copied for it.
+    - `joined`: by block, the products that are taken as one.
     """
-    emitter = Emitter(schedule, names, makers or {}, pairs or {}, updates, forms or Forms(), turned or {})
+    emitter = Emitter(
+        schedule, names, makers or {}, pairs or {}, updates, forms or Forms(), turned or {}, joined or {}
+    )
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

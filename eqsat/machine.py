@@ -36,7 +36,9 @@ class Machine:
       of no concern.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other:
       an entry's rounding error then grows with their number.
-    - `copies`: whether what short reductions read may be copied so that it is in such an order.
+    - `joins`: whether products of one matrix with several narrow ones are to be taken as one.
+    - `copies`: whether what short reductions read may be copied so that it is in such an order, and what
+      products read so that they are one.
     """
 
     flops: float = 6e10
@@ -53,6 +55,7 @@ class Machine:
     lanes: int = 8
     copies: bool = True
     adds_rows: bool = True
+    joins: bool = True
 
     def taking(self, size: float) -> float:
         """Seconds that it takes to get so many bytes for a call: of a large block, nothing is kept."""
@@ -75,6 +78,7 @@ GPU = Machine(
     panel_columns=0,
     lanes=0,
     adds_rows=False,
+    joins=False,
 )
 """A GPU of the class of an A100 or H200, by its public figures; not measured.
 

@@ -207,14 +207,18 @@ class Trials:
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
         forms = replace(self.forms, fused_reduction=None) if options == OWN else self.forms
-        schedule, makers, pairs, turned = (
-            candidate.schedule,
-            candidate.makers,
-            self.given_up.pairs,
-            candidate.turned,
-        )
         return self.stopwatch.timed(
-            "emit", lambda: emit(schedule, names, makers, pairs, often, forms, turned)
+            "emit",
+            lambda: emit(
+                candidate.schedule,
+                names,
+                makers=candidate.makers,
+                pairs=self.given_up.pairs,
+                updates=often,
+                forms=forms,
+                turned=candidate.turned,
+                joined=candidate.joined,
+            ),
         )
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:

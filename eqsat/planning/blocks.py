@@ -131,6 +131,32 @@ class Turning:
     held: int
 
 
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Products of one matrix with several narrow ones, or vectors, and its sum, to be taken as one product.
+
+    **Attributes:**
+
+    - `op`: that of the products.
+    - `matrix`: what all of them multiply.
+    - `products`: by the first one they are taken.
+    - `narrow`: what each multiplies it with: one axis besides those that are added up, or none. None: a sum.
+    - `columns`: with so many the product is as fast as with those that there are.
+    - `bytes`: of the narrow ones put together, if that is done where they are multiplied.
+    - `held`: the same if it can be done before the loop that they are in.
+    - `result_bytes`: of all products together.
+    """
+
+    op: Dot
+    matrix: Term
+    products: tuple[Term, ...]
+    narrow: tuple[Term | None, ...]
+    columns: int
+    bytes: int
+    held: int
+    result_bytes: int
+
+
 def inner_blocks(step: Compute | Loop) -> tuple[Block, ...]:
     """The blocks inside a step."""
     return (step.body,) if isinstance(step, Loop) else step.bodies

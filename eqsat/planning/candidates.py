@@ -12,8 +12,9 @@ from eqsat.ir.ops import Dot, Leaf, Map, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
-from eqsat.planning.blocks import Block, Compute, Schedule, Turning
+from eqsat.planning.blocks import Block, Compute, Joint, Schedule, Turning
 from eqsat.planning.chunks import choose_lengths, even_length, shortest
+from eqsat.planning.joining import joined
 from eqsat.planning.liveness import predicted_peak, predicted_seconds, turns_of
 from eqsat.planning.loops import build
 from eqsat.planning.turning import turned
@@ -42,6 +43,7 @@ class Candidate:
 
     - `makers`: for terms that a rule made, by number, the rule's name.
     - `turned`: by the number of a reduction, the operands that are copied for it.
+    - `joined`: by block, the products that are taken as one.
     - `predicted_peak`: by simulation, in bytes.
     - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
     - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
@@ -54,6 +56,7 @@ class Candidate:
     taking: float = 0.0
     fused: bool = False
     turned: Mapping[int, Turning] = field(default_factory=dict)
+    joined: Mapping[Block, tuple[Joint, ...]] = field(default_factory=dict)
 
     @property
     def predicted_seconds(self) -> float:
@@ -116,6 +119,8 @@ def scheduled(
     schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
     found = _predicted(schedule, makers, peak, machine)
     copies = sum(turning.bytes + turning.held for turning in found.turned.values())
+    joints = (joint for together in found.joined.values() for joint in together)
+    copies += sum(joint.bytes + joint.held + joint.result_bytes for joint in joints)
     if peak - copies <= budget < peak:
         # Without copies for its reductions, it may fit.
         plain = replace(machine, copies=False)
@@ -130,7 +135,8 @@ def _predicted(
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)
     fused = fusion_pays(schedule, machine)
-    return Candidate(schedule, makers, peak, seconds, taking, fused, turned(schedule, machine))
+    copies = turned(schedule, machine), joined(schedule, machine)
+    return Candidate(schedule, makers, peak, seconds, taking, fused, *copies)
 
 
 def contracts(program: Program) -> bool:
@@ -177,6 +183,8 @@ class _Read:
 def _read(schedule: Schedule, machine: Machine) -> _Read:
     model = _model(schedule, machine)
     read = _Read()
+    joints = (joint for together in joined(schedule, machine).values() for joint in together)
+    multiplied = {product.number for joint in joints for product in joint.products}
     for term, times in _computed(schedule.block):
         entries = times * max((arg.elements for arg in term.args), default=0)
         if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:
@@ -186,7 +194,7 @@ def _read(schedule: Schedule, machine: Machine) -> _Read:
             read.sums += entries
             if _reads_maps(term) and _is_short(term, model):
                 read.short += entries
-            elif _reads_maps(term) and isinstance(term.op, Reduce):
+            elif _reads_maps(term) and isinstance(term.op, Reduce) and term.number not in multiplied:
                 read.long += entries
     return read
 

@@ -17,6 +17,7 @@ from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.hosting import Temporary, hosted
+from eqsat.planning.joining import joints
 from eqsat.planning.remembered import Remembered
 from eqsat.planning.storage import is_given, storage, stored_terms
 from eqsat.planning.turning import apart, turnings
@@ -176,7 +177,11 @@ class Simulator:
         timeline: list[int] = []
         entering = _entering(block)
         copies = turnings(block, model)
-        alive = sum(turning.held for turning in copies.values()) if in_loop else 0
+        together = joints(block, model)
+        held = [*(turning.held for turning in copies.values()), *(joint.held for joint in together)]
+        alive = sum(held) if in_loop else 0
+        first = {joint.products[0].number: joint for joint in together}
+        last = {joint.products[-1].number: joint for joint in together}
         for index, step in enumerate(block.steps):
             alive += change[index]
             during = alive
@@ -187,9 +192,15 @@ class Simulator:
                 if index in entering:
                     during += max(self.peak(body, lengths) for body in step.bodies)
                 during += model.workspace(step.term.op, step.term.args)
-                if step.term.number in copies:
-                    copied = copies[step.term.number]
-                    during += copied.bytes + (0 if in_loop else copied.held)
+                number = step.term.number
+                for copied in (copies.get(number), first.get(number)):
+                    if copied is not None:
+                        during += copied.bytes + (0 if in_loop else copied.held)
+                if number in first:
+                    alive += first[number].result_bytes
+                    during += first[number].result_bytes
+                if number in last:
+                    alive -= last[number].result_bytes
             timeline.append(during)
         return tuple(timeline)
 

@@ -1,0 +1,91 @@
+"""Products of one matrix with several narrow ones as one, the columns of all of them side by side.
+
+A matrix in which what is added up comes first is multiplied from the left. One in which it comes last is
+multiplied from the right: by as many columns as are fast, those that there are not being zero. XLA puts the
+columns together before the loop if they are the same in all of its turns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eqsat.backend.contractions import COLUMNS, product_text
+from eqsat.backend.elementwise import dtype_text
+from eqsat.backend.layout import Emitted, Lengths, length_text, transposed, tuple_text
+from eqsat.ir.axis import Axis
+from eqsat.planning.blocks import Joint
+
+if TYPE_CHECKING:
+    from eqsat.backend.emit import Emitter
+    from eqsat.backend.scope import Scope
+
+
+def joined(emitter: Emitter, joint: Joint, scope: Scope) -> None:
+    """Write the products; each goes into the scope as a part of them."""
+    op, first = joint.op, joint.products[0]
+    matrix = emitter.value(joint.matrix, scope)
+    added = tuple(axis for axis in matrix.order if axis in op.axes)
+    from_left = matrix.order[0] in op.axes
+    order = (COLUMNS, *added) if from_left else (*added, COLUMNS)
+    columns = _Columns(order, scope.lengths_of(joint.matrix), op.dtype)
+    parts = [columns.add(None if narrow is None else emitter.value(narrow, scope)) for narrow in joint.narrow]
+    if not from_left:
+        columns.fill(joint.columns)
+    together = Emitted(emitter.local(f"columns_{first.number}"), order)
+    emitter.line(scope, f"{together.text} = {columns.text()}")
+    left, right = (together, matrix) if from_left else (matrix, together)
+    value = product_text(op, left, right)
+    products = emitter.local(f"dots_{first.number}")
+    emitter.line(scope, f"{products} = {value.text}")
+    at = value.order.index(COLUMNS)
+    for term, (free, part) in zip(joint.products, parts, strict=True):
+        text = f"{products}[{':, ' * at}{part}]"
+        rest = (*value.order[:at], *free, *value.order[at + 1 :])
+        scope.values[term.number] = emitter.assign(scope, term, "dot", Emitted(text, rest))
+
+
+class _Columns:
+    """Columns put side by side.
+
+    **Arguments:**
+
+    - `order`: the order of the axes; `COLUMNS` stands for what the columns are counted by.
+    """
+
+    def __init__(self, order: tuple[Axis, ...], lengths: Lengths, dtype: str) -> None:
+        self.order = order
+        self.lengths = lengths
+        self.dtype = dtype
+        self.pieces: list[str] = []
+        self.count = 0
+
+    def add(self, value: Emitted | None) -> tuple[tuple[Axis, ...], str]:
+        """Add a vector, a matrix or, for a sum, ones; the axis of a matrix's columns, and where they are."""
+        start = self.count
+        free = () if value is None else tuple(axis for axis in value.order if axis not in self.order)
+        if value is None:
+            self._constant("ones", 1)
+            return (), str(start)
+        if not free:
+            index = ["None" if axis == COLUMNS else ":" for axis in self.order]
+            self.pieces.append(f"{transposed(value, self.order).text}[{', '.join(index)}]")
+            self.count += 1
+            return (), str(start)
+        (columns,) = free
+        order = [columns if axis == COLUMNS else axis for axis in self.order]
+        self.pieces.append(transposed(value, order).text)
+        self.count += columns.size
+        return free, f"{start}:{self.count}"
+
+    def fill(self, count: int) -> None:
+        """Add columns of zeros until there are so many."""
+        if count > self.count:
+            self._constant("zeros", count - self.count)
+
+    def _constant(self, kind: str, columns: int) -> None:
+        shape = [str(columns) if axis == COLUMNS else length_text(axis, self.lengths) for axis in self.order]
+        self.pieces.append(f"jnp.{kind}({tuple_text(shape)}, {dtype_text(self.dtype)})")
+        self.count += columns
+
+    def text(self) -> str:
+        return f"jnp.concatenate([{', '.join(self.pieces)}], axis={self.order.index(COLUMNS)})"
