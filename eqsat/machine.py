@@ -86,8 +86,12 @@ A block of 32 MB is 2^22 numbers in double precision: enough to fill the chip, a
 Reductions of any length compute what they read as they go. JAX keeps all memory that it has taken.
 """
 
-BLOCKS = (4 << 20, 16 << 20)
-"""Bytes: blocks are not chosen smaller or larger than this for the sake of a cache alone."""
+BLOCKS = (4 << 20, 8 << 20)
+"""Bytes: blocks are not chosen smaller or larger than this for the sake of a cache alone.
+
+With 16 MB and a cache of 260 MB, kernels took 0.9 to 1.05 of the time, attention's gradients 1.0 to 1.15, a
+Laplacian's gradient 1.5, and Sinkhorn 2.5 (two cores of a Xeon).
+"""
 
 
 def machine_for(platform: str) -> Machine:

@@ -107,9 +107,9 @@ def test_without_any_known_cache_there_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cache", "block"), [(None, 8 << 20), (24 << 20, 6 << 20), (256 << 20, 16 << 20), (1 << 20, 4 << 20)]
+    ("cache", "block"), [(None, 8 << 20), (24 << 20, 6 << 20), (256 << 20, 8 << 20), (1 << 20, 4 << 20)]
 )
-def test_blocks_are_a_quarter_of_the_last_level_cache(
+def test_blocks_are_a_quarter_of_the_last_level_cache_but_not_huge(
     monkeypatch: pytest.MonkeyPatch, cache: int | None, block: int
 ) -> None:
     monkeypatch.setattr(machine, "last_level_cache", lambda: cache)
