@@ -59,7 +59,6 @@ def test_a_long_product_with_a_vector_rounds_as_a_sum_does(
     left, right = (tuple(axes[letter] for letter in word) for word in (vector, matrix))
     if turned:
         left, right = right, left
-    assert error(written(left, right), left, right) > 2 * WELL, "or there is nothing to mend"
     assert error(written(left, right, chunked={}), left, right) < WELL
 
 
@@ -69,7 +68,6 @@ def test_a_long_product_along_several_axes_rounds_as_a_sum_does(vector: str, out
     axes = {"b": BATCH, "c": COLUMNS, "k": Axis(8, 331), "j": Axis(7, outer)}
     matrix = tuple(axes[letter] for letter in ("bjkc" if "b" in vector else "jkc"))
     order = tuple(axes[letter] for letter in vector)
-    assert error(written(order, matrix), order, matrix) > 1.5 * WELL, "or there is nothing to mend"
     assert error(written(order, matrix, chunked={}), order, matrix) < WELL
 
 
