@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from eqsat.backend import chunk_bar, selection
+from eqsat.backend import chunk_bar, selection, slicing
 from eqsat.backend.calls import call_source
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
@@ -214,8 +214,8 @@ class Emitter:
             case Rename(old=old, new=new):
                 value = self.value(args[0], scope)
                 return Emitted(value.text, tuple(new if axis == old else axis for axis in value.order))
-            case Chunk(axis=axis):
-                return self.chunk(term, axis, scope)
+            case Chunk():
+                return slicing.chunk(self, term, scope)
             case Map():
                 return self.map(term, term.op, scope)
             case Reduce():
@@ -232,27 +232,6 @@ class Emitter:
                 return self.call(term, term.op, scope)
             case Leaf() | Fold() | Concat():
                 raise AssertionError(f"{term.op} is not a step of its own")
-
-    def chunk(self, term: Term, axis: Axis, scope: Scope) -> Emitted:
-        (operand,) = term.args
-        start, length = scope.starts[axis], scope.lengths[axis]
-        if isinstance(operand.op, Iota):
-            text = _indices(start, length, operand.dtype)
-            return self.assign(scope, term, "index", Emitted(text, (axis,)))
-        if isinstance(operand.op, Delta):
-            other = operand.op.first if axis == operand.op.second else operand.op.second
-            rows = f"({_indices(start, length, 'int32')})[:, None]"
-            text = f"{rows} == lax.iota(jnp.int32, {other.size})"
-            return self.assign(scope, term, "delta", Emitted(text, (axis, other)))
-        return self.slice(term, self.value(operand, scope), scope)
-
-    def slice(self, term: Term, value: Emitted, scope: Scope) -> Emitted:
-        """Emit a chunk of a value, in the value's order of axes."""
-        assert isinstance(term.op, Chunk)
-        axis = term.op.axis
-        place = f"{scope.starts[axis]}, {scope.lengths[axis]}, axis={value.order.index(axis)}"
-        text = f"lax.dynamic_slice_in_dim({value.text}, {place})"
-        return self.assign(scope, term, "chunk", Emitted(text, value.order))
 
     def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
         turning = self.turned.get(term.number)
@@ -372,11 +351,6 @@ class Emitter:
         if layout is None:
             return None
         return tuple(axis for axis in layout_axes(layout) if axis in term.axes)
-
-
-def _indices(start: str, length: str, dtype: str) -> str:
-    """The indices of a chunk."""
-    return f"lax.convert_element_type({start}, {dtype_text(dtype)}) + lax.iota({dtype_text(dtype)}, {length})"
 
 
 def emit(

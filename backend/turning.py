@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from eqsat.backend.layout import Emitted, transposed, tuple_text
+from eqsat.backend.slicing import sliced
 from eqsat.ir.axis import Axis
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Turning
@@ -37,7 +38,7 @@ def copied(emitter: Emitter, term: Term, turning: Turning, scope: Scope) -> Emit
         return value
     key = (term.number, value.order)
     if key not in scope.turned:
-        scope.turned[key] = emitter.slice(term, value, scope)
+        scope.turned[key] = sliced(emitter, term, value, scope)
     return scope.turned[key]
 
 

@@ -161,6 +161,20 @@ def test_a_kernels_gradient_reads_the_kernel_once_along_each_axis() -> None:
     assert body.count("jnp.concatenate(") == 2
 
 
+def test_products_in_the_body_of_control_flow_are_taken_as_one() -> None:
+    def fn(x: Any, v: Any, w: Any) -> Any:
+        def turn(carry: Any, y: Any) -> Any:
+            p = jnp.exp(-jnp.abs(x[:, None] - y))
+            return carry + p @ v, (p @ w, p.sum(1))
+
+        last, others = jax.lax.scan(turn, jnp.zeros(400), jnp.stack([x, x + 1]))
+        return last, *others
+
+    plan = plan_of(fn, normal(400), normal(400), normal(400, 3), budget=1_000_000)
+    assert plan.changed
+    assert "dots_" in plan.source
+
+
 @settings(deadline=None, max_examples=8, derandomize=True)
 @given(st.data())
 def test_results_stay_the_same(data: st.DataObject) -> None:
