@@ -27,11 +27,20 @@ MOST_COLUMNS = 128
 READING = 9
 """To read a matrix takes a product as long as to multiply it by so many columns."""
 
-LARGE = 2
-"""A matrix is large if it has so many times as many rows as others have columns..."""
+LARGE = 1.5
+"""A matrix is large if its rows, and what is added up of each, are so many times as many as others' columns.
+
+So what may be copied to take the products together, and apart again, is no more than is read of it.
+"""
 
 COPYING = 8
-"""...and so many times as many if these are put side by side again and again, so that it takes little."""
+"""Its rows are so many times as many if the columns are put side by side again and again."""
+
+NEARBY = 8
+"""Of the products of a matrix that come after one, so many are looked at: a recurrence has thousands."""
+
+MOST_STEPS = 16
+"""What is made for a later product is made for an earlier one if it takes no more steps than these."""
 
 LEAST_BYTES = 1 << 18
 """Of a matrix: to read a smaller one takes no longer than to start on a product."""
@@ -89,12 +98,16 @@ def _joints(block: Block, model: CostModel) -> Iterator[Joint]:
         if not is_given(result)
     }
     for products in alike.values():
-        while len(products) > 1:
-            together = _together(products, places, model)
+        taken: set[int] = set()
+        for place, first in enumerate(products):
+            if first.step in taken:
+                continue
+            later = products[place + 1 : place + 1 + NEARBY]
+            together = _together(first, [p for p in later if p.step not in taken], places, model)
+            taken.update(product.step for product in together)
             op = next((product.op for product in together if product.op), None)
             if op is not None and len(together) > 1:
                 yield _joint(op, together, places, model)
-            products = [product for product in products if product not in together]
 
 
 def _products(block: Block, model: CostModel) -> Iterator[_Product]:
@@ -126,13 +139,14 @@ def _columns(value: Term, added: frozenset[Axis]) -> int | None:
 
 def _is_large(matrix: Term, added: frozenset[Axis], columns: int, model: CostModel) -> bool:
     """Whether a matrix is large beside a narrow one with so many columns, and to read it takes a while."""
-    rows = model.elements(matrix.axes - added, matrix.open)
-    return columns <= MOST_COLUMNS and LARGE * columns <= rows and model.bytes(matrix) >= LEAST_BYTES
+    sides = (model.elements(axes, matrix.open) for axes in (matrix.axes - added, added))
+    return LARGE * columns <= min(sides) and columns <= MOST_COLUMNS and model.bytes(matrix) >= LEAST_BYTES
 
 
-def _together(products: Sequence[_Product], places: Mapping[int, int], model: CostModel) -> list[_Product]:
-    """The first of some products of a matrix, and those that are worth being taken with it."""
-    first, *others = products
+def _together(
+    first: _Product, others: Sequence[_Product], places: Mapping[int, int], model: CostModel
+) -> list[_Product]:
+    """A product of a matrix, and those of others that are worth being taken with it."""
     found = [first]
     rows = model.elements(first.matrix.axes - first.added, first.matrix.open)
     for other in others:
@@ -144,8 +158,8 @@ def _together(products: Sequence[_Product], places: Mapping[int, int], model: Co
         if (
             len(ops) == 1
             and longer < READING
-            and rows >= (COPYING if copied else LARGE) * columns
-            and columns <= MOST_COLUMNS
+            and _is_large(first.matrix, first.added, columns, model)
+            and (not copied or rows >= COPYING * columns)
             and _is_ready(other, first.step, places, model)
         ):
             found.append(other)
@@ -163,6 +177,8 @@ def _is_ready(product: _Product, step: int, places: Mapping[int, int], model: Co
         if places.get(term.number, -1) < step:
             continue
         if not isinstance(term.op, (Map, Chunk, Rename)) or model.elements(term.axes, term.open) > most:
+            return False
+        if len(seen) > MOST_STEPS:
             return False
         waiting += [arg for arg in term.args if arg.number not in seen]
         seen.update(arg.number for arg in term.args)

@@ -167,10 +167,10 @@ def test_products_in_the_body_of_control_flow_are_taken_as_one() -> None:
             p = jnp.exp(-jnp.abs(x[:, None] - y))
             return carry + p @ v, (p @ w, p.sum(1))
 
-        last, others = jax.lax.scan(turn, jnp.zeros(400), jnp.stack([x, x + 1]))
+        last, others = jax.lax.scan(turn, jnp.zeros(1200), jnp.stack([x, x + 1]))
         return last, *others
 
-    plan = plan_of(fn, normal(400), normal(400), normal(400, 3), budget=1_000_000)
+    plan = plan_of(fn, normal(1200), normal(1200), normal(1200, 3), budget=2_000_000)
     assert plan.changed
     assert "dots_" in plan.source
 
