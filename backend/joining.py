@@ -7,11 +7,12 @@ columns together before the loop if they are the same in all of its turns.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from eqsat.backend.contractions import COLUMNS, product_text
 from eqsat.backend.elementwise import dtype_text
-from eqsat.backend.layout import Emitted, Lengths, length_text, transposed, tuple_text
+from eqsat.backend.layout import Emitted, Lengths, length_text, shape_text, transposed, tuple_text
 from eqsat.ir.axis import Axis
 from eqsat.planning.blocks import Joint
 
@@ -41,6 +42,8 @@ def joined(emitter: Emitter, joint: Joint, scope: Scope) -> None:
     for term, (free, part) in zip(joint.products, parts, strict=True):
         text = f"{products}[{':, ' * at}{part}]"
         rest = (*value.order[:at], *free, *value.order[at + 1 :])
+        if len(free) > 1:
+            text = f"jnp.reshape({text}, {shape_text(rest, scope.lengths_of(term))})"
         scope.values[term.number] = emitter.assign(scope, term, "dot", Emitted(text, rest))
 
 
@@ -60,7 +63,7 @@ class _Columns:
         self.count = 0
 
     def add(self, value: Emitted | None) -> tuple[tuple[Axis, ...], str]:
-        """Add a vector, a matrix or, for a sum, ones; the axis of a matrix's columns, and where they are."""
+        """Add a vector, a matrix or, for a sum, ones; the axes of a matrix's columns, and where they are."""
         start = self.count
         free = () if value is None else tuple(axis for axis in value.order if axis not in self.order)
         if value is None:
@@ -71,10 +74,11 @@ class _Columns:
             self.pieces.append(f"{transposed(value, self.order).text}[{', '.join(index)}]")
             self.count += 1
             return (), str(start)
-        (columns,) = free
-        order = [columns if axis == COLUMNS else axis for axis in self.order]
-        self.pieces.append(transposed(value, order).text)
-        self.count += columns.size
+        columns = math.prod(axis.size for axis in free)
+        at = self.order.index(COLUMNS)
+        text = transposed(value, (*self.order[:at], *free, *self.order[at + 1 :])).text
+        self.pieces.append(f"jnp.reshape({text}, {self._shape(columns)})" if len(free) > 1 else text)
+        self.count += columns
         return free, f"{start}:{self.count}"
 
     def fill(self, count: int) -> None:
@@ -83,9 +87,14 @@ class _Columns:
             self._constant("zeros", count - self.count)
 
     def _constant(self, kind: str, columns: int) -> None:
-        shape = [str(columns) if axis == COLUMNS else length_text(axis, self.lengths) for axis in self.order]
-        self.pieces.append(f"jnp.{kind}({tuple_text(shape)}, {dtype_text(self.dtype)})")
+        self.pieces.append(f"jnp.{kind}({self._shape(columns)}, {dtype_text(self.dtype)})")
         self.count += columns
+
+    def _shape(self, columns: int) -> str:
+        """The shape, as text, of so many columns."""
+        return tuple_text(
+            [str(columns) if axis == COLUMNS else length_text(axis, self.lengths) for axis in self.order]
+        )
 
     def text(self) -> str:
         return f"jnp.concatenate([{', '.join(self.pieces)}], axis={self.order.index(COLUMNS)})"

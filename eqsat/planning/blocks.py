@@ -140,7 +140,7 @@ class Joint:
     - `op`: that of the products.
     - `matrix`: what all of them multiply.
     - `products`: by the first one they are taken.
-    - `narrow`: what each multiplies it with: one axis besides those that are added up, or none. None: a sum.
+    - `narrow`: what each multiplies it with: few columns, along any axes, or a vector. None: a sum.
     - `columns`: with so many the product is as fast as with those that there are.
     - `bytes`: of the narrow ones put together, if that is done where they are multiplied.
     - `held`: the same if it can be done before the loop that they are in.

@@ -130,11 +130,9 @@ def _products(block: Block, model: CostModel) -> Iterator[_Product]:
 
 
 def _columns(value: Term, added: frozenset[Axis]) -> int | None:
-    """How many columns a narrow matrix has: it has one more axis at most, and that not in chunks."""
+    """How many columns a narrow matrix has, all of its other axes together: none if one is in chunks."""
     columns = value.axes - added
-    if len(columns) > 1 or columns & value.open:
-        return None
-    return math.prod(axis.size for axis in columns)
+    return None if columns & value.open else math.prod(axis.size for axis in columns)
 
 
 def _is_large(matrix: Term, added: frozenset[Axis], columns: int, model: CostModel) -> bool:

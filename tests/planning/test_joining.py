@@ -56,6 +56,16 @@ def test_products_over_the_other_axis_are_taken_by_themselves() -> None:
     assert {axis.size for axis in second.op.axes} == {A}
 
 
+def test_columns_may_be_along_several_axes() -> None:
+    """As second moments are, Σ_c p_ac x_ci x_cj, beside first ones, Σ_c p_ac x_ci."""
+
+    def fn(p: Any, x: Any) -> Any:
+        return p @ x, jnp.tensordot(p, x[:, :, None] * x[:, None], 1)
+
+    (joint,) = joints(fn, matrix(), normal(C, 3))
+    assert joint.columns == 16
+
+
 def test_what_is_made_for_a_product_is_made_for_the_first_one() -> None:
     """Scaled vectors take little to make; they are in no loop, so they may be made where they are read."""
     (joint,) = joints(
@@ -180,7 +190,7 @@ def test_products_in_the_body_of_control_flow_are_taken_as_one() -> None:
 def test_results_stay_the_same(data: st.DataObject) -> None:
     draw = data.draw
     n, m = draw(st.integers(260, 400)), draw(st.integers(260, 400))
-    kinds = st.sampled_from(["vector", "narrow", "turned", "sum", "scaled"])
+    kinds = st.sampled_from(["vector", "narrow", "turned", "sum", "scaled", "two axes"])
     along_rows = draw(st.lists(kinds, max_size=4))
     along_columns = draw(st.lists(kinds, min_size=2, max_size=4))
     widths = [draw(st.integers(2, 20)) for _ in range(8)]
@@ -198,6 +208,8 @@ def test_results_stay_the_same(data: st.DataObject) -> None:
                 return wide.T @ p.T
             case "sum":
                 return p.sum(1)
+            case "two axes":
+                return jnp.einsum("ac,cij->iaj", p, wide[:, None, :3] * jnp.arange(2.0)[:, None])
             case _:
                 return p @ (jnp.sin(wide) * 3)
 
