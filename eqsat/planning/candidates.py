@@ -122,7 +122,7 @@ def scheduled(
     joints = (joint for together in found.joined.values() for joint in together)
     copies += sum(joint.bytes + joint.held + joint.result_bytes for joint in joints)
     if peak - copies <= budget < peak:
-        # Without copies for its reductions, it may fit.
+        # Without copies for its reductions and products, it may fit.
         plain = replace(machine, copies=False)
         return scheduled(program, block, makers, budget, plain, largest_block)
     return found

@@ -72,11 +72,11 @@ def padded(columns: int) -> int:
     """With how many columns a product takes no longer than with so many (docs/performance.md).
 
     >>> [padded(columns) for columns in (1, 3, 5, 9, 17)]
-    [1, 4, 8, 16, 24]
+    [1, 4, 8, 16, 32]
     """
     if columns == 1:
         return 1
-    tile = 4 if columns <= 4 else 8
+    tile = 4 if columns <= 4 else 8 if columns <= 8 else 16
     return math.ceil(columns / tile) * tile
 
 

@@ -16,7 +16,6 @@ import eqsat
 from eqsat.machine import CPU, GPU, Machine
 from eqsat.planning.blocks import Joint
 from eqsat.planning.candidates import as_written, scheduled
-from eqsat.planning.joining import padded
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import build
 from tests.stages import lowered, normal
@@ -86,17 +85,12 @@ def test_what_is_made_for_a_product_is_made_for_the_first_one() -> None:
         (lambda p, v: (p @ v, p.sum(1)), [(40, 50), (50,)], "it is small"),
         (lambda p, v: (p @ v, p.max(1)), [(A, C), (C,)], "the other is no sum"),
         (lambda p, v: (p @ v, (p + 1).sum(1)), [(A, C), (C,)], "the sum is of something else"),
-        (lambda p, v, w: (p @ v, p @ w), [(A, C), (C, 16), (C,)], "16 columns are fast, and 17 take 24"),
+        (lambda p, v, w: (p @ v, p @ w), [(A, C), (C, 16), (C,)], "17 columns take as long as 32"),
         (lambda p: (p.sum(1), p.sum(0)), [(A, C)], "nothing is multiplied"),
     ],
 )
 def test_products_stay_apart(fn: Any, shapes: list[Any], why: str) -> None:
-    found = joints(fn, *(normal(*shape) for shape in shapes))
-    if why.startswith("16"):
-        assert padded(17) - padded(16) - padded(1) == 7, "less than it takes to read the matrix once more"
-        assert len(found) == 1
-    else:
-        assert not found, why
+    assert not joints(fn, *(normal(*shape) for shape in shapes)), why
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.complex64, jnp.bfloat16])
