@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
+from jax.extend.core import Jaxpr
 
+from eqsat.backend.vectors import WIDTH, has_wide, saved
 from eqsat.errors import EqsatError
 
 HONEST = "honest"
@@ -26,7 +28,7 @@ UNORDERED = "honest, in XLA's order"
 OWN = "XLA's own"
 """Values may be hidden in fusions: what these hold at most is counted."""
 
-Flags = dict[str, str | bool]
+Flags = dict[str, str | bool | int]
 
 OPTIONS: dict[str, dict[str, Flags]] = {
     "cpu": {
@@ -133,6 +135,10 @@ def compiler_options() -> Flags:
     return _flags(HONEST)
 
 
+WIDE: dict[str, Flags] = {"cpu": {WIDTH: 512}}
+"""By platform: options for programs that are faster with the widest vectors that the processor has."""
+
+
 def available(name: str) -> bool:
     """Whether there is a set of options of this name for the default device's platform."""
     return name in OPTIONS.get(jax.default_backend(), {})
@@ -198,12 +204,13 @@ def certify(
       the program may be run all the same.
     - `closely`: whether a draft is to leave no doubt, which takes it three times as long.
     """
-    lowered = jax.jit(function, keep_unused=True, donate_argnums=donated).lower(*avals)
+    traced = jax.jit(function, keep_unused=True, donate_argnums=donated).trace(*avals)
+    lowered = traced.lower()
     hurry: Flags = {}
     if draft:
         executable, hurry = _drafted(lowered, _flags(options), closely)
     else:
-        executable = lowered.compile(compiler_options=_flags(options))
+        executable = _compiled(lowered, _flags(options), _wide(traced.jaxpr.jaxpr))
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
@@ -218,6 +225,22 @@ def certify(
         bool(hurry),
         indexed_bytes(lowered.as_text()) if EMITTERS in hurry else 0,
     )
+
+
+def _compiled(lowered: Any, options: Flags, wide: Flags) -> Any:
+    """A program compiled, for wide vectors if that is asked for and the compiler knows how."""
+    if wide:
+        try:
+            return lowered.compile(compiler_options=options | wide)
+        except jax.errors.JaxRuntimeError:
+            pass  # There is no such option, or else whatever this is comes again.
+    return lowered.compile(compiler_options=options)
+
+
+def _wide(jaxpr: Jaxpr) -> Flags:
+    """The options for wide vectors, if there are some and they make the program faster."""
+    flags = WIDE.get(jax.default_backend(), {})
+    return flags if flags and has_wide() and saved(jaxpr) > 0 else {}
 
 
 def _scratch(executable: Any) -> int:
