@@ -60,6 +60,15 @@ def test_exactly(rules: str, left: str, right: str) -> None:
         ("power-two", "jax.numpy.power(x, 2.0)", "x ** 2"),
         ("power-half", "sum(x ** 2, 1) ** 0.5", "sqrt(sum(x ** 2, 1))"),
         ("power-minus-half", "x ** -0.5", "lax.rsqrt(x)"),
+        (
+            "power-by-logarithm positive-sum nonnegative-square positive-constant",
+            "jax.numpy.power(x ** 2 + 1, y)",
+            "exp(y * log(x ** 2 + 1))",
+        ),
+        ("power-three-halves", "x ** 1.5", "x * sqrt(x)"),
+        ("power-minus-three-halves", "x ** -1.5", "lax.rsqrt(x) ** 3"),
+        ("power-five-halves", "x ** 2.5", "x ** 2 * sqrt(x)"),
+        ("power-minus-five-halves", "x ** -2.5", "lax.rsqrt(x) ** 5"),
         ("root-of-square", "sqrt(x ** 2)", "abs(x)"),
         ("square-of-root nonnegative-square nonnegative-sum", "sqrt(sum(x ** 2, 1)) ** 2", "sum(x ** 2, 1)"),
         (
@@ -127,6 +136,11 @@ def test_but_for_rounding(rules: str, left: str, right: str) -> None:
         ("choice-within-true-choice", "where(m, where(~m, x, y), 0)", "where(m, x, 0)"),
         ("choice-by-negation", "where(m, x, y)", "where(m, y, x)"),
         ("sum-of-choices", "where(m, x, 0) + where(m, y, 0)", "where(m, x, y)"),
+        # powers of what may be negative, or 0 to the 0
+        ("power-by-logarithm nonnegative-square", "jax.numpy.power(x ** 2, y)", "exp(y * log(x ** 2))"),
+        ("power-minus-half", "x ** -1.5", "lax.rsqrt(x)"),
+        ("power-three-halves power-five-halves", "x ** 3.5", "x ** 3 * sqrt(x)"),
+        ("power-minus-three-halves power-minus-five-halves", "x ** -3.5", "lax.rsqrt(x) ** 7"),
         ("sum-of-choices", "where(m, x, 1) + where(m, 0, y)", "where(m, x, y)"),
         ("difference-of-choices", "where(m, 0, x) - where(m, y, 0)", "where(m, y, x)"),
     ],
