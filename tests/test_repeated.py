@@ -39,7 +39,7 @@ def test_the_same_call_with_other_arrays_goes_straight_to_the_executable(evaluat
     optimized = eqsat.optimize(kernel, budget="1GB")
     for seed in range(3):
         x, v = jnp.asarray(normal(30, seed=seed)), jnp.asarray(normal(30, seed=seed + 7))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), optimized(x, v), kernel(x, v))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-5, 1e-6), optimized(x, v), kernel(x, v))
     assert len(evaluated) == 1
 
 
