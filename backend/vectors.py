@@ -31,21 +31,22 @@ in float64. Two cores of an AMD EPYC (Zen 4), operands in cache. In float32, XLA
 once more; arithmetic, logarithms, sines, powers and roots take as long either way (docs/performance.md)."""
 
 ELEMENTWISE = """
-    abs add add_any and bitcast_convert_type cbrt ceil clamp convert_element_type copy copy_p cos
-    cosh div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p
-    logistic lt max min mul ne neg nextafter not or pow rem round rsqrt select_n shift_left
+    abs add add_any and bitcast_convert_type cbrt ceil clamp convert_element_type copy cos cosh div
+    eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p logistic lt
+    max min mul ne neg nextafter not or pow reduce_precision rem round rsqrt select_n shift_left
     shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh
     xor
 """
 
 REDUCTIONS = """
-    argmax argmin cumlogsumexp cummax cummin cumprod cumsum reduce_and reduce_max reduce_min reduce_or
-    reduce_prod reduce_sum sort top_k
+    argmax argmin cumlogsumexp cummax cummin cumprod cumsum reduce_and reduce_max reduce_min
+    reduce_or reduce_prod reduce_sum reduce_xor sort top_k
 """
 
 MOVES = """
-    broadcast_in_dim concatenate dynamic_slice dynamic_update_slice expand_dims gather iota
-    optimization_barrier pad reshape rev scatter scatter-add slice split squeeze transpose
+    broadcast_in_dim concatenate dynamic_slice dynamic_update_slice gather iota name
+    optimization_barrier pad reshape rev scatter scatter-add scatter-max scatter-min scatter-mul
+    scatter-sub slice split squeeze transpose
 """
 
 LIBRARIES = """
@@ -54,7 +55,7 @@ LIBRARIES = """
 """
 
 NESTED = """
-    checkpoint closed_call cond core_call custom_jvp_call custom_vjp_call jit pjit remat2 scan while
+    closed_call cond custom_jvp_call custom_vjp_call jit remat2 scan while
 """
 
 REAL = frozenset(ELEMENTWISE.split())

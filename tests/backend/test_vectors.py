@@ -62,17 +62,21 @@ INTEGERS = (
     "bitwise_and bitwise_or bitwise_xor bitwise_not shift_left shift_right_arithmetic shift_right_logical"
 )
 ALONG = "cumlogsumexp cummax cummin cumprod cumsum"
+INTO = "add max min mul set subtract"
 
 
 def everything(x: Any, y: Any, n: Any) -> list[Any]:
     """Elementwise functions and reductions of positive numbers and of integers, alone and in company."""
-    found = [getattr(lax, name)(x) for name in UNARY.split()] + [lax.erf_inv(x / 3)]
+    found = [getattr(lax, name)(x) for name in UNARY.split()]
+    found += [lax.erf_inv(x / 3), lax.reduce_precision(x, exponent_bits=5, mantissa_bits=6)]
     found += [getattr(lax, name)(x, y) for name in BINARY.split()]
     found += [getattr(lax, name)(*([n] if name.endswith("not") else [n, n % 5])) for name in INTEGERS.split()]
     found += [lax.argmax(x, 1, np.int32), lax.argmin(x, 0, np.int32), lax.integer_pow(x, 3)]
     found += [getattr(lax, name)(x, 1) for name in ALONG.split()]
     found += [lax.sort(x), *lax.top_k(x, 3), jnp.where(x > y, x, 2 * y), jnp.clip(x, y, 2)]
-    found += [x.sum(1), x.max(0), x.min(1), x[:, :9].prod(1), jnp.any(x > y, 1), jnp.all(x > y, 0), x @ y.T]
+    found += [getattr(y.at[:, n[0] % 9], name)(x) for name in INTO.split()]
+    found += [lax.reduce_xor(n, (1,)), y[n[:, 0] % 3], x.sum(1), x.max(0), x.min(1), x[:, :9].prod(1)]
+    found += [jnp.any(x > y, 1), jnp.all(x > y, 0), x @ y.T]
     found += [x.astype(n.dtype), n.astype(x.dtype), lax.bitcast_convert_type(x, n.dtype)]
     found += [x.astype(dtype) for dtype in ("float32", "float64", "bfloat16", "float16", "int8", "bool")]
     together = [1.5 * value + y for value in found if value.dtype == x.dtype and value.shape == x.shape]
