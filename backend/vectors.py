@@ -49,9 +49,10 @@ MOVES = """
     scatter-sub slice split squeeze transpose
 """
 
-LIBRARIES = """
-    cholesky conv_general_dilated dot_general eigh fft householder_product lu lu_pivots_to_permutation qr
-    svd triangular_solve
+CALLS = """
+    cholesky conv_general_dilated debug_callback debug_print dot_general eigh fft
+    householder_product io_callback lu lu_pivots_to_permutation pure_callback qr svd
+    triangular_solve
 """
 
 NESTED = """
@@ -59,7 +60,7 @@ NESTED = """
 """
 
 REAL = frozenset(ELEMENTWISE.split())
-RIGHT = REAL | frozenset(f"{REDUCTIONS} {MOVES} {LIBRARIES} {NESTED}".split())
+RIGHT = REAL | frozenset(f"{REDUCTIONS} {MOVES} {CALLS} {NESTED}".split())
 """Primitives that are known to be compiled rightly for 512 bits: a test compares them with XLA's choice. In
 jaxlib 0.10 arc tangents of that width are wrong, as the call of a function that was compiled for less. So
 what is not known to be right, complex numbers included, is compiled as XLA would."""
