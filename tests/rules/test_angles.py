@@ -92,7 +92,7 @@ def test_a_periodic_kernel_of_all_pairs(sign: float) -> None:
 
 
 def test_small_differences_of_large_angles_keep_their_digits() -> None:
-    """Products of sines and cosines alone would be off by a thousandth of the largest here."""
+    """Products of sines and cosines alone would be off by 3e-4 of the largest here."""
     a, b = (np.float32(2.1) + normal(200, 2, seed=seed) / 300 for seed in (0, 1))
 
     def squares(a: jax.Array, b: jax.Array) -> jax.Array:
