@@ -61,7 +61,8 @@ NESTED = """
 
 REAL = frozenset(ELEMENTWISE.split())
 RIGHT = REAL | frozenset(f"{REDUCTIONS} {MOVES} {CALLS} {NESTED}".split())
-"""Primitives that are known to be compiled rightly for 512 bits: a test compares them with XLA's choice. In
+"""Primitives that are compiled rightly for 512 bits: of elementwise ones and reductions, a test compares them
+with XLA's choice; others move numbers, call libraries or hold programs that are looked at themselves. In
 jaxlib 0.10 arc tangents of that width are wrong, as the call of a function that was compiled for less. So
 what is not known to be right, complex numbers included, is compiled as XLA would."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
+import eqsat
 from tests.rules.proving import cannot_prove, fires, optimized, prove
 
 ARRAYS = "x: i k   y: i k   c: i   d: k   s:   n: int32 i k   m: bool i k   u: uint8 i k   z: complex64 i k"
@@ -200,6 +203,14 @@ def test_what_is_only_so_for_other_numbers(rule: str, expression: str) -> None:
 )
 def test_what_is_known_not_to_be_negative(rules: str, expression: str) -> None:
     prove(f"abs({expression})", expression, ARRAYS, f"absolute-value-of-nonnegative {rules}")
+
+
+def test_powers_of_few_digits_keep_them() -> None:
+    """By logarithms, these would be off by an eighth."""
+    x, p = jnp.linspace(0, 10, 300, dtype=jnp.bfloat16), jnp.bfloat16(5.3)
+    found = eqsat.optimize(lambda x, p: jnp.power(x * x + 1, p))
+    expected = np.asarray(x * x + 1, np.float64) ** np.float64(p)
+    np.testing.assert_allclose(np.asarray(found(x, p), np.float64), expected, rtol=2e-2)
 
 
 def test_softmax_is_not_negative() -> None:
