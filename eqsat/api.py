@@ -276,8 +276,9 @@ def optimize(
       some calls only.
     - `rules`: the path, or the paths, of `.rules` files to use besides the shipped ones.
     - `accuracy`: what rewriting may do to floating-point results: "exact" (nothing beyond computing
-      by pieces), "reassociates" (sums in another order), "cancels" (also identities that subtract
-      nearly equal numbers, guarded).
+      by pieces: the same bits), "reassociates" (sums in another order, for every input), "rescales" (also
+      factors moved and products reordered, which may over- or underflow), "cancels" (also identities that
+      subtract nearly equal numbers), "amplifies" (also such as multiply errors by a condition number).
     - `machine`: the rates by which time is predicted, and the sizes by which chunks are chosen. None: those
       that `eqsat.calibrate()` measured on this machine, if it has ever been called; or else what is known
       of machines of the kind.

@@ -178,7 +178,7 @@ class Planner:
         program, hoisted, written = self.original.lowered
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
-        exact = all(rule.exact for rule in self.rules)
+        exact = all(rule.accuracy == "exact" for rule in self.rules)
         trials = Trials(
             self.traced,
             self.names,

@@ -93,4 +93,5 @@ class Drawer:
             drawn,
             frozenset(sizes.constants),
             str(style),
+            width=style.width,
         )

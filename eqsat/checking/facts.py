@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from eqsat.checking.arithmetic import Machine
 from eqsat.checking.conditions import Condition
 from eqsat.checking.instance import Instance
-from eqsat.checking.judging import Criterion, Failure
+from eqsat.checking.judging import PROMISES, Criterion, Failure
 from eqsat.checking.matrices import has_property
 from eqsat.checking.tiers import EXAMPLES, Tier, Trial
 from eqsat.language.syntax import Fact
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class FactTrial(Trial):
@@ -26,11 +31,13 @@ class FactTrial(Trial):
         self.fact = fact
 
     def tiers(self) -> list[Tier]:
-        # Minus infinity and numbers that overflow have no properties to speak of.
-        return [tier for tier in super().tiers() if tier.style.name not in ("masked", "huge")]
+        # Matrices of numbers that overflow or underflow have no properties to speak of.
+        unfit = ("masked", "huge", "hostile") if self.fact.axes else ("masked",)
+        return [tier for tier in super().tiers() if tier.style.name not in unfit]
 
     def judge(self, instance: Instance, criterion: Criterion) -> Failure | None:
-        value = instance.sides.evaluate_left()
+        computed = criterion in PROMISES
+        value = instance.sides.run(Machine(instance.width))[0] if computed else instance.sides.evaluate_left()
         axes = sorted(instance.sides.left.axes)
         core = [axes.index(instance.axes[name]) for name in self.fact.axes]
         stacked = np.moveaxis(value, core, range(-len(core), 0)) if core else value
@@ -42,7 +49,11 @@ class FactTrial(Trial):
             stacked = stacked[~np.isnan(stacked)] if stacked.dtype.kind in "fc" else stacked
         if stacked.dtype.kind == "b":
             stacked = stacked.astype(np.int8)
-        if has_property(stacked, self.fact.property):
+        if has_property(stacked, self.fact.property) and not (computed and self.negative_zero(stacked)):
             return None
         brackets = f"[{', '.join(self.fact.axes)}]" if core else ""
         return Failure(instance, criterion, f"the term is not `{self.fact.property}{brackets}`", value)
+
+    def negative_zero(self, value: Array) -> bool:
+        """Whether there is a -0, which is not nonnegative: its reciprocal is not."""
+        return value.dtype.kind == "f" and not self.fact.axes and bool(np.any(np.signbit(value) & (value == 0)))

@@ -11,6 +11,7 @@ from eqsat.checking.accuracy import Measured, measure
 from eqsat.checking.facts import FactTrial
 from eqsat.checking.firing import outcomes, stays
 from eqsat.checking.hints import hint
+from eqsat.checking.judging import PROMISES, Failure
 from eqsat.checking.monoids import check_monoid
 from eqsat.checking.necessity import LoadCheck, Need, needs_of
 from eqsat.checking.report import Report, RuleReport, indented, listed
@@ -19,7 +20,7 @@ from eqsat.checking.shrinking import shrunk
 from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial
 from eqsat.errors import EqsatError
 from eqsat.ir.operations import known_operation
-from eqsat.language.accuracies import ACCURACIES, Accuracy
+from eqsat.language.accuracies import ACCURACIES, MEANINGS, Accuracy
 from eqsat.language.check import check_file
 from eqsat.language.diagnostics import diagnostic
 from eqsat.language.syntax import (
@@ -96,6 +97,8 @@ class FileCheck:
         except EqsatError as error:
             return replace(report, failures=(self.at(rule.position, f"it can't be tried: {error}"),))
         report = replace(report, tiers=dict(trial.tally.drawn))
+        if failure is not None and failure.criterion in PROMISES:
+            return self.broken(rule, failure, trial, report)
         if failure is not None:
             advice = hint(rule, failure)
             message = "the two sides are not equal"
@@ -108,6 +111,7 @@ class FileCheck:
             advice = "compare the conditions: do they ever hold together?"
             return replace(report, failures=(self.at(rule.position, message, advice),))
         measured = measure(rule)
+        measured = replace(measured, accuracy=self.kept_class(rule, measured.accuracy))
         report = replace(report, measured=measured.accuracy)
         failures, notes = self.accuracy(rule, measured)
         if measured.negative:
@@ -121,6 +125,28 @@ class FileCheck:
         more, warnings, tried = self.examples_and_conditions(rule)
         tiers = {**report.tiers, **tried, "float32": measured.instances}
         return replace(report, tiers=tiers, failures=(*failures, *more), warnings=warnings, notes=notes)
+
+    def broken(self, rule: Rule, failure: Failure, trial: Trial, report: RuleReport) -> RuleReport:
+        """The report on a rule that is true of numbers, but not what its class promises of floats."""
+        measured = measure(rule)
+        worse = ACCURACIES[ACCURACIES.index(rule.accuracy) + 1]
+        least = max(worse, measured.accuracy or worse, key=ACCURACIES.index)
+        deserved = self.kept_class(rule, least)
+        evidence = f": {measured.evidence}" if deserved == measured.accuracy else ""
+        message = f"`{rule.name}` is declared [{rule.accuracy}], but it is [{deserved}]{evidence}"
+        advice = f"declare it [{deserved}]: {MEANINGS[deserved]}" if deserved else ""
+        text = self.at(rule.position, message, advice)
+        example = shown(shrunk(failure, trial.judge))
+        return replace(report, measured=deserved, failures=(f"{text}\n{indented(example)}",))
+
+    def kept_class(self, rule: Rule, least: Accuracy | None) -> Accuracy | None:
+        """The first class, from one that was measured on, whose promise a rule keeps on hostile data."""
+        if least is None:
+            return None
+        for accuracy in ACCURACIES[ACCURACIES.index(least) :]:
+            if Trial(replace(rule, accuracy=accuracy), self.examples).keeps_promise():
+                return accuracy
+        return ACCURACIES[-1]
 
     def fact(self, fact: Fact) -> RuleReport:
         """The report on a fact."""
@@ -240,15 +266,6 @@ class FileCheck:
     def at(self, position: Position, message: str, advice: str = "") -> str:
         """A message as the load check shows it."""
         return diagnostic(self.file.text, position, message, advice)
-
-
-MEANINGS: dict[Accuracy, str] = {
-    "exact": "it leaves floating-point results as they are, bit for bit, but for signs of zero",
-    "reassociates": "it rounds otherwise; errors stay of the same order",
-    "cancels": "it loses digits where nearly equal numbers are subtracted",
-    "amplifies": "it multiplies errors by a condition number more than the left side does",
-}
-"""What each accuracy class says of a rule."""
 
 
 IMPLIED = "anyway"

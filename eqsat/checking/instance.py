@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.checking.arithmetic import Machine
 from eqsat.checking.building import Builder, IllFormed
 from eqsat.checking.kinds import DTYPES
 from eqsat.checking.memberships import variable_names
@@ -37,6 +38,7 @@ class Instance:
       `constants` are scalars that the program contains.
     - `style`: what the values are like.
     - `chunk`: how long chunks are; 0 for whole axes.
+    - `width`: the dtype that a promise is judged in: "half" or "single".
     """
 
     statement: Statement
@@ -47,6 +49,7 @@ class Instance:
     constants: frozenset[str]
     style: str
     chunk: int = 0
+    width: str = "single"
 
     def axes_of(self, variable: str) -> tuple[str, ...]:
         """The axes of a variable, in the order of its value's dimensions."""
@@ -153,8 +156,21 @@ class Sides:
 
     def evaluate_left(self) -> Array:
         """The value of the left side."""
-        program = replace(self.program, outputs=self.program.outputs[:1])
-        (left,) = interpret(program, self.arrays, self.chunk_lengths())
+        (left,) = interpret(self.program_left, self.arrays, self.chunk_lengths())
+        return left
+
+    @property
+    def program_left(self) -> Program:
+        return replace(self.program, outputs=self.program.outputs[:1])
+
+    def run(self, machine: Machine) -> tuple[Array, Array]:
+        """The values of both sides as a machine computes them."""
+        left, right = machine.run(self.program, self.arrays, self.chunk_lengths())
+        return left, right
+
+    def run_left(self, machine: Machine) -> Array:
+        """The value of the left side as a machine computes it."""
+        (left,) = machine.run(self.program_left, self.arrays, self.chunk_lengths())
         return left
 
     def chunk_lengths(self) -> dict[Axis, int]:

@@ -10,7 +10,9 @@ import numpy as np
 
 from eqsat.checking.building import IllFormed
 from eqsat.checking.instance import Instance
+from eqsat.checking.promises import broken_promise
 from eqsat.checking.roles import has_matrices
+from eqsat.language.accuracies import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,12 +33,25 @@ class Criterion(Enum):
     - `CLOSE`: up to rounding; NaN and infinities in the same places.
     - `FINITE`: up to rounding, where both are finite, which must be in the same places.
     - `NO_WORSE`: up to rounding where the left side is finite; where it overflows, the right need not.
+    - `BITS`, `ROUNDED`, `IN_RANGE`: what the classes exact, reassociates and rescales promise of numbers as they
+      are computed in a narrow dtype.
     """
 
     EXACT = "exactly"
     CLOSE = "up to rounding"
     FINITE = "up to rounding, and finite in the same places"
     NO_WORSE = "up to rounding, wherever the left side is finite"
+    BITS = "to the bit, as computed in the dtype"
+    ROUNDED = "as sums in another order are, as computed in the dtype"
+    IN_RANGE = "as sums in another order are, as computed in the dtype, where nothing over- or underflows"
+
+
+PROMISES: dict[Criterion, Accuracy] = {
+    Criterion.BITS: "exact",
+    Criterion.ROUNDED: "reassociates",
+    Criterion.IN_RANGE: "rescales",
+}
+"""The classes whose promises the criteria are."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,9 @@ def judge(instance: Instance, criterion: Criterion) -> Failure | None:
     except IllFormed as error:
         return Failure(instance, criterion, f"the right side makes no sense: {error}")
     try:
+        if criterion in PROMISES:
+            broken = broken_promise(instance, PROMISES[criterion])
+            return Failure(instance, criterion, "the sides differ", *broken) if broken else None
         left, right = sides.evaluate()
     except Exception as error:  # a user's operation may raise what it likes
         sides.evaluate_left()  # if this raises as well, the instance is no good

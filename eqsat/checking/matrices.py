@@ -170,6 +170,8 @@ def has_property(value: Array, name: str) -> bool:
     """Whether matrices (the last two dimensions), or numbers, have a property, up to rounding."""
     if value.size == 0:
         return True
+    if value.dtype.kind not in "fc":
+        value = value.astype(np.float64)
     scale = max(1.0, float(np.max(np.abs(value))))
     if name == "nonnegative":
         return bool(np.all(value >= -TOLERANCE * scale))

@@ -25,7 +25,11 @@ LoadCheck = Callable[[Rule | Fact], None]
 """Raises `RuleError` if a rule or a fact can't be loaded."""
 
 
-ABOUT_VALUES = frozenset({"in", "passes", "nonempty", "constant", *GUARDED})
+RARE = 6
+"""How many times more hostile instances are drawn before a condition is said to be needless: few of them are
+hostile to it."""
+
+ABOUT_VALUES = frozenset({"in", "passes", "nonempty", "constant", "wide", *GUARDED})
 """The guards that say something about values. All others say where a rule pays, by their very nature."""
 
 
@@ -63,6 +67,8 @@ def _need(statement: Rule | Fact, condition: Condition, load_check: LoadCheck, e
         trial = _trial(less, examples, condition, _kinds_with(statement, condition))
         if trial.failure() is not None:
             return Need(condition, "without it, the sides differ")
+        if not _trial(less, RARE * examples, condition, _kinds_with(statement, condition)).keeps_promise():
+            return Need(condition, "without it, the sides differ on hostile numbers")
     except EqsatError:
         return Need(condition, "without it, the rule can't even be tried")
     if isinstance(condition, Guard) and condition.name not in ABOUT_VALUES:

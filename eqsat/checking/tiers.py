@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from eqsat.checking.conditions import Condition
 from eqsat.checking.drawing import Drawer
 from eqsat.checking.instance import Instance
-from eqsat.checking.judging import Criterion, Failure, finite_part, judge
+from eqsat.checking.judging import PROMISES, Criterion, Failure, finite_part, judge
 from eqsat.checking.kinds import is_exact
 from eqsat.checking.memberships import variable_names
 from eqsat.checking.roles import Roles
@@ -112,6 +112,14 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         Tier("extremes", Style("normal"), floats, 0.25, "f", 0),
         Tier("extremes", Style("whole"), Criterion.EXACT, 0.15, "i", 0),
     ]
+    promise = {"exact": Criterion.BITS, "reassociates": Criterion.ROUNDED, "rescales": Criterion.IN_RANGE}
+    if rule.accuracy in promise:
+        tame = rule.accuracy == "rescales"
+        style = "tame" if tame else "hostile"
+        # Halves of chunks are summed in singles; and no sizes of halves are tame.
+        wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
+        widths = ("single",) if wide else ("single", "half")
+        found += [Tier("hostile", Style(style, width=width), promise[rule.accuracy], 0.75, "f") for width in widths]
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.
         found = [tier for tier in found if tier.style.name not in ("zeros", "huge")]
@@ -127,7 +135,8 @@ class Trial:
 
     - `examples`: how many instances there are in a tier whose share is 1.
     - `violated`: a condition that the rule has not got, and that no instance fulfils.
-    - `kinds_without`: kinds that are not tried, as they were with the condition.
+    - `seen`: kinds that are not tried, as they were with the condition.
+    - `promises`: whether it is also judged by what its accuracy class promises.
     """
 
     def __init__(
@@ -136,8 +145,10 @@ class Trial:
         examples: int = EXAMPLES,
         violated: Condition | None = None,
         seen: frozenset[tuple[tuple[str, str], ...]] = frozenset(),
+        promises: bool = True,
     ) -> None:
         self.rule = rule
+        self.promises = promises
         self.examples = examples
         self.violated = violated
         self.seen = seen
@@ -173,6 +184,11 @@ class Trial:
                 break
         return first
 
+    def keeps_promise(self) -> bool:
+        """Whether no failure is found of what the accuracy class promises, with any of its data."""
+        tiers = [tier for tier in self.tiers() if tier.criterion in PROMISES]
+        return all(next(self.failures_of(tier), None) is None for tier in tiers)
+
     def failures(self) -> Iterator[Failure]:
         """Everything that fails, tier by tier, as it is found."""
         for tier in self.tiers():
@@ -191,7 +207,8 @@ class Trial:
         statement_rules = [statement.rule for statement, _ in self.sources]
         ring = bool(statement_rules) and all(is_ring_only(rule) for rule in statement_rules[:1])
         maskable = any(self.maskable(statement) for statement, _ in self.sources[:4])
-        return tiers_of(self.rule, ring, maskable)
+        found = tiers_of(self.rule, ring, maskable)
+        return [tier for tier in found if self.promises or tier.criterion not in PROMISES]
 
     def maskable(self, statement: Statement) -> bool:
         placement = self.drawer(statement).placements.draw(random.Random(0), 1)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.checking.arithmetic import WIDTHS
+from eqsat.checking.hostile import Regime
 from eqsat.checking.kinds import DTYPES
 from eqsat.checking.matrices import matrices, spread
 from eqsat.checking.roles import Role
@@ -18,6 +20,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 OFFSET = 1e4
 """How far data "with an offset" is from 0, in units of its spread."""
 
+UNKNOWN = frozenset({"regular", "lower part", "upper part", "symmetric part"})
+"""What a matrix has to be for an operation, though nothing is said of it: it may be singular all the same."""
 
 CENTRES = (30.0, 100.0)
 """Where clusters are: far apart, for their size; and of one sign, so that sums don't cancel."""
@@ -31,17 +35,20 @@ class Style:
 
     - `name`: "normal", "positive", "whole", "full" (all integers of the dtype), "huge" (up to
       1e4), "zeros" (many of them), "masked" (minus infinity in places, where that makes sense),
-      "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4), "small" (a thousandth) or
-      "clusters" (near one of a few points that are far apart).
+      "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4), "small" (a thousandth),
+      "clusters" (near one of a few points that are far apart), "hostile" (any regime of `eqsat.checking.hostile`)
+      or "tame" (its regimes of moderate sizes).
     - `condition`: of matrices that operations or properties are about.
     - `lone`: whether all is well-conditioned but for one direction.
     - `consistent`: whether what is solved for is of order 1, not the right-hand side.
+    - `width`: the dtype that "hostile" and "tame" numbers are of: "half" or "single".
     """
 
     name: str
     condition: float = 1.0
     consistent: bool = False
     lone: bool = False
+    width: str = "single"
 
     def __str__(self) -> str:
         shown = self.name
@@ -75,6 +82,9 @@ class Values:
         self.kinds = kinds
         self.roles = roles
         self.shared = shared
+        self.regime: Regime | None = None
+        if style.name in ("hostile", "tame"):
+            self.regime = Regime.drawn(self.rng, style.name == "tame", np.finfo(WIDTHS[style.width]))
         self.drawn: dict[str, Array] = {}
         self.axes: dict[str, tuple[str, ...]] = {}
 
@@ -91,6 +101,12 @@ class Values:
             value = self.image(role.solved, tuple(axes), shape)
         else:
             value = self.plain(kind, shape, role, tuple(axes))
+        if self.regime is not None and value.dtype.kind == "f":
+            scalar = role.scalar
+            if role.matrix and not any("orthogonal" in wanted for wanted in role.matrix.values()):
+                plain = all(wanted <= UNKNOWN for wanted in role.matrix.values()) and not scalar
+                value = self.regime.matrix(self.rng, value, plain)
+            value = self.regime.representable(value, bool(scalar), "positive" in scalar)
         self.drawn[name], self.axes[name] = value, tuple(axes)
         return value
 
@@ -104,12 +120,14 @@ class Values:
                 (limits.min, limits.max) if self.style.name == "full" else (-4 if kind == "i" else 0, 4)
             )
             if role.scalar:
-                low, high = int("positive" in role.scalar), min(high, 6)
+                low, high = int("positive" in role.scalar), high if self.style.name == "full" else 6
             values = rng.integers(low, high, shape, endpoint=True)
-            if self.style.name == "full" and not role.scalar:
+            if self.style.name == "full":
                 # Mistakes are at the ends: there is no -x for the smallest x.
                 values = np.where(rng.random(shape) < 0.1, rng.choice((low, high), shape), values)
             return np.asarray(values.astype(DTYPES[kind]))
+        if self.regime is not None and kind == "f":
+            return self.regime.numbers(rng, shape)
         value = self.floats(shape, role, axes)
         if role.away:
             value = np.where(value < 0, value - 0.3, value + 0.3)

@@ -197,7 +197,7 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
         text="\n".join(lines),
         precision=precision,
         splits=splits,
-        exact=isinstance(rule, Fact) or rule.accuracy == "exact",
+        accuracy="exact" if isinstance(rule, Fact) else rule.accuracy,
         renames=isinstance(rule, Rule) and isinstance(rule.left, RenameOf),
         copies=frozenset(copy.longer for copy in rule.copies) if isinstance(rule, Rule) else frozenset(),
         numbers=_numbers(rule),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.formula import Monoid
+from eqsat.language.accuracies import Accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class CompiledRule:
     - `text`: the egglog commands that declare it.
     - `precision`: of the contractions that it makes out of sums.
     - `splits`: whether it is about loops (run once the algebra is done).
-    - `exact`: whether it leaves floating-point results as they are.
+    - `accuracy`: what it may do to floating-point results.
     - `renames`: whether it is about axes with other names.
     - `copies`: by how much the copies of axes that it needs are longer than these.
     - `numbers`: those that it may make constants of.
@@ -56,7 +57,7 @@ class CompiledRule:
     text: str
     precision: str
     splits: bool
-    exact: bool
+    accuracy: Accuracy
     renames: bool
     copies: frozenset[int]
     numbers: frozenset[float]

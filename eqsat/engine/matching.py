@@ -337,7 +337,7 @@ class Matching:
                 return f"(set-not-contains core-set {self.axis(operands[1])})"
             case "passes" | "accumulates" | "sums":
                 return f"(set-contains c_{name}-set {self.axis(operands[1])})"
-            case "float" | "real" | "integer" | "complex" | "boolean":
+            case "float" | "real" | "integer" | "complex" | "boolean" | "wide":
                 return f"({name} {self.dtype(operands[0])})"
             case "constant":
                 return f"(= v_{operands[0]} (value t_{operands[0]}))"

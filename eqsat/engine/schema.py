@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, numpy_dtype
+from eqsat.ir.dtypes import accumulator, is_extended, is_inexact, is_real_float, numpy_dtype
 from eqsat.ir.elementwise import COMMUTATIVE, INCREASING, LINEAR
 from eqsat.ir.properties import PROPERTIES
 
@@ -40,6 +40,7 @@ DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
     "integer": lambda dtype: not is_extended(dtype) and numpy_dtype(dtype).kind in "iu",
     "complex": lambda dtype: is_inexact(dtype) and not is_real_float(dtype),
     "boolean": lambda dtype: dtype == "bool",
+    "wide": lambda dtype: not is_extended(dtype) and accumulator(dtype) == dtype,
 }
 """What rules may ask of a dtype."""
 

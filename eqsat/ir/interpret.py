@@ -64,11 +64,11 @@ def interpret(
     """
     if precision not in PRECISIONS:
         raise EqsatError(f"unknown precision {precision!r}; there are {', '.join(PRECISIONS)}")
-    return _Interpreter(arrays, chunk_lengths or {}, precision).run(program)
+    return Interpreter(arrays, chunk_lengths or {}, precision).run(program)
 
 
-class _Interpreter:
-    """Values are arrays with one dimension per axis of their term, in the order of the axes' ids."""
+class Interpreter:
+    """One run. Values are arrays with one dimension per axis of their term, in the order of the axes' ids."""
 
     def __init__(self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], precision: str) -> None:
         self.arrays = arrays
@@ -91,7 +91,11 @@ class _Interpreter:
 
     def inside(self, program: Program, arrays: Sequence[Any]) -> list[Array]:
         """The outputs of a body of control flow."""
-        return _Interpreter(arrays, self.chunk_lengths, self.precision).run(program)
+        return self.another(arrays).run(program)
+
+    def another(self, arrays: Sequence[Any]) -> Interpreter:
+        """A run of the same kind on other arrays."""
+        return Interpreter(arrays, self.chunk_lengths, self.precision)
 
     def dtype(self, name: str) -> np.dtype[Any]:
         return reference_dtype(name, self.precision)

@@ -23,6 +23,7 @@ ROUND_HALF_EVEN = 1
 PRECISIONS: dict[str, tuple[type[np.floating[Any]], type[np.complexfloating[Any, Any]]]] = {
     "double": (np.float64, np.complex128),
     "single": (np.float32, np.complex64),
+    "half": (np.float16, np.complex64),
 }
 """In which dtypes floats and complex numbers are computed, whatever their width in the program."""
 

@@ -95,7 +95,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "kron": _kron,
     "centre": _centre,
     "reverse": lambda a: a[..., ::-1],
-    "sort": lambda a: np.sort(a, axis=-1),
+    "sort": lambda a: np.sort(a, axis=-1, kind="stable"),
     "argsort": lambda a: np.argsort(a, axis=-1, kind="stable"),
     "take": _take,
     "append": _append,

@@ -65,5 +65,6 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "boolean": ("term",),
     "complex": ("term",),
     "real": ("term",),
+    "wide": ("term",),
 }
 """The kinds of each guard's operands."""

@@ -226,8 +226,9 @@ def _prepared(
                 for body in call.bodies
             )
     if rules:
-        reassociate = any(not rule.exact for rule in rules)
-        program = with_contraction_orders(program, reassociate, rules[0].precision or None, cap)
+        # Another order may overflow where this one does not: (A B) v is finite for some v for which B v is not.
+        reorder = any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
+        program = with_contraction_orders(program, reorder, rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
     key = (program.outputs, program.equalities, program.facts, large, tuple(stored), limits)
     saturation = known.get(key)

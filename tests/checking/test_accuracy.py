@@ -60,7 +60,7 @@ def test_a_better_class_than_measured_is_refused() -> None:
     with pytest.raises(
         RuleError, match=r"declared \[exact\], but it is \[reassociates\]: in float32, the left side is"
     ):
-        check_rules("rule pulled [exact]  sum[K] (c{!K} * a)  =>  c * sum[K] a")
+        check_rules("rule reversed [exact]  sum[n] reverse[n] a  =>  sum[n] a")
 
 
 def test_a_worse_class_than_measured_is_noted() -> None:

@@ -11,7 +11,7 @@ from eqsat.testing import check_rules
 
 
 def complaints(text: str, strict: bool = False) -> str:
-    report = check_rules(f"rule tried  {text}", strict=strict, fail=False)
+    report = check_rules(f"rule tried [rescales]  {text}", strict=strict, fail=False)
     return "\n".join([*report.rules[0].failures, *report.rules[0].warnings])
 
 
@@ -64,7 +64,7 @@ def test_an_example_on_other_lengths_shows_where_a_rule_pays() -> None:
 
 
 def test_strict_makes_errors_of_what_nothing_needs() -> None:
-    text = "rule tried  sum[K] (c{!K} * a)  =>  c * sum[K] a  where float(a)\n  example c: i a: k"
+    text = "rule tried [rescales]  sum[K] (c{!K} * a)  =>  c * sum[K] a  where float(a)\n  example c: i a: k"
     assert check_rules(text).ok
     with pytest.raises(RuleError, match="nothing needs the condition `float"):
         check_rules(text, strict=True)

@@ -57,7 +57,7 @@ RIGHT = {
 
 def text_of(rules: dict[str, str], name: str) -> str:
     """A rule, with its `for` after its sides and before its conditions."""
-    return f"rule {name}\n  {rules[name]}"
+    return f"rule {name} [rescales]\n  {rules[name]}"
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -66,7 +66,7 @@ def test_wrong_rules_are_refused(name: str) -> None:
         check_rules(text_of(WRONG, name))
     message = str(caught.value)
     assert message.startswith("rules:1:6: the two sides are not equal\n")
-    assert f"  1 | rule {name}\n    |      ^\n" in message
+    assert f"  1 | rule {name} [rescales]\n    |      ^\n" in message
     assert "np.array" in message or "the right side makes no sense" in message
 
 

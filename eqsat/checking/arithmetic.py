@@ -1,0 +1,219 @@
+"""How a program computes: in a narrow dtype, op by op, in one order of summation or another.
+
+The reference interpreter says what a program means. A `Machine` of this module says what comes out of it where
+numbers have few digits and a range: the rules' promises are about that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.interpret import Interpreter, Values
+from eqsat.ir.jax_calls import Ranges
+from eqsat.ir.numpy_arrays import aligned, position, reduced
+from eqsat.ir.ops import Chunk, Concat, Const, Delta, Dot, Fold, Iota, Leaf, Map, Opaque, Operation, Reduce, Rename
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+Order = Literal["natural", "ascending", "descending"]
+"""In which order a sum or a product is taken. The extreme ones have the extreme partial results."""
+
+WIDTHS: dict[str, type[np.floating[Any]]] = {"half": np.float16, "single": np.float32}
+"""The dtypes whose digits and range programs are run with, by the precision that the interpreter calls them."""
+
+COPIES = frozenset(
+    "neg abs max min clamp select_n copy stop_gradient real imag conj sign floor ceil round".split()
+)
+"""Elementwise functions that do not round."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A way to compute.
+
+    **Attributes:**
+
+    - `width`: the dtype whose range the numbers have: "half" or "single".
+    - `rounds`: whether numbers have its digits as well. Otherwise they have those of double precision.
+    - `bounded`: whether numbers over its range are infinite, and those under it 0.
+    - `order`: of sums and products.
+    - `noise`: the seed of relative errors of one unit in the last place of `width`, drawn for each number that
+      an op rounds (Monte Carlo arithmetic: Parker, "Monte Carlo arithmetic", 1997); None for none.
+    """
+
+    width: str
+    rounds: bool = True
+    bounded: bool = True
+    order: Order = "natural"
+    noise: int | None = None
+
+    @property
+    def limits(self) -> Any:
+        return np.finfo(WIDTHS[self.width])
+
+    def run(
+        self, program: Program, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int] | None = None
+    ) -> list[Array]:
+        """The outputs of a program."""
+        return _Computer(arrays, chunk_lengths or {}, self).run(program)
+
+
+class _Computer(Interpreter):
+    """The interpreter, on a machine."""
+
+    def __init__(self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], machine: Machine) -> None:
+        super().__init__(arrays, chunk_lengths, machine.width if machine.rounds else "double")
+        self.machine = machine
+        self.rng = np.random.default_rng(machine.noise)
+
+    def another(self, arrays: Sequence[Any]) -> Interpreter:
+        return _Computer(arrays, self.chunk_lengths, self.machine)
+
+    def value(self, term: Term, ranges: Ranges, values: Values) -> Any:
+        op = term.op
+        if isinstance(op, Concat | Fold):
+            return self.loop(term, op, ranges, values)
+        with np.errstate(all="ignore"):
+            match op:
+                case Reduce(kind="sum" | "mean" | "prod" as kind):
+                    found = self.total(kind, values[term.args[0].number], term)
+                case Reduce(kind="max" | "min" as kind):
+                    found = self.extreme(kind, values[term.args[0].number], term, super().value(term, ranges, values))
+                case Dot():
+                    found = self.contraction(term, values)
+                case Map(name="max" | "min" as kind):
+                    found = self.larger(kind, term, values, super().value(term, ranges, values))
+                case Operation() | Opaque() if self.machine.noise is not None:
+                    nudged = values.new_child(
+                        {arg.number: self.nudged(values[arg.number]) for arg in term.args if _is_real(values[arg.number])}
+                    )
+                    found = super().value(term, ranges, nudged)
+                case _:
+                    found = super().value(term, ranges, values)
+            return self.rounded(op, found)
+
+    # ------------------------------------------------------------------------------- rounding
+
+    def rounded(self, op: Any, value: Any) -> Any:
+        """A result with the range of the machine, and its noise."""
+        if not _is_real(value):
+            return value
+        if self.machine.noise is not None and not _copies(op):
+            value = self.nudged(value)
+        return self.in_range(value) if self.machine.bounded else value
+
+    def nudged(self, value: Array) -> Array:
+        """A value with another rounding error for each number."""
+        limits = self.machine.limits
+        noisy = value * (1 + float(limits.eps) * self.rng.uniform(-1, 1, value.shape))
+        tiny = (np.abs(value) < float(limits.tiny)) & (value != 0)
+        step = float(limits.smallest_subnormal)
+        return np.where(tiny, value + step * self.rng.uniform(-1, 1, value.shape), noisy)
+
+    def in_range(self, value: Array) -> Array:
+        """A value in double precision with the range of a narrow dtype."""
+        if self.machine.rounds:
+            return value
+        limits = self.machine.limits
+        step = float(limits.smallest_subnormal)
+        size = np.abs(value)
+        value = np.where(size < float(limits.tiny), np.rint(value / step) * step, value)
+        return np.where(size > float(limits.max), np.copysign(np.inf, value), value)
+
+    def wide(self, value: Array) -> Array:
+        """A value in the dtype that sums are accumulated in."""
+        return value.astype(np.float32) if value.dtype == np.float16 else value
+
+    # ------------------------------------------------------------------------------- sums
+
+    def total(self, kind: str, value: Array, term: Term) -> Array:
+        """A sum, mean or product. Halves are accumulated in single precision, as XLA does."""
+        assert isinstance(term.op, Reduce)
+        dtype = self.dtype(term.op.dtype)
+        positions = tuple(position(term.args[0], axis) for axis in term.op.axes)
+        if dtype.kind != "f":
+            return reduced(kind, value, positions, dtype)
+        ordered = self.in_order(self.wide(self.noisy_terms(value)), positions, kind == "prod")
+        wide = self.wide(np.zeros((), dtype)).dtype
+        found = reduced(kind, ordered, (0,), wide)
+        if kind == "mean" and ordered.shape[0] == 0:
+            found = np.full_like(found, np.nan)
+        if kind != "prod":
+            found = found + wide.type(0)  # a sum starts at 0: that of -0 is 0
+        return np.asarray(found).astype(dtype)
+
+    def noisy_terms(self, value: Array) -> Array:
+        """What is summed, each with a rounding error of its own: partial sums are rounded."""
+        return self.nudged(value) if self.machine.noise is not None else value
+
+    def in_order(self, value: Array, positions: Sequence[int], by_size: bool) -> Array:
+        """What is summed along one dimension, the first, in the machine's order."""
+        moved = np.moveaxis(value, sorted(positions), range(len(positions)))
+        count = int(np.prod(moved.shape[: len(positions)]))
+        terms = moved.reshape(count, *moved.shape[len(positions) :])
+        if self.machine.order == "natural":
+            return terms
+        keys = np.argsort(np.abs(terms) if by_size else terms, axis=0, kind="stable")
+        ascending = np.take_along_axis(terms, keys, 0)
+        return ascending if self.machine.order == "ascending" else ascending[::-1]
+
+    def contraction(self, term: Term, values: Values) -> Array:
+        assert isinstance(term.op, Dot)
+        dtype = self.dtype(term.op.dtype)
+        if dtype.kind != "f":
+            return np.asarray(super().value(term, {}, values))
+        axes = sorted(term.args[0].axes | term.args[1].axes)
+        one, other = (
+            aligned(self.wide(values[arg.number].astype(dtype)), sorted(arg.axes), axes) for arg in term.args
+        )
+        products = np.asarray(one * other)
+        if self.machine.bounded and not self.machine.rounds:
+            # The products are not rounded to halves, but they have a range.
+            largest = np.finfo(np.float32).max
+            products = np.where(np.abs(products) > largest, np.copysign(np.inf, products), products)
+        summed = [place for place, axis in enumerate(axes) if axis not in term.axes]
+        ordered = self.in_order(self.noisy_terms(products), summed, by_size=False)
+        found = reduced("sum", ordered, (0,), products.dtype)
+        # A contraction may start at 0 or at its first product.
+        return np.asarray(found if self.machine.order == "natural" else found + products.dtype.type(0)).astype(dtype)
+
+    # ------------------------------------------------------------------------------- maxima
+
+    def extreme(self, kind: str, value: Array, term: Term, found: Array) -> Array:
+        """A maximum or minimum: 0 is larger than -0, as on XLA."""
+        if found.dtype.kind != "f" or value.size == 0:
+            return found
+        assert isinstance(term.op, Reduce)
+        positions = tuple(position(term.args[0], axis) for axis in term.op.axes)
+        signs = np.signbit(value) & (value == 0), ~np.signbit(value) & (value == 0)
+        wanted = np.any(signs[kind == "max"], axis=positions)
+        zero = 0.0 if kind == "max" else -0.0
+        return np.where((found == 0) & wanted, np.asarray(zero, found.dtype), found)
+
+    def larger(self, kind: str, term: Term, values: Values, found: Array) -> Array:
+        if found.dtype.kind != "f":
+            return found
+        axes = sorted(term.axes)
+        one, other = (aligned(values[arg.number], sorted(arg.axes), axes) for arg in term.args)
+        negative = np.signbit(one) & np.signbit(other) if kind == "max" else np.signbit(one) | np.signbit(other)
+        zeros = (one == 0) & (other == 0)
+        return np.where(zeros, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, np.ndarray | np.generic) and value.dtype.kind == "f"
+
+
+def _copies(op: Any) -> bool:
+    """Whether an op's results are numbers that it was given, or exact ones."""
+    if isinstance(op, Map):
+        return op.name in COPIES
+    # A contraction and a sum are noisy already.
+    return isinstance(op, Leaf | Const | Iota | Delta | Rename | Chunk)

@@ -1,0 +1,124 @@
+"""Numbers that rules fail on: of all sizes, at the ends of the range, infinite, NaN, of either zero, offset.
+
+One instance has one *regime*, which says what its variables have in common: a rule that moves a factor fails where
+factors are of very different sizes; one that splits a sum, where two variables nearly cancel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+REGIMES = ("wide", "levels", "levels", "special", "special", "opposed", "edge", "negative", "zeros")
+"""What data may be like that a rule of the default class has to do with; some come twice as often."""
+
+TAME = ("steps", "opposed", "positive", "zeros", "negative")
+"""What data may be like whose sizes are moderate."""
+
+SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
+
+ORDINARY = 0.25
+"""How often a variable has ordinary numbers, beside hostile ones."""
+
+SPREAD = 1e-3
+"""How far numbers of the regime "opposed" are from one another, relative to their size."""
+
+
+@dataclass(frozen=True)
+class Regime:
+    """What the numbers of one instance are like.
+
+    **Attributes:**
+
+    - `name`: "wide": any exponent for each number; "levels": one for each variable; "steps": the same, within a
+      few orders of magnitude; "special": a special number for each variable, in places; "opposed": large numbers, of one sign
+      for each variable, close to one another; "edge": near the largest number; "negative", "positive", "zeros".
+    - `exponent`: the decimal exponent that a variable's numbers have at most.
+    - `tame`: whether sizes are moderate, matrices regular, and no zeros negative.
+    """
+
+    name: str
+    exponent: float
+    tame: bool
+    limits: Any
+
+    @staticmethod
+    def drawn(rng: np.random.Generator, tame: bool, limits: Any) -> Regime:
+        """A regime for numbers of that range."""
+        names = TAME if tame else REGIMES
+        name = names[rng.integers(len(names))]
+        most = float(np.log10(float(limits.max)))
+        exponent = rng.uniform(0.1, 0.95) * most
+        if name == "steps":
+            exponent = 0.08 * most
+        if name == "opposed":
+            exponent = min(rng.uniform(1.0, 4.0 if tame else 6.0), 0.4 * most)
+        return Regime(name, exponent, tame, limits)
+
+    def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """The numbers of one variable."""
+        normal = rng.normal(size=shape)
+        if rng.random() < ORDINARY:
+            return normal * rng.choice([1.0, 5.0])
+        match self.name:
+            case "wide":
+                low, high = np.log2(float(self.limits.smallest_subnormal)), np.log2(float(self.limits.max))
+                numbers = np.copysign(np.exp2(rng.uniform(low, high, shape)), normal)
+                return self.sprinkled(rng, numbers, 0.1 if rng.random() < 0.3 else 0.0)
+            case "levels" | "steps":
+                return normal * 10 ** (self.exponent * rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0]))
+            case "special":
+                return self.sprinkled(rng, normal, rng.choice([0.0, 0.3, 0.3, 1.0]))
+            case "opposed":
+                centre = 10**self.exponent * rng.choice([-1.0, 1.0])
+                return centre * (1 + SPREAD * normal)
+            case "edge":
+                scale = float(self.limits.max) / rng.choice([1.01, 2.0, 4.0, 8.0])
+                signs = rng.choice([-1.0, 1.0], shape if rng.random() < 0.5 else ())
+                return np.asarray(scale * signs * rng.uniform(0.9, 1.0, shape))
+            case "negative":
+                return -np.abs(normal)
+            case "positive":
+                return rng.uniform(0.2, 2.0, shape)
+            case _:
+                zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], shape)
+                return np.where(rng.random(shape) < rng.choice([0.3, 1.0]), zeros, normal)
+
+    def sprinkled(self, rng: np.random.Generator, numbers: Array, share: float) -> Array:
+        """Numbers, of which a share is special: single ones, or all along one dimension."""
+        special = rng.choice(SPECIALS)
+        where = rng.random(numbers.shape) < share
+        if numbers.ndim and rng.random() < 0.4:
+            along = int(rng.integers(numbers.ndim))
+            shape = tuple(1 if place == along else length for place, length in enumerate(numbers.shape))
+            where = rng.random(shape) < max(share, 0.3)
+        return np.where(where, special, numbers)
+
+    def matrix(self, rng: np.random.Generator, value: Array, plain: bool) -> Array:
+        """A well-conditioned matrix at this regime's level; singular or special only if nothing is known of it."""
+        match self.name:
+            case "levels" | "edge" | "wide" | "steps":
+                level = 0.4 * self.exponent * rng.choice([-1.0, 0.0, 1.0])
+                return np.asarray(value * 10**level)
+            case "special" if plain:
+                return self.sprinkled(rng, value, 0.1)
+            case "zeros" if plain and not self.tame:
+                return np.where(rng.random(value.shape[-1:]) < 0.5, 0.0, value)
+            case _:
+                return value
+
+    def representable(self, value: Array, nonnegative: bool, positive: bool) -> Array:
+        """Numbers that the dtype has, as far as a variable may have them."""
+        with np.errstate(all="ignore"):
+            narrow = value.astype(self.limits.dtype).astype(np.float64)
+        if self.name not in ("special", "wide"):
+            narrow = np.where(np.isfinite(value), np.clip(narrow, -float(self.limits.max), float(self.limits.max)), narrow)
+        if nonnegative:
+            narrow = np.where(np.isnan(narrow), np.nan, np.abs(narrow))
+        if positive:
+            narrow = np.where(narrow == 0, 1.0, narrow)
+        return np.asarray(narrow)
