@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.frontend.coalesce import AxisClasses, boundaries
-from eqsat.frontend.resolve import DraftLayout, MakeOp, MakeRename, MakeReshape, Resolver, make_term
+from eqsat.frontend.resolve import DraftLayout, MakeIota, MakeOp, MakeRename, MakeReshape, Resolver, make_term
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.control import Body
 from eqsat.ir.control_sums import with_bodies
@@ -107,6 +107,11 @@ class Draft:
     def has_axis(self, node: int, axis: int | None) -> bool:
         """Whether the node varies along an axis, or along a part of it."""
         return axis is not None and not self.node_axes(node).isdisjoint(self.axes.atoms(axis))
+
+    def counts_along(self, node: int, axis: int | None) -> bool:
+        """Whether the node is the index along that very axis, all of it and nothing else: 0, 1, 2..."""
+        make = self.nodes[node].make
+        return axis is not None and isinstance(make, MakeIota) and self.axes.same(make.axis, axis)
 
     def axes_without(self, node: int, gone: Iterable[int]) -> frozenset[int]:
         """The node's schema less the given axes."""

@@ -9,7 +9,7 @@ import numpy as np
 from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.registry import Views, handles, is_placed
-from eqsat.ir.dtypes import is_inexact
+from eqsat.ir.dtypes import counts_to, is_inexact
 from eqsat.ir.ops import Reduce, Select
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def arg_reduction(lowering: Lowering, equation: Any, operands: Views) -> Views |
     rest = [a for d, a in enumerate(view.layout) if d != dimension]
     if axis is None or not lowering.has_axis(view, axis):
         return [lowering.view(lowering.constant(0, dtype).node, rest, dtype)] if axis is None else None
-    if lowering.draft.axes.size(axis) == 0:
-        return None
+    if not 0 < lowering.draft.axes.size(axis) <= counts_to(dtype) + 1:
+        return None  # of no entries; or of so many that some indices are the same
     kind = equation.primitive.name
     node = lowering.draft.add(
         lambda axis_of: Select(kind, axis_of(axis), 1, None, "indices", dtype),

@@ -10,7 +10,6 @@ from eqsat.frontend.names_entries import entry
 from eqsat.frontend.naming import Labels, applied
 from eqsat.frontend.registry import names
 from eqsat.ir.operations import OPERATIONS
-from eqsat.ir.ops import Iota
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -61,20 +60,16 @@ def _sort(lowering: Lowering, equation: Any, operands: Views, results: Views) ->
     key = operands[0]
     lowering.name(equation, results[0], lambda: along(lowering, "sort", key, {dimension: "n"}))
     # Unstable sorting may give the indices of equal entries in any order.
-    if len(operands) == 2 and params["is_stable"] and _is_iota(lowering, operands[1], dimension):
+    if len(operands) == 2 and params["is_stable"] and _is_index(lowering, operands[1], dimension):
         dtype = results[1].dtype
         lowering.name(
             equation, results[1], lambda: along(lowering, "argsort", key, {dimension: "n"}, dtype=dtype)
         )
 
 
-def _is_iota(lowering: Lowering, view: View, dimension: int) -> bool:
-    """Whether a view is 0, 1, 2... along that dimension."""
-    return (
-        not lowering.draft.nodes[view.node].args
-        and lowering.has_axis(view, view.layout[dimension])
-        and isinstance(lowering.draft.op(view.node), Iota)
-    )
+def _is_index(lowering: Lowering, view: View, dimension: int) -> bool:
+    """Whether each entry of a view is its own place along that dimension."""
+    return lowering.draft.counts_along(view.node, view.layout[dimension])
 
 
 @names("rev")

@@ -12,7 +12,7 @@ from eqsat.frontend.naming import Labels, Made, applied
 from eqsat.frontend.registry import names
 from eqsat.ir.axis import is_flat
 from eqsat.ir.operations import OPERATIONS, OperationSpec
-from eqsat.ir.ops import Dot, Iota, Leaf, Map
+from eqsat.ir.ops import Dot, Leaf, Map
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -108,13 +108,7 @@ def _is_lower_triangle(lowering: Lowering, view: View, rows: int, columns: int) 
     node = draft.nodes[view.node]
     if len(node.args) != 2 or draft.op(view.node) != Map("ge", "bool"):
         return False
-    for argument, axis in zip(node.args, (rows, columns), strict=True):
-        indices = draft.nodes[argument]
-        if indices.args or draft.node_axes(argument) != set(draft.axes.atoms(axis)):
-            return False
-        if not isinstance(draft.op(argument), Iota):
-            return False
-    return True
+    return all(map(draft.counts_along, node.args, (rows, columns)))
 
 
 # A solve with any matrix: `custom_linear_solve` promises that what it returns is the solution for the

@@ -141,6 +141,13 @@ def test_selections_over_broadcast_axes_are_calls() -> None:
     check_meaning(lambda x: lax.top_k(jnp.broadcast_to(x[:, None], (5, 6)), 3), normal(5))
 
 
+def test_selections_of_more_entries_than_an_index_counts_are_calls() -> None:
+    """Where indices wrap, which of equal entries comes first is a matter of how many are compared at once."""
+    for length, expected in ((128, 1), (129, 0)):
+        program, _ = lowered(lambda x: lax.argmax(x, 1, jnp.int8), normal(3, length))
+        assert len(ops(program, Select)) == expected
+
+
 def test_top_k_of_all_entries_keeps_its_two_axes() -> None:
     program = check_meaning(lambda x: lax.top_k(x, 6)[0] + x, normal(4, 6))
     assert len(ops(program, Rename)) <= 1

@@ -12,7 +12,7 @@ import pytest
 from jax import lax
 
 from eqsat.frontend.names_arrays import groups
-from eqsat.ir.ops import Map, Opaque
+from eqsat.ir.ops import Map, Opaque, Operation
 from tests.frontend.named import named, names
 from tests.stages import check_meaning, normal, ops, result_text
 
@@ -53,6 +53,42 @@ def test_sorting(fn: Callable[..., Any], wanted: list[str]) -> None:
 )
 def test_sorting_that_has_no_name(fn: Callable[..., Any]) -> None:
     assert not [name for name in names(fn, X) if "sort" in name.split("[")[0]]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        lambda: jnp.arange(30).reshape(5, 6),  # the entries of other rows have other numbers
+        lambda: lax.broadcasted_iota(jnp.int32, (5, 6), 0),
+        lambda: jnp.broadcast_to(jnp.arange(3), (5, 2, 3)).reshape(5, 6),  # 0 1 2 0 1 2
+        lambda: jnp.broadcast_to(jnp.arange(3)[:, None], (5, 3, 2)).reshape(5, 6),  # 0 0 1 1 2 2
+        lambda: jnp.broadcast_to(jnp.arange(6).reshape(2, 3).T.reshape(6), (5, 6)),  # 0 3 1 4 2 5
+        lambda: jnp.broadcast_to(jnp.concatenate([jnp.arange(3), jnp.arange(3)]), (5, 6)),
+        lambda: jnp.broadcast_to(jnp.arange(6)[::-1], (5, 6)),
+        lambda: jnp.broadcast_to(jnp.arange(1, 7), (5, 6)),
+    ],
+)
+@pytest.mark.parametrize("reshapes", [False, True])
+def test_only_places_are_an_argsort(payload: Callable[[], Any], reshapes: bool) -> None:
+    def places(x: Any) -> Any:
+        return lax.sort((x, payload()), dimension=1, num_keys=1)[1]
+
+    assert argsorts(places, normal(5, 6), reshapes) == []
+
+
+@pytest.mark.parametrize("reshapes", [False, True])
+def test_places_along_an_axis_that_has_parts_are_an_argsort(reshapes: bool) -> None:
+    def places(x: Any) -> Any:
+        return lax.sort((x.reshape(4, 6), jnp.broadcast_to(jnp.arange(6), (4, 6))), dimension=1, num_keys=1)[1]
+
+    assert argsorts(places, normal(4, 2, 3), reshapes) == ["argsort"]
+
+
+def argsorts(fn: Callable[..., Any], x: Any, reshapes: bool) -> list[str]:
+    """The `argsort`s of a program, which is what the function is."""
+    program = check_meaning(fn, x, reshapes=reshapes)
+    operations = [term.op for term in program.known() if isinstance(term.op, Operation)]
+    return [op.spec.name for op in operations if op.spec.name == "argsort"]
 
 
 def test_indices_of_another_width() -> None:
