@@ -79,7 +79,8 @@ def test_only_places_are_an_argsort(payload: Callable[[], Any], reshapes: bool) 
 @pytest.mark.parametrize("reshapes", [False, True])
 def test_places_along_an_axis_that_has_parts_are_an_argsort(reshapes: bool) -> None:
     def places(x: Any) -> Any:
-        return lax.sort((x.reshape(4, 6), jnp.broadcast_to(jnp.arange(6), (4, 6))), dimension=1, num_keys=1)[1]
+        indices = jnp.broadcast_to(jnp.arange(6), (4, 6))
+        return lax.sort((x.reshape(4, 6), indices), dimension=1, num_keys=1)[1]
 
     assert argsorts(places, normal(4, 2, 3), reshapes) == ["argsort"]
 
