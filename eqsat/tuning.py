@@ -20,7 +20,7 @@ from eqsat.backend.certificate import HONEST, OWN, Certified, available
 from eqsat.deadline import Deadline
 from eqsat.driver import Job, Planner
 from eqsat.planned import Planned
-from eqsat.planning.candidates import Candidate, rescaled
+from eqsat.planning.candidates import Candidate, fusions_round, rescaled
 from eqsat.reports.plan import TimedProgram, Tuning
 from eqsat.trials import Trial, total_bytes
 
@@ -160,7 +160,7 @@ class Tuner(Planner):
         if candidate.loops:
             for factor in CHUNKS:
                 yield rescaled(candidate, factor, self.machine)
-        if available(OWN):
+        if available(OWN) and fusions_round(candidate.schedule.program):
             yield replace(candidate, fused=not candidate.fused)
 
     def _planned_by(self, found: Trial | Certified, job: Job) -> Planned:

@@ -134,7 +134,7 @@ def _predicted(
     model = CostModel(machine, {}, library=library)
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)
-    fused = fusion_pays(schedule, machine)
+    fused = fusion_pays(schedule, machine) and fusions_round(schedule.program)
     copies = turned(schedule, machine), joined(schedule, machine)
     return Candidate(schedule, makers, peak, seconds, taking, fused, *copies)
 
@@ -153,6 +153,17 @@ def fusion_pays(schedule: Schedule, machine: Machine) -> bool:
     """
     read = _read(schedule, machine)
     return read.long > LONG_SHARE * (read.sums + read.rows) and not read.mostly_short
+
+
+def fusions_round(program: Program) -> bool:
+    """Whether the compiler's own fusions round all that a program says is rounded.
+
+    On CPU, what the library computes in bfloat16 inside of a fusion is in single precision. A value that is
+    computed in two loops would then be two numbers: scores exceed their maximum, and exponentials overflow.
+    """
+    terms = (term for part in program.inside() for term in part.reachable())
+    read = (arg for term in terms for arg in term.args)
+    return not any(isinstance(arg.op, Map) and arg.dtype == "bfloat16" for arg in read)
 
 
 def fusion_costs(schedule: Schedule, machine: Machine) -> bool:

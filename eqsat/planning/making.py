@@ -14,6 +14,7 @@ from eqsat.ir.ops import Call, Chunk, Opaque, Operation
 from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
+from eqsat.ir.widening import widened
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.chunks import WORTH_MEMORY
 from eqsat.planning.exploring import PlannedCall, Search
@@ -117,11 +118,17 @@ class Made:
         for number, place in search.places.items():
             if number in terms:
                 program.terms.origins.setdefault(terms[number].number, place)
-        rewritten = replace(program, outputs=outputs, equalities=(), facts=())
-        block = build(rewritten, most)
-        candidate = scheduled(rewritten, block, makers, budget, search.machine, largest_block)
+        wide = widened(replace(program, outputs=outputs, equalities=(), facts=()))
+        classes: dict[int, int] = {}
+        for number, term in terms.items():
+            for made in wide.terms.get(term.number, (term,)):
+                classes[made.number] = number
+                if term.number in makers:
+                    makers.setdefault(made.number, makers[term.number])
+        block = build(wide.program, most)
+        candidate = scheduled(wide.program, block, makers, budget, search.machine, largest_block)
         candidate = with_kept(candidate, budget, search.machine, largest_block)
-        return Made(candidate, {term.number: number for number, term in terms.items()})
+        return Made(candidate, classes)
 
 
 class Maker:

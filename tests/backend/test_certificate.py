@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eqsat.backend.certificate import HONEST, OWN, Certified, certify, compiler_options
+from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, certify, compiler_options
 from tests.stages import normal
 
 N = 500
@@ -142,3 +142,17 @@ def test_a_draft_needs_what_the_program_compiled_in_full_needs(
     )
     close = certify(function, avals, options, draft=True, closely=True)
     assert replace(close, executable=None, draft=False) == replace(full, executable=None)
+
+
+@pytest.mark.parametrize("options", [HONEST, UNORDERED])
+def test_what_is_rounded_is_rounded_wherever_it_is_computed(options: str) -> None:
+    """A product is stored, and computed once more in the sum of its differences from what was stored."""
+    x = jnp.linspace(-3, 3, N * 20).reshape(N, 20).astype(jnp.bfloat16)
+    factor = jnp.bfloat16(1.7)
+
+    def differences(x: Any, stored: Any) -> list[Any]:
+        return [jnp.sum(jnp.abs((x * factor).astype(np.float32) - stored), 1)]
+
+    stored = (x * factor).astype(np.float32)
+    (result,) = certify(differences, [x, stored], options)(x, stored)
+    np.testing.assert_array_equal(result, 0)

@@ -220,6 +220,34 @@ def test_half_precision_sums_accumulate_in_single(dtype: Any) -> None:
         assert "jnp.float32" in source
 
 
+def weighted(x: Any, y: Any, v: Any) -> Any:
+    return jnp.cos(x[:, None] * y) @ v
+
+
+def convolved(x: Any, y: Any, v: Any) -> Any:
+    kernel = jnp.broadcast_to(jnp.cos(y)[None, :, None], (3, N, 1))
+    maps = jnp.cos(x[:, None] * y)[..., None] * v[:, None]
+    return lax.conv_general_dilated(maps, kernel, (1,), "SAME", dimension_numbers=("NCH", "OIH", "NCH"))
+
+
+@pytest.mark.parametrize("fn", [weighted, convolved])
+def test_half_precision_products_of_chunks_are_not_rounded(fn: Callable[..., Any]) -> None:
+    """Of large numbers that cancel, parts would overflow; in the end, there is a 3."""
+    values = np.repeat(np.float16([60_000, -60_000, 3]), [N // 2, N // 2, 1])
+    args = np.zeros(M, np.float16), np.zeros(N, np.float16), values
+    search = prepare(lowered(fn, *args)[0], rules_for((), "reassociates"), 8_000, CPU)
+    schedules = [c.schedule for group in attempts(search, 8_000) for c in group]
+    summing = [
+        schedule
+        for schedule in schedules
+        if any(r.op == Fold(loop.axis, "sum") for loop in schedule.block.loops for r in loop.results)
+    ]
+    assert summing
+    for schedule in summing[:2]:
+        chunks = {loop.id: min(33, loop.axis.size) for loop in schedule.block.loops}
+        check(replace(schedule, chunks=chunks), fn, args, 0.0)
+
+
 # Programs without loops.
 
 
