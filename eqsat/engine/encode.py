@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.engine.schema import DTYPE_CLASSES, type_text
@@ -42,6 +42,12 @@ EQUATED = -2
 
 LINES_OF_BLOCK = 8
 """How many terms or facts are loaded together: the engine's time for a block grows faster than its length."""
+
+FENCE = "!"
+"""Stands before the name of an op that no algebra may change: rules that name it don't know it by this name.
+
+Rules for all functions of a class do: a chunk of its result is still that of its operands' chunks.
+"""
 
 Cell = int | str | frozenset[Axis]
 """An argument of a constructor: a number, a text, or a set of axes."""
@@ -87,9 +93,9 @@ class Symbols:
     operations: dict[str, OperationSpec] = field(default_factory=dict)
     precisions: set[str] = field(default_factory=lambda: {"", "HIGHEST"})
 
-    def map_key(self, op: Map) -> str:
+    def map_key(self, op: Map, fence: str = "") -> str:
         """A map's name in the e-graph: its JAX name, with parameters or target dtype if it has any."""
-        key = map_key(op)
+        key = fence + map_key(op)
         self.maps[key] = (op.name, op.params)
         return key
 
@@ -101,11 +107,11 @@ def map_key(op: Map) -> str:
     return f"{op.name}[{','.join(repr(value) for _, value in op.params)}]" if op.params else op.name
 
 
-def select_key(op: Select) -> str:
+def select_key(op: Select, fence: str = "") -> str:
     """A selection's name; the axis it runs along is not part of it, and the number of entries is the
     length of the axis that they are along."""
     out = -1 if op.out_axis is None else op.out_axis.id
-    return f"{op.kind}:{out}:{op.result}:{op.dtype}"
+    return f"{fence}{op.kind}:{out}:{op.result}:{op.dtype}"
 
 
 def monoid_key(monoid: Monoid) -> str:
@@ -133,10 +139,12 @@ def precision_of(key: str) -> str | None:
     return key.split("|")[0] or None
 
 
-def encode_op(op: Op, args: list[int], dtypes: list[str], symbols: Symbols) -> tuple[str, list[Cell]]:
+def encode_op(
+    op: Op, args: list[int], dtypes: list[str], symbols: Symbols, fence: str = ""
+) -> tuple[str, list[Cell]]:
     """The constructor and its arguments for `op(*args)`; operands are the numbers of terms.
 
-    Lists of operands and of core axes are texts already.
+    Lists of operands and of core axes are texts already. `fence` is `FENCE` where no algebra may change it.
     """
     match op:
         case Leaf(index=index):
@@ -149,15 +157,15 @@ def encode_op(op: Op, args: list[int], dtypes: list[str], symbols: Symbols) -> t
         case Delta(first=first, second=second):
             return "Delta", [first.id, second.id]
         case Map():
-            return f"Map{len(args)}", [symbols.map_key(op), *args]
+            return f"Map{len(args)}", [symbols.map_key(op, fence), *args]
         case Reduce(kind=kind, axes=axes):
-            return "Reduce", [kind, axes, *args]
+            return "Reduce", [fence + kind, axes, *args]
         case Dot(axes=axes):
             key = precision_key(op, dtypes)
             symbols.precisions.add(key)
             return "Dot", [key, axes, *args]
         case Select(axis=axis):
-            return "Select", [select_key(op), axis.id, *args]
+            return "Select", [select_key(op, fence), axis.id, *args]
         case Rename(old=old, new=new):
             return "Rename", [old.id, new.id, *args]
         case Opaque(call=call, result=result):
@@ -216,10 +224,11 @@ class Loading:
             self.actions.append(f"(set (axis-set {number}) {axis_set(axes)})")
         return number
 
-    def term(self, term: Term, maker: int = LOADED) -> None:
+    def term(self, term: Term, maker: int = LOADED, fence: str = "") -> None:
         """Add a term whose operands are added too."""
         numbers = [arg.number for arg in term.args]
-        constructor, args = encode_op(term.op, numbers, [arg.dtype for arg in term.args], self.symbols)
+        dtypes = [arg.dtype for arg in term.args]
+        constructor, args = encode_op(term.op, numbers, dtypes, self.symbols, fence)
         if isinstance(term.op, (Opaque, Operation)):
             self.actions.append(_listed(term, constructor, [str(arg) for arg in args], maker))
             return
@@ -276,6 +285,7 @@ def encode_program(
     stored: Iterable[Term],
     numbers: Iterable[float] = (),
     copies: Iterable[int] = (),
+    fenced: Collection[int] = (),
 ) -> Loading:
     """What to load for a program.
 
@@ -285,6 +295,7 @@ def encode_program(
     - `stored`: the terms that may be computed piece by piece and laid side by side.
     - `numbers`: those that rules may make constants of.
     - `copies`: by how much the copies are longer that rules may ask for of an axis.
+    - `fenced`: the numbers of terms that stay what they are, but for chunks and names of axes.
     """
     symbols = Symbols()
     loading = Loading(symbols)
@@ -292,12 +303,17 @@ def encode_program(
     # Truth values and indices may be made by rules in a program that has none.
     dtypes = {"bool", "int32"}
     for term in program.known():
-        loading.term(term, LOADED if term.number in written else EQUATED)
+        maker = LOADED if term.number in written else EQUATED
+        loading.term(term, maker, FENCE if term.number in fenced else "")
         dtypes.add(term.dtype)
         for axes in (term.axes, *(arg.axes for arg in term.args)):
             symbols.axes.update((axis.id, axis) for axis in axes)
     lines = loading.actions
-    lines += [f"(union (Node {one.number}) (Node {other.number}))" for one, other in program.equalities]
+    lines += [
+        f"(union (Node {one.number}) (Node {other.number}))"
+        for one, other in program.equalities
+        if one.number not in fenced
+    ]
     for fact in program.facts:
         along = " ".join(str(axis.id) for axis in fact.axes)
         lines.append(f"(is-{fact.property} (Node {fact.term.number}) {along})")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel, Value
 from eqsat.engine.encode import EQUATED, LOADED
+from eqsat.engine.families import NO_FAMILIES, Families, agreed
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.switching import Switcher
 from eqsat.engine.weights import Weights
@@ -90,6 +91,7 @@ class Extractor:
     **Attributes:**
 
     - `inside`: by a call's number, what the programs inside of it need.
+    - `families`: of each of these, one member is computed.
     """
 
     def __init__(
@@ -98,8 +100,10 @@ class Extractor:
         model: CostModel,
         roots: Iterable[int],
         inside: Mapping[int, Inside] | None = None,
+        families: Families = NO_FAMILIES,
     ) -> None:
         self.graph = graph
+        self.families = families
         self.inside = inside or {}
         self.model = model
         self.roots = tuple(dict.fromkeys(roots))
@@ -171,8 +175,11 @@ class Extractor:
 
         **Returns:** None if every program stores something larger, or one of those.
         """
-        choices = self.choices(cap, split, without)
         self.one_pass = one_pass
+        return agreed(self.families, self.choices(cap, split, without), self._cheapest)
+
+    def _cheapest(self, choices: list[Choice]) -> Selection | None:
+        """The cheapest program that is found of some nodes."""
         order, chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
             return None

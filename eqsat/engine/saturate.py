@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.deadline import NO_DEADLINE, Deadline
+from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.encode import Symbols, encode_program
 from eqsat.engine.library import Library, loaded_rules
@@ -150,7 +151,8 @@ class _Run:
         """Load the program; what its symbols stand for."""
         numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.waiting)))
         copies = sorted(frozenset[int]().union(*(rule.copies for rule in self.waiting)))
-        loading = encode_program(self.program, large, stored, numbers, copies)
+        fenced = compared(self.program).between
+        loading = encode_program(self.program, large, stored, numbers, copies, fenced)
         symbols = loading.symbols
         for rule in self.waiting:
             symbols.monoids.update(rule.monoids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eqsat.engine.encode import LOADED, Symbols, call_axes, precision_of
+from eqsat.engine.encode import FENCE, LOADED, Symbols, call_axes, precision_of
 from eqsat.engine.schema import CONSTRUCTORS
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import known_operation
@@ -124,7 +124,9 @@ def _decode(
         case "Map1" | "Map2" | "Map3":
             return _map(inputs[0], dtype, symbols), inputs[1:]
         case "Reduce":
-            return Reduce(inputs[0], frozenset(axes[n] for n in inputs[1]), dtype), inputs[2:]
+            return Reduce(
+                inputs[0].removeprefix(FENCE), frozenset(axes[n] for n in inputs[1]), dtype
+            ), inputs[2:]
         case "Dot":
             return Dot(frozenset(axes[n] for n in inputs[1]), dtype, precision_of(inputs[0])), inputs[2:]
         case "Select":
@@ -156,8 +158,8 @@ def _decode(
             return Concat(axes[inputs[0]]), inputs[1:]
         case "Fold":
             axis = axes[inputs[0]]
-            monoid = inputs[1] if ":" not in inputs[1] else _selection(inputs[1], axis, symbols)
-            return Fold(axis, monoid), inputs[2:]
+            name = inputs[1].removeprefix(FENCE)
+            return Fold(axis, _selection(name, axis, symbols) if ":" in name else name), inputs[2:]
     raise AssertionError(constructor)
 
 
@@ -190,6 +192,6 @@ def _map(key: str, dtype: str, symbols: Symbols) -> Map:
 
 
 def _selection(key: str, axis: Axis, symbols: Symbols) -> Select:
-    kind, out, result, dtype = key.split(":")
+    kind, out, result, dtype = key.removeprefix(FENCE).split(":")
     out_axis = symbols.axes[int(out)] if int(out) >= 0 else None
     return Select(kind, axis, 1 if out_axis is None else out_axis.size, out_axis, result, dtype)

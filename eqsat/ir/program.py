@@ -56,6 +56,7 @@ class Program:
       the body of a named operation and its name, a contraction in the order written and in a better one.
     - `facts`: what is known of terms.
     - `aliased`: bytes of the outputs that take the place of inputs, which the caller gives up.
+    - `alike`: terms that are to be the same bits wherever they are computed.
     """
 
     inputs: tuple[Term, ...]
@@ -64,6 +65,7 @@ class Program:
     equalities: tuple[tuple[Term, Term], ...] = ()
     facts: tuple[KnownFact, ...] = ()
     aliased: int = 0
+    alike: tuple[Term, ...] = ()
 
     def reachable(self) -> Iterator[Term]:
         """Every term that the outputs need, operands first."""

@@ -48,11 +48,13 @@ def with_inputs(program: Program, inputs: tuple[Term, ...], known: Mapping[int, 
     roots = [output.term for output in program.outputs]
     roots += [term for pair in program.equalities for term in pair]
     roots += [fact.term for fact in program.facts]
+    roots += program.alike
     new = iter(substituted(terms, roots, known))
     outputs = tuple(Output(next(new), output.layout) for output in program.outputs)
     equalities = tuple((next(new), next(new)) for _ in program.equalities)
     facts = tuple(KnownFact(fact.property, next(new), fact.axes) for fact in program.facts)
-    return replace(program, inputs=inputs, outputs=outputs, equalities=equalities, facts=facts)
+    alike = tuple(next(new) for _ in program.alike)
+    return replace(program, inputs=inputs, outputs=outputs, equalities=equalities, facts=facts, alike=alike)
 
 
 def in_chunks(call: Call, axes: frozenset[Axis], terms: Terms) -> Call:

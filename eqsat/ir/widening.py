@@ -48,10 +48,11 @@ def widened(program: Program) -> Widened:
     for term in terms:
         widening.enter(term)
     outputs = tuple(replace(out, term=widening.narrow[out.term.number]) for out in program.outputs)
+    alike = tuple(widening.narrow[term.number] for term in program.alike)
     found = {number: [term] for number, term in widening.narrow.items()}
     for number, term in widening.wide.items():
         found[number].append(term)
-    return Widened(replace(program, outputs=outputs), found)
+    return Widened(replace(program, outputs=outputs, alike=alike), found)
 
 
 def _wanted(terms: Sequence[Term]) -> frozenset[int]:

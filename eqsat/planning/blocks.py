@@ -46,13 +46,26 @@ class Loop:
     body: Block
     imports: tuple[Term, ...]
 
+    @property
+    def shortest(self) -> int:
+        """The shortest chunk that its results allow: a top-k's first chunk must hold k entries."""
+        monoids = [result.op.monoid for result in self.results if isinstance(result.op, Fold)]
+        return max((monoid.k for monoid in monoids if isinstance(monoid, Select)), default=1)
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Steps in order. `needs` are the terms that whoever runs the block wants of it. Compared by identity."""
+    """Steps in order. Compared by identity.
+
+    **Attributes:**
+
+    - `needs`: the terms that whoever runs the block wants of it.
+    - `apart`: the numbers of products that are taken by themselves, as they are elsewhere.
+    """
 
     steps: tuple[Compute | Loop, ...]
     needs: tuple[Term, ...]
+    apart: frozenset[int] = frozenset()
 
     def blocks(self) -> Iterator[Block]:
         """The block and all blocks inside of it, those of a call once for all of its results."""

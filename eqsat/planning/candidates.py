@@ -13,11 +13,12 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Joint, Schedule, Turning
-from eqsat.planning.chunks import choose_lengths, even_length, shortest
+from eqsat.planning.chunks import choose_lengths, even_length
 from eqsat.planning.joining import joined
 from eqsat.planning.liveness import predicted_peak, predicted_seconds, turns_of
 from eqsat.planning.loops import build
 from eqsat.planning.turning import turned
+from eqsat.planning.tying import tied, ties
 
 ROWWISE = frozenset({"softmax", "logsumexp"})
 """Operations that are reductions of elementwise values inside."""
@@ -94,10 +95,11 @@ def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate
     """The same program with chunks that are longer by a factor, as far as there is so much of their axes."""
     schedule = candidate.schedule
     chunks = {
-        loop.id: max(even_length(loop.axis.size, int(factor * schedule.chunks[loop.id])), shortest(loop))
+        loop.id: max(even_length(loop.axis.size, int(factor * schedule.chunks[loop.id])), loop.shortest)
         for loop in schedule.block.loops
     }
-    other = replace(schedule, chunks=chunks)
+    together = ties(schedule.program, schedule.block)
+    other = replace(schedule, chunks=tied(chunks, schedule.block, together))
     return _predicted(other, candidate.makers, predicted_peak(other, machine), machine)
 
 
@@ -134,7 +136,8 @@ def _predicted(
     model = CostModel(machine, {}, library=library)
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)
-    fused = fusion_pays(schedule, machine) and fusions_round(schedule.program)
+    alike = bool(ties(schedule.program, schedule.block))
+    fused = fusion_pays(schedule, machine) and fusions_round(schedule.program) and not alike
     copies = turned(schedule, machine), joined(schedule, machine)
     return Candidate(schedule, makers, peak, seconds, taking, fused, *copies)
 

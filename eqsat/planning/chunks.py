@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Fold, Reduce, Select
+from eqsat.ir.ops import Reduce
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
@@ -21,6 +21,7 @@ from eqsat.planning.order import in_lean_order
 from eqsat.planning.remembered import NO_CHUNKS, Remembered
 from eqsat.planning.storage import stored_terms
 from eqsat.planning.turning import reads_again, turnings
+from eqsat.planning.tying import Ties, tied, ties
 
 SHRINK = 1.5
 """Factor between the block sizes tried."""
@@ -118,14 +119,13 @@ def _multiplies(loop: Loop) -> bool:
     )
 
 
-def shortest(loop: Loop) -> int:
-    """The shortest chunk that a loop's results allow: a top-k's first chunk must hold k entries."""
-    monoids = [result.op.monoid for result in loop.results if isinstance(result.op, Fold)]
-    return max((monoid.k for monoid in monoids if isinstance(monoid, Select)), default=1)
-
-
 def lengths_for(
-    block: Block, target: float, machine: Machine, fixed: Mapping[int, int] = NO_CHUNKS, outer: float = 1.0
+    block: Block,
+    target: float,
+    machine: Machine,
+    fixed: Mapping[int, int] = NO_CHUNKS,
+    outer: float = 1.0,
+    together: Ties = (),
 ) -> dict[int, int]:
     """Chunk lengths, by loop, with which no loop's block is larger than `target` bytes.
 
@@ -133,6 +133,7 @@ def lengths_for(
 
     - `fixed`: loops whose lengths are given.
     - `outer`: how many times longer than else the chunks are of a loop with others inside.
+    - `together`: loops that have one length.
     """
     chunks: dict[int, int] = {}
 
@@ -157,10 +158,10 @@ def lengths_for(
             # Tiles: this loop takes its share of the block, the inner loops the rest.
             longest = min(longest, outer * max(min(longest, machine.rows), longest ** (1 / 2)))
         length = even_length(step.axis.size, max(1, int(longest)))
-        return max(length, shortest(step))
+        return max(length, step.shortest)
 
     size(block, {})
-    return chunks
+    return tied(chunks, block, together)
 
 
 def choose_lengths(
@@ -199,9 +200,10 @@ def _choose_lengths(
     targets = list(_targets(min(machine.cache, largest_block)))
     nested = any(loop.body.own_loops for loop in block.loops)
     shapes = OUTER if nested else OUTER[:1]
+    together = ties(program, block)
 
     def sized(target: float) -> tuple[Schedule, int]:
-        schedule = Schedule(program, block, lengths_for(block, target, machine, fixed))
+        schedule = Schedule(program, block, lengths_for(block, target, machine, fixed, together=together))
         return schedule, predicted_peak(schedule, machine)
 
     def leaner(found: tuple[Schedule, int]) -> tuple[Schedule, int]:
@@ -218,7 +220,7 @@ def _choose_lengths(
         for smaller in range(number, len(targets)):
             gains, more = False, False
             for outer in shapes:
-                chunks = lengths_for(block, targets[smaller], machine, fixed, outer)
+                chunks = lengths_for(block, targets[smaller], machine, fixed, outer, together)
                 if chunks in seen:
                     continue
                 seen.append(chunks)

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from eqsat.deadline import NO_DEADLINE, Deadline
+from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.contraction_orders import with_contraction_orders
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
+from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Map, Opaque, Reduce
@@ -156,6 +158,14 @@ class Search:
     def places(self) -> dict[int, Place]:
         """Where the classes of its e-graph are from."""
         return class_places(self.saturation.graph, self.program.terms.origins)
+
+    @cached_property
+    def families(self) -> Families:
+        """What is computed by one expression wherever it is computed."""
+        graph = self.saturation.graph
+        return Families.in_graph(
+            graph, [graph.class_of[value.number] for value in compared(self.program).values]
+        )
 
 
 Saturations = dict[tuple[object, ...], Saturation]

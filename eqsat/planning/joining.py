@@ -116,7 +116,11 @@ def _products(block: Block, model: CostModel) -> Iterator[_Product]:
         if not isinstance(step, Compute):
             continue
         term = step.term
-        if term.dtype not in FLOATS or any(arg.dtype != term.dtype for arg in term.args):
+        if (
+            term.number in block.apart
+            or term.dtype not in FLOATS
+            or any(arg.dtype != term.dtype for arg in term.args)
+        ):
             continue
         match term.op:
             case Reduce(kind="sum", axes=added) if _is_large(term.args[0], added, 1, model):

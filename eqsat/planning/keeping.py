@@ -15,7 +15,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat
 from eqsat.ir.program import Output, Program
 from eqsat.ir.substitution import substituted
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Compute, Loop, Schedule, dependencies
 from eqsat.planning.candidates import Candidate, scheduled
@@ -117,7 +117,7 @@ def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, 
     terms = program.terms
     slices = {
         term.number: terms.make(Chunk(axis), (terms.make(Concat(axis), (term,)),))
-        for term in _chosen(again, room)
+        for term in _chosen(again, room, _below(program))
     }
     if not slices:
         return None
@@ -133,10 +133,18 @@ def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, 
     return replace(program, outputs=outputs), _makers(before, after, candidate.makers)
 
 
-def _chosen(again: Again, room: float) -> list[Term]:
+def _below(program: Program) -> frozenset[int]:
+    """What values are computed from that are to be the same bits everywhere: so it is computed with them."""
+    values = {term.number for term in program.alike}
+    return frozenset(term.number for term in reachable(program.alike)) - values
+
+
+def _chosen(again: Again, room: float, below: Collection[int]) -> list[Term]:
     """What is kept within so many bytes: one after the other, what then saves most for each of its bytes."""
     axis = again.loop.axis
-    left = [term for term in again.terms if term.open == {axis} and axis in term.axes]
+    left = [
+        term for term in again.terms if term.open == {axis} and axis in term.axes and term.number not in below
+    ]
     chosen: list[Term] = []
 
     def order(term: Term) -> tuple[float, int]:

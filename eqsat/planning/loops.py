@@ -12,9 +12,22 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
+from eqsat.ir.ops import (
+    Call,
+    Chunk,
+    Concat,
+    Const,
+    Delta,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Opaque,
+    Reduce,
+    Rename,
+)
 from eqsat.ir.program import Program
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
 from eqsat.planning.blocks import Block, Compute, Loop, bodies_of, work_of
 
 
@@ -82,8 +95,9 @@ class TooManyStepsError(Exception):
 class LoopBuilder:
     """Builds the blocks of one program."""
 
-    def __init__(self, most: float = math.inf) -> None:
+    def __init__(self, most: float = math.inf, apart: frozenset[int] = frozenset()) -> None:
         self._loops = 0
+        self._apart = apart
         self._steps = 0
         self._most = most
         self._bodies: dict[tuple[Call, Context], tuple[Block, ...]] = {}
@@ -107,7 +121,7 @@ class LoopBuilder:
             body = self.block(bodies, inner)
             imports = self._imports(unit.results, context)
             steps.append(Loop(identity, unit.axis, tuple(unit.results), body, imports))
-        return Block(tuple(steps), tuple(dict.fromkeys(needs)))
+        return Block(tuple(steps), tuple(dict.fromkeys(needs)), self._apart)
 
     def bodies(self, term: Term, context: Context) -> tuple[Block, ...]:
         """The blocks of the programs inside a term's op: the same ones for all results of one call."""
@@ -324,4 +338,12 @@ def build(program: Program, most: float = math.inf) -> Block:
     >>> [step.term.op for step in build(Program((), (Output(two, ()),), terms)).steps]
     [Const(text='2.0', dtype='float32')]
     """
-    return LoopBuilder(most).block(list(dict.fromkeys(output.term for output in program.outputs)))
+    return LoopBuilder(most, _apart(program)).block(
+        list(dict.fromkeys(output.term for output in program.outputs))
+    )
+
+
+def _apart(program: Program) -> frozenset[int]:
+    """The numbers of products and sums in loops whose bits are to be the same wherever they are computed."""
+    values = [term for inner in program.inside() for term in inner.alike if term.open]
+    return frozenset(term.number for term in reachable(values) if isinstance(term.op, (Dot, Reduce)))

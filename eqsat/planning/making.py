@@ -118,7 +118,8 @@ class Made:
         for number, place in search.places.items():
             if number in terms:
                 program.terms.origins.setdefault(terms[number].number, place)
-        wide = widened(replace(program, outputs=outputs, equalities=(), facts=()))
+        alike = tuple(terms[number] for number in search.families.computed(selection.nodes))
+        wide = widened(replace(program, outputs=outputs, equalities=(), facts=(), alike=alike))
         classes: dict[int, int] = {}
         for number, term in terms.items():
             for made in wide.terms.get(term.number, (term,)):

@@ -241,4 +241,4 @@ def _extractor(search: Search, model: CostModel, planned: Mapping[int, PlannedCa
     class_of = search.saturation.graph.class_of
     roots = [class_of[output.term.number] for output in search.program.outputs]
     inside = {number: call.inside for number, call in planned.items()}
-    return Extractor(search.saturation.graph, model, roots, inside)
+    return Extractor(search.saturation.graph, model, roots, inside, search.families)

@@ -18,7 +18,6 @@ from eqsat.ir.ops import Fold
 from eqsat.machine import CPU
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.candidates import as_written
-from eqsat.planning.chunks import shortest
 from eqsat.planning.exploring import prepare
 from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
@@ -89,7 +88,7 @@ def looped(
     for candidate in found:
         loops = candidate.schedule.block.loops
         for length in lengths if loops else ():
-            chunks = {loop.id: max(min(length, loop.axis.size), shortest(loop)) for loop in loops}
+            chunks = {loop.id: max(min(length, loop.axis.size), loop.shortest) for loop in loops}
             sources.append(check(replace(candidate.schedule, chunks=chunks), fn, args, rtol, names))
     assert sources, "no program with loops was found"
     return sources

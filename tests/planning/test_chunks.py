@@ -15,7 +15,7 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from eqsat.machine import CPU
 from eqsat.planning.blocks import Block
-from eqsat.planning.chunks import DIVISOR_SLACK, choose_lengths, even_length, lengths_for, shortest
+from eqsat.planning.chunks import DIVISOR_SLACK, choose_lengths, even_length, lengths_for
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
 
@@ -112,7 +112,7 @@ def test_a_top_ks_first_chunk_holds_k_entries() -> None:
     program = Program((kernel.x, kernel.y), (Output(best, (N, ten)),), kernel.terms)
     block = build(program)
     (loop,) = block.loops
-    assert shortest(loop) == 10
+    assert loop.shortest == 10
     assert list(lengths_for(block, 1, CPU).values()) == [10]
 
 

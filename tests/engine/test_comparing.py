@@ -1,0 +1,99 @@
+"""What is compared with something selected from it, and what is between it and the comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from eqsat.engine.comparing import compared
+from tests.stages import lowered, normal, text
+
+X = normal(5, 4)
+
+
+def values_of(fn: Any, *args: Any) -> set[str]:
+    """The compared values of a function, as text."""
+    program, _ = lowered(fn, *args)
+    return {text(value) for value in compared(program).values}
+
+
+def between_of(fn: Any, *args: Any) -> set[str]:
+    """The ops that stay what they are."""
+    program, _ = lowered(fn, *args)
+    between = compared(program).between
+    return {text(term).split("(")[0].split("[")[0] for term in program.reachable() if term.number in between}
+
+
+def gradient(fn: Any) -> Any:
+    """The gradient of the sum of a function of a product."""
+    return jax.grad(lambda x: jnp.sum(fn(x @ x.T)))
+
+
+PRODUCT = "dot[4](0{5 4}, rename[5](0{5 4}))"
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda v: jnp.max(v, 1),
+        lambda v: jnp.min(v, 0),
+        jnp.max,
+        lambda v: jnp.ptp(v, 1),
+        lambda v: jnp.maximum(v, 0.0),
+        lambda v: jnp.clip(v, -1, 1),
+        lambda v: jnp.linalg.norm(v, ord=jnp.inf, axis=1),
+        lambda v: jax.ops.segment_max(v, jnp.arange(5) % 2, 2),
+        lambda v: jnp.where(v == v.max(1, keepdims=True), v, 0.0),
+        lambda v: jnp.where(v >= jnp.sort(v, 1)[:, -2:-1], v, 0.0),
+        lambda v: jnp.where(v >= lax.top_k(v, 2)[0][:, -1:], v, 0.0),
+        lambda v: v * jnp.sign(v - v.max(1, keepdims=True)),
+    ],
+)
+def test_a_value_that_is_compared_with_an_entry_of_it(fn: Any) -> None:
+    assert values_of(gradient(fn), X) == {PRODUCT}
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        jax.nn.softmax,
+        jax.nn.logsumexp,
+        jax.nn.relu,
+        lambda v: v[jnp.arange(5), jnp.argmax(v, 1)],
+        lambda v: jnp.sort(v, 1)[:, :2],
+        lambda v: lax.top_k(v, 2)[0],
+        lambda v: jnp.where(v > v.sum(1, keepdims=True), v, 0.0),
+    ],
+)
+def test_a_value_that_is_not(fn: Any) -> None:
+    """Most are subtracted from, looked up in, or compared with constants or with sums."""
+    assert values_of(gradient(fn), X) == set()
+
+
+def test_a_running_maximum_is_compared_step_by_step() -> None:
+    assert PRODUCT in values_of(gradient(lambda v: lax.cummax(v, 1)), X)
+
+
+def test_inputs_are_the_same_bits_anyway() -> None:
+    assert values_of(jax.grad(lambda x: jnp.sum(jnp.max(x, 1))), X) == set()
+
+
+def test_what_both_sides_have_in_common_last_is_the_value() -> None:
+    """What it is made of is whatever it is."""
+    scaled = gradient(lambda v: jnp.max(1.7 * v + jnp.sum(v, 1), 1))
+    (value,) = values_of(scaled, X)
+    assert value.startswith("add(")
+    assert {"max", "eq"} <= between_of(scaled, X)
+    assert not {"add", "dot"} & between_of(scaled, X)
+
+
+def test_what_is_computed_of_an_entry_before_it_is_compared_stays_what_it_is() -> None:
+    def near(v: Any) -> Any:
+        return jnp.where(v >= 0.9 * jnp.max(v, 1, keepdims=True), v, 0.0)
+
+    assert values_of(near, X @ X.T) == set()
+    assert {"mul", "max", "ge"} <= between_of(lambda x: near(x @ x.T), X)
