@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import sys
 import tempfile
+import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
@@ -49,13 +53,52 @@ class EGraphError(EqsatError):
     """The e-graph engine refused a command. That is a defect of eqsat or of a rule, never of the input."""
 
 
-class EGraph:
-    """An e-graph with the schema of `encode`, driven by text."""
+class _Owned(threading.local):
+    """The engine's e-graphs of a thread, by number: each may only be used, and only be freed, by that thread.
+
+    **Attributes:**
+
+    - `dropped`: the numbers of those that other threads have let go of.
+    """
 
     def __init__(self) -> None:
-        self._graph = bindings.EGraph()
+        self.graphs: dict[int, Any] = {}
+        self.dropped: deque[int] = deque()
+
+    def add(self, graph: Any) -> int:
+        """Keep an e-graph until it is let go of."""
+        while self.dropped:
+            self.graphs.pop(self.dropped.popleft(), None)
+        number = next(_numbers)
+        self.graphs[number] = graph
+        return number
+
+
+_owned = _Owned()
+_numbers = itertools.count()
+
+
+def _let_go(number: int, owner: int, dropped: deque[int]) -> None:
+    """Free an e-graph, or have the thread that owns it do so: objects in cycles are freed by any thread."""
+    if threading.get_ident() == owner:
+        _owned.graphs.pop(number, None)
+    else:
+        dropped.append(number)
+
+
+class EGraph:
+    """An e-graph with the schema of `encode`, driven by text; for the thread that makes it."""
+
+    def __init__(self) -> None:
+        self._number = _owned.add(bindings.EGraph())
+        weakref.finalize(self, _let_go, self._number, threading.get_ident(), _owned.dropped).atexit = False
         self._texts: dict[str, Any] = {}
         self.run_text(SCHEMA)
+
+    @property
+    def _graph(self) -> Any:
+        """The engine's e-graph. Nothing else refers to it for longer than a call."""
+        return _owned.graphs[self._number]
 
     def run_text(self, text: str) -> None:
         """Run egglog commands."""
@@ -110,7 +153,7 @@ class EGraph:
     def dump(self) -> Dump:
         """Everything in the e-graph, as Python values; one snapshot."""
         self.run_ruleset(READING)
-        return Dump(self._graph, self._graph.freeze().functions)
+        return Dump(self)
 
     @staticmethod
     def _guard(action: Callable[[], T]) -> T:
@@ -126,9 +169,9 @@ class EGraph:
 class Dump:
     """A snapshot of an e-graph's tables."""
 
-    def __init__(self, graph: Any, functions: dict[str, Any]) -> None:
-        self._graph = graph
-        self._functions = functions
+    def __init__(self, graph: EGraph) -> None:
+        self._of = graph
+        self._functions: dict[str, Any] = graph._graph.freeze().functions
         self._sets: dict[Any, frozenset[int]] = {}
         self._strings: dict[Any, str] = {}
         self._numbers: dict[Any, int] = {}
@@ -150,6 +193,10 @@ class Dump:
             )
             output = row.output if decode_output is None else decode_output(row.output)
             yield inputs, output
+
+    @property
+    def _graph(self) -> Any:
+        return self._of._graph
 
     def _number(self, value: Any) -> int:
         found = self._numbers.get(value)
