@@ -41,7 +41,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     Raises an `OSError` where that is not possible: a read-only or full disk.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -21,13 +21,16 @@ KEPT_WHEN_FULL = 0.75
 
 DIGEST_BYTES = 20
 
+OTHERS = stat.S_IWGRP | stat.S_IWOTH
+"""The modes of what others than its owner can write to."""
+
 
 @dataclass(frozen=True)
 class KeptFiles:
     """A folder of files by name, in the user's cache.
 
     What is kept may hold code. So the folder has to belong to the user, and nobody else may enter it: one
-    that others can write to is not used.
+    that others can write to is not used, nor one in a folder where others can put another in its place.
 
     Every failure (no folder, a full disk, a file that is damaged) is the same as not having the file.
 
@@ -47,7 +50,7 @@ class KeptFiles:
             return None
         path = folder / name
         try:
-            raw = path.read_bytes()
+            raw = _content(path)
         except OSError:
             return None
         digest, content = raw[:DIGEST_BYTES], raw[DIGEST_BYTES:]
@@ -91,12 +94,12 @@ class KeptFiles:
         folder = above / self.name
         try:
             if make:
-                above.mkdir(parents=True, exist_ok=True)
+                above.mkdir(mode=0o700, parents=True, exist_ok=True)
                 folder.mkdir(mode=0o700, exist_ok=True)
-            found = folder.stat()
+            around, found = above.stat(), folder.stat()
         except OSError:
             return None
-        return folder if _private(found, folder) else None
+        return folder if _protects(around, above) and _private(found, folder) else None
 
     def _shrink(self, folder: Path) -> None:
         """Remove the files that were not used for longest, if there are too many bytes."""
@@ -116,6 +119,16 @@ class KeptFiles:
             total -= size
 
 
+def _content(path: Path) -> bytes:
+    """What is in a file; nothing for what is no file: a pipe would be waited for.
+
+    **Raises:** `OSError` if there is none.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
+
+
 def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
@@ -124,7 +137,15 @@ def _private(found: os.stat_result, folder: Path) -> bool:
     """Whether only the user can have written to a folder; says so once if not."""
     if not hasattr(os, "getuid"):
         return True  # no such modes: the platform's folder for the user's caches is private
-    if found.st_uid == os.getuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if found.st_uid == os.getuid() and not found.st_mode & OTHERS:
+        return True
+    _warn_of(str(folder))
+    return False
+
+
+def _protects(found: os.stat_result, folder: Path) -> bool:
+    """Whether others can't rename what the user has in a folder; says so once if they can."""
+    if not found.st_mode & OTHERS or found.st_mode & stat.S_ISVTX:
         return True
     _warn_of(str(folder))
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def test_what_was_written_is_read(folder: Path) -> None:
     FILES.write("one", b"content")
     assert FILES.read("one") == b"content"
     assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
     FILES.write("one", b"other")
     assert FILES.read("one") == b"other"
 
@@ -53,6 +55,29 @@ def test_a_folder_that_others_can_write_to_is_not_used(folder: Path) -> None:
     folder.chmod(0o777)
     with pytest.warns(UserWarning, match="chmod 700"):
         assert FILES.read("one") is None
+
+
+def test_a_folder_in_one_that_others_can_write_to_is_not_used(folder: Path) -> None:
+    FILES.write("one", b"content")
+    folder.parent.chmod(0o777)
+    with pytest.warns(UserWarning, match="chmod 700"):
+        assert FILES.read("one") is None
+    folder.parent.chmod(0o1777)  # as of /tmp: nobody can rename what is another's
+    assert FILES.read("one") == b"content"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(folder: Path) -> None:
+    FILES.write("one", b"content")
+    (folder / "one").unlink()
+    os.mkfifo(folder / "one")
+    found: list[bytes | None] = []
+    reading = threading.Thread(target=lambda: found.append(FILES.read("one")), daemon=True)
+    reading.start()
+    reading.join(10)
+    assert found == [None]
+    FILES.write("one", b"another")
+    assert FILES.read("one") == b"another"
 
 
 def test_nothing_is_kept_where_no_folder_is_named(
