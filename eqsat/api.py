@@ -14,10 +14,20 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.amounts import format_bytes, parse_budget
-from eqsat.arguments import Donated, Statics, abstract, argument_names, is_plain, joined, posing_as, signature
+from eqsat.arguments import (
+    Donated,
+    Statics,
+    abstract,
+    argument_names,
+    is_plain,
+    is_symbolic,
+    joined,
+    posing_as,
+    signature,
+)
 from eqsat.budgets import override
 from eqsat.errors import EqsatError
-from eqsat.frontend.trace import trace
+from eqsat.frontend.trace import Traced, trace
 from eqsat.machine import Machine
 from eqsat.repeated import Repeated, circumstances, static_key
 from eqsat.reports.plan import Plan
@@ -26,8 +36,8 @@ from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs
 from eqsat.transforms.primitives import optimized_p
 from eqsat.transforms.selection import Mask
-from eqsat.transforms.settings import NO_MESH, Settings, setting
-from eqsat.transforms.surroundings import Surroundings, needs_surroundings
+from eqsat.transforms.settings import Settings, setting
+from eqsat.transforms.surroundings import NO_MESH, NOWHERE, Surroundings, needs_surroundings
 from eqsat.transforms.witness import Witness
 
 if TYPE_CHECKING:
@@ -43,7 +53,7 @@ class Instance:
 
     **Attributes:**
 
-    - `call`: the program, or None if it depends on the mesh or on a mapped axis that it is called under.
+    - `call`: the program, or None if lengths are symbols, of which nothing can be compiled.
     - `unflatten`: its result, given the program's.
     - `captured`: values of transformations under way that it closes over: the last of its arguments.
     - `donated`: which of its arguments are given up; empty if none is.
@@ -86,10 +96,6 @@ class Optimized(Generic[P, R]):
         call = instance.call
         if call is None:
             return self._jitted(*args, **kwargs)
-        if call.closed.effects:
-            if not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-                call.planned(present=leaves)  # says so if it is too big
-            return self._jitted(*args, **kwargs)
         arrays = [
             leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
             for leaf, aval in zip([*leaves, *instance.captured], call.in_avals, strict=True)
@@ -131,8 +137,13 @@ class Optimized(Generic[P, R]):
         """
         if instance.call is None:
             raise EqsatError(
-                f"{_name(self._fn)} depends on the mesh or on the mapped axis that it is called under, so it"
-                " is left to jax.jit, and has no plan"
+                f"{_name(self._fn)} is called with lengths that are symbols, so it is left to jax.jit, and has"
+                " no plan"
+            )
+        if instance.call.around.mapped:
+            raise EqsatError(
+                f"{_name(self._fn)} depends on the mapped axis that it is called under: what is planned is the"
+                " program over the batch, where that is evaluated"
             )
         return instance.call
 
@@ -173,26 +184,32 @@ class Optimized(Generic[P, R]):
             found = replace(found, donated=donated if any(donated) else ())
             if not found.captured:
                 # What a function closes over inside a transformation is another value next time.
-                self._instances[key] = found
+                # Of threads that come for it at once, all get one.
+                found = self._instances.setdefault(key, found)
         return found, leaves
 
     def _traced(
         self, flat: Callable[..., Any], leaves: Sequence[Any], around: Surroundings, names: Sequence[str]
     ) -> Instance:
         """The function of flat arguments as a program, if it can be one of its own."""
-        if not all(map(is_plain, leaves)):
+        if any(map(is_symbolic, leaves)):
             return Instance(None)
-        if not around.empty:
-            here = trace(flat, tuple(leaves), {})
-            if here.captured or needs_surroundings(here.closed.jaxpr):
-                return Instance(None)
+        plain = all(map(is_plain, leaves))
+        if not around.empty or not plain:
+            here = trace(flat, tuple(around.made_to_vary(leaves)), {})
+            captured = bool(here.captured) and not around.mesh.empty
+            if captured or not plain or needs_surroundings(here.closed.jaxpr):
+                return self._instance_of(here, names, around)
         with jax.sharding.use_abstract_mesh(NO_MESH):
-            traced = trace(flat, tuple(map(abstract, leaves)), {})
+            return self._instance_of(trace(flat, tuple(map(abstract, leaves)), {}), names)
+
+    def _instance_of(self, traced: Traced, names: Sequence[str], around: Surroundings = NOWHERE) -> Instance:
+        """What was traced as a program, under what it depends on."""
         settings = replace(self._settings, double=setting("jax_enable_x64"))
         if (other := override()) is not None:
             settings = replace(settings, budget=other.amount)
         extra = [f"captured_{number}" for number in range(len(traced.captured))]
-        call = Call(without_programs(traced.closed), settings, [*names, *extra], _name(self._fn))
+        call = Call(without_programs(traced.closed), settings, [*names, *extra], _name(self._fn), around)
         return Instance(call, traced.unflatten, traced.captured)
 
 

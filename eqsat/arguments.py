@@ -130,7 +130,9 @@ def signature(leaf: Any) -> Hashable:
 
 @functools.lru_cache(maxsize=4096)
 def _signature(aval: Any) -> Hashable:
-    return (tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)), _is_plain(aval))
+    where = True if _is_plain(aval) else getattr(aval, "sharding", None)
+    varying = getattr(getattr(aval, "manual_axis_type", None), "varying", frozenset())
+    return (tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)), where, varying)
 
 
 def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
@@ -138,6 +140,11 @@ def abstract(leaf: Any) -> jax.ShapeDtypeStruct:
     aval = _aval(leaf)
     weak = bool(getattr(aval, "weak_type", False))
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak)
+
+
+def is_symbolic(leaf: Any) -> bool:
+    """Whether lengths of an argument are symbols, as they are for `jax.export`."""
+    return not all(isinstance(length, int) for length in _aval(leaf).shape)
 
 
 def is_plain(leaf: Any) -> bool:

@@ -18,14 +18,16 @@ from eqsat.backend.certificate import OWN, Certified
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.backend.forms import Forms
 from eqsat.deadline import NO_DEADLINE, Deadline
+from eqsat.defects import reported
 from eqsat.engine.compiled import CompiledRule
+from eqsat.engine.egraph import EGraphError
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.fitting import Fitting
 from eqsat.floor import grown, leanest
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
-from eqsat.original import Original
+from eqsat.original import Obstacle, Original
 from eqsat.planned import Planned
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.exploring import SPLIT_AXES, Saturations, Search, prepare
@@ -75,6 +77,7 @@ class Planner:
       that of each device.
     - `given_up`: the arguments whose place results may take.
     - `progress`: who is told what planning is at; if it was asked for, loops tell where they are, too.
+    - `obstacle`: what stands in the way of planning it, if anything does.
     - `tried`: where a function fits, what is predicted to take less than this part of its time is compiled.
     - `rest`: after `planned`, further programs that fit.
     """
@@ -92,6 +95,7 @@ class Planner:
         placement: Sequence[jax.sharding.Sharding | None] = (),
         given_up: Donation = NOTHING,
         progress: Progress = SILENT,
+        obstacle: Obstacle | None = None,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -107,7 +111,8 @@ class Planner:
         self.stop_reason = ""
         self.rest: Fitting | None = None
         self.saturations: Saturations = {}
-        self.original = Original(traced, machine, placement, given_up, self.stopwatch)
+        self.obstacle = obstacle
+        self.original = Original(traced, machine, placement, given_up, self.stopwatch, obstacle)
 
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
@@ -115,43 +120,53 @@ class Planner:
         **Raises:** `BudgetError` if there is none.
         """
         closed = self.traced.closed
-        if not self.placement:
+        if not self.placement and self.obstacle is None:
             given_up = total_bytes([closed.in_avals[number] for number in self.given_up.arguments])
             arguments = self.original.captured + total_bytes(closed.in_avals)
             self._check_fixed(arguments, total_bytes(closed.out_avals), given_up)
         original = self.original.within(self.budget)
         self._check_fixed(original.arguments, original.outputs, original.aliased)
         fits = original.peak <= self.budget
-        if closed.effects:
+        if self.obstacle is not None:
             if not fits:
                 raise BudgetError(
-                    f"the function has side effects ({', '.join(map(str, closed.effects))}), so it is left"
-                    f" as it is, and needs {format_bytes(original.peak)}, more than the budget of"
-                    f" {format_bytes(self.budget)}",
+                    f"the function can't be planned, since {self.obstacle.reason}, and as it is it needs"
+                    f" {format_bytes(original.peak)}, more than the budget of {format_bytes(self.budget)}."
+                    f" Raise the budget to {format_bytes(original.peak, enough=True)} or more",
                     original.peak,
                 )
-            return self._unchanged(None, "left as it is: it has side effects")
+            return self._unchanged(None, f"left as it is: {self.obstacle.reason}")
         try:
             return self._rewritten(original, fits)
-        except EqsatError:
-            raise
         except Exception as error:
-            # Any function survives: a defect of the planner must not take a working program away.
-            if not fits:
-                raise EqsatError(
-                    f"planning failed, and the function as it is needs {format_bytes(original.peak)}, more"
-                    f" than the budget of {format_bytes(self.budget)}; this is a defect of eqsat, please"
-                    f" report it: {error!r}"
-                ) from error
+            if isinstance(error, EqsatError) and not isinstance(error, EGraphError):
+                raise
+            return self._after(error, original, fits)
+
+    def _after(self, error: Exception, original: Certified, fits: bool) -> Planned:
+        """The function as it is, as far as it fits: a defect of the planner takes no working program away.
+
+        **Raises:** `BudgetError` if it does not fit.
+        """
+        written = reported(error, self.traced.closed, self.budget)
+        if fits:
             warnings.warn(
-                f"eqsat left a function as it was because planning failed; please report it: {error!r}",
+                "eqsat left a function, which is within the budget, as it was because planning failed."
+                f" Please report it: {error!r}; {written}",
                 stacklevel=2,
             )
             return self._unchanged(None, f"planning failed: {error!r}")
+        original = self.original.certified(original.options)
+        raise BudgetError(
+            f"planning failed, and as it is the function needs {format_bytes(original.peak)}, more than the"
+            f" budget of {format_bytes(self.budget)}. This is a defect of eqsat, please report it: {error!r};"
+            f" {written}",
+            original.peak,
+        ) from error
 
     def minimum(self) -> int:
         """The smallest budget in bytes for which `planned` gives a program."""
-        if self.traced.closed.effects:
+        if self.obstacle is not None:
             return self.original.within(0).peak
         fixed = self.original.certified(draft=True).fixed
         least = self._job.trials.least(self._leanest(fixed))
@@ -162,7 +177,7 @@ class Planner:
 
     def peak_tensors(self) -> tuple[PeakTensor, ...]:
         """What makes the smallest peak that there has been so far, and what stops it from being split."""
-        if self.traced.closed.effects:
+        if self.obstacle is not None:
             return ()
         return self._peak_tensors(self.original.certified(draft=True), self._job)[1]
 

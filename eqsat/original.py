@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import jax
+from jax.extend.core import ClosedJaxpr
 
 from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, available, certify
 from eqsat.backend.donation import Donation
@@ -29,6 +30,28 @@ MOST_CODE = 1 << 16
 In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
 
 
+Function = Callable[..., Sequence[Any]]
+
+
+def _alike(function: Function, avals: Sequence[Any], closed: ClosedJaxpr) -> tuple[Function, list[Any]]:
+    return function, list(avals)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What stands in the way of planning a function: it is compiled as it is, and its figure decides.
+
+    **Attributes:**
+
+    - `reason`: "it has side effects"...
+    - `compilable`: from the function, the types of its arguments with where they are, and its jaxpr, to a
+      function that can be compiled by itself, and the types of that one's arguments.
+    """
+
+    reason: str
+    compilable: Callable[[Function, Sequence[Any], ClosedJaxpr], tuple[Function, list[Any]]] = _alike
+
+
 class Original:
     """A traced function as it is.
 
@@ -36,6 +59,7 @@ class Original:
 
     - `placement`: the arguments' shardings, if they are not all on the default device.
     - `given_up`: the arguments whose place results may take.
+    - `obstacle`: what stands in the way of planning it, if anything does.
     """
 
     def __init__(
@@ -45,12 +69,14 @@ class Original:
         placement: Sequence[jax.sharding.Sharding | None],
         given_up: Donation,
         stopwatch: Stopwatch,
+        obstacle: Obstacle | None = None,
     ) -> None:
         self.traced = traced
         self.machine = machine
         self.placement = placement
         self.given_up = given_up
         self.stopwatch = stopwatch
+        self.obstacle = obstacle
         self._certified: dict[str, Certified] = {}
 
     @property
@@ -90,7 +116,10 @@ class Original:
         known = self._certified.get(options)
         if known is not None and (draft or not known.draft):
             return known
-        function, avals, donated = self.traced.call_flat, self.avals, self.given_up.arguments
+        function: Function = self.traced.call_flat
+        avals, donated = self.avals, self.given_up.arguments
+        if self.obstacle is not None:
+            function, avals = self.obstacle.compilable(function, avals, self.traced.closed)
 
         def compiled(closely: bool) -> Certified:
             return certify(
@@ -108,8 +137,9 @@ class Original:
 
         Under XLA's own, it takes no longer than plain JAX. What is probably not going to be run is a draft.
         """
-        if self.traced.closed.effects:
-            return self.certified(OWN)  # JAX runs it.
+        if self.obstacle is not None:
+            own = self.certified(OWN)
+            return own if own.peak <= budget else self.certified()
         if not self._seems_larger(budget) or self.certified(draft=True).peak <= budget:
             fastest = self._fastest(budget)
             if fastest.peak <= budget:

@@ -93,8 +93,8 @@ class Tuner(Planner):
         """
         self._last = None
         first, chosen = super().planned(), self._last
-        if self.traced.closed.effects:
-            return untimed(first, "the function has side effects")
+        if self.obstacle is not None:
+            return untimed(first, self.obstacle.reason)
         if jax.process_count() > 1:
             return untimed(first, "every process has to run the same program")
         if not self._has_room(first):

@@ -90,6 +90,45 @@ def test_side_effects_cannot_be_made_to_fit() -> None:
         eqsat.optimize(fn, budget=BUDGET).plan(X, Y, V)
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [
+        jax.jit,
+        lambda f: lambda x, y, v: jax.grad(lambda *xs: jnp.sum(f(*xs)))(x, y, v),
+        lambda f: lambda x, y, v: jax.vmap(f, (None, None, 0))(x, y, v[None]),
+        lambda f: lambda x, y, v: lax.scan(lambda c, _: (c + f(x, y, v), None), x[:, 0], None, 2),
+    ],
+)
+def test_what_has_side_effects_keeps_to_the_budget_under_transformations(
+    transform: Callable[..., Any],
+) -> None:
+    def fn(x: Any, y: Any, v: Any) -> Any:
+        jax.debug.callback(lambda _: None, x.sum())
+        return kernel(x, y, v)
+
+    with pytest.raises(eqsat.BudgetError, match="has side effects"):
+        transform(eqsat.optimize(fn, budget=BUDGET))(X, Y, V)
+    fits = transform(eqsat.optimize(fn, budget="1GB"))(X, Y, V)
+    close(fits, transform(fn)(X, Y, V), rtol=1e-3)
+
+
+def test_what_control_flow_prints_is_not_printed_again_by_the_gradient() -> None:
+    heard: list[float] = []
+
+    def fn(x: Any) -> Any:
+        def turn(carry: Any, _: Any) -> Any:
+            jax.debug.callback(lambda c: heard.append(float(c)), carry)
+            return jnp.sin(carry), carry
+
+        last, stacked = lax.scan(jax.checkpoint(turn), x, None, 3)
+        return last + jnp.sum(stacked)
+
+    gradient = jax.grad(eqsat.optimize(fn, budget="1MB"))(jnp.float32(1))
+    jax.effects_barrier()
+    assert len(heard) == 3
+    close(gradient, jax.grad(fn)(jnp.float32(1)))
+
+
 def test_pure_callbacks_are_calls_like_any_other() -> None:
     def fn(x: Any, y: Any, v: Any) -> Any:
         doubled = jax.pure_callback(lambda a: 2 * np.asarray(a), jax.ShapeDtypeStruct(v.shape, v.dtype), v)

@@ -68,16 +68,30 @@ def test_inside_shard_map(name: str, check_vma: bool) -> None:
     close(got, wanted, rtol=1e-3)
 
 
+def gradient_through(f: Callable[..., Any], check_vma: bool) -> Any:
+    mapped = by_rows(f, check_vma)
+    return jax.jit(jax.value_and_grad(lambda *xs: jnp.sum(mapped(*xs) ** 2), (0, 1, 2)))(*POINTS)
+
+
 @pytest.mark.parametrize("check_vma", [True, False])
-@pytest.mark.parametrize("fn", [kernel, with_mean])
-def test_gradients_through_shard_map(fn: Callable[..., Any], check_vma: bool) -> None:
+@pytest.mark.parametrize(("fn", "budget"), [(kernel, BUDGET), (with_mean, 10 * BUDGET)])
+def test_gradients_through_shard_map(fn: Callable[..., Any], budget: int, check_vma: bool) -> None:
     """What all devices have gets what comes from all of them; functions may talk over the mesh's axis."""
+    small = eqsat.optimize(fn, budget=budget)
+    close(gradient_through(small, check_vma), gradient_through(fn, check_vma), rtol=1e-3)
 
-    def gradient(f: Callable[..., Any]) -> Any:
-        mapped = by_rows(f, check_vma)
-        return jax.jit(jax.value_and_grad(lambda *xs: jnp.sum(mapped(*xs) ** 2), (0, 1, 2)))(*POINTS)
 
-    close(gradient(eqsat.optimize(fn, budget=BUDGET)), gradient(fn), rtol=1e-3)
+@pytest.mark.parametrize("check_vma", [True, False])
+def test_what_talks_over_a_mesh_keeps_to_the_budget_of_each_device(check_vma: bool) -> None:
+    per_device = 10_000 + 32_000 // DEVICES
+    mapped = by_rows(eqsat.optimize(with_mean, budget=per_device // 2), check_vma)
+    with pytest.raises(eqsat.BudgetError, match=r"the mesh, or on the mapped axis, .* as it is it needs"):
+        jax.jit(mapped)(*POINTS)
+    fits = by_rows(eqsat.optimize(with_mean, budget=per_device), check_vma)
+    close(jax.jit(fits)(*POINTS), jax.jit(by_rows(with_mean, check_vma))(*POINTS))
+    # Its gradient needs more than it does.
+    with pytest.raises(eqsat.BudgetError, match="the gradient of with_mean"):
+        gradient_through(eqsat.optimize(with_mean, budget=per_device), check_vma)
 
 
 def test_shard_map_without_jit() -> None:
@@ -96,15 +110,38 @@ def test_functions_may_talk_over_an_axis_of_vmap() -> None:
         close(got, wanted)
 
 
-def test_what_depends_on_its_surroundings_has_no_plan() -> None:
-    optimized = eqsat.optimize(lambda x: x - lax.pmean(x, "batch"), budget="1MB")
+def test_what_talks_over_an_axis_of_vmap_is_planned_as_a_program_over_the_batch() -> None:
+    def centred(x: Any, y: Any, v: Any) -> Any:
+        return kernel(x - lax.pmean(x, "batch"), y, v)
 
-    def asking(x: Any) -> Any:
-        with pytest.raises(eqsat.EqsatError, match="mapped axis that it is called under"):
-            optimized.plan(x)
-        return optimized(x)
+    optimized = eqsat.optimize(centred, budget=BUDGET)
+    batch = normal(2, 80, 3)
 
-    close(jax.vmap(asking, axis_name="batch")(normal(2, 3)).sum(), jnp.float32(0))
+    def over_batch(f: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(f, (0, None, None), axis_name="batch")
+
+    def asking(*args: Any) -> Any:
+        with pytest.raises(eqsat.EqsatError, match="depends on the mapped axis"):
+            optimized.plan(*args)
+        return optimized(*args)
+
+    wanted = over_batch(centred)(batch, *POINTS[1:])  # takes 64 kB
+    close(over_batch(asking)(batch, *POINTS[1:]), wanted)
+    close(jax.jit(over_batch(jax.jit(optimized)))(batch, *POINTS[1:]), wanted)
+    gradient = [
+        jax.grad(lambda *xs, f=f: jnp.sum(over_batch(f)(*xs) ** 2))(batch, *POINTS[1:])
+        for f in (optimized, centred)
+    ]
+    close(*gradient, rtol=1e-3)
+
+
+def test_an_axis_of_vmap_may_be_asked_for_what_does_not_vary_along_it() -> None:
+    def asks(x: Any) -> Any:
+        return x * lax.axis_index("batch") + lax.psum(1.0, "batch")
+
+    for f in (eqsat.optimize(asks, budget="1MB"), asks):
+        got = jax.vmap(f, in_axes=None, axis_name="batch", axis_size=3)(jnp.float32(2))
+        close(got, jnp.array([3.0, 5.0, 7.0]))
 
 
 def spread(array: Any, *axes: str | None, axis_type: AxisType = AxisType.Auto) -> Any:
@@ -137,13 +174,18 @@ def test_arrays_on_another_device_stay_there() -> None:
     close(result, kernel(*POINTS))
 
 
-def test_types_with_shardings_are_left_to_jit() -> None:
+def test_types_with_shardings_are_compiled_as_they_are() -> None:
     with jax.set_mesh(mesh(AxisType.Explicit)):
         x = spread(POINTS[0], "rows", axis_type=AxisType.Explicit)
         rest = [spread(array, axis_type=AxisType.Explicit) for array in POINTS[1:]]
-        got, wanted = jax.jit(SMALL)(x, *rest), jax.jit(kernel)(x, *rest)
-        assert jax.typeof(got) == jax.typeof(wanted)
-        close(got, wanted)
+        wanted = jax.jit(kernel)(x, *rest)
+        fits = eqsat.optimize(kernel, budget=10_000 + 32_000 // DEVICES)
+        for got in (jax.jit(fits)(x, *rest), fits(x, *rest)):
+            assert jax.typeof(got) == jax.typeof(wanted)
+            close(got, wanted)
+        for small in (jax.jit(eqsat.optimize(kernel, budget=8_000)), eqsat.optimize(kernel, budget=8_000)):
+            with pytest.raises(eqsat.BudgetError, match="depends on the mesh"):
+                small(x, *rest)
 
 
 def test_functions_may_name_a_mesh() -> None:
@@ -153,6 +195,12 @@ def test_functions_may_name_a_mesh() -> None:
     with jax.set_mesh(mesh()):
         close(eqsat.optimize(constrained, budget="1MB")(*POINTS), kernel(*POINTS))
         close(SMALL(*POINTS), kernel(*POINTS))
+        for small in (
+            eqsat.optimize(constrained, budget=5_000),
+            jax.jit(eqsat.optimize(constrained, budget=5_000)),
+        ):
+            with pytest.raises(eqsat.BudgetError, match="depends on the mesh"):
+                small(*POINTS)
 
 
 @pytest.mark.skipif(DEVICES > 1, reason="this is what it runs")

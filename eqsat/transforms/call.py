@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import threading
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from eqsat.amounts import UNLIMITED, format_bytes
@@ -21,6 +24,7 @@ from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.garbage import uncollected
 from eqsat.machine import Machine
+from eqsat.original import Obstacle
 from eqsat.planned import Planned
 from eqsat.progress import Progress
 from eqsat.reports.plan import Tuning
@@ -29,6 +33,7 @@ from eqsat.transforms.dependence import dependent
 from eqsat.transforms.nesting import Program, without_programs
 from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import Settings, setting
+from eqsat.transforms.surroundings import NOWHERE, Surroundings, needs_surroundings, side_effects
 
 if TYPE_CHECKING:
     from eqsat.driver import Planner
@@ -47,13 +52,23 @@ class Call(Program):
 
     **Attributes:**
 
-    - `closed`: the program. It has no effects, names no mesh or mapped axis, and calls no `Program`.
+    - `closed`: the program. It calls no `Program`.
+    - `around`: the mesh and the mapped axes that it depends on. While there are any, or if it has side
+      effects, it is not planned, but compiled as it is.
     - `names`: of its arguments, for the text of plans.
     - `title`: what to call it in messages: "the gradient of kernel".
     - `derived`: what transformations have made of it, so that this is traced and planned once.
     """
 
-    def __init__(self, closed: ClosedJaxpr, settings: Settings, names: Sequence[str], title: str) -> None:
+    def __init__(
+        self,
+        closed: ClosedJaxpr,
+        settings: Settings,
+        names: Sequence[str],
+        title: str,
+        around: Surroundings = NOWHERE,
+    ) -> None:
+        self.around = around
         self.closed = closed
         self.in_avals = closed.in_avals
         self.settings = settings
@@ -61,6 +76,7 @@ class Call(Program):
         self.title = title
         self.derived: dict[Hashable, Any] = {}
         self._plans: dict[Hashable, Planned] = {}
+        self._planning = threading.RLock()
 
     def __repr__(self) -> str:
         return self.title
@@ -68,10 +84,26 @@ class Call(Program):
     def as_jaxpr(self) -> ClosedJaxpr:
         return self.closed
 
+    @property
+    def obstacle(self) -> Obstacle | None:
+        """What stands in the way of planning it, if anything does."""
+        seen = side_effects(self.closed.effects)
+        if seen:
+            reason = f"it has side effects ({', '.join(map(str, seen))})"
+        elif self.around != NOWHERE:
+            reason = "it depends on the mesh, or on the mapped axis, that it is called under"
+        else:
+            return None
+        return Obstacle(reason, self.around.compilable)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which it is traced and compiled by itself."""
+        return self.settings.alone(self.around)
+
     def planned(
         self, placement: tuple[Any, ...] = (), present: Sequence[Any] = (), donated: Mask = ()
     ) -> Planned:
-        """The plan, and what carries it out.
+        """The plan, and what carries it out: made once, by the first of the threads that ask for it.
 
         **Arguments:**
 
@@ -82,6 +114,10 @@ class Call(Program):
 
         **Raises:** `BudgetError` that says which program it is about.
         """
+        with self._planning:
+            return self._planned(placement, present, donated)
+
+    def _planned(self, placement: tuple[Any, ...], present: Sequence[Any], donated: Mask) -> Planned:
         found = self._plans.get((placement, donated))
         values = self._values(placement, present) if self.settings.tune else None
         if found is None or (values is not None and not _is_tuned(found)):
@@ -92,7 +128,8 @@ class Call(Program):
                     " their shape and dtype, so none can take their place.",
                     stacklevel=2,
                 )
-            with self.settings.alone():
+            # What is called inside a `shard_map` is compiled as one by itself.
+            with self.settings.alone(NOWHERE if self.around.manual else self.around):
                 budget = found.plan.budget_bytes if found else self._budget(placement, present)
                 found = self._stored_or_new(budget, placement, given_up, values)
             found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
@@ -112,7 +149,7 @@ class Call(Program):
         """The smallest budget in bytes that there is a plan for."""
         given_up = donation(self.in_avals, self.closed.out_avals, donated)
         title = f"the smallest budget of {self.title}"
-        with self.settings.alone(), Progress(title, self.settings.progress) as progress:
+        with self.alone(), Progress(title, self.settings.progress) as progress:
             return self._planner(0, (), given_up, progress).minimum()
 
     def _values(self, placement: tuple[Any, ...], present: Sequence[Any]) -> Sequence[jax.Array] | None:
@@ -137,7 +174,9 @@ class Call(Program):
         - `values`: the arguments, if programs are to be timed on them.
         """
         place = None
-        if not any(placement):  # else it is for devices that need not be there next time
+        if self.obstacle is None and not any(
+            placement
+        ):  # else it is for devices that need not be there next time
             bars = self.settings.progress is True  # the others' plans are the same
             machine = self._machine()
             settings = replace(
@@ -161,7 +200,7 @@ class Call(Program):
         """Where its memory goes, and what so many budgets would cost."""
         given_up = donation(self.in_avals, self.closed.out_avals, donated)
         title = f"explaining {self.title}"
-        with self.settings.alone(), Progress(title, self.settings.progress) as progress:
+        with self.alone(), Progress(title, self.settings.progress) as progress:
             from eqsat.pricing import explanation  # imported late, as planners are
 
             return explanation(self._planner(0, (), given_up, progress), self.title, count)
@@ -197,7 +236,16 @@ class Call(Program):
 
             traced, settings, machine = Traced(self.closed), self.settings, self._machine()
             return planner_for(
-                traced, self.names, budget, settings, machine, placement, given_up, progress, values
+                traced,
+                self.names,
+                budget,
+                settings,
+                machine,
+                placement,
+                given_up,
+                progress,
+                values,
+                self.obstacle,
             )
 
     def _machine(self) -> Machine:
@@ -213,6 +261,7 @@ class Call(Program):
         except BudgetError as error:
             message = f"{self.title}: {error}{self._whose()}"
             refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors)
+            refused.__cause__ = error.__cause__  # the defect, if planning has failed by one
         except EqsatError as error:
             refused = error
         if not self._goes_on(refused):
@@ -259,26 +308,43 @@ class Call(Program):
         placement = tuple(array.sharding if array.committed else None for array in arrays)
         return self.planned(placement, arrays, donated).run(*arrays)
 
-    def batched(self, dims: Dims, size: int, spmd_axis_name: Any = None) -> tuple[Call, Dims]:
-        """The program over a batch, and where its results have the batch's dimension."""
+    def talks_over(self, name: Any) -> bool:
+        """Whether it depends on a mapped axis of that name."""
+        return any(axis == name for axis, _ in self.around.axes)
+
+    def batched(
+        self, dims: Dims, size: int, spmd_axis_name: Any = None, name: Any = None
+    ) -> tuple[Call, Dims]:
+        """The program over a batch, and where its results have the batch's dimension.
+
+        **Arguments:**
+
+        - `name`: of the batch's axis. What talks over that does so inside of the program over the batch.
+        """
+        talks = self.talks_over(name)
         results = dependent(self.closed, [dim is not None for dim in dims])
-        outs = tuple(0 if depends else None for depends in results)
-        key = ("batched", dims, size, spmd_axis_name)
+        outs = tuple(0 if depends or talks else None for depends in results)
+        key = ("batched", dims, size, spmd_axis_name, name if talks else None)
         if key not in self.derived:
-            function = jax.vmap(
-                jaxpr_as_fun(self.closed),
-                in_axes=dims,
+            options: dict[str, Any] = {"axis_name": name} if talks else {}
+            # Something has to have the batch's dimension, if only its index.
+            each = jax.vmap(
+                lambda _, *values: jaxpr_as_fun(self.closed)(*values),
+                in_axes=(0, *dims),
                 out_axes=list(outs),
                 axis_size=size,
                 spmd_axis_name=spmd_axis_name,
+                **options,
             )
-            self.derived[key] = traced_call(
-                function,
+            made = traced_call(
+                lambda *values: each(np.arange(size), *values),
                 batched_avals(self.in_avals, dims, size),
                 self.settings,
                 self.names,
                 f"{self.title}, for a batch of {size}",
+                self.around.without(name),
             )
+            self.derived.setdefault(key, made)
         return self.derived[key], outs
 
 
@@ -288,12 +354,14 @@ def traced_call(
     settings: Settings,
     names: Sequence[str],
     title: str,
+    around: Surroundings = NOWHERE,
 ) -> Call:
-    """The `Call` of a function of flat arguments of these types."""
-    inputs = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in avals]
-    with settings.alone():
-        closed = without_programs(jax.make_jaxpr(function)(*inputs))
-    return Call(closed, settings, names, title)
+    """The `Call` of a function of flat arguments of these types, under what it may depend on."""
+    with settings.alone(around):
+        closed = without_programs(jax.make_jaxpr(function)(*map(around.type_of, avals)))
+    if around.mesh.empty and not needs_surroundings(closed.jaxpr):
+        around = NOWHERE
+    return Call(closed, settings, names, title, around)
 
 
 def batched_avals(avals: Sequence[Any], dims: Dims, size: int) -> list[Any]:

@@ -7,13 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from eqsat.frontend.values import primitives
 from eqsat.transforms.call import Call, traced_call
 from eqsat.transforms.dependence import dependent
 from eqsat.transforms.linear import LinearMap
 from eqsat.transforms.selection import Mask, chosen, inverted, merged
+from eqsat.transforms.silent import silent
 
 
 def derivative(call: Call, wrt: Mask) -> LinearMap:
@@ -24,7 +25,7 @@ def derivative(call: Call, wrt: Mask) -> LinearMap:
     """
     key = ("derivative", wrt)
     if key not in call.derived:
-        call.derived[key] = _derivative(call, wrt)
+        call.derived.setdefault(key, _derivative(call, wrt))
     found: LinearMap = call.derived[key]
     return found
 
@@ -38,15 +39,15 @@ def moved(call: Call, wrt: Mask) -> Mask:
 
 
 def _derivative(call: Call, wrt: Mask) -> LinearMap:
-    outs = moved(call, wrt)
+    outs, closed = moved(call, wrt), silent(call.closed)
 
     def forward(residuals: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
-        at = _restricted(call, residuals, wrt, outs)
+        at = _restricted(closed, residuals, wrt, outs)
         results: Sequence[Any] = jax.jvp(at, chosen(wrt, residuals), list(tangents))[1]
         return results
 
     def backward(residuals: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
-        at = _restricted(call, residuals, wrt, _given(outs, cotangents))
+        at = _restricted(closed, residuals, wrt, _given(outs, cotangents))
         pullback = jax.vjp(at, *chosen(wrt, residuals))[1]
         results: Sequence[Any] = pullback([part for part in cotangents if part is not None])
         return results
@@ -60,6 +61,7 @@ def _derivative(call: Call, wrt: Mask) -> LinearMap:
         call.settings,
         [*call.names, *(f"{name}_tangent" for name in chosen(wrt, call.names))],
         call.title,
+        call.around,
     )
 
 
@@ -76,11 +78,12 @@ def primal(call: Call, wrt: Mask) -> Call:
         everything = (True,) * len(call.closed.out_avals)
 
         def function(*values: Any) -> Sequence[Any]:
-            at = _restricted(call, values, wrt, everything)
+            at = _restricted(call.closed, values, wrt, everything)
             results: Sequence[Any] = jax.vjp(at, *chosen(wrt, values))[0]
             return results
 
-        call.derived[key] = traced_call(function, call.in_avals, call.settings, call.names, call.title)
+        made = traced_call(function, call.in_avals, call.settings, call.names, call.title, call.around)
+        call.derived.setdefault(key, made)
     found: Call = call.derived[key]
     return found
 
@@ -89,7 +92,7 @@ def as_linear(call: Call, wrt: Mask) -> LinearMap:
     """A program that is linear in the marked arguments as a map of these. The others are its residuals."""
     key = ("itself", wrt)
     if key not in call.derived:
-        call.derived[key] = _as_linear(call, wrt)
+        call.derived.setdefault(key, _as_linear(call, wrt))
     found: LinearMap = call.derived[key]
     return found
 
@@ -99,7 +102,7 @@ def _as_linear(call: Call, wrt: Mask) -> LinearMap:
     inputs, others = chosen(wrt, call.in_avals), inverted(wrt)
 
     def at(residuals: Sequence[Any], outs: Mask) -> Callable[..., Sequence[Any]]:
-        return _restricted(call, merged(wrt, inputs, residuals), wrt, outs)
+        return _restricted(call.closed, merged(wrt, inputs, residuals), wrt, outs)
 
     def forward(residuals: Sequence[Any], vectors: Sequence[Any]) -> Sequence[Any]:
         return at(residuals, everything)(*vectors)
@@ -118,6 +121,7 @@ def _as_linear(call: Call, wrt: Mask) -> LinearMap:
         call.settings,
         [*chosen(others, call.names), *chosen(wrt, call.names)],
         call.title,
+        call.around,
     )
 
 
@@ -127,11 +131,13 @@ def _given(outs: Mask, cotangents: Sequence[Any]) -> Mask:
     return tuple(out and next(parts) is not None for out in outs)
 
 
-def _restricted(call: Call, arguments: Sequence[Any], free: Mask, outs: Mask) -> Callable[..., Sequence[Any]]:
+def _restricted(
+    closed: ClosedJaxpr, arguments: Sequence[Any], free: Mask, outs: Mask
+) -> Callable[..., Sequence[Any]]:
     """The marked results as a function of the arguments that are marked as free."""
     fixed = chosen(inverted(free), arguments)
 
     def function(*values: Any) -> Sequence[Any]:
-        return chosen(outs, jaxpr_as_fun(call.closed)(*merged(free, values, fixed)))
+        return chosen(outs, jaxpr_as_fun(closed)(*merged(free, values, fixed)))
 
     return function

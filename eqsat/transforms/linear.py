@@ -12,6 +12,7 @@ from eqsat.transforms.call import Call, Dims, batched_avals, traced_call
 from eqsat.transforms.nesting import Program
 from eqsat.transforms.selection import Mask, spread
 from eqsat.transforms.settings import Settings
+from eqsat.transforms.surroundings import NOWHERE, Surroundings
 
 Apply = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 """From residuals and vectors to vectors."""
@@ -30,6 +31,7 @@ class LinearMap(Program):
     - `residuals`, `inputs`, `outputs`: the types of residuals and vectors.
     - `names`: of residuals, then of inputs.
     - `title`: of the program whose derivative it is.
+    - `around`: the mesh and the mapped axes that it depends on.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class LinearMap(Program):
         settings: Settings,
         names: Sequence[str],
         title: str,
+        around: Surroundings = NOWHERE,
     ) -> None:
+        self.around = around
         self.forward = forward
         self.backward = backward
         self.residuals = tuple(residuals)
@@ -51,7 +55,7 @@ class LinearMap(Program):
         self.settings = settings
         self.names = tuple(names)
         self.title = title
-        self._forward: Call | None = None
+        self._forward: list[Call] = []
         self._backward: dict[Mask, Call] = {}
         self._batched: dict[Hashable, LinearMap] = {}
 
@@ -63,42 +67,57 @@ class LinearMap(Program):
 
     def forward_call(self) -> Call:
         """The program from residuals and vectors to vectors."""
-        if self._forward is None:
+        if not self._forward:
             count = len(self.residuals)
-            self._forward = traced_call(
+            made = traced_call(
                 lambda *args: self.forward(args[:count], args[count:]),
                 [*self.residuals, *self.inputs],
                 self.settings,
                 self.names,
                 f"the tangent map of {self.title}",
+                self.around,
             )
-        return self._forward
+            self._forward.append(made)
+        return self._forward[0]  # the first one, if threads have made several
 
     def backward_call(self, which: Mask) -> Call:
         """The program from residuals and the marked cotangents, the others being zero, to cotangents."""
         if which not in self._backward:
             count = len(self.residuals)
             given = [aval for aval, mark in zip(self.outputs, which, strict=True) if mark]
-            self._backward[which] = traced_call(
+            made = traced_call(
                 lambda *args: self.backward(args[:count], spread(which, args[count:])),
                 [*self.residuals, *given],
                 self.settings,
                 [*self.names[:count], *(f"cotangent_{number}" for number in range(len(given)))],
                 f"the gradient of {self.title}",
+                self.around,
             )
+            self._backward.setdefault(which, made)
         return self._backward[which]
 
-    def batched(self, dims: Dims, size: int, spmd_axis_name: Any = None) -> LinearMap:
-        """The map over a batch of residuals, of vectors, or of both. The batch is first in all results."""
-        key = (dims, size, spmd_axis_name)
+    def talks_over(self, name: Any) -> bool:
+        """Whether it depends on a mapped axis of that name."""
+        return any(axis == name for axis, _ in self.around.axes)
+
+    def batched(self, dims: Dims, size: int, spmd_axis_name: Any = None, name: Any = None) -> LinearMap:
+        """The map over a batch of residuals, of vectors, or of both. The batch is first in all results.
+
+        **Arguments:**
+
+        - `name`: of the batch's axis, over which it may talk.
+        """
+        key = (dims, size, spmd_axis_name, name if self.talks_over(name) else None)
         if key not in self._batched:
-            self._batched[key] = self._over_batch(dims, size, spmd_axis_name)
+            self._batched.setdefault(key, self._over_batch(dims, size, spmd_axis_name, name))
         return self._batched[key]
 
-    def _over_batch(self, dims: Dims, size: int, spmd_axis_name: Any) -> LinearMap:
+    def _over_batch(self, dims: Dims, size: int, spmd_axis_name: Any, name: Any) -> LinearMap:
         count = len(self.residuals)
         of_residuals, of_inputs = dims[:count], dims[count:]
         over_batch: dict[str, Any] = {"axis_size": size, "spmd_axis_name": spmd_axis_name}
+        if self.talks_over(name):
+            over_batch["axis_name"] = name
 
         def forward(residuals: Sequence[Any], vectors: Sequence[Any]) -> Sequence[Any]:
             each = jax.vmap(self.forward, (of_residuals, of_inputs), **over_batch)
@@ -125,4 +144,5 @@ class LinearMap(Program):
             self.settings,
             self.names,
             f"{self.title}, for a batch of {size}",
+            self.around.without(name),
         )

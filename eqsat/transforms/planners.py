@@ -13,6 +13,7 @@ from eqsat.deadline import Deadline
 from eqsat.driver import Planner
 from eqsat.frontend.trace import Traced
 from eqsat.machine import Machine
+from eqsat.original import Obstacle
 from eqsat.progress import Progress
 from eqsat.rulesets import rules_for
 from eqsat.transforms.settings import Settings
@@ -29,6 +30,7 @@ def planner_for(
     given_up: Donation,
     progress: Progress,
     values: Sequence[jax.Array] | None,
+    obstacle: Obstacle | None = None,
 ) -> Planner:
     """What plans a program.
 
@@ -40,4 +42,4 @@ def planner_for(
     progress.say("reading rules")
     rules = rules_for(settings.rules, settings.accuracy)
     kind = Planner if values is None else partial(Tuner, values)
-    return kind(traced, names, budget, rules, machine, deadline, placement, given_up, progress)
+    return kind(traced, names, budget, rules, machine, deadline, placement, given_up, progress, obstacle)

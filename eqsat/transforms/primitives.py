@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
@@ -49,12 +50,13 @@ def _evaluate_linear(*args: Any, program: LinearMap) -> Sequence[Any]:
 # Types.
 
 
-def _type(*args: Any, program: Call, donated: Mask = ()) -> list[Any]:
-    return like(program.closed.out_avals, args)
+def _type(*args: Any, program: Call, donated: Mask = ()) -> tuple[list[Any], Any]:
+    closed = program.closed
+    return (like(closed.out_avals, args) if program.around.mesh.empty else closed.out_avals), closed.effects
 
 
 def _type_linear(*args: Any, program: LinearMap) -> list[Any]:
-    return like(program.outputs, args)
+    return like(program.outputs, args) if program.around.mesh.empty else list(program.outputs)
 
 
 # Lowering.
@@ -66,8 +68,12 @@ def _lower(ctx: Any, *args: Any, program: Call, donated: Mask = ()) -> Any:
     else:
         # Plans are for the default platform: what is for another one stays as it is.
         function = jaxpr_as_fun(program.closed)
-    with program.settings.alone():
-        return mlir.lower_fun(function)(ctx.replace(avals_in=program.in_avals), *args)
+    with program.alone():
+        inside = ctx.replace(avals_in=program.in_avals)
+        results = mlir.lower_fun(function)(inside, *args)
+    if inside.tokens_out is not None:  # by which its side effects keep their order
+        ctx.set_tokens_out(inside.tokens_out)
+    return results
 
 
 def _lower_linear(ctx: Any, *args: Any, program: LinearMap) -> Any:
@@ -80,18 +86,20 @@ def _lower_linear(ctx: Any, *args: Any, program: LinearMap) -> Any:
 def _batch(
     axis: Any, args: Sequence[Any], dims: Sequence[Any], *, program: Call, donated: Mask = ()
 ) -> tuple[Any, Any]:
-    if all(dim is None for dim in dims):
+    if all(dim is None for dim in dims) and not program.talks_over(axis.name):
         return optimized_p.bind(*args, program=program), [None] * len(program.closed.out_avals)
-    batched, outs = program.batched(tuple(dims), axis.size, axis.spmd_name)
+    batched, outs = program.batched(tuple(dims), axis.size, axis.spmd_name, axis.name)
     return optimized_p.bind(*args, program=batched), outs
 
 
 def _batch_linear(
     axis: Any, args: Sequence[Any], dims: Sequence[Any], *, program: LinearMap
 ) -> tuple[Any, Any]:
-    if all(dim is None for dim in dims):
+    if all(dim is None for dim in dims) and not program.talks_over(axis.name):
         return linear_p.bind(*args, program=program), [None] * len(program.outputs)
-    batched = program.batched(tuple(dims), axis.size, axis.spmd_name)
+    if all(dim is None for dim in dims):
+        args, dims = [jnp.broadcast_to(args[0], (axis.size, *args[0].shape)), *args[1:]], [0, *dims[1:]]
+    batched = program.batched(tuple(dims), axis.size, axis.spmd_name, axis.name)
     return linear_p.bind(*args, program=batched), [0] * len(program.outputs)
 
 
@@ -108,10 +116,8 @@ def _differentiate(
 def _tangents(primals: Sequence[Any], tangents: Sequence[Any], program: Call) -> list[Any]:
     wrt = _nonzero(tangents)
     outs = moved(program, wrt)
-    zeros = [
-        ad.Zero(aval.to_tangent_aval())
-        for aval in like(program.closed.out_avals, [jax.typeof(primal) for primal in primals])
-    ]
+    avals, _ = _type(*(jax.typeof(primal) for primal in primals), program=program)
+    zeros = [ad.Zero(aval.to_tangent_aval()) for aval in avals]
     if not any(outs):
         return zeros
     results = linear_p.bind(*primals, *chosen(wrt, tangents), program=derivative(program, wrt))
@@ -166,7 +172,7 @@ def _pulled_back(cotangents: Sequence[Any], residuals: Sequence[Any], program: L
 
 
 optimized_p.def_impl(_evaluate)
-optimized_p.def_abstract_eval(_type)
+optimized_p.def_effectful_abstract_eval(_type)
 mlir.register_lowering(optimized_p, _lower)
 batching.fancy_primitive_batchers[optimized_p] = _batch
 ad.primitive_jvps[optimized_p] = _differentiate

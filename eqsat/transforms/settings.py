@@ -11,15 +11,13 @@ import jax
 
 from eqsat.machine import Machine
 from eqsat.rule_choice import RulePath
+from eqsat.transforms.surroundings import NOWHERE, Surroundings
 from eqsat.transforms.witness import Witness
 
 
 def setting(name: str) -> Any:
     """A setting of JAX as it is in this context: "jax_enable_x64"..."""
     return getattr(jax.config, name)
-
-
-NO_MESH = jax.sharding.AbstractMesh((), ())
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,11 @@ class Settings:
     witness: Witness | None = field(default=None, compare=False)
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self, around: Surroundings = NOWHERE) -> Iterator[None]:
         """A context in which programs are traced and compiled by themselves.
 
-        Whatever transformation, or `shard_map`, is under way has nothing to do with them.
+        Whatever transformation, or `shard_map`, is under way has nothing to do with them, but for what they
+        depend on: that is `around`.
         """
-        with jax.core.eval_context(), jax.enable_x64(self.double), jax.sharding.use_abstract_mesh(NO_MESH):
+        with jax.core.eval_context(), jax.enable_x64(self.double), around.entered():
             yield
