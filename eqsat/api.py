@@ -137,13 +137,13 @@ class Optimized(Generic[P, R]):
         """
         if instance.call is None:
             raise EqsatError(
-                f"{_name(self._fn)} is called with lengths that are symbols, so it is left to jax.jit, and has"
-                " no plan"
+                f"{_name(self._fn)} is called with lengths that are symbols, so it is left to jax.jit, and"
+                " has no plan"
             )
         if instance.call.around.mapped:
             raise EqsatError(
-                f"{_name(self._fn)} depends on the mapped axis that it is called under: what is planned is the"
-                " program over the batch, where that is evaluated"
+                f"{_name(self._fn)} depends on the mapped axis that it is called under: what is planned"
+                " is the program over the batch, where that is evaluated"
             )
         return instance.call
 
@@ -240,6 +240,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     planning_seconds: float | None = None,
+    max_slowdown: float | None = 10.0,
     tune: bool = False,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
@@ -257,6 +258,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     planning_seconds: float | None = None,
+    max_slowdown: float | None = 10.0,
     tune: bool = False,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
@@ -274,6 +276,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     planning_seconds: float | None = None,
+    max_slowdown: float | None = 10.0,
     tune: bool = False,
     progress: bool | None = None,
     static_argnums: int | Iterable[int] | None = None,
@@ -302,6 +305,9 @@ def optimize(
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
+    - `max_slowdown`: a plan that is predicted to take more than so many times as long as the function as written
+      is a `BudgetError`, which says how long it would take, and what budget would do. What takes less than a
+      millisecond as written is taken to take one. None: any plan.
     - `tune`: whether the first call with arrays of these shapes, or `plan` of such arrays, times the best few
       programs that fit and takes the fastest. That is remembered on disk, for whoever plans the same.
     - `progress`: None: on a terminal, planning that takes longer than a second shows on stderr what it is at.
@@ -330,13 +336,17 @@ def optimize(
     """
     check_accuracy(accuracy)
     _check_seconds(planning_seconds)
+    _check_slowdown(max_slowdown)
     _check_machine(machine)
     if progress not in (None, True, False):
         raise ValueError(f"progress is None, True or False, not {progress!r}")
     if not isinstance(tune, bool):
         raise ValueError(f"tune is True or False, not {tune!r}")
     amount = None if budget is None else parse_budget(budget)
-    settings = Settings(amount, _paths(rules), accuracy, machine, planning_seconds, progress, tune=tune)
+    slowdown = None if max_slowdown is None else float(max_slowdown)
+    settings = Settings(
+        amount, _paths(rules), accuracy, machine, planning_seconds, progress, slowdown, tune=tune
+    )
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)
 
@@ -396,6 +406,13 @@ def _check_seconds(planning_seconds: object) -> None:
     if planning_seconds is None or (isinstance(planning_seconds, Real) and float(planning_seconds) > 0):
         return
     raise ValueError(f"planning_seconds is a number of seconds above 0, or None; not {planning_seconds!r}")
+
+
+def _check_slowdown(max_slowdown: object) -> None:
+    number = isinstance(max_slowdown, Real) and not isinstance(max_slowdown, bool)
+    if max_slowdown is None or (number and max_slowdown >= 1):  # type: ignore[operator]
+        return
+    raise ValueError(f"max_slowdown is a number from 1 on, or None; not {max_slowdown!r}")
 
 
 def _check_machine(machine: object) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from eqsat.advice import enough
 from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import OWN, Certified
 from eqsat.backend.donation import NOTHING, Donation
@@ -36,7 +37,7 @@ from eqsat.planning.search import cheapest
 from eqsat.progress import SILENT, Progress
 from eqsat.records import PeakTensor
 from eqsat.reports.plan import Plan
-from eqsat.reports.refusal import refusal
+from eqsat.reports.refusal import Refusal, fixed_too_big, too_big, too_slow
 from eqsat.trials import Stopwatch, Trial, Trials, total_bytes
 
 CLEARLY_FASTER = 0.7
@@ -45,6 +46,15 @@ CLEARLY_FASTER = 0.7
 FASTER = 0.9
 """...or than this one, if it takes large blocks from the system, as loops gain more than is predicted (0.79
 to 0.92 predicted took 0.40 to 0.85 of the time), or if it only contracts, as that is predicted well."""
+
+
+SHORT = 1e-3
+"""Seconds: what takes less as written is taken to take as long when it is told how much slower a plan is.
+A call by itself takes a part of that, and for a hundredth of a second people wait."""
+
+MAX_SLOWDOWN = 10.0
+"""A program predicted to take more than so many times as long as the function as written is slow: faster ones
+are looked for in wider searches, and unless the caller says otherwise, there is no plan if there are none."""
 
 
 @dataclass
@@ -78,6 +88,7 @@ class Planner:
     - `given_up`: the arguments whose place results may take.
     - `progress`: who is told what planning is at; if it was asked for, loops tell where they are, too.
     - `obstacle`: what stands in the way of planning it, if anything does.
+    - `max_slowdown`: how many times as long as the function as written a program may be predicted to take.
     - `tried`: where a function fits, what is predicted to take less than this part of its time is compiled.
     - `rest`: after `planned`, further programs that fit.
     """
@@ -96,6 +107,7 @@ class Planner:
         given_up: Donation = NOTHING,
         progress: Progress = SILENT,
         obstacle: Obstacle | None = None,
+        max_slowdown: float = MAX_SLOWDOWN,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -112,12 +124,23 @@ class Planner:
         self.rest: Fitting | None = None
         self.saturations: Saturations = {}
         self.obstacle = obstacle
+        self.max_slowdown = max_slowdown
         self.original = Original(traced, machine, placement, given_up, self.stopwatch, obstacle)
 
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
 
-        **Raises:** `BudgetError` if there is none.
+        **Raises:** `BudgetError` if there is none that is not slower by more than `max_slowdown`.
+        """
+        try:
+            return self.attempt()
+        except Refusal as refusal:
+            raise refusal.error(enough(self, refusal)) from None
+
+    def attempt(self) -> Planned:
+        """The same.
+
+        **Raises:** `Refusal` if there is none.
         """
         closed = self.traced.closed
         if not self.placement and self.obstacle is None:
@@ -129,17 +152,16 @@ class Planner:
         fits = original.peak <= self.budget
         if self.obstacle is not None:
             if not fits:
-                raise BudgetError(
+                reason = (
                     f"the function can't be planned, since {self.obstacle.reason}, and as it is it needs"
                     f" {format_bytes(original.peak)}, more than the budget of {format_bytes(self.budget)}."
-                    f" Raise the budget to {format_bytes(original.peak, enough=True)} or more",
-                    original.peak,
                 )
+                raise Refusal([reason], original.peak)
             return self._unchanged(None, f"left as it is: {self.obstacle.reason}")
         try:
             return self._rewritten(original, fits)
         except Exception as error:
-            if isinstance(error, EqsatError) and not isinstance(error, EGraphError):
+            if isinstance(error, (Refusal, EqsatError)) and not isinstance(error, EGraphError):
                 raise
             return self._after(error, original, fits)
 
@@ -156,12 +178,11 @@ class Planner:
                 stacklevel=2,
             )
             return self._unchanged(None, f"planning failed: {error!r}")
-        original = self.original.certified(original.options)
+        peak = self.original.certified(original.options).peak
         raise BudgetError(
-            f"planning failed, and as it is the function needs {format_bytes(original.peak)}, more than the"
-            f" budget of {format_bytes(self.budget)}. This is a defect of eqsat, please report it: {error!r};"
-            f" {written}",
-            original.peak,
+            f"planning failed, and as it is the function needs {format_bytes(peak)}, more than the budget of"
+            f" {format_bytes(self.budget)}. This is a defect of eqsat, please report it: {error!r}; {written}",
+            peak,
         ) from error
 
     def minimum(self) -> int:
@@ -210,15 +231,8 @@ class Planner:
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
         """Refuse a budget that the arguments and results alone exceed, in bytes."""
-        fixed = arguments + results - aliased
-        if fixed > self.budget:
-            raise BudgetError(
-                f"the arguments ({format_bytes(arguments)}) and results"
-                f" ({format_bytes(results)}) alone exceed the budget of"
-                f" {format_bytes(self.budget)}: no rewriting can help; raise the budget above"
-                f" {format_bytes(fixed, enough=True)}",
-                fixed,
-            )
+        if arguments + results - aliased > self.budget:
+            raise fixed_too_big(self.budget, arguments, results)
 
     def _rewritten(self, original: Certified, fits: bool) -> Planned:
         """The fastest rewritten program that fits, or the function as it is if it fits and none is better."""
@@ -229,21 +243,45 @@ class Planner:
                 return found
             # It fits as a draft only.
             original = self.original.within(self.budget)
+        fastest = self._fastest(original, job)
+        if fastest is None:
+            raise self._too_big(original, job)
+        longest, seconds = self._longest(self.max_slowdown), fastest.seconds(self.machine)
+        if seconds > longest:
+            written = job.written.predicted_seconds
+            raise too_slow(self.budget, fastest.peak, seconds, longest, written, self.max_slowdown)
+        return self._changed(fastest, original, job)
+
+    def _fastest(self, original: Certified, job: Job) -> Trial | None:
+        """The first program found that fits and is not slow, or else the fastest that fits."""
+        fastest: Trial | None = None
+        for trial in self._within(original, job):
+            if fastest is None or trial.seconds(self.machine) < fastest.seconds(self.machine):
+                fastest = trial
+            if fastest.seconds(self.machine) <= self._longest(MAX_SLOWDOWN):
+                break
+        return fastest
+
+    def _within(self, original: Certified, job: Job) -> Iterator[Trial]:
+        """Programs that fit, from wider and wider searches."""
         for most_axes in SPLIT_AXES:
             if self.deadline.passed():
                 break
             search = self._saturate(job.program, self.budget, most_axes)
             trial = self._fitting(search, original.fixed)
             if trial is not None:
-                return self._changed(trial, original, job)
+                yield trial
             if len(search.large) < most_axes:
                 break
         for trial in self._leanest(original.fixed):
             if trial.peak <= self.budget:
                 trial = grown(trial, self.budget, job.trials, self.machine, self.deadline)
                 if trial.peak <= self.budget:
-                    return self._changed(trial, original, job)
-        raise self._too_big(original, job)
+                    yield trial
+
+    def _longest(self, slowdown: float) -> float:
+        """The seconds that a program may take that is at most slower by a factor."""
+        return slowdown * max(self._job.written.predicted_seconds, SHORT)
 
     def _faster(self, original: Certified, job: Job) -> Planned:
         """For a function that fits: a program that is clearly faster, or the function as it is."""
@@ -352,11 +390,11 @@ class Planner:
         names, candidate = job.trials.input_names(job.program), chosen.candidate if chosen else None
         return recorded(plan, job.written, candidate, names, self.machine)
 
-    def _too_big(self, original: Certified, job: Job) -> BudgetError:
+    def _too_big(self, original: Certified, job: Job) -> Refusal:
         """What to tell a user whose program can't be made to fit."""
         reached, tensors = self._peak_tensors(original, job)
         late = self.deadline.seconds if self.deadline.passed() else math.inf
-        return refusal(self.budget, reached, original.peak, original.fixed, tensors, self.banned, late)
+        return too_big(self.budget, reached, original.peak, original.fixed, tensors, self.banned, late)
 
     def _peak_tensors(self, original: Certified, job: Job) -> tuple[int, tuple[PeakTensor, ...]]:
         """The smallest peak that there has been so far, in bytes, and what makes it."""

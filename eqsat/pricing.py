@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from eqsat.amounts import UNLIMITED
 from eqsat.driver import Planner
 from eqsat.errors import BudgetError
 from eqsat.reports.explanation import Explanation, Price
 from eqsat.reports.plan import Plan
+from eqsat.reports.refusal import Refusal
 
 
 def explanation(planner: Planner, title: str, count: int) -> Explanation:
@@ -15,6 +18,8 @@ def explanation(planner: Planner, title: str, count: int) -> Explanation:
     A plan also serves smaller budgets down to its peak. So every budget is below the peak of the plan for the
     one before it: no two have the same plan.
     """
+    planner = planner.at(planner.budget)
+    planner.max_slowdown = math.inf  # what is slow has its price, too
     whole = planner.at(UNLIMITED).planned().plan
     floor = planner.minimum()
     prices = [price(whole.original_peak_bytes, whole)]
@@ -24,8 +29,8 @@ def explanation(planner: Planner, title: str, count: int) -> Explanation:
             break
         budget = next_budget(plan.peak_bytes, floor, left)
         try:
-            plan = planner.at(budget).planned().plan
-        except BudgetError:
+            plan = planner.at(budget).attempt().plan
+        except (Refusal, BudgetError):
             break  # there was no time for more
         prices.append(price(budget, plan))
     return Explanation(

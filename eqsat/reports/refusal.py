@@ -1,17 +1,60 @@
-"""What is said when no program fits a budget."""
+"""What is said when no program fits a budget, or none that anybody would wait for."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-from eqsat.amounts import format_bytes
+from eqsat.amounts import format_bytes, format_seconds
 from eqsat.errors import BudgetError
 from eqsat.records import PeakTensor
 from eqsat.reports.page import barrier_lines
 
 
-def refusal(
+class Refusal(Exception):  # noqa: N818
+    """That there is no plan, before anybody knows which budget would do.
+
+    **Attributes:**
+
+    - `reasons`: why, in lines.
+    - `reached`: the bytes that may do, if they are more than the budget; None if that is to be found out.
+    - `otherwise`: what else than a larger budget may help: "allow more rewrites with accuracy=".
+    - `tensors`: what makes the smallest peak.
+    """
+
+    def __init__(
+        self,
+        reasons: Iterable[str],
+        reached: int | None,
+        otherwise: str = "",
+        tensors: tuple[PeakTensor, ...] = (),
+    ) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__("\n".join(self.reasons))
+        self.reached = reached
+        self.otherwise = otherwise
+        self.tensors = tensors
+
+    def error(self, enough: int) -> BudgetError:
+        """The error, with a budget in bytes that there is a plan for."""
+        advice = f"Raise the budget to {format_bytes(enough, enough=True)} or more"
+        if self.otherwise:
+            advice += f", or {self.otherwise}"
+        return BudgetError("\n".join([*self.reasons, f"{advice}."]), enough, self.tensors)
+
+
+def fixed_too_big(budget: int, arguments: int, results: int) -> Refusal:
+    """For arguments and results that exceed the budget by themselves, in bytes."""
+    return Refusal(
+        [
+            f"the arguments ({format_bytes(arguments)}) and results ({format_bytes(results)}) alone exceed the"
+            f" budget of {format_bytes(budget)}: no rewriting can help."
+        ],
+        None,
+    )
+
+
+def too_big(
     budget: int,
     reached: int,
     original: int,
@@ -19,8 +62,8 @@ def refusal(
     tensors: tuple[PeakTensor, ...],
     banned: Iterable[str] = (),
     cut_short: float = math.inf,
-) -> BudgetError:
-    """The error for a program that can't be made to fit, in bytes.
+) -> Refusal:
+    """For a program that can't be made to fit, in bytes.
 
     **Arguments:**
 
@@ -43,12 +86,29 @@ def refusal(
     names = ", ".join(banned)
     if names:
         lines.append(f"These rules were stopped, as they made too many terms: {names}.")
-    enough = format_bytes(reached, enough=True)
+    otherwise = "allow more rewrites with accuracy="
     if math.isfinite(cut_short):
         lines.append(
-            f"Planning was cut short after planning_seconds={cut_short:g}; there may be"
-            f" programs that fit. Raise planning_seconds, or the budget to {enough} or more."
+            f"Planning was cut short after planning_seconds={cut_short:g}; there may be programs that fit."
         )
-    else:
-        lines.append(f"Raise the budget to {enough} or more, or allow more rewrites with accuracy=.")
-    return BudgetError("\n".join(lines), reached, tensors)
+        otherwise = "raise planning_seconds"
+    return Refusal(lines, reached, otherwise, tensors)
+
+
+def too_slow(
+    budget: int, peak: int, seconds: float, longest: float, original: float, max_slowdown: float
+) -> Refusal:
+    """For a program that fits, but takes far longer than the function as written.
+
+    **Arguments:**
+
+    - `peak`, `seconds`: of the fastest one that fits.
+    - `longest`, `original`: what it may take, and what the function takes as written.
+    """
+    reason = (
+        f"no program within the budget of {format_bytes(budget)} was found that is predicted to take"
+        f" {format_seconds(longest)} or less (max_slowdown={max_slowdown:g}; as written:"
+        f" {format_seconds(original)}). The fastest one that was found needs {format_bytes(peak)} and is"
+        f" predicted to take {format_seconds(seconds)}."
+    )
+    return Refusal([reason], budget, "allow slower programs with max_slowdown=")

@@ -174,9 +174,8 @@ class Call(Program):
         - `values`: the arguments, if programs are to be timed on them.
         """
         place = None
-        if self.obstacle is None and not any(
-            placement
-        ):  # else it is for devices that need not be there next time
+        # What is for certain devices is not kept, as these need not be there next time.
+        if self.obstacle is None and not any(placement):
             bars = self.settings.progress is True  # the others' plans are the same
             machine = self._machine()
             settings = replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -40,6 +41,7 @@ def planner_for(
     """
     deadline = Deadline.after(settings.planning_seconds)
     progress.say("reading rules")
+    slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
     rules = rules_for(settings.rules, settings.accuracy)
     kind = Planner if values is None else partial(Tuner, values)
-    return kind(traced, names, budget, rules, machine, deadline, placement, given_up, progress, obstacle)
+    return kind(traced, names, budget, rules, machine, deadline, placement, given_up, progress, obstacle, slowdown)

@@ -32,6 +32,8 @@ class Settings:
     - `machine`: what time is predicted for; None: the machine at hand, as far as it is known.
     - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
     - `progress`: whether planning and loops say where they are; None: planning, on a terminal.
+    - `max_slowdown`: how many times as long as the program as written a plan may be predicted to take;
+      None: any.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
     - `tune`: whether programs are timed before one is chosen; a plan so chosen serves others, too.
     - `witness`: who is told of plans, if anybody. Plans do not depend on it.
@@ -43,6 +45,7 @@ class Settings:
     machine: Machine | None
     planning_seconds: float | None = None
     progress: bool | None = None
+    max_slowdown: float | None = 10.0
     double: bool = False
     tune: bool = field(default=False, compare=False)
     witness: Witness | None = field(default=None, compare=False)

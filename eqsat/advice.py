@@ -1,0 +1,56 @@
+"""Which budget would do where one does not: one that was tried, or what the function needs as it is."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from eqsat.errors import EqsatError
+from eqsat.reports.refusal import Refusal
+
+if TYPE_CHECKING:
+    from eqsat.driver import Planner
+
+MOST_TRIED = 3
+"""So many budgets are tried, besides the smallest that may do."""
+
+NEAR = 1.1
+"""Budgets that differ by less than this factor are not worth another try."""
+
+
+def enough(planner: Planner, refusal: Refusal) -> int:
+    """A budget in bytes that there is a plan for.
+
+    The smallest that may do is tried first, and then ones between those that don't and the least known to do.
+    As long as it takes, the function itself is a plan.
+    """
+    least = planner.original.certified().peak
+    if planner.obstacle is not None:
+        return planner.original.within(0).peak
+    if planner.deadline.passed():
+        return least
+    may_do = planner.minimum() if refusal.reached is None else refusal.reached
+    too_small = planner.budget
+    if too_small < may_do < least:
+        if _does(planner, may_do):
+            return may_do
+        too_small = may_do
+    too_small = max(too_small, planner.original.certified().fixed)
+    for _ in range(MOST_TRIED):
+        if planner.deadline.passed() or least <= NEAR * too_small:
+            break
+        middle = round(math.sqrt(too_small * least))
+        if _does(planner, middle):
+            least = middle
+        else:
+            too_small = middle
+    return least
+
+
+def _does(planner: Planner, budget: int) -> bool:
+    """Whether there is a plan for a budget."""
+    try:
+        planner.at(budget).attempt()
+    except (Refusal, EqsatError):
+        return False
+    return True
