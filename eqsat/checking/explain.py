@@ -113,13 +113,25 @@ def _instance(rule: Rule) -> Instance | None:
     found: list[Instance] = []
     for example in rule.examples:
         if example.fires and not found:
-            fired = [loaded.instance for loaded in programs(rule, example) if fires_on(rule, loaded)]
+            fired = [
+                loaded.instance
+                for loaded in programs(rule, example)
+                if fires_on(rule, loaded) and _is_one(loaded.instance)
+            ]
             # A sum over one axis says more than one over all.
             fired.sort(key=lambda instance: -len(instance.sides.left.axes))
             for instance in fired[:1]:
                 grown = (_grown(instance, seed) for seed in range(CHOICES))
                 found += [one for one in grown if one is not None]
     return max(found, key=_gain, default=None)
+
+
+def _is_one(instance: Instance) -> bool:
+    """Whether the sets of the instance are those that the engine chose: an example doesn't name them."""
+    try:
+        return bool(instance.sides.program)
+    except IllFormed:
+        return False
 
 
 def _gain(instance: Instance) -> float:

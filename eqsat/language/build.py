@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,9 +11,11 @@ from lark import Token, Tree
 from eqsat.ir.operations import Signature
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.accuracies import ACCURACIES
+from eqsat.language.check_functions import reserved
 from eqsat.language.conditions import Condition, condition_of
 from eqsat.language.diagnostics import Refusal, alternatives, nearest
 from eqsat.language.functions import ENTRIES
+from eqsat.language.limits import MOST_DIGITS
 from eqsat.language.monoids import Part, monoid_of
 from eqsat.language.syntax import (
     Apply,
@@ -95,7 +97,8 @@ class _Builder:
     # --------------------------------------------------------------------------------- statements
 
     def rule(self, name: Token, *rest: Any) -> Rule:
-        accuracy = str(rest[0]) if isinstance(rest[0], Token) else "reassociates"
+        self._refuse_function_as_name("rule", "left => right", name, rest)
+        accuracy = self._accuracy(rest[0]) if isinstance(rest[0], Token) else "reassociates"
         left, sign, right, *clauses = rest[isinstance(rest[0], Token) :]
         items = [item for clause in clauses for item in clause]
         folds = {node.monoid for side in (left, right) for node in walk(side) if isinstance(node, FoldOf)}
@@ -123,6 +126,7 @@ class _Builder:
         )
 
     def fact(self, name: Token, statement: Expression, *clauses: Any) -> Fact:
+        self._refuse_function_as_name("fact", "symmetric[i, j](a)", name, [statement])
         items = [item for clause in clauses for item in clause]
         for item in items:
             if isinstance(item, tuple):
@@ -196,10 +200,27 @@ class _Builder:
         return Part(str(name), value, self._at(name))
 
     def accuracy(self, name: Token) -> Token:
+        return name
+
+    def _accuracy(self, name: Token) -> str:
         if name not in ACCURACIES:
             hint = nearest(name, ACCURACIES) or f"a rule is {alternatives(ACCURACIES)}"
             raise Refusal(self._at(name), f"there is no accuracy class `{name}`", hint)
-        return name
+        return str(name)
+
+    def _refuse_function_as_name(self, what: str, form: str, name: Token, rest: Sequence[Any]) -> None:
+        """`rule exp(log(a)) => a` reads as the rule `exp` of `(log(a))`, which is hardly what is meant."""
+        known = reserved(name) or name in self.vocabulary.operations or name in PROPERTIES
+        if isinstance(rest[0], Token):
+            called = rest[0] not in ACCURACIES  # `sum[K] a => ...`
+        else:
+            nodes = list(walk(rest[0]))
+            line, column = min((node.position.line, node.position.column) for node in nodes)
+            grouped = any(id(node) in self.groups for node in nodes)
+            called = grouped and (line, column - 1) == (name.line, name.end_column)
+        if known and called:
+            hint = f"`{name}` stands where the name does: `{what} name  {form}`"
+            raise Refusal(self._at(name), f"this {what} has no name", hint)
 
     # ------------------------------------------------------------------------------------ clauses
 
@@ -247,12 +268,18 @@ class _Builder:
 
     def exponent(self, *tokens: Token) -> int:
         text = "".join(tokens)
+        if len(text.removeprefix("-").lstrip("0")) > MOST_DIGITS and "." not in text:
+            message = f"this exponent has more than {MOST_DIGITS} digits"
+            raise Refusal(self._at(tokens[-1]), message, "write `pow(a, b)`")
         if not text.removeprefix("-").isdigit():
             message = f"the exponent `{text}` is not an integer"
             raise Refusal(self._at(tokens[-1]), message, "write `pow(a, b)`")
         return int(text)
 
     def number(self, text: Token) -> Number:
+        if text != "inf" and float(text) == float("inf"):
+            message = "this number is larger than any that a computer takes for one"
+            raise Refusal(self._at(text), message, "infinity is written `inf`")
         return Number(str(text), self._at(text))
 
     def variable(self, name: Token, pattern: list[tuple[bool, str]] | None = None) -> Variable:

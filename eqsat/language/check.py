@@ -6,9 +6,9 @@ sides are the same number) or their types is not decided here but by `eqsat chec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
+from itertools import islice
 
-from eqsat.errors import RuleError
 from eqsat.language.check_clauses import (
     check_comparisons,
     check_conditions,
@@ -16,20 +16,21 @@ from eqsat.language.check_clauses import (
     check_operands,
     check_property,
 )
-from eqsat.language.check_declarations import check_declarations
+from eqsat.language.check_declarations import refused_declarations
 from eqsat.language.check_examples import check_examples_possible
 from eqsat.language.check_functions import check_functions
 from eqsat.language.check_names import check_names
-from eqsat.language.diagnostics import Refusal, diagnostic
+from eqsat.language.diagnostics import Problem, Refusal, raise_problems
 from eqsat.language.duplicates import identities
+from eqsat.language.limits import MOST_COMMUTING
 from eqsat.language.scopes import check_property_axes, check_scopes
 from eqsat.language.syntax import Contraction, Fact, Number, Reduction, Rule, RuleFile, Variable
-from eqsat.language.traverse import canonical, is_set, operator_axes, walk
+from eqsat.language.traverse import canonical, commutes, function_name, is_set, operator_axes, walk
 from eqsat.language.vocabulary import Vocabulary, all_files, vocabulary_of
 
 
 def check_file(rule_file: RuleFile, known: Sequence[RuleFile] = ()) -> None:
-    """Raises `RuleError` at the first thing in the file, or in what it includes, that can't be right.
+    """Raises `RuleError` if something in the file, or in what it includes, can't be right.
 
     >>> from eqsat.language.parse import parse_rules
     >>> check_file(parse_rules("rule pull-factor  sum[K] (c{!K} * a) => c * sum[K] a", "my.rules"))
@@ -44,39 +45,70 @@ def check_file(rule_file: RuleFile, known: Sequence[RuleFile] = ()) -> None:
 
     - `known`: files whose operations and monoids can be named here as well.
     """
+    raise_problems(list(problems_in(rule_file, known)))
+
+
+def problems_in(
+    rule_file: RuleFile,
+    known: Sequence[RuleFile] = (),
+    unread: Set[str] = frozenset(),
+    partial: Set[str] = frozenset(),
+) -> Iterator[Problem]:
+    """What can't be right in the file, and in what it includes: of each statement the first thing.
+
+    **Arguments:**
+
+    - `unread`: operations and monoids whose declarations are wrong; what uses them is left alone.
+    - `partial`: files that lack what they include; they are left alone.
+    """
     for file in all_files([rule_file]):
-        try:
-            _check_one(file, known)
-        except Refusal as refusal:
-            shown = diagnostic(file.text, refusal.position, refusal.message, refusal.hint)
-            raise RuleError(shown) from None
+        if file.file not in partial:
+            for refusal in _refusals(file, known, unread):
+                yield Problem(file.text, refusal, parsed=True)
 
 
-def _check_one(file: RuleFile, known: Sequence[RuleFile]) -> None:
-    check_declarations(file, known)
+def _refusals(file: RuleFile, known: Sequence[RuleFile], unread: Set[str]) -> Iterator[Refusal]:
+    yield from refused_declarations(file, known)
     vocabulary = vocabulary_of([*known, file])
     statements: list[Rule | Fact] = [*file.rules, *file.facts]
     statements.sort(key=lambda statement: (statement.position.line, statement.position.column))
     named: dict[str, Rule | Fact] = {}
     said: dict[object, Rule] = {}
     for statement in statements:
-        if statement.name in named:
-            what = "rule" if isinstance(named[statement.name], Rule) else "fact"
-            line = named[statement.name].position.line
-            message = f"there is already a {what} `{statement.name}`, in line {line}"
-            raise Refusal(statement.position, message, "the rules of one file have different names")
-        named[statement.name] = statement
-        if isinstance(statement, Fact):
-            _check_fact(statement, file.text, vocabulary)
+        sides = (statement.left, statement.right) if isinstance(statement, Rule) else (statement.term,)
+        if any(function_name(node) in unread for side in sides for node in walk(side)):
             continue
-        _check_rule(statement, file.text, vocabulary)
-        found = list(identities(statement))
-        for identity in found:
-            if identity in said:
-                other = said[identity]
-                message = f"`{statement.name}` says what `{other.name}` says, in line {other.position.line}"
-                raise Refusal(statement.position, message, "leave one of them out")
-        said.update((identity, statement) for identity in found)
+        try:
+            _check_statement(statement, file.text, vocabulary, named, said)
+        except Refusal as refusal:
+            yield refusal
+
+
+def _check_statement(
+    statement: Rule | Fact,
+    text: str,
+    vocabulary: Vocabulary,
+    named: dict[str, Rule | Fact],
+    said: dict[object, Rule],
+) -> None:
+    """Refuses a statement for what it is, and after those before it: `named`, and what they have `said`."""
+    if statement.name in named:
+        what = "rule" if isinstance(named[statement.name], Rule) else "fact"
+        line = named[statement.name].position.line
+        message = f"there is already a {what} `{statement.name}`, in line {line}"
+        raise Refusal(statement.position, message, "the rules of one file have different names")
+    named[statement.name] = statement
+    if isinstance(statement, Fact):
+        _check_fact(statement, text, vocabulary)
+        return
+    _check_rule(statement, text, vocabulary)
+    found = list(identities(statement))
+    for identity in found:
+        if identity in said:
+            other = said[identity]
+            message = f"`{statement.name}` says what `{other.name}` says, in line {other.position.line}"
+            raise Refusal(statement.position, message, "leave one of them out")
+    said.update((identity, statement) for identity in found)
 
 
 def _check_rule(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
@@ -91,6 +123,7 @@ def _check_rule(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
     _check_nonempty(rule)
     check_scopes(rule, vocabulary.operations)
     check_examples_possible(rule, vocabulary.operations)
+    _check_orders(rule)
 
 
 def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
@@ -113,6 +146,7 @@ def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
         _check_variable_fact(fact, fact.term)
     check_property_axes(rule, fact.axes, vocabulary.operations)
     check_examples_possible(rule, vocabulary.operations)
+    _check_orders(rule)
 
 
 def _check_variable_fact(fact: Fact, term: Variable) -> None:
@@ -124,6 +158,17 @@ def _check_variable_fact(fact: Fact, term: Variable) -> None:
     for known in fact.properties:
         if (known.name, known.axes, known.term) == (fact.property, fact.axes, term.name):
             raise Refusal(known.position, "this is what the fact would say", "leave the fact out")
+
+
+def _check_orders(rule: Rule) -> None:
+    """Matching tries both orders of what commutes, in all combinations."""
+    for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
+        nodes = (node for node in walk(side) if isinstance(node, Contraction) or commutes(node))
+        surplus = next(islice(nodes, MOST_COMMUTING, None), None)
+        if surplus is not None:
+            message = f"this side has more than {MOST_COMMUTING} operators with operands in either order"
+            hint = "each doubles the work of matching: name a part of it by a variable"
+            raise Refusal(surplus.position, message, hint)
 
 
 def _check_progress(rule: Rule) -> None:

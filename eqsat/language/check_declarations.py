@@ -2,51 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.diagnostics import Refusal
 from eqsat.language.functions import GUARDS, MONOIDS, REDUCTIONS, SELECTIONS
-from eqsat.language.syntax import OperationDeclaration, RuleFile
+from eqsat.language.syntax import MonoidDeclaration, OperationDeclaration, RuleFile
 from eqsat.language.traverse import is_set
-from eqsat.language.vocabulary import vocabulary_of
+from eqsat.language.vocabulary import Vocabulary, vocabulary_of
 
 
-def check_declarations(file: RuleFile, known: Sequence[RuleFile]) -> None:
-    """Refuses declarations of what is known already, and signatures that make no sense."""
+def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[Refusal]:
+    """Declarations of what is known already, and signatures that make no sense: what is wrong with each."""
     before = vocabulary_of([*known, *file.includes])
     lines: dict[str, int] = {}
     for operation in file.operations:
-        signature, position = operation.signature, operation.position
-        name = signature.name
-        if name in lines:
-            message = f"there is already an operation `{name}`, in line {lines[name]}"
-            raise Refusal(position, message, "call one of them something else")
-        if name in OPERATIONS:
-            message = f"`{name}` is an operation that JAX has"
-            raise Refusal(position, message, f"use it as it is: `{before.operations[name]}`")
-        if name in before.operations and before.operations[name] != signature:
-            message = f"there is another operation `{name}`: `{before.operations[name]}`"
-            raise Refusal(position, message, "call one of them something else")
-        _check_name(operation)
-        _check_signature(operation)
-        lines[name] = position.line
+        try:
+            _check_operation(operation, before, lines)
+        except Refusal as refusal:
+            yield refusal
+        lines.setdefault(operation.signature.name, operation.position.line)
     included = vocabulary_of(file.includes).monoids
     lines = {}
     for declared in file.monoids:
-        name = declared.monoid.name
-        if name in lines:
-            message = f"there is already a monoid `{name}`, in line {lines[name]}"
-            raise Refusal(declared.position, message, "call one of them something else")
-        if name in MONOIDS or name in REDUCTIONS or name in SELECTIONS:
-            message = f"`{name}` is a reduction that JAX has"
-            raise Refusal(declared.position, message, "call the monoid something else")
-        if included.get(name, declared.monoid) != declared.monoid:
-            message = f"an included file declares another monoid `{name}`"
-            raise Refusal(declared.position, message, "call one of them something else")
-        lines[name] = declared.position.line
+        try:
+            _check_monoid(declared, included, lines)
+        except Refusal as refusal:
+            yield refusal
+        lines.setdefault(declared.monoid.name, declared.position.line)
+
+
+def _check_operation(operation: OperationDeclaration, before: Vocabulary, lines: Mapping[str, int]) -> None:
+    """An operation of a new name; `lines` says where the file has declared others."""
+    signature, position = operation.signature, operation.position
+    name = signature.name
+    if name in lines:
+        message = f"there is already an operation `{name}`, in line {lines[name]}"
+        raise Refusal(position, message, "call one of them something else")
+    if name in OPERATIONS:
+        message = f"`{name}` is an operation that JAX has"
+        raise Refusal(position, message, f"use it as it is: `{before.operations[name]}`")
+    if name in before.operations and before.operations[name] != signature:
+        message = f"there is another operation `{name}`: `{before.operations[name]}`"
+        raise Refusal(position, message, "call one of them something else")
+    _check_name(operation)
+    _check_signature(operation)
+
+
+def _check_monoid(
+    declared: MonoidDeclaration, included: Mapping[str, Monoid], lines: Mapping[str, int]
+) -> None:
+    name = declared.monoid.name
+    if name in lines:
+        message = f"there is already a monoid `{name}`, in line {lines[name]}"
+        raise Refusal(declared.position, message, "call one of them something else")
+    if name in MONOIDS or name in REDUCTIONS or name in SELECTIONS:
+        message = f"`{name}` is a reduction that JAX has"
+        raise Refusal(declared.position, message, "call the monoid something else")
+    if included.get(name, declared.monoid) != declared.monoid:
+        message = f"an included file declares another monoid `{name}`"
+        raise Refusal(declared.position, message, "call one of them something else")
 
 
 def _check_name(operation: OperationDeclaration) -> None:

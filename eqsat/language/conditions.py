@@ -6,6 +6,7 @@ from typing import Literal
 
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.diagnostics import Refusal
+from eqsat.language.limits import MOST_DIGITS
 from eqsat.language.syntax import (
     Apply,
     Arithmetic,
@@ -77,7 +78,7 @@ def _copied(node: Expression) -> tuple[Apply, int] | None:
         case Apply(function="copy"):
             return node, 0
         case Apply(function="add", operands=(Apply(function="copy") as copy, Number(value=longer))) if (
-            longer > 0 and longer.is_integer()
+            0 < longer < 10**MOST_DIGITS and longer.is_integer()
         ):
             return copy, int(longer)
     return None

@@ -25,6 +25,15 @@ HABITS = {
 }
 """Notation that others have, and what to write here."""
 
+CLAUSES = {
+    **dict.fromkeys(("when", "if", "given", "with", "provided", "assuming", "require", "requires"), "where"),
+    **dict.fromkeys(("forall", "all", "foreach", "over", "any"), "for"),
+    **dict.fromkeys(("examples", "accept", "accepts", "test"), "example"),
+    **dict.fromkeys(("rejects", "refuse", "refuses", "counterexample"), "reject"),
+    **dict.fromkeys(("sources", "ref", "reference", "cite", "see"), "source"),
+}
+"""Words that others begin clauses with, and the clause that it is here."""
+
 CHARACTERS = {
     "⇒": "write `=>`",
     "→": "write `=>`, or in a renaming `->`",
@@ -71,5 +80,10 @@ FORMS = {
     "_OPERATION": '`operation name[i, j](A: i j, b: i) -> j  from "module:function"`',
     "_STATE": "`state m = 0, s = 0`",
     "_MERGE": "`merge m = max(m1, m2)`",
+    "where": "float(a), n in K",
+    "for": "f in elementwise",
+    "example": "a: i k",
+    "reject": "a: i k",
+    "source": '"Harville, theorem 18.1.1"',
 }
 """What the language has, as it is written."""

@@ -14,9 +14,11 @@ from lark import Lark, Token, Tree, UnexpectedInput
 from eqsat.errors import RuleSyntaxError
 from eqsat.ir.operations import REGISTERED, OperationSpec
 from eqsat.language.build import build, position_of
-from eqsat.language.check import check_file
-from eqsat.language.diagnostics import Refusal, diagnostic
-from eqsat.language.syntax import Fact, MonoidDeclaration, OperationDeclaration, Rule, RuleFile
+from eqsat.language.check import problems_in
+from eqsat.language.diagnostics import Problem, Refusal, raise_problems
+from eqsat.language.limits import MOST_CHARACTERS, MOST_INCLUDED, MOST_NESTED, MOST_PROBLEMS
+from eqsat.language.statements import declared_in, parts_of
+from eqsat.language.syntax import Fact, MonoidDeclaration, OperationDeclaration, Position, Rule, RuleFile
 from eqsat.language.syntax_errors import syntax_error
 from eqsat.language.vocabulary import Vocabulary, all_files, vocabulary_of
 
@@ -45,10 +47,11 @@ def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
 def load_text(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:
     """What `load_rules` does, for a text; `file` is what error messages call it.
 
-    **Raises:** `RuleSyntaxError`, `RuleError`.
+    **Raises:** `RuleSyntaxError`, `RuleError`: with all that is wrong, of each statement the first thing.
     """
-    rule_file = parse_rules(text, file, known)
-    check_file(rule_file, known)
+    reader = _Reader(known)
+    rule_file = reader.parse(text, file)
+    raise_problems([*reader.problems, *problems_in(rule_file, known, reader.unread, reader.partial)])
     register_operations([rule_file])
     return rule_file
 
@@ -69,42 +72,108 @@ def parse_rules(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFil
 
     Raises `RuleSyntaxError`; that names are bound and rules well-formed is for `check_file` to see.
     """
-    return _Reader(known).parse(text, file)
+    reader = _Reader(known)
+    found = reader.parse(text, file)
+    raise_problems(reader.problems)
+    return found
 
 
 class _Reader:
-    """Reads a file and those that it includes, each once."""
+    """Reads a file and those that it includes, each once, and goes on after what does not parse.
+
+    **Attributes:**
+
+    - `problems`: what does not parse, or says nothing that makes sense.
+    - `unread`: the names of operations and monoids whose declarations are among the problems.
+    - `partial`: the files that include something that can't be read, so that names may be missing there.
+    """
 
     def __init__(self, known: Sequence[RuleFile]) -> None:
         self.known = known
+        self.problems: list[Problem] = []
+        self.unread: set[str] = set()
+        self.partial: set[str] = set()
         self.finished: dict[str, RuleFile] = {}
         self.begun: list[str] = []
+        self.size = 0
 
     def parse(self, text: str, file: str) -> RuleFile:
+        """The statements of a text that can be read."""
         text = text.replace("\r\n", "\n")
+        self.size += len(text)
+        if self.size > MOST_CHARACTERS:
+            message = f"this is more than {MOST_CHARACTERS:,} characters of rules, with what is included"
+            self.refuse(text, Refusal(Position(file, 1, 1), message, "keep to the rules that you use"))
+            self.partial.add(file)
+            return RuleFile(file, "", ())
         self.begun.append(_identity(file))
         try:
-            found = self.statements(_tree(text, file), RuleFile(file, text, ()))
-        except Refusal as refusal:
-            shown = diagnostic(text, refusal.position, refusal.message, refusal.hint)
-            raise RuleSyntaxError(shown) from None
-        self.begun.pop()
-        return found
+            return self.statements(self.trees(text, file), RuleFile(file, text, ()))
+        finally:
+            self.begun.pop()
 
-    def statements(self, tree: Tree[Token], empty: RuleFile) -> RuleFile:
-        """The file that has the statements of a tree."""
-        statements = [child for child in tree.children if isinstance(child, Tree)]
+    def refuse(self, text: str, refusal: Refusal) -> None:
+        self.problems.append(Problem(text, refusal, parsed=False))
+
+    def trees(self, text: str, file: str) -> list[Tree[Token]]:
+        """The trees of the statements that parse and are not too deep."""
+        found: list[Tree[Token]] = []
+        try:
+            found += _statements(_parser().parse(text))
+        except UnexpectedInput:
+            for part in parts_of(text):
+                try:
+                    found += _statements(_parser().parse(part))
+                except UnexpectedInput:
+                    self.refuse(text, _explained(part, file))
+                    self.unread.add(declared_in(part))
+                if len(self.problems) > MOST_PROBLEMS:
+                    self.partial.add(file)
+                    break
+        return [tree for tree in found if self.is_flat(tree, text, file)]
+
+    def is_flat(self, tree: Tree[Token], text: str, file: str) -> bool:
+        """Whether no more terms of a statement are in one another than may be."""
+        token = _too_deep(tree, MOST_NESTED)
+        if token is None:
+            return True
+        message = f"more than {MOST_NESTED} terms are in one another here"
+        hint = "a sum of n terms is n - 1 sums in one another; a rule matches a few operators"
+        self.refuse(text, Refusal(position_of(file, token), message, hint))
+        self.unread.update(map(str, tree.children[:1]))
+        return False
+
+    def statements(self, statements: Sequence[Tree[Token]], empty: RuleFile) -> RuleFile:
+        """The file that has the statements, as far as they make sense."""
 
         def built(kind: str, vocabulary: Vocabulary | None = None) -> tuple[Any, ...]:
-            chosen = [statement for statement in statements if statement.data == kind]
-            return tuple(build(statement, empty.file, vocabulary) for statement in chosen)
+            found = []
+            for statement in statements:
+                if statement.data == kind:
+                    try:
+                        found.append(build(statement, empty.file, vocabulary))
+                    except Refusal as refusal:
+                        self.refuse(empty.text, refusal)
+                        self.unread.update(map(str, statement.children[:1]))
+            return tuple(found)
 
-        includes = [self.include(child, empty.file) for child in statements if child.data == "include"]
+        includes = []
+        for child in statements:
+            if child.data == "include":
+                try:
+                    includes.append(self.include(child, empty.file))
+                except Refusal as refusal:
+                    self.refuse(empty.text, refusal)
+                    self.partial.add(empty.file)
+        if any(included.file in self.partial for included in includes):
+            self.partial.add(empty.file)
         # What a file declares is known in all of it, so declarations come first.
         operations: tuple[OperationDeclaration, ...] = built("operation")
         monoids: tuple[MonoidDeclaration, ...] = built("monoid")
         found = replace(empty, monoids=monoids, operations=operations, includes=tuple(includes))
         vocabulary = vocabulary_of([*self.known, found])
+        if empty.file in self.partial:
+            return found
         rules: tuple[Rule, ...] = built("rule", vocabulary)
         facts: tuple[Fact, ...] = built("fact", vocabulary)
         return replace(found, rules=rules, facts=facts)
@@ -113,6 +182,7 @@ class _Reader:
         """The file that an `include` names, read unless it has been already."""
         [name] = statement.children
         assert isinstance(name, Token)
+        position = position_of(file, name)
         path = os.path.normpath(Path(file).parent / name[1:-1])
         identity = _identity(path)
         if identity in self.begun:
@@ -120,24 +190,33 @@ class _Reader:
             message = (
                 f"this file includes itself: {' includes '.join(f'`{Path(link).name}`' for link in chain)}"
             )
-            raise Refusal(position_of(file, name), message, "move what both need to a file of its own")
+            raise Refusal(position, message, "move what both need to a file of its own")
+        if len(self.begun) == MOST_INCLUDED:
+            message = f"more than {MOST_INCLUDED} files include one another in a chain"
+            raise Refusal(position, message, "include what is needed where it is needed")
         if identity not in self.finished:
             try:
                 text = _read(path)
             except OSError:
                 hint = f"a name is relative to the folder of `{Path(file).name}`"
-                raise Refusal(position_of(file, name), f"there is no file `{path}`", hint) from None
+                raise Refusal(position, f"there is no file `{path}`", hint) from None
             except ValueError as error:
                 hint = "include `.rules` files only"
-                raise Refusal(position_of(file, name), f"`{path}`: {error}", hint) from None
+                raise Refusal(position, f"`{path}`: {error}", hint) from None
             self.finished[identity] = self.parse(text, path)
         return self.finished[identity]
 
 
 def _read(path: str | Path) -> str:
-    """The text of a file; `ValueError` if it is no text."""
+    """The text of a file; `ValueError` if it is no text, or too long a one."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise ValueError("this is no file of text")  # a device may never end
+    with Path(path).open("rb") as file:
+        found = file.read(4 * MOST_CHARACTERS + 1)
+    if len(found) > 4 * MOST_CHARACTERS:
+        raise ValueError(f"this is more than {MOST_CHARACTERS:,} characters")
     try:
-        return Path(path).read_text(encoding="utf-8-sig")
+        return found.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("this is no text in UTF-8") from None
 
@@ -147,14 +226,23 @@ def _identity(file: str) -> str:
     return os.path.realpath(file)
 
 
-def _tree(text: str, file: str) -> Tree[Token]:
-    try:
-        return _parser().parse(text)
-    except UnexpectedInput:
-        raise _explained(text, file) from None
+def _statements(tree: Tree[Token]) -> list[Tree[Token]]:
+    return [child for child in tree.children if isinstance(child, Tree)]
 
 
-def _explained(text: str, file: str) -> RuleSyntaxError:
+def _too_deep(tree: Tree[Token], most: int) -> Token | None:
+    """A token that more than `most` trees of a tree are around; without recursion."""
+    ahead: list[tuple[Tree[Token] | Token, int]] = [(tree, 0)]
+    while ahead:
+        node, depth = ahead.pop()
+        if isinstance(node, Tree):
+            ahead.extend((child, depth + 1) for child in node.children)
+        elif depth > most:
+            return node
+    return None
+
+
+def _explained(text: str, file: str) -> Refusal:
     """What is wrong with a text that does not parse: read again token by token, to see what could follow."""
     parser: Any = _parser().parse_interactive(text)  # lark leaves some of its methods untyped
     read: list[Token] = []

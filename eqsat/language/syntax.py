@@ -389,7 +389,10 @@ class OperationDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """What one file says, in order, with its text (for error messages); `includes` are files as parsed."""
+    """What one file says, in order, with its text (for error messages); `includes` are files as parsed.
+
+    Files are compared by what they say themselves: each include twice over would be compared ever more often.
+    """
 
     file: str
     text: str
@@ -397,4 +400,4 @@ class RuleFile:
     facts: tuple[Fact, ...] = ()
     monoids: tuple[MonoidDeclaration, ...] = ()
     operations: tuple[OperationDeclaration, ...] = ()
-    includes: tuple[RuleFile, ...] = ()
+    includes: tuple[RuleFile, ...] = field(default=(), compare=False)

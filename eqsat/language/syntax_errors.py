@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from lark import Token, UnexpectedInput, UnexpectedToken
 
-from eqsat.errors import RuleSyntaxError
-from eqsat.language.diagnostics import alternatives, diagnostic
+from eqsat.language.diagnostics import Refusal, alternatives
 from eqsat.language.functions import GUARDS, REDUCTIONS
-from eqsat.language.habits import CHARACTERS, FORMS, HABITS, KEYWORDS, STATEMENTS
+from eqsat.language.habits import CHARACTERS, CLAUSES, FORMS, HABITS, KEYWORDS, STATEMENTS
 from eqsat.language.syntax import Position
 
 _LEXEME = re.compile(
@@ -60,7 +59,7 @@ LONG = 80
 
 def syntax_error(
     text: str, file: str, error: UnexpectedInput, read: list[Token], accepts: set[str]
-) -> RuleSyntaxError:
+) -> Refusal:
     """The error in human words: what was found after the tokens `read`, and what was expected."""
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         line, column = (read[-1].end_line or 1, read[-1].end_column or 1) if read else (1, 1)
@@ -78,11 +77,21 @@ def syntax_error(
             message = "this text does not end"
     context = next((token.type for token in reversed(read) if token.type in _CONTEXTS), "")
     place = _Place(found, after, context, read, accepts)
+    if found == ">" and place.before == "MINUS" and read[-1].end_column == column:
+        minus = Position(file, line, column - 1)
+        return Refusal(minus, "unexpected `->`", HABITS["->"])
+    nameless = _nameless(place)
+    if nameless:
+        where = read[-1] if place.before == "RULE_NAME" else None
+        position = (
+            Position(file, where.line or 1, where.column or 1) if where else Position(file, line, column)
+        )
+        return Refusal(position, *nameless)
     expectation, advice = _expectation(place), _advice(place)
     if advice and len(expectation) > LONG:
         expectation = ""
     hint = "\n".join(part for part in (expectation, advice) if part)
-    return RuleSyntaxError(diagnostic(text, Position(file, line, column), message, hint))
+    return Refusal(Position(file, line, column), message, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,20 @@ class _Place:
     @property
     def before(self) -> str:
         return self.read[-1].type if self.read else ""
+
+
+def _nameless(place: _Place) -> tuple[str, str] | None:
+    """What is wrong, and what to do, where a term stands in the place of a name."""
+    for begin, form in (("_RULE", "rule name  left => right"), ("_FACT", "fact name  symmetric[i, j](a)")):
+        word = begin[1:].lower()
+        starts_a_term = not place.found.isidentifier() and place.found not in ("", ":")
+        if place.before == begin and starts_a_term:
+            return f"this {word} has no name", f"write `{form}`"
+        named = place.before == "RULE_NAME" and place.read[-2].type == begin
+        if named and starts_a_term and place.found not in CHARACTERS and place.found != ".":
+            hint = f"`{place.read[-1]}` stands where the name does: `{form}`"
+            return f"this {word} has no name", hint
+    return None
 
 
 def _expectation(place: _Place) -> str:
@@ -168,6 +191,8 @@ def _about_conditions(place: _Place) -> str:
         return "the conditions follow the equation"
     if found.isidentifier() and "STAR" in accepts:
         guard = str(place.read[-1])
+        if guard == "not":
+            return "no condition is negated, but for comparisons: `size(k) != 1`"
         return (
             f"write `{guard}({', '.join(GUARDS[guard])})`" if guard in GUARDS else "`,` separates conditions"
         )
@@ -233,6 +258,9 @@ def _about_brackets(place: _Place) -> str:
         name = read[opening - 1]
         if name.type == "NAME" and name not in REDUCTIONS:
             return f"a term's axes are a pattern: `{name}{{{read[opening + 1]}}}`"
+    if "STAR" in accepts and "_WHERE" in accepts and found.lower() in CLAUSES:
+        clause = CLAUSES[found.lower()]
+        return f"that is `{clause}` here: `{clause} {FORMS[clause]}`"
     if "STAR" in accepts and (found.isidentifier() or found == "("):
         if read[-1] in REDUCTIONS:
             return f"a reduction names its axes: `{read[-1]}[k] a`"

@@ -101,6 +101,11 @@ def function_name(node: Expression) -> str | None:
             return None
 
 
+def commutes(node: Expression) -> bool:
+    """Whether a node is a function of two operands whose order does not matter."""
+    return isinstance(node, Apply) and node.function in COMMUTATIVE and len(node.operands) == 2
+
+
 def named(node: Expression) -> tuple[str, tuple[str, ...], tuple[Expression, ...]]:
     """What reads as `name[axes](operands)`: its name, or nothing, its axes and its operands."""
     match node:

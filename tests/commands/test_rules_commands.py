@@ -89,6 +89,16 @@ def test_rules_are_explained(name: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "import" not in out
 
 
+@pytest.mark.parametrize(
+    "name", ["cyclic-trace", "trace-with-diagonal", "reduction-of-merge", "rename-reduced"]
+)
+def test_rules_whose_sets_an_example_does_not_name_are_explained(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain-rule", name]) == 0
+    assert "def after(" in capsys.readouterr().out
+
+
 def test_what_is_explained_can_be_run(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     import jax.numpy as jnp
     import numpy as np

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from eqsat.errors import RuleError, RuleSyntaxError
 from eqsat.ir.operations import REGISTERED
-from eqsat.language.parse import load_rules, parse_rules
+from eqsat.language.parse import load_rules, load_text, parse_rules
 from eqsat.language.vocabulary import all_files
 
 RBF = "operation rbf[i, j, k](x: i k, y: j k) -> i j\n"
@@ -128,3 +129,82 @@ def test_a_registered_operation_can_be_used_without_a_declaration(write: Path) -
     load_rules("first.rules")
     (write / "second.rules").write_text("rule r  rbf[i, j, k](a, b) => rbf[j, i, k](b, a)")
     assert load_rules("second.rules").rules
+
+
+HOSTILE = {
+    "parentheses": (
+        "rule r  " + "(" * 10_000 + "a" + ")" * 10_000 + " => b",
+        "more than 100 terms are in one another",
+    ),
+    "summands": ("rule r  " + " + ".join("a" * 20_000) + " => b", "more than 100 terms are in one another"),
+    "commuting": (
+        "rule r  " + " + ".join("a" * 50) + " => 50 * a",
+        "this side has more than 8 operators",
+    ),
+    "exponent": ("rule r  a^" + "9" * 5_000 + " => a", "this exponent has more than 9 digits"),
+    "number": ("rule r  a + " + "9" * 5_000 + " => a", "this number is larger than any"),
+    "characters": ("rule r  a + 0 => a\n" * 50_000, "this is more than 500,000 characters"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_texts_beyond_the_limits_are_refused_at_a_place(name: str) -> None:
+    text, message = HOSTILE[name]
+    with pytest.raises((RuleError, RuleSyntaxError), match=rf"^my.rules:1:\d+: {message}") as caught:
+        load_text(text, "my.rules")
+    assert all(len(line) < 180 for line in str(caught.value).split("\n"))
+
+
+def test_long_sums_are_read() -> None:
+    [rule] = load_text("rule r  90 * a => " + " + ".join("a" * 90), "my.rules").rules
+    assert rule.name == "r"
+
+
+def test_long_chains_of_includes_are_refused(write: Path) -> None:
+    for number in range(60):
+        (write / f"{number}.rules").write_text(f'include "{number + 1}.rules"')
+    (write / "60.rules").write_text("rule r  a + 0 => a")
+    with pytest.raises(RuleSyntaxError, match=r"^49.rules:1:9: more than 50 files include one another"):
+        load_rules("0.rules")
+    assert len(list(all_files([load_rules("20.rules")]))) == 41
+
+
+def test_what_is_included_twice_at_every_step_takes_no_longer(write: Path) -> None:
+    for number in range(40):
+        (write / f"{number}.rules").write_text(f'include "{number + 1}.rules"\n' * 2)
+    (write / "40.rules").write_text("rule r  a + 0 => a")
+    loaded = load_rules("0.rules")
+    assert hash(loaded) == hash(load_rules("0.rules"))
+    assert len(list(all_files([loaded]))) == 41
+
+
+def test_devices_are_not_read(write: Path) -> None:
+    (write / "top.rules").write_text('include "/dev/zero"')
+    with pytest.raises(RuleSyntaxError, match=r"^top.rules:1:9: `/dev/zero`: this is no file of text"):
+        load_rules("top.rules")
+
+
+def test_all_errors_are_reported_in_the_order_of_their_places(write: Path) -> None:
+    (write / "low.rules").write_text("rule l  a -> a + 0")
+    (write / "top.rules").write_text(
+        'include "side.rules"\nrule one  a + 0 -> a\nrule two  exp(log(a)) => b\nrule three  a * 1 => a\n'
+        "rule four  a * 0 => c\nrule five  a +\n"
+    )
+    (write / "side.rules").write_text("rule s  a + 0 => d")
+    with pytest.raises(RuleSyntaxError) as caught:
+        load_rules("top.rules")
+    found = re.findall(r"^(\w+\.rules:\d+):\d+: ", str(caught.value), re.MULTILINE)
+    assert found == ["top.rules:2", "top.rules:3", "top.rules:5", "top.rules:6", "side.rules:1"]
+
+
+def test_what_lacks_an_include_is_only_parsed(write: Path) -> None:
+    text = 'include "no.rules"\nrule one  f[i](a) => a\nrule two  a + => a\n'
+    with pytest.raises(RuleSyntaxError) as caught:
+        load_text(text, "top.rules")
+    assert re.findall(r"^top.rules:(\d+)", str(caught.value), re.MULTILINE) == ["1", "3"]
+
+
+def test_most_errors_are_counted() -> None:
+    text = "".join(f"rule r{number}  a + 0 => b\n" for number in range(50))
+    with pytest.raises(RuleError, match=r"\.\.\. and 30 more$"):
+        load_text(text, "my.rules")

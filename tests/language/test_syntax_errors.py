@@ -43,11 +43,10 @@ my.rules:2:14: unexpected `=>`
     "missing_name": """
 rule a + 0 => a
 ----
-my.rules:1:8: unexpected `+`
+my.rules:1:6: this rule has no name
   1 | rule a + 0 => a
-    |        ^
-  hint: expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`
-        a rule has a name, of one word, and no colon: `rule name  left => right`
+    |      ^
+  hint: `a` stands where the name does: `rule name  left => right`
 """,
     "no_rule": """
 # a comment
