@@ -14,12 +14,13 @@ from eqsat.checking.hints import hint
 from eqsat.checking.judging import PROMISES, Failure
 from eqsat.checking.monoids import check_monoid
 from eqsat.checking.necessity import LoadCheck, Need, needs_of
+from eqsat.checking.operations import broken_promise, users_operations
 from eqsat.checking.report import Report, RuleReport, indented, listed
 from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
+from eqsat.checking.statement import operation_called
 from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial
 from eqsat.errors import EqsatError
-from eqsat.ir.operations import known_operation
 from eqsat.language.accuracies import ACCURACIES, MEANINGS, Accuracy
 from eqsat.language.check import check_file
 from eqsat.language.diagnostics import diagnostic
@@ -27,12 +28,11 @@ from eqsat.language.syntax import (
     Example,
     Fact,
     MonoidDeclaration,
-    OperationOf,
     Position,
     Rule,
     RuleFile,
 )
-from eqsat.language.traverse import variables, walk
+from eqsat.language.traverse import variables
 
 
 class FileCheck:
@@ -78,19 +78,33 @@ class FileCheck:
     def checked(self, statement: Rule | Fact | MonoidDeclaration) -> RuleReport:
         """The report on a statement."""
         match statement:
-            case Rule():
-                return self.rule(statement)
-            case Fact():
-                return self.fact(statement)
+            case Rule() | Fact():
+                return self.statement(statement)
             case MonoidDeclaration():
                 return self.monoid(statement)
+
+    def statement(self, statement: Rule | Fact) -> RuleReport:
+        """The report on a rule or a fact, also if one of its operations raises on the way."""
+        rule = statement if isinstance(statement, Rule) else statement.as_rule()
+        what = "rule" if isinstance(statement, Rule) else "fact"
+        report = RuleReport(self.name_of(statement), what, str(statement.position))
+        unusable = self.unusable_operation(rule)
+        if unusable:
+            return replace(report, failures=(unusable,))
+        try:
+            return self.rule(statement) if isinstance(statement, Rule) else self.fact(statement)
+        except Exception as error:
+            users = users_operations(rule)
+            if not users:
+                raise
+            names = listed(sorted({f"`{node.name}`" for node in users}))
+            message = f"it can't be tried, since {names} raised {type(error).__name__}: {error}"
+            advice = "an operation takes all arrays whose axes its signature has"
+            return replace(report, failures=(self.at(users[0].position, message, advice),))
 
     def rule(self, rule: Rule) -> RuleReport:
         """The report on a rule: first whether it is true, and only if so, all the rest."""
         report = RuleReport(self.name_of(rule), "rule", str(rule.position), rule.accuracy)
-        missing = self.without_function(rule)
-        if missing:
-            return replace(report, failures=(missing,))
         try:
             trial = Trial(rule, self.examples)
             failure = trial.failure()
@@ -151,9 +165,6 @@ class FileCheck:
     def fact(self, fact: Fact) -> RuleReport:
         """The report on a fact."""
         report = RuleReport(self.name_of(fact), "fact", str(fact.position))
-        missing = self.without_function(fact.as_rule())
-        if missing:
-            return replace(report, failures=(missing,))
         try:
             trial = FactTrial(fact, self.examples)
             failure = trial.failure()
@@ -181,18 +192,20 @@ class FileCheck:
 
     # ------------------------------------------------------------------------------------ the parts
 
-    def without_function(self, rule: Rule) -> str:
-        """What is wrong if an operation of a rule can't be called."""
-        for side in (rule.left, rule.right):
-            for node in walk(side):
-                spec = known_operation(node.name) if isinstance(node, OperationOf) else None
-                if spec is not None and not spec.text and spec.function is None:
-                    message = f"the operation `{spec.name}` has no function to call"
-                    advice = (
-                        f'say which in its declaration, `operation {spec.signature} from "module:name"`, or'
-                        " register one with `eqsat.operation` before the check"
-                    )
-                    return self.at(node.position, message, advice)
+    def unusable_operation(self, rule: Rule) -> str:
+        """What is wrong if an operation of a rule can't be called, or is not what its declaration says."""
+        for node in users_operations(rule):
+            spec = operation_called(node.name)
+            if spec.function is None:
+                message = f"the operation `{spec.name}` has no function to call"
+                advice = (
+                    f'say which in its declaration, `operation {spec.signature} from "module:name"`, or'
+                    " register one with `eqsat.operation` before the check"
+                )
+                return self.at(node.position, message, advice)
+            broken = broken_promise(spec)
+            if broken is not None:
+                return self.at(node.position, *broken)
         return ""
 
     def accuracy(self, rule: Rule, measured: Measured) -> tuple[tuple[str, ...], tuple[str, ...]]:
