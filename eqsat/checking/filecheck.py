@@ -114,7 +114,7 @@ class FileCheck:
         if failure is not None and failure.criterion in PROMISES:
             return self.broken(rule, failure, trial, report)
         if failure is not None:
-            advice = hint(rule, failure)
+            advice = hint(rule, failure, self.load_check(), self.examples)
             message = "the two sides are not equal"
             text = (
                 self.at(rule.position, message, advice) + "\n" + indented(shown(shrunk(failure, trial.judge)))
@@ -230,7 +230,7 @@ class FileCheck:
         for implied in (False, True):
             idle = [need for need in needs if not need.reason and need.implied == implied]
             if idle:
-                complaints.append(_complaint(idle, implied))
+                complaints.append(_complaint(idle, implied, needs))
         matched = statement.left if isinstance(statement, Rule) else statement.term
         if (
             isinstance(statement, Rule)
@@ -284,19 +284,22 @@ class FileCheck:
 IMPLIED = "anyway"
 
 
-def _complaint(idle: Sequence[Need], implied: bool) -> tuple[Position, str, str]:
+def _complaint(idle: Sequence[Need], implied: bool, needs: Sequence[Need]) -> tuple[Position, str, str]:
     """Where conditions that nothing needs stand, what is wrong with them, and what to do."""
     names = listed([str(need) for need in idle])
     condition = "the condition" if len(idle) == 1 else "the conditions"
     position = idle[0].condition.position
+    gone = {id(need.condition) for need in idle}
+    kept = [str(need) for need in needs if gone.intersection(map(id, need.instead))]
+    stays = f"; then {listed(kept)} has to stay" if kept else ""
     if implied:
         hold = "holds" if len(idle) == 1 else "hold"
         return (
             position,
             f"{condition} {names} {hold} {IMPLIED}",
-            "the rest of the rule implies it: leave it out",
+            f"the rest of the rule implies it: leave it out{stays}",
         )
-    advice = "leave it out, or add a `reject` on which the rule fires without it"
+    advice = f"leave it out, or add a `reject` on which the rule fires without it{stays}"
     return position, f"nothing needs {condition} {names}", advice
 
 

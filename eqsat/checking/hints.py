@@ -9,18 +9,17 @@ from itertools import islice
 from eqsat.checking.conditions import text_of
 from eqsat.checking.judging import Failure
 from eqsat.checking.memberships import axis_sets, single_axes, variable_names
+from eqsat.checking.necessity import LoadCheck
 from eqsat.checking.tiers import Trial
+from eqsat.errors import RuleError
 from eqsat.language.syntax import Apply, Comparison, Guard, Number, PropertyGuard, Rule, SizeOf
 from eqsat.language.traverse import variables, walk
-
-EXAMPLES = 16
-"""Fewer than for a verdict: a hint is a guess."""
 
 MOST_TRIED = 6
 
 
-def hint(rule: Rule, failure: Failure) -> str:
-    """A condition under which no failure is found, as advice; nothing if there is none to give."""
+def hint(rule: Rule, failure: Failure, load_check: LoadCheck, examples: int) -> str:
+    """A condition under which the rule passes the check, as advice; nothing if there is none to give."""
     for conditions in islice(_conditions(rule, failure), MOST_TRIED):
         safer = replace(
             rule,
@@ -34,7 +33,11 @@ def hint(rule: Rule, failure: Failure) -> str:
                 *(item for item in conditions if isinstance(item, Comparison)),
             ),
         )
-        trial = Trial(safer, EXAMPLES, promises=False)
+        try:
+            load_check(replace(safer, examples=()))
+        except RuleError:
+            continue
+        trial = Trial(safer, examples, promises=False)
         if trial.failure() is None and trial.tally.finite:
             texts = ", ".join(text_of(condition) for condition in conditions)
             return f"no such case is found with `where {texts}`"

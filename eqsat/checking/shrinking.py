@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,11 +22,14 @@ MOST_STEPS = 250
 """How many smaller instances are tried."""
 
 
+VISIBLE = 1e-6
+"""A relative difference that is no rounding in double precision."""
+
 Judge = Callable[[Instance, Criterion], Failure | None]
 
 
 def shrunk(failure: Failure, judge: Judge = judge) -> Failure:
-    """The smallest failure found: each step is kept if `judge` still finds the same wrong."""
+    """The smallest failure found: each step is kept if `judge` still finds the same kind of failure."""
     steps = 0
     found = failure
     progress = True
@@ -48,9 +52,40 @@ def _judged(candidate: Instance, failure: Failure, judge: Judge) -> Failure | No
         found = judge(candidate, failure.criterion)
     except Exception:  # the left side makes no sense any more
         return None
-    if found is None or (found.left is None) != (failure.left is None):
+    if found is None or not _alike(found, failure):
         return None
     return found
+
+
+def _alike(smaller: Failure, failure: Failure) -> bool:
+    """Whether a failure shows what the one before it shows first, and nothing that that does not show."""
+    before, after = differences(failure), differences(smaller)
+    return before[:1] == after[:1] and set(after) <= set(before)
+
+
+def differences(failure: Failure) -> list[str]:
+    """The ways in which the sides differ, the gravest first; without a value, what is said of it."""
+    if failure.left is None or failure.right is None:
+        said = re.sub(r"`[^`]*`|\d+", "", failure.problem).partition(":")
+        return [f"{said[0]}:{' '.join(said[2].split()[:3])}"]
+    left, right = failure.left, failure.right
+    if left.shape != right.shape:
+        return ["shape"]
+    if left.dtype.kind not in "fc" or right.dtype.kind not in "fc":
+        return ["value"]
+    finite, also_finite = np.isfinite(left), np.isfinite(right)
+    with np.errstate(all="ignore"):
+        ways = {
+            "right is no number": finite & np.isnan(right),
+            "right is infinite": finite & np.isinf(right),
+            "left is no number": np.isnan(left) & ~np.isnan(right),
+            "left is infinite": np.isinf(left) & also_finite,
+            "infinities": ~finite & ~also_finite & ~np.isnan(left) & (left != right),
+            "value": finite & also_finite & (np.abs(left - right) > VISIBLE * np.abs(left)),
+            "digits": finite & also_finite & (left != right),
+            "sign of zero": (left == 0) & (right == 0) & (np.signbit(left.real) != np.signbit(right.real)),
+        }
+    return [way for way, where in ways.items() if np.any(where)]
 
 
 def _smaller(instance: Instance) -> Iterator[Instance]:

@@ -85,3 +85,17 @@ def test_conditions_are_written_as_they_were() -> None:
     ] or texts[9].startswith("2 * size(k) <")
     for condition in conditions_of(rule):
         assert text_of(condition) not in map(text_of, conditions_of(without(rule, condition)))
+
+
+def test_one_of_two_conditions_is_needed_where_either_is_enough() -> None:
+    text = "sqrt(a * b)  =>  sqrt(a) * sqrt(b)  where float(a), positive(a), positive(b)"
+    said = complaints(text)
+    assert "nothing needs the condition `positive(a)`" in said
+    assert "then `positive(b)` has to stay" in said
+    assert "nothing needs" not in complaints(text.replace("positive(a), ", ""))
+    assert not check_rules(f"rule tried  {text.partition(', ')[0]}", fail=False).ok
+
+
+def test_conditions_that_can_go_together_are_named_together() -> None:
+    text = "sum[K] (a{K} * b{K})  =>  dot[K](a, b)  where positive(a), positive(b)"
+    assert "nothing needs the conditions `positive(a)` and `positive(b)`" in complaints(text)
