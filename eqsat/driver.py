@@ -335,7 +335,7 @@ class Planner:
                 known=self.saturations,
             ),
         )
-        self.banned, self.stop_reason = search.saturation.banned, search.saturation.stop_reason
+        self.banned, self.stop_reason = search.saturation.banned, search.saturation.told
         return search
 
     def _fitting(self, search: Search, fixed: int, seconds: float = math.inf) -> Trial | None:

@@ -291,3 +291,22 @@ def test_a_long_table_is_not_read_anew_for_every_query() -> None:
     ]
     plan = eqsat.optimize(nearest, budget="300MB").plan(*shapes)
     assert min(loop.chunk for loop in plan.loops) >= 64
+
+
+def test_rules_that_make_operations_needless_are_credited() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.abs(jnp.sum((x[:, None] - y[None]) ** 2, -1)), 1)
+
+    shapes = [jax.ShapeDtypeStruct((length, 3), np.float32) for length in (2000, 3000)]
+    plan = eqsat.optimize(fn, budget="2MB").plan(*shapes)
+    assert "abs" not in plan.source
+    assert plan.rules_fired["absolute-value-of-nonnegative"] == 1
+
+
+def test_rules_whose_matches_are_not_used_are_not_credited() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        return jnp.sum((x[:, None] - y[None]) ** 2, -1).sum(1), jnp.abs(x)
+
+    shapes = [jax.ShapeDtypeStruct((length, 3), np.float32) for length in (2000, 3000)]
+    plan = eqsat.optimize(fn, budget="2MB").plan(*shapes)
+    assert "absolute-value-of-nonnegative" not in plan.rules_fired

@@ -111,7 +111,7 @@ class Building(Matching):
             case Variable(name=name):
                 if root:
                     self.same_dtype("D_e", self.dtype(name))
-                    self.actions.append(f"(union e t_{name})")
+                    self.actions += [f"(union e t_{name})", f"(simplified {self.number} e)"]
                 return Built(f"t_{name}", f"A_{name}", f"O_{name}", self.dtype(name))
             case Number(value=value):
                 # The number may have no such constant, as 0.5 has none among integers: then no match.

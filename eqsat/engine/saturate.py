@@ -30,6 +30,9 @@ LONG_RUN = 4_000
 RUN_EFFORT, NODE_EFFORT, MATCH_EFFORT = 100, 0.5, 20
 """The effort of running a rule: once, for each e-node there is, for each match. A microsecond is about 1."""
 
+MOST_NAMED = 3
+"""How many rules are named when a limit is met."""
+
 LONG_PROGRAM = 400
 """Of so many e-nodes, a program is too long for chunks to be asked for by one op after the other."""
 
@@ -73,6 +76,8 @@ class Saturation:
     - `matches`: by rule name, how often it matched.
     - `stop_reason`: "saturated", or the limit that stopped it.
     - `banned`: rules that were stopped because they exploded.
+    - `growth`: the rules that have added most e-nodes, with how many.
+    - `restless`: the rules that still changed something when a limit was met.
     """
 
     graph: Snapshot
@@ -80,6 +85,22 @@ class Saturation:
     stop_reason: str
     banned: tuple[str, ...]
     seconds: float
+    growth: tuple[tuple[str, int], ...] = ()
+    restless: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """Why it stopped, and which rules are to blame."""
+        if self.stop_reason == "saturated":
+            return self.stop_reason
+        parts = [self.stop_reason]
+        if self.growth:
+            parts.append(
+                "most terms are from " + ", ".join(f"{name} ({count:,})" for name, count in self.growth)
+            )
+        if self.restless:
+            parts.append(f"still at work: {', '.join(self.restless)}")
+        return "; ".join(parts)
 
 
 @uncollected()
@@ -111,7 +132,10 @@ def saturate(
             reason = loop_reason
         result = snapshot(run.graph.dump(), symbols, program)
     names = tuple(rule.name for rule in run.banned)
-    return Saturation(result, dict(run.matches), reason, names, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    growth = tuple((name, count) for name, count in run.growth.most_common(MOST_NAMED) if count > 0)
+    restless = tuple(dict.fromkeys(run.restless))[:MOST_NAMED]
+    return Saturation(result, dict(run.matches), reason, names, seconds, growth, restless)
 
 
 class _Run:
@@ -122,6 +146,8 @@ class _Run:
     - `present`: the symbols of the program and of what rules have made of it.
     - `waiting`: rules that need other symbols.
     - `growth`: by rule name, how many e-nodes it has added.
+    - `changing`: the names of the rules that have changed something in this round.
+    - `restless`: the same, of the rounds in which a limit was met.
     - `idle`, `due`: by rule number, its last turns without a match, and the round of its next turn.
     - `size`, `latest`: the number of e-nodes of the program, and now.
     - `effort`: what running rules has taken so far.
@@ -135,6 +161,8 @@ class _Run:
         self.graph = library.graph
         self.matches: Counter[str] = Counter()
         self.growth: Counter[str] = Counter()
+        self.changing: list[str] = []
+        self.restless: list[str] = []
         self.idle: Counter[int] = Counter()
         self.due: Counter[int] = Counter()
         self.banned: list[CompiledRule] = []
@@ -220,6 +248,7 @@ class _Run:
         }
         for number in range(rounds):
             self.wake()
+            self.changing.clear()
             rules = [rule for rule in self.active if rule.splits == loops]
             resting = [rule for rule in rules if self.due[rule.number] > number and number < rounds - 1]
             rested = {rule.number for rule in resting}
@@ -237,9 +266,11 @@ class _Run:
                 movers = [rule for rule in self.active if rule.splits == loops and rule.renames]
                 stop, moved = self.turn(movers, bounds)
             if stop:
+                self.restless += self.changing
                 return stopped[stop]
             if not changed:
                 return "saturated"
+        self.restless += self.changing
         return f"limit of {rounds} rounds"
 
     def turn(self, rules: Sequence[CompiledRule], bounds: _Bounds) -> tuple[str, bool]:
@@ -256,6 +287,7 @@ class _Run:
                 self.present |= makes(rule, self.present)
             if updated:
                 changed = True
+                self.changing.append(rule.name)
                 before, self.latest = self.latest, self.graph.size()
                 self.growth[rule.name] += self.latest - before
             most = max(self.limits.rule_matches, self.limits.loop_growth * self.size)

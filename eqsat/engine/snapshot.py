@@ -52,10 +52,17 @@ class EClass:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The classes, and for each term of the program (by number) the class it is in."""
+    """The classes, and for each term of the program (by number) the class it is in.
+
+    **Attributes:**
+
+    - `simplified`: by class, the numbers of the rules that found something in it to be equal to a part of
+      itself: such a rule makes no node.
+    """
 
     classes: list[EClass]
     class_of: dict[int, int]
+    simplified: dict[int, frozenset[int]] = field(default_factory=dict)
 
     @property
     def node_count(self) -> int:
@@ -83,7 +90,12 @@ def snapshot(dump: Dump, symbols: Symbols, program: Program) -> Snapshot:
             if number not in children:
                 classes[number].nodes.append(ENode(op, children, makers.get(inputs, LOADED)))
     class_of = {inputs[0]: numbers[handle] for inputs, handle in dump.rows("Node") if handle in numbers}
-    return Snapshot(classes, class_of)
+    simplified: dict[int, frozenset[int]] = {}
+    for (rule, handle), _ in dump.rows("simplified"):
+        number = numbers.get(handle)
+        if number is not None:
+            simplified[number] = simplified.get(number, frozenset()) | {rule}
+    return Snapshot(classes, class_of, simplified)
 
 
 def _operand_lists(dump: Dump) -> dict[Any, tuple[Any, ...]]:

@@ -42,7 +42,7 @@ class Candidate:
 
     **Attributes:**
 
-    - `makers`: for terms that a rule made, by number, the rule's name.
+    - `makers`: for terms that a rule made, or made needless, by number, the rule's name.
     - `turned`: by the number of a reduction, the operands that are copied for it.
     - `joined`: by block, the products that are taken as one.
     - `predicted_peak`: by simulation, in bytes.

@@ -37,7 +37,7 @@ def plan_page(plan: Plan) -> str:
             lines += _loop_lines(loop)
         lines += _and_more(len(plan.loops) - MOST_LOOPS, "more loops")
     if plan.rules_fired:
-        lines += ["", "Rewrite rules used, and how many operations each made"]
+        lines += ["", "Rewrite rules used, and how many operations each made or spared"]
         fired = sorted(plan.rules_fired.items(), key=lambda item: (-item[1], item[0]))
         names = [f"{name}{TIED}{count}" for name, count in fired[:MOST_RULES]]
         more = len(fired) - MOST_RULES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import jax
@@ -50,7 +51,8 @@ def run(program: Program, chosen: list[CompiledRule], limits: Limits | None = No
 
 def test_nothing_left_to_do() -> None:
     result = run(long_sum(), HARMLESS)
-    assert result.stop_reason == "saturated"
+    assert result.stop_reason == result.told == "saturated"
+    assert result.restless == ()
     assert result.matches == {}
     assert result.banned == ()
     assert result.graph.node_count == 2 * TERMS - 1
@@ -65,6 +67,10 @@ def test_no_rules() -> None:
 def test_too_many_nodes() -> None:
     result = run(long_sum(), ASSOCIATIVE, Limits(algebra_growth=0, rule_growth=1000, effort=1e9, seconds=60))
     assert result.stop_reason == "limit of 500 new e-nodes"
+    assert result.growth[0][0] == "explode"
+    assert re.fullmatch(
+        r"limit of 500 new e-nodes; most terms are from explode \([\d,]+\); still at work: explode", result.told
+    )
     # A round is finished before it is looked at: it may overshoot, but not without bound.
     assert 500 < result.graph.node_count < 5000
 
@@ -88,6 +94,7 @@ def test_a_rule_that_feeds_itself_stops() -> None:
     program, _ = lower(trace(jnp.exp, (x,), {}).closed)
     result = run(program, GROWING, Limits(algebra_rounds=4, effort=1e9, seconds=60))
     assert result.stop_reason == "limit of 4 rounds"
+    assert result.restless == ("grow",)
     assert result.matches["grow"] >= 4
 
 
