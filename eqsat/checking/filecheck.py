@@ -14,7 +14,7 @@ from eqsat.checking.hints import hint
 from eqsat.checking.judging import PROMISES, Failure
 from eqsat.checking.monoids import check_monoid
 from eqsat.checking.necessity import LoadCheck, Need, needs_of
-from eqsat.checking.operations import broken_promise, users_operations
+from eqsat.checking.operations import broken_declaration, users_operations
 from eqsat.checking.report import Report, RuleReport, indented, listed
 from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
@@ -203,7 +203,7 @@ class FileCheck:
                     " register one with `eqsat.operation` before the check"
                 )
                 return self.at(node.position, message, advice)
-            broken = broken_promise(spec)
+            broken = broken_declaration(spec)
             if broken is not None:
                 return self.at(node.position, *broken)
         return ""

@@ -15,7 +15,7 @@ FIRST_LENGTH = 3
 """Of the axes of what is tried: so much, and one more for each further axis, so that no two are alike."""
 
 
-def broken_promise(spec: OperationSpec) -> tuple[str, str] | None:
+def broken_declaration(spec: OperationSpec) -> tuple[str, str] | None:
     """What an operation does that its declaration does not say, and what to do; None if there is nothing."""
     axes = spec.signature.axes
     different = {axis: FIRST_LENGTH + place for place, axis in enumerate(axes)}

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from eqsat.checking.operations import broken_promise
+from eqsat.checking.operations import broken_declaration
 from eqsat.errors import RuleError
 from eqsat.ir.operations import REGISTERED, OperationSpec, parse_signature
 from eqsat.testing import check_rules
@@ -62,16 +62,16 @@ WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_operations_that_are_not_what_they_are_declared_to_be(name: str) -> None:
     function, message, advice = WRONG[name]
-    found = broken_promise(OperationSpec(parse_signature(SIGNATURE), function=function))
+    found = broken_declaration(OperationSpec(parse_signature(SIGNATURE), function=function))
     assert found is not None
     assert re.search(message, found[0])
     assert advice in found[1]
 
 
 def test_operations_that_are_what_they_are_declared_to_be() -> None:
-    assert broken_promise(OperationSpec(parse_signature(SIGNATURE), function=rbf)) is None
+    assert broken_declaration(OperationSpec(parse_signature(SIGNATURE), function=rbf)) is None
     square = OperationSpec(parse_signature("inverse[i, j](A: i j) -> j i"), function=jnp.linalg.inv)
-    assert broken_promise(square) is None
+    assert broken_declaration(square) is None
 
 
 def test_a_failure_names_the_operation_where_the_rule_does(monkeypatch: pytest.MonkeyPatch) -> None:
