@@ -15,6 +15,7 @@ from eqsat.language.check_functions import reserved
 from eqsat.language.conditions import Condition, condition_of
 from eqsat.language.diagnostics import Refusal, alternatives, nearest
 from eqsat.language.functions import ENTRIES
+from eqsat.language.guards import Compared, GuardClause, data_guard_of
 from eqsat.language.limits import MOST_DIGITS
 from eqsat.language.monoids import Part, monoid_of
 from eqsat.language.syntax import (
@@ -102,12 +103,14 @@ class _Builder:
         left, sign, right, *clauses = rest[isinstance(rest[0], Token) :]
         items = [item for clause in clauses for item in clause]
         folds = {node.monoid for side in (left, right) for node in walk(side) if isinstance(node, FoldOf)}
+        named_class = next(known for known in ACCURACIES if known == accuracy)
+        both_ways = sign == "=="
         return Rule(
             name=str(name),
             left=left,
             right=right,
-            both_ways=sign == "==",
-            accuracy=next(known for known in ACCURACIES if known == accuracy),
+            both_ways=both_ways,
+            accuracy=named_class,
             classes=_those(items, tuple),
             guards=_those(items, Guard),
             properties=_those(items, PropertyGuard),
@@ -122,6 +125,7 @@ class _Builder:
                 for monoid, declared in self.vocabulary.monoids.items()
                 if monoid in folds and monoid not in self.bound
             ),
+            data_guard=data_guard_of(_those(items, GuardClause), named_class, left, both_ways),
             position=self._at(name),
         )
 
@@ -133,6 +137,8 @@ class _Builder:
                 raise Refusal(
                     self._at(name), "a fact has no function variables", "write one for each function"
                 )
+            if isinstance(item, GuardClause):
+                raise Refusal(item.position, "a fact has no guard", "a guard is for a rule")
             if isinstance(item, CopyDefinition):
                 raise Refusal(
                     item.position, "a fact makes no axes", "copies are for the right sides of rules"
@@ -237,6 +243,15 @@ class _Builder:
         self, left: Expression, relation: Token | None = None, right: Expression | None = None
     ) -> Condition:
         return condition_of(left, str(relation or ""), right)
+
+    def data_guard(self, word: Token, *items: Any) -> list[GuardClause]:
+        tests = tuple(item for item in items if isinstance(item, Compared))
+        named = next((str(item) for item in items if isinstance(item, Token)), "reassociates")
+        accuracy = next(known for known in ACCURACIES if known == named)
+        return [GuardClause(accuracy, tests, self._at(word))]
+
+    def test(self, left: Expression, relation: Token, right: Expression) -> Compared:
+        return Compared(left, str(relation), right, left.position)
 
     def example(self, word: Token, *schemas: tuple[str, tuple[str, ...]]) -> list[Example]:
         return [Example(word == "example", schemas, self._at(word))]

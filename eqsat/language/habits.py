@@ -6,7 +6,7 @@ STATEMENTS = ("rule", "fact", "monoid", "operation", "include")
 """The words that statements begin with."""
 
 KEYWORDS = frozenset(
-    {*STATEMENTS, "from", "for", "where", "in", "example", "reject", "source"}
+    {*STATEMENTS, "from", "for", "where", "in", "guard", "example", "reject", "source"}
     | {"chunk", "concat", "fold", "rename", "dot", "iota", "delta", "inf"}
 )
 """Words of the language, which no variable, axis or function may be called."""

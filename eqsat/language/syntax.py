@@ -10,20 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.ir.formula import Monoid
+from eqsat.ir.guard import Guard as ValueGuard
 from eqsat.ir.operations import Signature
 from eqsat.language.accuracies import Accuracy
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where something stands: 1-based line and column."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+from eqsat.language.position import Position as Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +273,14 @@ class AxisDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class DataGuard:
+    """A `guard` clause: a rule is of the class `accuracy` where the guard holds of the data."""
+
+    accuracy: Accuracy
+    guard: ValueGuard
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """An `example` (`fires`) or `reject` clause: the axes of each term variable, as `a: i k  b: j k`."""
 
@@ -317,6 +315,7 @@ class Rule:
     source: str
     space: str
     monoids: tuple[tuple[str, Monoid], ...]
+    data_guard: DataGuard | None
     position: Position = field(compare=False)
 
     @property
@@ -363,6 +362,7 @@ class Fact:
             source=self.source,
             space=self.space,
             monoids=(),
+            data_guard=None,
             position=self.position,
         )
 

@@ -18,7 +18,7 @@ _LEXEME = re.compile(
 )
 
 _STATEMENTS = {f"_{name.upper()}" for name in STATEMENTS}
-_CLAUSES = {"_WHERE", "EXAMPLE", "_SOURCE"}
+_CLAUSES = {"_WHERE", "GUARD", "EXAMPLE", "_SOURCE"}
 
 _IN_WORDS = {
     "RULE_NAME": "a name",
@@ -49,7 +49,7 @@ _IN_WORDS = {
 }
 """What the grammar's tokens are called in error messages."""
 
-_CONTEXTS = {*_STATEMENTS, "_FOR", "_WHERE", "EXAMPLE", "_SOURCE", "_STATE", "_MERGE", "_FINISH"}
+_CONTEXTS = {*_STATEMENTS, "_FOR", "_WHERE", "GUARD", "EXAMPLE", "_SOURCE", "_STATE", "_MERGE", "_FINISH"}
 """The tokens that say what the text after them is."""
 
 
@@ -146,7 +146,7 @@ def _expectation(place: _Place) -> str:
     if after_term:
         words.append("an operator")
     if accepts >= _CLAUSES:
-        words.append("a clause (`for`, `where`, `example`, `reject`, `source`)")
+        words.append("a clause (`for`, `where`, `guard`, `example`, `reject`, `source`)")
     if accepts >= _STATEMENTS:
         words += ["the next `rule`"] if after_term else [f"`{name}`" for name in STATEMENTS]
     return f"expected {alternatives(words)}" if words else ""

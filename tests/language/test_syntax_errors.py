@@ -249,7 +249,8 @@ rule r
 my.rules:2:14: unexpected `=>`
   2 |   a + 0 => a => a - 0
     |              ^
-  hint: expected an operator, a clause (`for`, `where`, `example`, `reject`, `source`) or the next `rule`
+  hint: expected an operator, a clause (`for`, `where`, `guard`, `example`, `reject`, `source`) or the \
+next `rule`
 """,
     "tab_before_the_error": """
 rule r

@@ -1,0 +1,175 @@
+"""Guards: from what stands in a `guard` clause, read as expressions, to the tests that it says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.guard import (
+    BOUNDS,
+    OVERALL,
+    RELATIONS,
+    Along,
+    Applied,
+    Bound,
+    Count,
+    Given,
+    Guard,
+    Inequality,
+    Literal,
+    Overall,
+    given,
+)
+from eqsat.ir.guard import Expression as Scalar
+from eqsat.language.accuracies import ACCURACIES, Accuracy
+from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.language.functions import REDUCTIONS
+from eqsat.language.syntax import (
+    Apply,
+    DataGuard,
+    Expression,
+    Number,
+    Position,
+    Reduction,
+    Variable,
+)
+from eqsat.language.traverse import is_set, operator_axes, variables, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """`left relation right`, as it is written in a `guard` clause."""
+
+    left: Expression
+    relation: str
+    right: Expression
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class GuardClause:
+    """A `guard` clause as it is written."""
+
+    accuracy: Accuracy
+    tests: tuple[Compared, ...]
+    position: Position
+
+
+def data_guard_of(
+    clauses: Sequence[GuardClause], accuracy: Accuracy, left: Expression, both_ways: bool
+) -> DataGuard | None:
+    """What the `guard` clauses of a rule say; there may be one.
+
+    **Arguments:**
+
+    - `accuracy`: the class of the rule where the guard does not hold.
+    - `left`: what the rule matches.
+
+    **Raises:** `Refusal`.
+    """
+    if not clauses:
+        return None
+    clause, *others = clauses
+    if others:
+        message = "there is a guard already"
+        raise Refusal(others[0].position, message, "say it all in one `guard`, separated by `,`")
+    if both_ways:
+        message = "a rule with a guard goes one way"
+        raise Refusal(clause.position, message, "write `=>` to rewrite from left to right only")
+    if ACCURACIES.index(clause.accuracy) >= ACCURACIES.index(accuracy):
+        message = f"the rule is [{accuracy}], and where its guard holds it would be [{clause.accuracy}]"
+        better = ACCURACIES[: ACCURACIES.index(accuracy)]
+        hint = f"a guard promises a better class: {alternatives(better)}"
+        if not better:
+            hint = "an exact rule needs no guard"
+        raise Refusal(clause.position, message, hint)
+    reader = _Reader(left)
+    tests = tuple(reader.test(test) for test in clause.tests)
+    scalars = [node for test in tests for side in (test.left, test.right) for node in given(side)]
+    names = {node.name for node in scalars if isinstance(node, Given)}
+    names |= {node.variable for node in scalars if isinstance(node, Bound)}
+    axes = {node.name for node in scalars if isinstance(node, Count)}
+    axes |= {axis for node in scalars if isinstance(node, Along) for axis in node.axes}
+    return DataGuard(clause.accuracy, Guard(tuple(sorted(names)), tuple(sorted(axes)), tests))
+
+
+class _Reader:
+    """Reads the tests of one rule, by the names that its left side binds."""
+
+    def __init__(self, left: Expression) -> None:
+        self.terms = {variable.name for variable in variables(left)}
+        # What stands for several operands at once is no single value.
+        several = [node for node in walk(left) if isinstance(node, Apply) and node.variadic]
+        self.terms -= {variable.name for node in several for variable in variables(node)}
+        self.axes = {axis for node in walk(left) for axis in operator_axes(node)}
+        self.axes |= {axis for variable in variables(left) for axis in variable.has if not is_set(axis)}
+
+    def test(self, test: Compared) -> Inequality:
+        if test.relation not in RELATIONS:
+            message = f"a guard is no test for `{test.relation}`"
+            hint = "numbers are compared by `<`, `<=`, `>` or `>=`, which no NaN passes"
+            raise Refusal(test.position, message, hint)
+        if not any(isinstance(node, Variable) for side in (test.left, test.right) for node in walk(side)):
+            hint = "test a variable: `max(abs(a)) <= largest(a)`"
+            raise Refusal(test.position, "this is known without any data", hint)
+        return Inequality(test.relation, self.scalar(test.left), self.scalar(test.right))
+
+    def scalar(self, node: Expression) -> Scalar:
+        """A number without axes."""
+        match node:
+            case Number(value=value):
+                return Literal(value)
+            case Apply(function=kind, operands=(operand,)) if kind in BOUNDS:
+                return Bound(kind, self.variable(operand, f"{kind}(a)"))
+            case Apply(function="size", operands=(operand,)):
+                name = operand.name if isinstance(operand, Variable) else ""
+                self.known(name, self.axes, operand.position, "axis")
+                return Count(name)
+            case Apply(function=kind, operands=(operand,)) if kind in OVERALL:
+                return Overall(kind, self.value(operand))
+            case Apply():
+                return self.applied(node, tuple(map(self.scalar, node.operands)))
+            case Variable(name=name):
+                message = f"`{name}` may have axes, and a guard compares single numbers"
+                raise Refusal(node.position, message, f"reduce it over all of them: `max(abs({name}))`")
+        hint = f"reduce it over all axes that it has: `max(a)`, by {alternatives(OVERALL)}"
+        raise Refusal(node.position, "this is no single number", hint)
+
+    def value(self, node: Expression) -> Scalar:
+        """Numbers along axes: what is inside of a reduction over all of them."""
+        match node:
+            case Number() | Apply(function="size"):
+                return self.scalar(node)
+            case Apply(function=kind, operands=(_,)) if kind in BOUNDS or kind in OVERALL:
+                return self.scalar(node)
+            case Variable():
+                return Given(self.variable(node, "a"))
+            case Reduction(kind=kind, axes=axes, operand=operand) if kind in REDUCTIONS:
+                for axis in axes:
+                    self.known(axis, self.axes, node.position, "axis")
+                return Along(kind, axes, self.value(operand))
+            case Apply():
+                return self.applied(node, tuple(map(self.value, node.operands)))
+        hint = "elementwise functions and reductions of the variables"
+        raise Refusal(node.position, "a guard is not to be expensive", f"it may hold {hint}")
+
+    def applied(self, node: Apply, operands: tuple[Scalar, ...]) -> Applied:
+        known = ELEMENTWISE.get(node.function)
+        if known is None or known.arity != len(operands) or node.function == "convert":
+            hint = nearest(node.function, (*ELEMENTWISE, *BOUNDS, *OVERALL))
+            message = f"there is no function `{node.function}` of {len(operands)} operands"
+            raise Refusal(node.position, message, hint or "elementwise functions go by their names in JAX")
+        return Applied(node.function, operands, node.exponent)
+
+    def variable(self, node: Expression, form: str) -> str:
+        if not isinstance(node, Variable) or node.has or node.lacks:
+            raise Refusal(node.position, "this is of a variable", f"write `{form}`")
+        self.known(node.name, self.terms, node.position, "variable")
+        return node.name
+
+    def known(self, name: str, names: Collection[str], position: Position, what: str) -> None:
+        if name not in names:
+            message = f"`{name}` is no {what} of the left side"
+            listed = f"a guard is about what is matched: {alternatives(sorted(names), 'and')}"
+            raise Refusal(position, message, nearest(name, names) or listed)
