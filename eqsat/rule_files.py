@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -111,17 +111,23 @@ def check_operations(files: Iterable[RuleFile]) -> None:
                         )
 
 
+def _guarded(rule: Rule, allowed: Collection[Accuracy]) -> bool:
+    """Whether a rule is of one of some classes where its guard holds."""
+    return rule.data_guard is not None and rule.data_guard.accuracy in allowed
+
+
 @lru_cache(maxsize=32)
 def _compiled(extra: tuple[RuleFile, ...], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
     allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
     chosen: list[Rule | Fact] = []
     for file in all_files([*shipped_files(), *extra]):
-        chosen += [rule for rule in file.rules if rule.accuracy in allowed]
+        chosen += [rule for rule in file.rules if rule.accuracy in allowed or _guarded(rule, allowed)]
         chosen += file.facts
     names = Counter(rule.name for rule in chosen)
 
     def compiled(rule: Rule | Fact, number: int) -> CompiledRule:
-        found = compile_rule(rule, number, precision)
+        guarded = isinstance(rule, Rule) and rule.accuracy not in allowed
+        found = compile_rule(rule, number, precision, guarded)
         return found if names[rule.name] == 1 else replace(found, name=f"{rule.space}.{rule.name}")
 
     return tuple(compiled(rule, number) for number, rule in enumerate(chosen))

@@ -8,12 +8,12 @@ chunk). `direction` writes each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
 from eqsat.engine.compiled import CompiledRule
-from eqsat.engine.direction import Direction
+from eqsat.engine.direction import Direction, Use
 from eqsat.engine.encode import monoid_key
 from eqsat.engine.needs import needs
 from eqsat.ir.elementwise import COMMUTATIVE
@@ -36,7 +36,7 @@ from eqsat.language.syntax import (
     SelectionOf,
     Variable,
 )
-from eqsat.language.traverse import operands, variables, walk
+from eqsat.language.traverse import is_set, operands, variables, walk
 
 
 def orders(expression: Expression) -> Iterator[Expression]:
@@ -91,7 +91,9 @@ def _numbered(expression: Expression, variable: str, index: int) -> Expression:
             return expression
 
 
-def _variants(rule: Rule, left: Expression, right: Expression, number: int, precision: str) -> Iterator[str]:
+def _variants(
+    rule: Rule, left: Expression, right: Expression, number: int, precision: str, use: Use = ""
+) -> Iterator[str]:
     variadic = [e for e in walk(left) if isinstance(e, Apply) and e.variadic]
     is_call = any(family in ("calls", "operations") for _, family in rule.classes)
     if variadic and not is_call:
@@ -115,7 +117,8 @@ def _variants(rule: Rule, left: Expression, right: Expression, number: int, prec
                 has_axis = isinstance(left, RenameOf) or any(isinstance(e, ChunkOf) for e in uncertain)
                 if uncertain and has_axis and not present:
                     continue  # what has the axis has it from an operand
-                yield from Direction(rule, ordered, one_right, number, precision).compile(absent, present)
+                direction = Direction(rule, ordered, one_right, number, precision)
+                yield from direction.compile(absent, present, use)
 
 
 def _known_axes(rule: Rule, left: Expression, right: Expression) -> dict[tuple[str, str], bool]:
@@ -163,13 +166,14 @@ def _possible_answers(expression: Expression, known: Mapping[tuple[str, str], bo
     return (True, False) if answer is None else (answer,)
 
 
-def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> CompiledRule:
+def compile_rule(rule: Rule | Fact, number: int, precision: str = "", guarded: bool = False) -> CompiledRule:
     """The egglog text of one rule, or of one fact.
 
     **Arguments:**
 
     - `number`: the rule's number among all rules of a run.
     - `precision`: of the contractions that a rule makes out of sums.
+    - `guarded`: whether it is only to be used where its guard holds.
     """
     ruleset = f"rule-{number}"
     directions = [(rule.term, rule.term)] if isinstance(rule, Fact) else [(rule.left, rule.right)]
@@ -181,12 +185,17 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
             for ordered in dict.fromkeys(orders(left)):
                 bodies += Direction(rule, ordered, right, number, precision).compile_fact()
         else:
-            bodies += _variants(rule, left, right, number, precision)
-    lines = [f"(ruleset {ruleset})"]
-    for variant, body in enumerate(dict.fromkeys(bodies)):
-        # To ask for sizes is no match yet.
-        asks = "?" if "(need-size " in body else ""
-        lines.append(f'(rule {body} :ruleset {ruleset} :name "{rule.name}.{number}.{variant}{asks}")')
+            bodies += _variants(rule, left, right, number, precision, "granted" if guarded else "")
+    guard = rule.data_guard if guarded and isinstance(rule, Rule) else None
+    lines = []
+    if guard is not None:
+        assert isinstance(rule, Rule)
+        columns = ["T" for _ in guard.guard.variables]
+        columns += ["Axes" if is_set(name) else "i64" for name in guard.guard.axes]
+        lines += [f"(relation {table}-{number} ({' '.join(columns)}))" for table in ("found", "granted")]
+        found = _variants(rule, rule.left, rule.right, number, precision, "found")
+        lines += _ruleset(f"finding-{number}", f"{rule.name}.finding-{number}", found)
+    lines += _ruleset(ruleset, f"{rule.name}.{number}", bodies)
     loops = (ChunkOf, ConcatOf, FoldOf)
     splits = any(isinstance(e, loops) for sides in directions for side in sides for e in walk(side))
     return CompiledRule(
@@ -197,13 +206,23 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "") -> Compile
         text="\n".join(lines),
         precision=precision,
         splits=splits,
-        accuracy="exact" if isinstance(rule, Fact) else rule.accuracy,
+        accuracy="exact" if isinstance(rule, Fact) else (guard or rule).accuracy,
         renames=isinstance(rule, Rule) and isinstance(rule.left, RenameOf),
         copies=frozenset(copy.longer for copy in rule.copies) if isinstance(rule, Rule) else frozenset(),
         numbers=_numbers(rule),
         monoids={monoid_key(monoid): monoid for _, monoid in rule.monoids} if isinstance(rule, Rule) else {},
         needs=tuple(needs(rule, left, right) for left, right in directions),
+        guard=None if guard is None else guard.guard,
     )
+
+
+def _ruleset(ruleset: str, name: str, bodies: Iterable[str]) -> Iterator[str]:
+    """The commands that declare a ruleset."""
+    yield f"(ruleset {ruleset})"
+    for variant, body in enumerate(dict.fromkeys(bodies)):
+        # To ask for sizes is no match yet.
+        asks = "?" if "(need-size " in body else ""
+        yield f'(rule {body} :ruleset {ruleset} :name "{name}.{variant}{asks}")'
 
 
 def _numbers(rule: Rule | Fact) -> frozenset[float]:

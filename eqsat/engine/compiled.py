@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from eqsat.ir.axis import Axis
 from eqsat.ir.formula import Monoid
+from eqsat.ir.guard import Guard
+from eqsat.ir.term import Term
 from eqsat.language.accuracies import Accuracy
 
 
@@ -48,6 +51,7 @@ class CompiledRule:
     - `monoids`: the declared ones that it folds with, by the e-graph's names for them.
     - `needs`: for each direction what a program must contain for the rule to match, and what the rule
       makes of it.
+    - `guard`: what has to hold of the data where it is used; None if nothing has to.
     """
 
     name: str
@@ -63,3 +67,33 @@ class CompiledRule:
     numbers: frozenset[float]
     monoids: Mapping[str, Monoid]
     needs: tuple[Needs, ...]
+    guard: Guard | None = None
+
+    @property
+    def finding(self) -> str:
+        """The name of the ruleset that notes where a rule with a guard matches."""
+        return f"finding-{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A match of a rule with a guard.
+
+    **Attributes:**
+
+    - `rule`: its number.
+    - `classes`, `axes`: what the names are that the guard speaks of, in its order.
+    """
+
+    rule: int
+    classes: tuple[int, ...]
+    axes: tuple[frozenset[Axis], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a rule with a guard may be used on: `values` are terms that are in its classes."""
+
+    rule: int
+    values: tuple[Term, ...]
+    axes: tuple[frozenset[Axis], ...]

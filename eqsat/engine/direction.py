@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from typing import Literal
 
 from eqsat.engine.building import Building
 from eqsat.language.syntax import (
     Expression,
     Fact,
+    Rule,
 )
+from eqsat.language.traverse import is_set
+
+Use = Literal["", "found", "granted"]
+"""What a rule does about its guard: nothing; only note where it matches; rewrite only what it is granted."""
 
 
 class Direction(Building):
@@ -24,11 +30,33 @@ class Direction(Building):
         sizes = [f"(= z_{name} (size-of S_{name}))" for name in self.needed_sizes]
         yield _body([*self.facts, *sizes, *self.comparisons], self.actions)
 
-    def compile(self, absent: Collection[Expression], present: Collection[Expression]) -> Iterator[str]:
+    def compile(
+        self, absent: Collection[Expression], present: Collection[Expression], use: Use = ""
+    ) -> Iterator[str]:
         """The bodies of the egglog rules of a rewrite."""
         self.collect(absent, present)
         self.build(self.right, absent, root=True)
+        if use == "granted":
+            self.facts.append(self.guarded_by(use))
+        elif use == "found":
+            # What varies with the chunks of a loop can't be tested before.
+            self.facts += [f"(= 0 (set-length O_{name}))" for name in self.guard_variables()]
+            self.actions = [self.guarded_by(use)]
         return self.bodies()
+
+    def guard_variables(self) -> tuple[str, ...]:
+        """The variables that the rule's guard speaks of."""
+        assert isinstance(self.rule, Rule)
+        assert self.rule.data_guard is not None
+        return self.rule.data_guard.guard.variables
+
+    def guarded_by(self, table: str) -> str:
+        """The row of a table that says on what the guard is."""
+        assert isinstance(self.rule, Rule)
+        assert self.rule.data_guard is not None
+        terms = [f"t_{name}" for name in self.guard_variables()]
+        axes = [f"S_{name}" if is_set(name) else self.axis(name) for name in self.rule.data_guard.guard.axes]
+        return f"({table}-{self.number} {' '.join([*terms, *axes])})"
 
     def compile_fact(self) -> Iterator[str]:
         """The bodies of the egglog rules that derive a fact."""

@@ -11,10 +11,12 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.engine.compiled import Granted
 from eqsat.engine.schema import DTYPE_CLASSES, type_text
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
+from eqsat.ir.guard import Guard
 from eqsat.ir.operations import OperationSpec
 from eqsat.ir.ops import (
     Call,
@@ -32,7 +34,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.program import Program
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
 
 LOADED = -1
 """The maker of nodes that were in the program from the start."""
@@ -286,6 +288,7 @@ def encode_program(
     numbers: Iterable[float] = (),
     copies: Iterable[int] = (),
     fenced: Collection[int] = (),
+    beside: Iterable[Term] = (),
 ) -> Loading:
     """What to load for a program.
 
@@ -296,13 +299,16 @@ def encode_program(
     - `numbers`: those that rules may make constants of.
     - `copies`: by how much the copies are longer that rules may ask for of an axis.
     - `fenced`: the numbers of terms that stay what they are, but for chunks and names of axes.
+    - `beside`: terms to load beside the program.
     """
     symbols = Symbols()
     loading = Loading(symbols)
     written = {term.number for term in program.reachable()}
     # Truth values and indices may be made by rules in a program that has none.
     dtypes = {"bool", "int32"}
-    for term in program.known():
+    known = {term.number: term for term in program.known()}
+    known |= {term.number: term for term in reachable(beside)}
+    for term in known.values():
         maker = LOADED if term.number in written else EQUATED
         loading.term(term, maker, FENCE if term.number in fenced else "")
         dtypes.add(term.dtype)
@@ -329,6 +335,16 @@ def encode_program(
     lines += [f"(large {number})" for number in sorted(large_ids)]
     lines += [f"(stored (Node {term.number}))" for term in stored]
     return loading
+
+
+def granted_text(granted: Granted, guard: Guard) -> str:
+    """The action that grants a rule something; `guard` is its guard."""
+    terms = [node_text(term.number) for term in granted.values]
+    axes = [
+        axis_set(some) if name[0].isupper() else str(next(iter(some)).id)
+        for name, some in zip(guard.axes, granted.axes, strict=True)
+    ]
+    return f"(granted-{granted.rule} {' '.join([*terms, *axes])})"
 
 
 def _dtype_facts(dtypes: Sequence[str], numbers: Iterable[float]) -> Iterator[str]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.comparing import compared
-from eqsat.engine.compiled import CompiledRule
-from eqsat.engine.encode import Symbols, encode_program
+from eqsat.engine.compiled import CompiledRule, Found, Granted
+from eqsat.engine.encode import Symbols, encode_program, granted_text
 from eqsat.engine.library import Library, loaded_rules
 from eqsat.engine.relevance import can_match, makes, pairs_in, relevant, symbols_in
 from eqsat.engine.schema import BOOKKEEPING, CHUNKS, LOADING
-from eqsat.engine.snapshot import Snapshot, snapshot
+from eqsat.engine.snapshot import Snapshot, matches_found, snapshot
 from eqsat.garbage import uncollected
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
@@ -78,6 +78,7 @@ class Saturation:
     - `banned`: rules that were stopped because they exploded.
     - `growth`: the rules that have added most e-nodes, with how many.
     - `restless`: the rules that still changed something when a limit was met.
+    - `found`: where rules with guards match.
     """
 
     graph: Snapshot
@@ -87,6 +88,7 @@ class Saturation:
     seconds: float
     growth: tuple[tuple[str, int], ...] = ()
     restless: tuple[str, ...] = ()
+    found: tuple[Found, ...] = ()
 
     @property
     def told(self) -> str:
@@ -111,6 +113,7 @@ def saturate(
     stored: Iterable[Term],
     limits: Limits | None = None,
     deadline: Deadline = NO_DEADLINE,
+    granted: Sequence[Granted] = (),
 ) -> Saturation:
     """Load a program, run the rules on it, and take a snapshot.
 
@@ -119,23 +122,27 @@ def saturate(
     - `large`: axes that may be split into chunks.
     - `stored`: terms that may be computed piece by piece.
     - `deadline`: when to stop, whatever the limits.
+    - `granted`: what rules with guards may be used on. If there is nothing, it is noted where they match.
     """
     limits = limits or Limits()
     began = time.perf_counter()
     with loaded_rules(rules) as library:
-        run = _Run(program, library, limits, deadline)
+        run = _Run(program, library, limits, deadline, granted)
         symbols = run.load(large, stored)
         reason = run.phase(loops=False, rounds=limits.algebra_rounds)
+        guarded = [] if granted else run.find()
         run.ask_for_chunks()
         loop_reason = run.phase(loops=True, rounds=limits.loop_rounds)
         if loop_reason != "saturated":
             reason = loop_reason
-        result = snapshot(run.graph.dump(), symbols, program)
+        dump = run.graph.dump()
+        result, numbers = snapshot(dump, symbols, program)
+        found = tuple(matches_found(dump, guarded, numbers, symbols.axes))
     names = tuple(rule.name for rule in run.banned)
     seconds = time.perf_counter() - began
     growth = tuple((name, count) for name, count in run.growth.most_common(MOST_NAMED) if count > 0)
     restless = tuple(dict.fromkeys(run.restless))[:MOST_NAMED]
-    return Saturation(result, dict(run.matches), reason, names, seconds, growth, restless)
+    return Saturation(result, dict(run.matches), reason, names, seconds, growth, restless, found)
 
 
 class _Run:
@@ -144,7 +151,8 @@ class _Run:
     **Attributes:**
 
     - `present`: the symbols of the program and of what rules have made of it.
-    - `waiting`: rules that need other symbols.
+    - `known`: the rules that could match, whatever they are granted.
+    - `waiting`: those of them that may be used, and need other symbols.
     - `growth`: by rule name, how many e-nodes it has added.
     - `changing`: the names of the rules that have changed something in this round.
     - `restless`: the same, of the rounds in which a limit was met.
@@ -153,8 +161,16 @@ class _Run:
     - `effort`: what running rules has taken so far.
     """
 
-    def __init__(self, program: Program, library: Library, limits: Limits, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        program: Program,
+        library: Library,
+        limits: Limits,
+        deadline: Deadline,
+        granted: Sequence[Granted] = (),
+    ) -> None:
         self.program = program
+        self.granted = granted
         self.limits = limits
         self.deadline = deadline
         self.library = library
@@ -167,7 +183,10 @@ class _Run:
         self.due: Counter[int] = Counter()
         self.banned: list[CompiledRule] = []
         self.present = symbols_in(program)
-        self.waiting = relevant(library.rules, self.present)
+        wanted = {one.rule for one in granted}
+        self.known = relevant(library.rules, self.present)
+        usable = [rule for rule in self.known if rule.guard is None or rule.number in wanted]
+        self.waiting = relevant(usable, self.present)
         pairs = pairs_in(program)
         library.begin(rule for rule in self.waiting if can_match(rule, self.present, pairs.__contains__))
         self.active: list[CompiledRule] = []
@@ -177,13 +196,18 @@ class _Run:
 
     def load(self, large: Iterable[Axis], stored: Iterable[Term]) -> Symbols:
         """Load the program; what its symbols stand for."""
-        numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.waiting)))
-        copies = sorted(frozenset[int]().union(*(rule.copies for rule in self.waiting)))
+        numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.known)))
+        copies = sorted(frozenset[int]().union(*(rule.copies for rule in self.known)))
         fenced = compared(self.program).between
-        loading = encode_program(self.program, large, stored, numbers, copies, fenced)
+        beside = [value for one in self.granted for value in one.values]
+        loading = encode_program(self.program, large, stored, numbers, copies, fenced, beside)
         symbols = loading.symbols
         for rule in self.waiting:
             symbols.monoids.update(rule.monoids)
+            if rule.guard is not None:
+                self.library.need(rule)
+                mine = [one for one in self.granted if one.rule == rule.number]
+                loading.actions += [granted_text(one, rule.guard) for one in mine]
         for block in loading.blocks():
             self.graph.run_text(block)
         for table, rows in loading.tables():
@@ -192,6 +216,18 @@ class _Run:
         self.size = self.latest = self.graph.size()
         self.bookkeeping()
         return symbols
+
+    def find(self) -> list[CompiledRule]:
+        """Note where rules with guards match; those that were looked for."""
+        guarded = [
+            rule for rule in self.known if rule.guard is not None and can_match(rule, self.present, self.over)
+        ]
+        for rule in guarded:
+            self.library.need(rule)
+            # The first time, it may only ask for the sizes of axes.
+            while self.graph.run_ruleset(rule.finding)[0] and self.bookkeeping():
+                pass
+        return guarded
 
     def ask_for_chunks(self) -> None:
         """In a long program, enter the chunks of all terms, for rules to say what they are.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from eqsat.engine.compiled import CompiledRule, Found
 from eqsat.engine.encode import FENCE, LOADED, Symbols, call_axes, precision_of
 from eqsat.engine.schema import CONSTRUCTORS
 from eqsat.ir.axis import Axis
@@ -69,8 +71,8 @@ class Snapshot:
         return sum(len(eclass.nodes) for eclass in self.classes)
 
 
-def snapshot(dump: Dump, symbols: Symbols, program: Program) -> Snapshot:
-    """Decode a dump of an e-graph into which `program` was loaded."""
+def snapshot(dump: Dump, symbols: Symbols, program: Program) -> tuple[Snapshot, dict[Any, int]]:
+    """Decode a dump of an e-graph into which `program` was loaded; with the numbers of classes by handle."""
     axes = symbols.axes
     numbers: dict[Any, int] = {}
     classes: list[EClass] = []
@@ -95,7 +97,23 @@ def snapshot(dump: Dump, symbols: Symbols, program: Program) -> Snapshot:
         number = numbers.get(handle)
         if number is not None:
             simplified[number] = simplified.get(number, frozenset()) | {rule}
-    return Snapshot(classes, class_of, simplified)
+    return Snapshot(classes, class_of, simplified), numbers
+
+
+def matches_found(
+    dump: Dump, rules: Iterable[CompiledRule], numbers: Mapping[Any, int], axes: Mapping[int, Axis]
+) -> Iterator[Found]:
+    """Where rules with guards match."""
+    for rule in rules:
+        assert rule.guard is not None
+        count = len(rule.guard.variables)
+        found = set()
+        for row, _ in dump.rows(f"found-{rule.number}"):
+            named = (cell if isinstance(cell, frozenset) else {cell} for cell in row[count:])
+            along = tuple(frozenset(axes[number] for number in some) for some in named)
+            if all(handle in numbers for handle in row[:count]):
+                found.add(Found(rule.number, tuple(numbers[handle] for handle in row[:count]), along))
+        yield from sorted(found, key=lambda one: (one.classes, tuple(map(sorted, one.axes))))
 
 
 def _operand_lists(dump: Dump) -> dict[Any, tuple[Any, ...]]:

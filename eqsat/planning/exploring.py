@@ -9,7 +9,7 @@ from functools import cached_property
 
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.comparing import compared
-from eqsat.engine.compiled import CompiledRule
+from eqsat.engine.compiled import CompiledRule, Granted
 from eqsat.engine.contraction_orders import with_contraction_orders
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
@@ -181,6 +181,7 @@ def prepare(
     limits: Limits | None = None,
     deadline: Deadline = NO_DEADLINE,
     known: Saturations | None = None,
+    granted: Sequence[Granted] = (),
 ) -> Search:
     """Saturate a program's e-graph.
 
@@ -190,10 +191,11 @@ def prepare(
     - `most_axes`: how many axes may be looped over.
     - `deadline`: when to stop saturating.
     - `known`: what this program came to by these rules for other budgets; what it comes to now is added.
+    - `granted`: what rules with guards may be used on, but for the bodies of control flow.
     """
     free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
     known = {} if known is None else known
-    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline, known)
+    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted)
 
 
 def _prepared(
@@ -206,6 +208,7 @@ def _prepared(
     whole: frozenset[Axis],
     deadline: Deadline,
     known: Saturations,
+    granted: Sequence[Granted] = (),
 ) -> Search:
     """Saturate the e-graphs of a program and of the bodies inside.
 
@@ -240,10 +243,10 @@ def _prepared(
         reorder = any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
         program = with_contraction_orders(program, reorder, rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
-    key = (program.outputs, program.equalities, program.facts, large, tuple(stored), limits)
+    key = (program.outputs, program.equalities, program.facts, large, tuple(stored), limits, *granted)
     saturation = known.get(key)
     if saturation is None:
-        saturation = saturate(program, rules, large, stored, limits, deadline)
+        saturation = saturate(program, rules, large, stored, limits, deadline, granted)
         if not deadline.passed():
             known[key] = saturation
     return Search(program, saturation, rules, machine, large, bodies)
