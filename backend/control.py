@@ -79,11 +79,16 @@ class ControlEmitter:
 
     def choice(self) -> list[str]:
         names = []
-        for body, block in zip(self.call.bodies, self.step.bodies, strict=True):
-            names.append(self.emitter.local("branch"))
+        guarded = self.step.term.args[0].dtype == "bool"
+        hints = ("on_any_data", "where_guards_hold") if guarded else ("branch",) * len(self.call.bodies)
+        for hint, body, block in zip(hints, self.call.bodies, self.step.bodies, strict=True):
+            names.append(self.emitter.local(hint))
             self.body(names[-1], {}, body, block, len(self.call.out_layouts))
         chosen = self.emitter.local("chosen")
-        self.line(f"{chosen} = {call_text('lax.switch', self.operands[0], tuple_text(names))}")
+        text = call_text("lax.switch", self.operands[0], tuple_text(names))
+        if guarded:
+            text = call_text("lax.cond", self.operands[0], *reversed(names))
+        self.line(f"{chosen} = {text}")
         return [f"{chosen}[{number}]" for number in range(len(self.call.out_layouts))]
 
     def line(self, text: str) -> None:

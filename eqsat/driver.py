@@ -18,6 +18,7 @@ from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import OWN, Certified
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.backend.forms import Forms
+from eqsat.branching import Branching
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.defects import reported
 from eqsat.engine.compiled import CompiledRule
@@ -121,6 +122,8 @@ class Planner:
         self.stopwatch = Stopwatch(progress)
         self.banned: tuple[str, ...] = ()
         self.stop_reason = ""
+        self._search: Search | None = None
+        self._chosen: Trial | None = None
         self.rest: Fitting | None = None
         self.saturations: Saturations = {}
         self.obstacle = obstacle
@@ -159,7 +162,8 @@ class Planner:
                 raise Refusal([reason], original.peak)
             return self._unchanged(None, f"left as it is: {self.obstacle.reason}")
         try:
-            return self._rewritten(original, fits)
+            plain = self._rewritten(original, fits)
+            return self._guarded(original) or plain
         except Exception as error:
             if isinstance(error, (Refusal, EqsatError)) and not isinstance(error, EGraphError):
                 raise
@@ -283,6 +287,21 @@ class Planner:
         """The seconds that a program may take that is at most slower by a factor."""
         return slowdown * max(self._job.written.predicted_seconds, SHORT)
 
+    def _guarded(self, original: Certified) -> Planned | None:
+        """A program that is clearly faster than the one that was found, where guards of rules hold."""
+        chosen, search, job = self._chosen, self._search, self._job
+        if search is None or not search.saturation.found or self.deadline.passed():
+            return None
+        plain = chosen.candidate if chosen else job.written
+        longest = CLEARLY_FASTER * plain.predicted_seconds
+        branching = Branching(job.program, search, job.trials, plain, self.budget, self.deadline, longest)
+        trial = branching.found(original.fixed, self.saturations)
+        if trial is None:
+            return None
+        if chosen is not None and self.rest is not None:
+            self.rest.give_back(chosen)
+        return self._changed(trial, original, job)
+
     def _faster(self, original: Certified, job: Job) -> Planned:
         """For a function that fits: a program that is clearly faster, or the function as it is."""
         if self.deadline.passed():
@@ -336,6 +355,7 @@ class Planner:
             ),
         )
         self.banned, self.stop_reason = search.saturation.banned, search.saturation.told
+        self._search = search
         return search
 
     def _fitting(self, search: Search, fixed: int, seconds: float = math.inf) -> Trial | None:
@@ -346,12 +366,14 @@ class Planner:
 
     def _unchanged(self, job: Job | None, reason: str) -> Planned:
         """The function as it is, which fits."""
+        self._chosen = None
         original = self.original.to_run(self.budget)
         plan = self._plan(original, original, job, reason)
         hoisted = job.hoisted if job else ()
         return Planned(plan, self.traced, None, original, hoisted, self.given_up.arguments)
 
     def _changed(self, trial: Trial, original: Certified, job: Job) -> Planned:
+        self._chosen = trial
         if original.options == OWN:
             original = self.original.certified(draft=True)  # It is not said to need what fusions may hold.
         plan = self._plan(trial.certified, original, job, self.stop_reason, trial)

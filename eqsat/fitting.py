@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Protocol
 
 from eqsat.deadline import Deadline
 from eqsat.machine import Machine
@@ -11,7 +12,7 @@ from eqsat.planning.candidates import Candidate
 from eqsat.planning.exploring import Search
 from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.search import attempts
-from eqsat.trials import Trial, Trials
+from eqsat.trials import Stopwatch, Trial
 
 TAKES_AS_PREDICTED = 1.1
 """What should take longer than by this factor, since it needs more memory than was predicted, has to wait."""
@@ -21,6 +22,21 @@ MOST_UNMOVED = 6
 
 LOOKAHEAD = 3
 """After a program that should fit, so many lower caps are tried for a faster one, and again after each."""
+
+
+class Compiler(Protocol):
+    """What makes trials of candidates."""
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """What times the stages of planning."""
+
+    @property
+    def smallest(self) -> Trial | None:
+        """The trial with the smallest peak so far."""
+
+    def compile(self, candidate: Candidate, budget: float) -> Trial:
+        """Emit and compile a candidate."""
 
 
 class Fitting(Iterator[Trial]):
@@ -38,7 +54,7 @@ class Fitting(Iterator[Trial]):
     def __init__(
         self,
         search: Search,
-        trials: Trials,
+        trials: Compiler,
         budget: int,
         fixed: int,
         machine: Machine,

@@ -130,3 +130,19 @@ class PeakTensor:
 
     tensor: TensorRecord
     barriers: tuple[BarrierRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRecord:
+    """What a program tests of its data, and what it is where a test fails.
+
+    **Attributes:**
+
+    - `tests`: for each rule that is used where its guard holds, its name and its guard.
+    - `seconds`: what a call should take where a test fails.
+    - `rules_fired`: the rules that made the program for any data, and how many ops each made.
+    """
+
+    tests: tuple[str, ...]
+    seconds: float
+    rules_fired: dict[str, int]

@@ -46,7 +46,7 @@ class While:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The body whose number operand 0 is; only that one runs."""
+    """The body whose number operand 0 is, 0 or 1 if that is a truth value; only that one runs."""
 
 
 Control = Scan | While | Choice

@@ -48,6 +48,8 @@ class Candidate:
     - `predicted_peak`: by simulation, in bytes.
     - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
     - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
+    - `branches`: of a program that tests its data, that for any data and that for data that passes.
+    - `tests`: what it tests, as text.
     """
 
     schedule: Schedule
@@ -58,6 +60,8 @@ class Candidate:
     fused: bool = False
     turned: Mapping[int, Turning] = field(default_factory=dict)
     joined: Mapping[Block, tuple[Joint, ...]] = field(default_factory=dict)
+    branches: tuple[Candidate, ...] = ()
+    tests: tuple[str, ...] = ()
 
     @property
     def predicted_seconds(self) -> float:
@@ -82,13 +86,14 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
         machine = replace(machine, copies=False)
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)
-    return _predicted(schedule, {}, peak, machine, library)
+    return predicted(schedule, {}, peak, machine, library)
 
 
 def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
     """The same program with chunks for another budget."""
     schedule = candidate.schedule
-    return scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
+    found = scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
+    return _with_branches(found, candidate)
 
 
 def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate:
@@ -100,7 +105,17 @@ def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate
     }
     together = ties(schedule.program, schedule.block)
     other = replace(schedule, chunks=tied(chunks, schedule.block, together))
-    return _predicted(other, candidate.makers, predicted_peak(other, machine), machine)
+    found = predicted(other, candidate.makers, predicted_peak(other, machine), machine)
+    return _with_branches(found, candidate)
+
+
+def _with_branches(found: Candidate, before: Candidate) -> Candidate:
+    """The candidate with the branches of one that differs in the lengths of chunks only."""
+    if not before.branches:
+        return found
+    plain, _ = before.branches
+    seconds = max(found.seconds - plain.seconds, 0.0)
+    return replace(found, seconds=seconds, branches=before.branches, tests=before.tests)
 
 
 def useful_axes(schedule: Schedule) -> frozenset[Axis]:
@@ -119,7 +134,7 @@ def scheduled(
 ) -> Candidate:
     """The candidate with the best chunk lengths within a budget, with blocks of at most so many bytes."""
     schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
-    found = _predicted(schedule, makers, peak, machine)
+    found = predicted(schedule, makers, peak, machine)
     copies = sum(turning.bytes + turning.held for turning in found.turned.values())
     joints = (joint for together in found.joined.values() for joint in together)
     copies += sum(joint.bytes + joint.held + joint.result_bytes for joint in joints)
@@ -130,9 +145,10 @@ def scheduled(
     return found
 
 
-def _predicted(
+def predicted(
     schedule: Schedule, makers: dict[int, str], peak: int, machine: Machine, library: bool = False
 ) -> Candidate:
+    """The candidate that a schedule of a given peak is."""
     model = CostModel(machine, {}, library=library)
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)

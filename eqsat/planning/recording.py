@@ -20,7 +20,7 @@ from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
 from eqsat.planning.recomputing import Placed, computed_again
 from eqsat.planning.storage import stored_terms
 from eqsat.planning.turning import apart
-from eqsat.records import PeakTensor, Place, TensorRecord
+from eqsat.records import GuardRecord, PeakTensor, Place, TensorRecord
 from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
 
 MOST_STEPS = 300
@@ -37,8 +37,18 @@ MOST_TENSORS = 12
 
 
 def rules_fired(candidate: Candidate) -> dict[str, int]:
-    """How many ops of a candidate each rule made."""
+    """How many ops of a candidate each rule made; of two branches, in the one for data that passes."""
+    if candidate.branches:
+        return rules_fired(candidate.branches[-1])
     return dict(Counter(candidate.makers.values()))
+
+
+def guard_record(candidate: Candidate) -> GuardRecord | None:
+    """What a candidate tests of its data, if anything."""
+    if not candidate.branches:
+        return None
+    plain = candidate.branches[0]
+    return GuardRecord(candidate.tests, plain.predicted_seconds, rules_fired(plain))
 
 
 def recorded(
@@ -64,6 +74,7 @@ def recorded(
         predicted_seconds=planned.predicted_seconds,
         original_seconds=written.predicted_seconds,
         rules_fired=rules_fired(planned),
+        guard=guard_record(planned),
         loops=() if chosen is None else after.loops(),
         before=memory,
         after=memory if chosen is None else after.memory(),

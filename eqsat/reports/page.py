@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from eqsat.amounts import format_bytes, format_seconds
-from eqsat.records import BarrierRecord, PeakTensor, TensorRecord
+from eqsat.records import BarrierRecord, GuardRecord, PeakTensor, TensorRecord
 
 if TYPE_CHECKING:
     from eqsat.reports.plan import LoopReport, Plan, Tuning
@@ -20,6 +20,7 @@ MOST_TENSORS = 4
 MOST_LOOPS = 5
 MOST_BARRIERS = 4
 MOST_RULES = 12
+MOST_TESTS = 4
 
 
 def plan_page(plan: Plan) -> str:
@@ -38,10 +39,9 @@ def plan_page(plan: Plan) -> str:
         lines += _and_more(len(plan.loops) - MOST_LOOPS, "more loops")
     if plan.rules_fired:
         lines += ["", "Rewrite rules used, and how many operations each made or spared"]
-        fired = sorted(plan.rules_fired.items(), key=lambda item: (-item[1], item[0]))
-        names = [f"{name}{TIED}{count}" for name, count in fired[:MOST_RULES]]
-        more = len(fired) - MOST_RULES
-        lines += wrapped(", ".join(names) + (f", and {more} more" if more > 0 else ""))
+        lines += wrapped(_rules_text(plan.rules_fired))
+    if plan.guard is not None:
+        lines += ["", *_guard_lines(plan.guard)]
     if plan.tuning is not None:
         lines += ["", *_timed(plan.tuning)]
     if plan.left_whole:
@@ -73,6 +73,7 @@ def _figures(plan: Plan) -> list[str]:
             after = format_seconds(plan.predicted_seconds)
             ratio = f"{plan.predicted_seconds / plan.original_seconds:.2g}"
             note = "predicted: " + ("about as long" if ratio == "1" else f"{ratio} times as long")
+            note += ", if guards hold" if plan.guard is not None else ""
         rows.append(("time of a call", before, after, note))
     lines = [f"  {label:<16}{one:<14}{other:<14}{note}".rstrip() for label, one, other, note in rows]
     if plan.argument_bytes + plan.result_bytes:
@@ -88,6 +89,25 @@ def _figures(plan: Plan) -> list[str]:
         inside = "as any jit" if own else "another jit needs compiler_options=eqsat.compiler_options()"
         lines.append(f"  {'compiled with':<16}{plan.options} options; {inside}")
     return lines
+
+
+def _guard_lines(guard: GuardRecord) -> list[str]:
+    """What is tested, and what the program is where a test fails."""
+    lines = ["Guards: tested when it runs; other rules are used on data that fails any"]
+    for test in guard.tests[:MOST_TESTS]:
+        lines += wrapped(test)
+    lines += _and_more(len(guard.tests) - MOST_TESTS, "more guards")
+    rules = f"by {_rules_text(guard.rules_fired)}" if guard.rules_fired else "as written"
+    seconds = format_seconds(guard.seconds)
+    return lines + wrapped(f"where one fails, a call takes {seconds} (predicted), {rules}")
+
+
+def _rules_text(fired: Mapping[str, int]) -> str:
+    """Rules, and how many operations each made."""
+    ranked = sorted(fired.items(), key=lambda item: (-item[1], item[0]))
+    names = [f"{name}{TIED}{count}" for name, count in ranked[:MOST_RULES]]
+    more = len(ranked) - MOST_RULES
+    return ", ".join(names) + (f", and {more} more" if more > 0 else "")
 
 
 def tensor_lines(tensors: Sequence[TensorRecord], most: int) -> list[str]:

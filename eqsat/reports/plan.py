@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from eqsat.amounts import format_bytes
-from eqsat.records import PeakTensor, Place, TensorRecord
+from eqsat.records import GuardRecord, PeakTensor, Place, TensorRecord
 from eqsat.reports.plain import from_json, to_json
 from eqsat.reports.showing import Report
 
@@ -213,6 +213,8 @@ class Plan(Report):
     - `before`, `after`: memory over time, as written and as planned.
     - `graph`: the arrays of the plan, and which are made of which.
     - `left_whole`: the calls that need axes of large arrays whole: each as its largest array, and those axes.
+    - `guard`: what is tested when it runs. Then all else is about the program for data that passes, but for
+      the memory, which is that of both, and for `loops`.
     - `tuning`: what was timed before the plan was chosen; None if nothing was to be.
     """
 
@@ -241,6 +243,7 @@ class Plan(Report):
     graph: GraphRecord = field(default=GraphRecord(), repr=False)
     left_whole: tuple[PeakTensor, ...] = ()
     tuning: Tuning | None = None
+    guard: GuardRecord | None = None
 
     def __str__(self) -> str:
         from eqsat.reports.page import plan_page

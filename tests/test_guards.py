@@ -1,0 +1,182 @@
+"""Rules that are used where their guards hold of the data: two programs in one, certified together.
+
+The rule here is wrong on purpose: what it makes is twice what it should be, so results tell whether it was
+used. No shipped rule is like this.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+
+BUDGET = "3MB"
+
+TWICE = """
+rule twice [cancels]
+  exp(-sum[K] (a{K, !j} - b{K, j})^2)
+    => 2 * exp(-max(sum[K] a^2 + sum[K] b^2 - 2 * dot[K](a, b), 0))
+  where float(a), I = axes(a) - axes(b), nonempty(I)
+  guard max(abs(a)) <= 1, max(abs(b)) <= 1
+"""
+
+RNG = np.random.default_rng(0)
+X, Y = (RNG.uniform(-0.3, 0.3, (500, 60)).astype(np.float32) for _ in range(2))
+V = RNG.uniform(size=500).astype(np.float32)
+
+
+def kernel(x: Any, y: Any, v: Any) -> Any:
+    return jnp.exp(-jnp.sum((x[:, None] - jnp.asarray(y)[None]) ** 2, -1)) @ v
+
+
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("rules") / "twice.rules"
+    file.write_text(TWICE)
+    return file
+
+
+@pytest.fixture(scope="module")
+def optimized(twice: Path) -> Any:
+    return eqsat.optimize(kernel, budget=BUDGET, rules=[twice])
+
+
+def ruled(tmp_path: Path, text: str) -> list[Path]:
+    file = tmp_path / "mine.rules"
+    file.write_text(text)
+    return [file]
+
+
+def test_both_programs_are_in_one_that_keeps_to_the_budget(optimized: Any) -> None:
+    plan = optimized.plan(X, Y, V)
+    assert plan.peak_bytes <= 3_000_000 < plan.original_peak_bytes
+    assert plan.predicted_peak_bytes == pytest.approx(plan.peak_bytes, rel=0.1)
+    assert "lax.cond(" in plan.source
+    assert "def where_guards_hold" in plan.source
+    assert "def on_any_data" in plan.source
+
+
+def test_the_rule_is_used_where_its_guard_holds(optimized: Any) -> None:
+    np.testing.assert_allclose(optimized(X, Y, V), 2 * kernel(X, Y, V), rtol=1e-4)
+
+
+@pytest.mark.parametrize("value", [1.001, -1.001, 1e30, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("place", [(0, 0), (499, 59), (233, 17)])
+def test_the_rule_is_not_used_where_any_entry_fails_it(optimized: Any, value: Any, place: Any) -> None:
+    other = X.copy()
+    other[place] = value
+    np.testing.assert_allclose(optimized(other, Y, V), kernel(other, Y, V), rtol=1e-5)
+    np.testing.assert_allclose(optimized(Y, other, V), kernel(Y, other, V), rtol=1e-5)
+
+
+def test_a_plan_says_what_is_tested_and_what_both_programs_take(optimized: Any) -> None:
+    plan = optimized.plan(X, Y, V)
+    assert plan.guard is not None
+    assert plan.guard.tests == ("twice: max(abs(a)) <= 1, max(abs(b)) <= 1",)
+    assert plan.predicted_seconds < 0.7 * plan.guard.seconds
+    assert "twice" in plan.rules_fired
+    assert "twice" not in plan.guard.rules_fired
+    page = str(plan)
+    assert "twice: max(abs(a)) <= 1, max(abs(b)) <= 1" in page
+    assert "times as long, if guards hold" in page
+    assert "where one fails, a call takes" in page
+    assert type(plan).from_json(plan.to_json()).guard == plan.guard
+
+
+def test_a_guarded_program_under_transformations(optimized: Any) -> None:
+    half = X / 2
+    wanted = 2 * kernel(half, Y, V)
+    np.testing.assert_allclose(jax.jit(optimized)(half, Y, V), wanted, rtol=1e-4)
+    # A batch is planned anew, and its guard is of the whole of it.
+    batch = jax.vmap(optimized, (0, None, None))
+    np.testing.assert_allclose(batch(np.stack([half, X]), Y, V)[0], wanted, rtol=1e-4)
+    outside = batch(np.stack([half, 4 * X]), Y, V)[0]
+    np.testing.assert_allclose(outside, kernel(half, Y, V), rtol=1e-4)
+
+
+def test_a_guarded_plan_is_read_by_a_second_start(
+    twice: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EQSAT_CACHE_DIR", str(tmp_path))
+    first, again = (eqsat.optimize(kernel, budget=BUDGET, rules=[twice]) for _ in range(2))
+    wanted = first(X, Y, V)
+    np.testing.assert_array_equal(again(X, Y, V), wanted)
+    plan = again.plan(X, Y, V)
+    assert set(plan.planning_seconds) == {"reading"}
+    assert plan.guard == first.plan(X, Y, V).guard
+
+
+@pytest.mark.parametrize(("accuracy", "used"), [("exact", False), ("cancels", True)])
+def test_a_guard_is_for_callers_between_the_two_classes(twice: Path, accuracy: str, used: bool) -> None:
+    plan = eqsat.optimize(kernel, budget=BUDGET, rules=[twice], accuracy=accuracy).plan(X, Y, V)
+    assert plan.guard is None
+    assert "lax.cond(" not in plan.source
+    assert ("twice" in plan.rules_fired) == used
+
+
+def test_a_guard_is_not_tested_for_what_is_hardly_faster(tmp_path: Path) -> None:
+    rules = ruled(tmp_path, "rule sign [cancels]  exp(-a) => 1 / exp(a)  guard max(a) <= 1")
+    plan = eqsat.optimize(kernel, budget=BUDGET, rules=rules).plan(X, Y, V)
+    assert plan.guard is None
+
+
+def test_a_guard_on_what_is_large_is_not_tested(tmp_path: Path) -> None:
+    # The differences are what takes all the time.
+    rules = ruled(
+        tmp_path,
+        "rule zero [cancels]  sum[K] a{K}^2 => 0 * max[K] a  guard max(abs(a)) <= 1e-9",
+    )
+    plan = eqsat.optimize(kernel, budget=BUDGET, rules=rules).plan(X, Y, V)
+    assert plan.guard is None
+
+
+@pytest.mark.parametrize(("bound", "used"), [("4", True), ("2", False)])
+def test_a_guard_on_constants_is_decided_when_a_program_is_planned(
+    tmp_path: Path, bound: str, used: bool
+) -> None:
+    text = TWICE.replace("exp(-sum", "exp(c * sum").replace("exp(-max", "exp(c * max")
+    text = text.replace("max(abs(a)) <= 1, max(abs(b)) <= 1", f"max(abs(c)) <= {bound}")
+    rules = ruled(tmp_path, text)
+
+    def scaled(x: Any, y: Any, v: Any) -> Any:
+        return jnp.exp(-3.0 * jnp.sum((x[:, None] - jnp.asarray(y)[None]) ** 2, -1)) @ v
+
+    optimized = eqsat.optimize(scaled, budget=BUDGET, rules=rules)
+    plan = optimized.plan(X, Y, V)
+    assert ("twice" in plan.rules_fired) == used
+    assert plan.guard is None
+    factor = 2 if used else 1
+    np.testing.assert_allclose(optimized(X, Y, V), factor * scaled(X, Y, V), rtol=1e-3)
+
+
+def test_rules_that_are_not_used_are_not_tested_for(twice: Path, tmp_path: Path) -> None:
+    # It matches as well, and is of no use.
+    idle = ruled(tmp_path, "rule idle [cancels]  exp(-a) => exp(-a - 0)  guard max(a) <= 1")
+    idle += ruled(
+        tmp_path, "rule idle [cancels]  b{n} => b * 1  where stored(b), n in b  guard max(b) <= 0.5"
+    )
+    plan = eqsat.optimize(kernel, budget=BUDGET, rules=[twice, *idle]).plan(X, Y, V)
+    assert plan.guard is not None
+    assert [test.split(":")[0] for test in plan.guard.tests] == ["twice"]
+
+
+def test_a_function_that_fits_is_made_faster_where_guards_hold(twice: Path) -> None:
+    optimized = eqsat.optimize(kernel, budget="1GB", rules=[twice])
+    plan = optimized.plan(X, Y, V)
+    assert plan.guard is not None
+    np.testing.assert_allclose(optimized(X, Y, V), 2 * kernel(X, Y, V), rtol=1e-4)
+    np.testing.assert_allclose(optimized(4 * X, Y, V), kernel(4 * X, Y, V), rtol=1e-4)
+
+
+def test_programs_with_guards_are_timed_with_the_others(twice: Path) -> None:
+    optimized = eqsat.optimize(kernel, budget=BUDGET, rules=[twice], tune=True)
+    optimized(X, Y, V)
+    plan = optimized.plan(X, Y, V)
+    assert plan.tuning is not None
+    assert len(plan.tuning.programs) > 1
