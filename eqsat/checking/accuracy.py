@@ -9,7 +9,7 @@ right side are than those of the left one: for most elements, and for the larges
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,15 @@ ILL_CONDITIONED = tuple(
     for condition, lone in ((1e2, False), (1e4, False), (1e6, False), (1e3, True), (1e5, True))
     for consistent in (False, True)
 )
+
+Fits = Callable[[Instance], Iterable[Instance]]
+"""From an instance that was drawn to those that are tried in its place."""
+
+
+def as_drawn(instance: Instance) -> tuple[Instance]:
+    """The instance itself."""
+    return (instance,)
+
 
 MUCH_LARGER = 50.0
 """How many times larger errors have to be to be of another order. Other orders of summation make a factor
@@ -114,14 +123,21 @@ class Measured:
         return str(worst) if worst is not None else "nothing could be measured"
 
 
-def measure(rule: Rule, draws: int = DRAWS) -> Measured:
-    """The accuracy class that a rule deserves, both ways if it is two-way."""
+def measure(rule: Rule, draws: int = DRAWS, fits: Fits = as_drawn) -> Measured:
+    """The accuracy class that a rule deserves, both ways if it is two-way.
+
+    **Arguments:**
+
+    - `fits`: what is tried of what is drawn.
+    """
     changed: tuple[str, str] | None = None
     counted, instances = 0, 0
     lowest = [np.inf, np.inf]
-    ratios: dict[Style, list[Array]] = {}
-    errors: dict[Style, list[tuple[float, float, float]]] = {}
-    for instance, style in _instances(rule, draws):
+    # Kinds of data are told apart, those that were fitted too.
+    ratios: dict[tuple[Style, str], list[Array]] = {}
+    errors: dict[tuple[Style, str], list[tuple[float, float, float]]] = {}
+    drawn = ((fit, style) for instance, style in _instances(rule, draws) for fit in fits(instance))
+    for instance, style in drawn:
         left, reference, right = _rounded(instance)
         instances += 1
         changed = changed or _change(left, right)
@@ -135,14 +151,14 @@ def measure(rule: Rule, draws: int = DRAWS) -> Measured:
             ]
         found, sizes = _ratios(left, reference, right)
         counted += left.size
-        ratios.setdefault(style, []).append(found)
-        errors.setdefault(style, []).append(sizes)
+        ratios.setdefault((style, instance.style), []).append(found)
+        errors.setdefault((style, instance.style), []).append(sizes)
     growth = []
-    for style, found_ratios in ratios.items():
+    for (style, fitted), found_ratios in ratios.items():
         pooled = np.concatenate(found_ratios)
         if len(pooled) >= FEWEST_ELEMENTS:
             left_error, right_error, largest = (
-                float(np.median(side)) for side in zip(*errors[style], strict=True)
+                float(np.median(side)) for side in zip(*errors[style, fitted], strict=True)
             )
             factor = max(float(np.sort(pooled)[int(MOST * len(pooled))]), largest)
             growth.append(Growth(style, factor, left_error, right_error))

@@ -61,6 +61,9 @@ def explained(name: str, files: Sequence[RuleFile]) -> str:
     if rule.source:
         parts.append(f"Source: {rule.source}")
     parts.append(f"Accuracy [{rule.accuracy}]: {MEANINGS[rule.accuracy]}.")
+    if rule.data_guard is not None:
+        better = rule.data_guard.accuracy
+        parts.append(f"Where its guard holds, it is [{better}]: {MEANINGS[better]}.")
     instance = _instance(rule)
     if instance is None:
         parts.append("No example of it can be shown.")

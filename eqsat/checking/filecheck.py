@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from eqsat.checking.accuracy import Measured, measure
+from eqsat.checking.accuracy import DRAWS, Measured, measure
 from eqsat.checking.facts import FactTrial
 from eqsat.checking.firing import outcomes, stays
+from eqsat.checking.guarding import holding
 from eqsat.checking.hints import hint
 from eqsat.checking.judging import PROMISES, Failure
 from eqsat.checking.monoids import check_monoid
@@ -136,9 +137,36 @@ class FileCheck:
             failures = (*failures, self.at(rule.position, message, advice))
         if next(trial.failures_of(INFINITE), None) is not None:
             notes = (*notes, "where the data is not finite, the right side may be NaN and the left side not")
+        guarded, tested = self.guarded(rule)
         more, warnings, tried = self.examples_and_conditions(rule)
-        tiers = {**report.tiers, **tried, "float32": measured.instances}
-        return replace(report, tiers=tiers, failures=(*failures, *more), warnings=warnings, notes=notes)
+        tiers = {**report.tiers, **tried, "float32": measured.instances, "guarded": tested}
+        failures = (*failures, *guarded, *more)
+        return replace(report, tiers=tiers, failures=failures, warnings=warnings, notes=notes)
+
+    def guarded(self, rule: Rule) -> tuple[tuple[str, ...], int]:
+        """Failures of a rule where its guard holds, by what it promises there; and how much was tried."""
+        if rule.data_guard is None:
+            return (), 0
+        promised, fits = rule.data_guard.accuracy, holding(rule.data_guard.guard)
+        better = replace(rule, accuracy=promised, data_guard=None)
+        trial = Trial(better, self.examples, fits=fits)
+        failure = trial.failure()
+        if failure is not None:
+            text = self.at(rule.position, "the two sides are not equal, though the guard holds")
+            return (text + "\n" + indented(shown(failure)),), trial.tally.drawn.total()
+        measured = measure(better, DRAWS // 2, fits)
+        tested = trial.tally.drawn.total() + measured.instances
+        if measured.accuracy is None:
+            message = "the guard holds on no data that was drawn"
+            advice = "do its tests ever hold together?"
+            return (self.at(rule.position, message, advice),), tested
+        if ACCURACIES.index(measured.accuracy) > ACCURACIES.index(promised):
+            message = (
+                f"where its guard holds, `{rule.name}` is to be [{promised}], but it is"
+                f" [{measured.accuracy}]: {measured.evidence}"
+            )
+            return (self.at(rule.position, message, "make the guard narrower, or leave it out"),), tested
+        return (), tested
 
     def broken(self, rule: Rule, failure: Failure, trial: Trial, report: RuleReport) -> RuleReport:
         """The report on a rule that is true of numbers, but not what its class promises of floats."""

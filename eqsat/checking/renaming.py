@@ -51,6 +51,9 @@ def renamed(rule: Rule, naming: Mapping[str, str]) -> Rule:
                 return replace(found, axes=names(found.axes))
         return None
 
+    data_guard = rule.data_guard
+    if data_guard is not None:
+        data_guard = replace(data_guard, guard=data_guard.guard.renamed(naming))
     return replace(
         rule,
         left=rewritten(rule.left, node),
@@ -73,6 +76,7 @@ def renamed(rule: Rule, naming: Mapping[str, str]) -> Rule:
             replace(copy, name=name(copy.name), original=name(copy.original)) for copy in rule.copies
         ),
         examples=(),
+        data_guard=data_guard,
     )
 
 

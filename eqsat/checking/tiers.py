@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from eqsat.checking.accuracy import Fits, as_drawn
 from eqsat.checking.conditions import Condition
 from eqsat.checking.drawing import Drawer
 from eqsat.checking.instance import Instance
@@ -137,6 +138,7 @@ class Trial:
     - `violated`: a condition that the rule has not got, and that no instance fulfils.
     - `seen`: kinds that are not tried, as they were with the condition.
     - `promises`: whether it is also judged by what its accuracy class promises.
+    - `fits`: what is tried of what is drawn.
     """
 
     def __init__(
@@ -146,7 +148,9 @@ class Trial:
         violated: Condition | None = None,
         seen: frozenset[tuple[tuple[str, str], ...]] = frozenset(),
         promises: bool = True,
+        fits: Fits = as_drawn,
     ) -> None:
+        self.fits = fits
         self.rule = rule
         self.promises = promises
         self.examples = examples
@@ -241,7 +245,7 @@ class Trial:
             statement, kinds = fitting[number % len(fitting)]
             instance = self.drawer(statement).draw(self.rng, kinds, tier.style, tier.lengths)
             if instance is not None:
-                yield instance
+                yield from self.fits(instance)
 
 
 def signature_of_kinds(kinds: Kinds) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,93 @@
+"""Data on which the guard of a rule holds: instances as they were drawn, and moved to where it just does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+import numpy as np
+
+from eqsat.checking.accuracy import Fits
+from eqsat.checking.instance import Instance
+from eqsat.ir.guard import Guard, NoTest, conditions, joined
+from eqsat.ir.interpret import interpret
+from eqsat.ir.program import Output
+
+POWERS = (120, 96, 64, 32, 24, 16, 8, 4, 2, 1)
+"""Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds."""
+
+BETWEEN = (48, 64, 72, 80)
+"""By as high ones, one variable is while the others are at the other end: there a square underflows, and a
+product does not. Where everything does, both sides are equal."""
+
+MOST_MOVED = 3
+"""So many variables are made large and small in all ways together."""
+
+
+def holding(guard: Guard) -> Fits:
+    """What makes of an instance those like it on which a guard holds."""
+    return partial(_holding, guard)
+
+
+def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
+    """The instance, and its variables as large and as small as the guard lets them be, in all ways."""
+    floats = [name for name in guard.variables if instance.values[name].dtype.kind == "f"]
+    if holds(guard, instance):
+        yield instance
+    within: Instance | None = instance if holds(guard, instance) else None
+    for sign in (1, -1):
+        moved = _moved(guard, instance, floats, sign)
+        if moved is not None:
+            within = within or moved
+            yield replace(moved, style=f"{instance.style}, {_sizes(floats, [sign] * len(floats))}")
+    if within is None or len(floats) < 2:
+        return
+    for signs in product((1, -1), repeat=min(len(floats), MOST_MOVED)):
+        found = within
+        for name, sign in zip(floats, signs, strict=False):
+            found = _moved(guard, found, [name], sign) or found
+        yield replace(found, style=f"{instance.style}, {_sizes(floats, signs)}")
+    for name, sign in product(floats, (1, -1)):
+        others = [other for other in floats if other != name]
+        end = _moved(guard, within, others, -sign) or within
+        for power in BETWEEN:
+            between = _scaled(end, [name], sign * power)
+            if holds(guard, between):
+                yield replace(between, style=f"{instance.style}, {name} by 2^{sign * power}")
+
+
+def _sizes(names: Sequence[str], signs: Sequence[int]) -> str:
+    return ", ".join(
+        f"{'large' if sign > 0 else 'small'} {name}" for name, sign in zip(names, signs, strict=False)
+    )
+
+
+def _moved(guard: Guard, instance: Instance, names: Sequence[str], sign: int) -> Instance | None:
+    """The instance with some variables as large as the guard lets them be, or as small for a sign of -1."""
+    scaled = (_scaled(instance, names, sign * power) for power in POWERS)
+    return next((one for one in scaled if holds(guard, one)), None)
+
+
+def holds(guard: Guard, instance: Instance) -> bool:
+    """Whether the guard holds of an instance's data, in single precision."""
+    sides = instance.sides
+    leaves = sides.builder.leaves
+    axes = {name: sides.builder.set_of([name]) for name in guard.axes}
+    try:
+        tests = conditions(guard, {name: leaves[name] for name in guard.variables}, axes, sides.terms)
+    except NoTest:
+        return False
+    program = replace(sides.program, outputs=(Output(joined(tests, sides.terms), ()),))
+    with np.errstate(all="ignore"):
+        return bool(interpret(program, sides.arrays, precision="single")[0])
+
+
+def _scaled(instance: Instance, names: Sequence[str], power: int) -> Instance:
+    """The instance with some variables multiplied by a power of two."""
+    values = dict(instance.values)
+    for name in names:
+        with np.errstate(all="ignore"):
+            values[name] = np.asarray((values[name] * 2.0**power).astype(np.float32).astype(np.float64))
+    return replace(instance, values=values)
