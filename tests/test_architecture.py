@@ -29,7 +29,7 @@ ALLOWED = {
     "eqsat.budgets": "amounts",
     "eqsat.device_memory": "errors",
     "eqsat.ir": "errors records",
-    "eqsat.language": "errors ir.elementwise ir.formula ir.operations ir.properties",
+    "eqsat.language": "errors ir.elementwise ir.formula ir.guard ir.operations ir.properties",
     "eqsat.rules": "",
     "eqsat.annotations": "errors ir language",
     "eqsat.frontend": "records ir",
@@ -40,6 +40,7 @@ ALLOWED = {
     "eqsat.trials": "amounts frontend.trace ir machine planning.candidates backend progress",
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
     "eqsat.fitting": "deadline machine planning trials",
+    "eqsat.branching": "deadline ir machine planning trials fitting",
     "eqsat.floor": "deadline machine planning trials",
     "eqsat.storage": "cache_folder records ir.dtypes ir.operations"
     " frontend.foreign frontend.source frontend.trace reports.plan backend planned",
@@ -47,7 +48,7 @@ ALLOWED = {
     "eqsat.rule_files": "errors ir language rules engine storage.values rule_choice",
     "eqsat.rulesets": "engine.compiled language.accuracies rules storage.values rule_choice rule_files",
     "eqsat.driver": "errors records amounts machine deadline reports ir engine frontend planning backend"
-    " planned progress trials original fitting floor",
+    " planned progress trials original fitting branching floor",
     "eqsat.tuning": "deadline backend.certificate driver planned planning.candidates reports.plan trials",
     "eqsat.pricing": "errors amounts reports driver",
     "eqsat.checking": "errors ir language engine planning machine backend",
