@@ -102,7 +102,7 @@ class Tuner(Planner):
         try:
             others = islice(self._others(first, chosen, self._job), MOST_TIMED - 1)
             contenders = [first, *others]
-            return self.stopwatch.timed("tune", lambda: self._fastest(contenders))
+            return self.stopwatch.timed("tune", lambda: self._timed_fastest(contenders))
         except Exception as error:
             # Any function survives: there is a plan without timing anything.
             return untimed(first, f"timing failed: {error!r}")
@@ -178,7 +178,7 @@ class Tuner(Planner):
         deleted = total_bytes([self.traced.closed.in_avals[number] for number in planned.donated])
         return planned.certified.peak + deleted <= self.budget
 
-    def _fastest(self, contenders: Sequence[Planned]) -> Planned:
+    def _timed_fastest(self, contenders: Sequence[Planned]) -> Planned:
         """The contender that takes least time; the first of them if none takes clearly less."""
         first = contenders[0]
         if self.deadline.passed():

@@ -16,7 +16,21 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.interpret import Interpreter, Values
 from eqsat.ir.jax_calls import Ranges
 from eqsat.ir.numpy_arrays import aligned, position, reduced
-from eqsat.ir.ops import Chunk, Concat, Const, Delta, Dot, Fold, Iota, Leaf, Map, Opaque, Operation, Reduce, Rename
+from eqsat.ir.ops import (
+    Chunk,
+    Concat,
+    Const,
+    Delta,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Opaque,
+    Operation,
+    Reduce,
+    Rename,
+)
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -85,14 +99,20 @@ class _Computer(Interpreter):
                 case Reduce(kind="sum" | "mean" | "prod" as kind):
                     found = self.total(kind, values[term.args[0].number], term)
                 case Reduce(kind="max" | "min" as kind):
-                    found = self.extreme(kind, values[term.args[0].number], term, super().value(term, ranges, values))
+                    found = self.extreme(
+                        kind, values[term.args[0].number], term, super().value(term, ranges, values)
+                    )
                 case Dot():
                     found = self.contraction(term, values)
                 case Map(name="max" | "min" as kind):
                     found = self.larger(kind, term, values, super().value(term, ranges, values))
                 case Operation() | Opaque() if self.machine.noise is not None:
                     nudged = values.new_child(
-                        {arg.number: self.nudged(values[arg.number]) for arg in term.args if _is_real(values[arg.number])}
+                        {
+                            arg.number: self.nudged(values[arg.number])
+                            for arg in term.args
+                            if _is_real(values[arg.number])
+                        }
                     )
                     found = super().value(term, ranges, nudged)
                 case _:
@@ -182,7 +202,9 @@ class _Computer(Interpreter):
         ordered = self.in_order(self.noisy_terms(products), summed, by_size=False)
         found = reduced("sum", ordered, (0,), products.dtype)
         # A contraction may start at 0 or at its first product.
-        return np.asarray(found if self.machine.order == "natural" else found + products.dtype.type(0)).astype(dtype)
+        return np.asarray(
+            found if self.machine.order == "natural" else found + products.dtype.type(0)
+        ).astype(dtype)
 
     # ------------------------------------------------------------------------------- maxima
 
@@ -202,7 +224,9 @@ class _Computer(Interpreter):
             return found
         axes = sorted(term.axes)
         one, other = (aligned(values[arg.number], sorted(arg.axes), axes) for arg in term.args)
-        negative = np.signbit(one) & np.signbit(other) if kind == "max" else np.signbit(one) | np.signbit(other)
+        negative = (
+            np.signbit(one) & np.signbit(other) if kind == "max" else np.signbit(one) | np.signbit(other)
+        )
         zeros = (one == 0) & (other == 0)
         return np.where(zeros, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from eqsat.backend.emit import emit
 from eqsat.checking.building import IllFormed
-from eqsat.checking.filecheck import MEANINGS
+from eqsat.language.accuracies import MEANINGS
 from eqsat.checking.firing import fires_on, programs
 from eqsat.checking.instance import Instance, Sides
 from eqsat.checking.memberships import constant_names, variable_names

@@ -56,4 +56,6 @@ class FactTrial(Trial):
 
     def negative_zero(self, value: Array) -> bool:
         """Whether there is a -0, which is not nonnegative: its reciprocal is not."""
-        return value.dtype.kind == "f" and not self.fact.axes and bool(np.any(np.signbit(value) & (value == 0)))
+        return (
+            value.dtype.kind == "f" and not self.fact.axes and bool(np.any(np.signbit(value) & (value == 0)))
+        )

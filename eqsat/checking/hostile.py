@@ -116,7 +116,9 @@ class Regime:
         with np.errstate(all="ignore"):
             narrow = value.astype(self.limits.dtype).astype(np.float64)
         if self.name not in ("special", "wide"):
-            narrow = np.where(np.isfinite(value), np.clip(narrow, -float(self.limits.max), float(self.limits.max)), narrow)
+            narrow = np.where(
+                np.isfinite(value), np.clip(narrow, -float(self.limits.max), float(self.limits.max)), narrow
+            )
         if nonnegative:
             narrow = np.where(np.isnan(narrow), np.nan, np.abs(narrow))
         if positive:

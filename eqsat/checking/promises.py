@@ -61,7 +61,10 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
     true = sides.run_left(Machine(width, rounds=False, bounded=False))
     bounded = sides.run_left(Machine(width, rounds=False))
     noisy = [sides.run_left(Machine(width, rounds=False, noise=seed)) for seed in range(SAMPLES)]
-    others = [sides.run_left(Machine(width, order="ascending")), sides.run_left(Machine(width, order="descending"))]
+    others = [
+        sides.run_left(Machine(width, order="ascending")),
+        sides.run_left(Machine(width, order="descending")),
+    ]
     if left.dtype.kind != "f":
         settled = np.logical_and.reduce([value == left for value in (bounded, *others, *noisy)])
         return np.asarray(~settled | (left == right))
@@ -74,7 +77,9 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         finite = np.isfinite(left) & np.isfinite(true)
         found = left.astype(np.float64)
         spread = np.max([np.abs(value - bounded) for value in (*noisy, found)], axis=0)
-        scale = float(limits.eps) * np.minimum(np.abs(bounded), np.abs(true)) + float(limits.smallest_subnormal)
+        scale = float(limits.eps) * np.minimum(np.abs(bounded), np.abs(true)) + float(
+            limits.smallest_subnormal
+        )
         error = np.minimum(np.abs(right - bounded), np.abs(right - true))
         close = error <= MOST * (spread + scale)
         certain = (spread == 0) & (bounded == 0) & (left == 0)

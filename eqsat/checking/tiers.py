@@ -120,7 +120,9 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         # Halves of chunks are summed in singles; and no sizes of halves are tame.
         wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
         widths = ("single",) if wide else ("single", "half")
-        found += [Tier("hostile", Style(style, width=width), promise[rule.accuracy], 0.75, "f") for width in widths]
+        found += [
+            Tier("hostile", Style(style, width=width), promise[rule.accuracy], 0.75, "f") for width in widths
+        ]
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.
         found = [tier for tier in found if tier.style.name not in ("zeros", "huge")]

@@ -44,4 +44,6 @@ def planner_for(
     slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
     rules = rules_for(settings.rules, settings.accuracy)
     kind = Planner if values is None else partial(Tuner, values)
-    return kind(traced, names, budget, rules, machine, deadline, placement, given_up, progress, obstacle, slowdown)
+    return kind(
+        traced, names, budget, rules, machine, deadline, placement, given_up, progress, obstacle, slowdown
+    )

@@ -69,7 +69,8 @@ def test_too_many_nodes() -> None:
     assert result.stop_reason == "limit of 500 new e-nodes"
     assert result.growth[0][0] == "explode"
     assert re.fullmatch(
-        r"limit of 500 new e-nodes; most terms are from explode \([\d,]+\); still at work: explode", result.told
+        r"limit of 500 new e-nodes; most terms are from explode \([\d,]+\); still at work: explode",
+        result.told,
     )
     # A round is finished before it is looked at: it may overshoot, but not without bound.
     assert 500 < result.graph.node_count < 5000
