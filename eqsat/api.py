@@ -305,9 +305,9 @@ def optimize(
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
-    - `max_slowdown`: a plan that is predicted to take more than so many times as long as the function as written
-      is a `BudgetError`, which says how long it would take, and what budget would do. What takes less than a
-      millisecond as written is taken to take one. None: any plan.
+    - `max_slowdown`: a plan that is predicted to take more than so many times as long as the function as
+      written is a `BudgetError`, which says how long it would take, and what budget would do. What takes
+      less than a millisecond as written is taken to take one. None: any plan.
     - `tune`: whether the first call with arrays of these shapes, or `plan` of such arrays, times the best few
       programs that fit and takes the fastest. That is remembered on disk, for whoever plans the same.
     - `progress`: None: on a terminal, planning that takes longer than a second shows on stderr what it is at.

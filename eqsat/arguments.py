@@ -131,7 +131,7 @@ def signature(leaf: Any) -> Hashable:
 @functools.lru_cache(maxsize=4096)
 def _signature(aval: Any) -> Hashable:
     where = True if _is_plain(aval) else getattr(aval, "sharding", None)
-    varying = getattr(getattr(aval, "manual_axis_type", None), "varying", frozenset())
+    varying: Hashable = getattr(getattr(aval, "manual_axis_type", None), "varying", frozenset())
     return (tuple(aval.shape), aval.dtype, bool(getattr(aval, "weak_type", False)), where, varying)
 
 

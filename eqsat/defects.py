@@ -49,6 +49,6 @@ def _version(name: str) -> str:
 def _text(program: ClosedJaxpr) -> str:
     """A program as text, whatever is wrong with it."""
     try:
-        return program.jaxpr.pretty_print(source_info=True, name_stack=False)
+        return str(program.jaxpr.pretty_print(source_info=True, name_stack=False))
     except Exception as error:
         return f"(it can't be printed: {error!r})"

@@ -185,7 +185,8 @@ class Planner:
         peak = self.original.certified(original.options).peak
         raise BudgetError(
             f"planning failed, and as it is the function needs {format_bytes(peak)}, more than the budget of"
-            f" {format_bytes(self.budget)}. This is a defect of eqsat, please report it: {error!r}; {written}",
+            f" {format_bytes(self.budget)}. This is a defect of eqsat, please report it: {error!r};"
+            f" {written}",
             peak,
         ) from error
 

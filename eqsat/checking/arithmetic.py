@@ -1,7 +1,7 @@
 """How a program computes: in a narrow dtype, op by op, in one order of summation or another.
 
-The reference interpreter says what a program means. A `Machine` of this module says what comes out of it where
-numbers have few digits and a range: the rules' promises are about that.
+The reference interpreter says what a program means. A `Machine` of this module says what comes out of it
+where numbers have few digits and a range: the rules' promises are about that.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from eqsat.checking.kinds import words
 from eqsat.ir.axis import Axis
 from eqsat.ir.interpret import Interpreter, Values
 from eqsat.ir.jax_calls import Ranges
@@ -40,10 +41,10 @@ Order = Literal["natural", "ascending", "descending"]
 """In which order a sum or a product is taken. The extreme ones have the extreme partial results."""
 
 WIDTHS: dict[str, type[np.floating[Any]]] = {"half": np.float16, "single": np.float32}
-"""The dtypes whose digits and range programs are run with, by the precision that the interpreter calls them."""
+"""The dtypes whose digits and range programs are run with, by what the interpreter calls the precision."""
 
 COPIES = frozenset(
-    "neg abs max min clamp select_n copy stop_gradient real imag conj sign floor ceil round".split()
+    words("neg abs max min clamp select_n copy stop_gradient real imag conj sign floor ceil round")
 )
 """Elementwise functions that do not round."""
 
@@ -58,8 +59,8 @@ class Machine:
     - `rounds`: whether numbers have its digits as well. Otherwise they have those of double precision.
     - `bounded`: whether numbers over its range are infinite, and those under it 0.
     - `order`: of sums and products.
-    - `noise`: the seed of relative errors of one unit in the last place of `width`, drawn for each number that
-      an op rounds (Monte Carlo arithmetic: Parker, "Monte Carlo arithmetic", 1997); None for none.
+    - `noise`: the seed of relative errors of one unit in the last place of `width`, drawn for each number
+      that an op rounds (Parker, "Monte Carlo arithmetic", 1997); None for none.
     """
 
     width: str

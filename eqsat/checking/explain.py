@@ -12,7 +12,6 @@ import numpy as np
 
 from eqsat.backend.emit import emit
 from eqsat.checking.building import IllFormed
-from eqsat.language.accuracies import MEANINGS
 from eqsat.checking.firing import fires_on, programs
 from eqsat.checking.instance import Instance, Sides
 from eqsat.checking.memberships import constant_names, variable_names
@@ -23,6 +22,7 @@ from eqsat.errors import RuleError
 from eqsat.ir.ops import Concat, Const, Dot, Fold, Iota, Leaf, Operation, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
+from eqsat.language.accuracies import MEANINGS
 from eqsat.language.diagnostics import nearest
 from eqsat.language.syntax import Fact, Rule, RuleFile
 from eqsat.machine import CPU

@@ -1,7 +1,7 @@
 """Numbers that rules fail on: of all sizes, at the ends of the range, infinite, NaN, of either zero, offset.
 
-One instance has one *regime*, which says what its variables have in common: a rule that moves a factor fails where
-factors are of very different sizes; one that splits a sum, where two variables nearly cancel.
+One instance has one *regime*, which says what its variables have in common: a rule that moves a factor fails
+where factors are of very different sizes; one that splits a sum, where two variables nearly cancel.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class Regime:
 
     **Attributes:**
 
-    - `name`: "wide": any exponent for each number; "levels": one for each variable; "steps": the same, within a
-      few orders of magnitude; "special": a special number for each variable, in places; "opposed": large numbers, of one sign
-      for each variable, close to one another; "edge": near the largest number; "negative", "positive", "zeros".
+    - `name`: "wide": any exponent for each number; "levels": one for each variable; "steps": the same,
+      within a few orders of magnitude; "special": a special number for each variable, in places; "opposed":
+      large numbers, of one sign for each variable, close to one another; "edge": near the largest number;
+      "negative", "positive", "zeros".
     - `exponent`: the decimal exponent that a variable's numbers have at most.
     - `tame`: whether sizes are moderate, matrices regular, and no zeros negative.
     """
@@ -63,19 +64,20 @@ class Regime:
         """The numbers of one variable."""
         normal = rng.normal(size=shape)
         if rng.random() < ORDINARY:
-            return normal * rng.choice([1.0, 5.0])
+            return np.asarray(normal * rng.choice([1.0, 5.0]))
         match self.name:
             case "wide":
                 low, high = np.log2(float(self.limits.smallest_subnormal)), np.log2(float(self.limits.max))
                 numbers = np.copysign(np.exp2(rng.uniform(low, high, shape)), normal)
                 return self.sprinkled(rng, numbers, 0.1 if rng.random() < 0.3 else 0.0)
             case "levels" | "steps":
-                return normal * 10 ** (self.exponent * rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0]))
+                level = 10 ** (self.exponent * rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0]))
+                return np.asarray(normal * level)
             case "special":
                 return self.sprinkled(rng, normal, rng.choice([0.0, 0.3, 0.3, 1.0]))
             case "opposed":
                 centre = 10**self.exponent * rng.choice([-1.0, 1.0])
-                return centre * (1 + SPREAD * normal)
+                return np.asarray(centre * (1 + SPREAD * normal))
             case "edge":
                 scale = float(self.limits.max) / rng.choice([1.01, 2.0, 4.0, 8.0])
                 signs = rng.choice([-1.0, 1.0], shape if rng.random() < 0.5 else ())
@@ -91,7 +93,7 @@ class Regime:
     def sprinkled(self, rng: np.random.Generator, numbers: Array, share: float) -> Array:
         """Numbers, of which a share is special: single ones, or all along one dimension."""
         special = rng.choice(SPECIALS)
-        where = rng.random(numbers.shape) < share
+        where: Array = np.asarray(rng.random(numbers.shape) < share)
         if numbers.ndim and rng.random() < 0.4:
             along = int(rng.integers(numbers.ndim))
             shape = tuple(1 if place == along else length for place, length in enumerate(numbers.shape))
@@ -99,7 +101,7 @@ class Regime:
         return np.where(where, special, numbers)
 
     def matrix(self, rng: np.random.Generator, value: Array, plain: bool) -> Array:
-        """A well-conditioned matrix at this regime's level; singular or special only if nothing is known of it."""
+        """A regular matrix at this regime's level; singular or special only if it is a `plain` one."""
         match self.name:
             case "levels" | "edge" | "wide" | "steps":
                 level = 0.4 * self.exponent * rng.choice([-1.0, 0.0, 1.0])

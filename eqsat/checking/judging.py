@@ -33,8 +33,8 @@ class Criterion(Enum):
     - `CLOSE`: up to rounding; NaN and infinities in the same places.
     - `FINITE`: up to rounding, where both are finite, which must be in the same places.
     - `NO_WORSE`: up to rounding where the left side is finite; where it overflows, the right need not.
-    - `BITS`, `ROUNDED`, `IN_RANGE`: what the classes exact, reassociates and rescales promise of numbers as they
-      are computed in a narrow dtype.
+    - `BITS`, `ROUNDED`, `IN_RANGE`: what the classes exact, reassociates and rescales promise of numbers as
+      they are computed in a narrow dtype.
     """
 
     EXACT = "exactly"

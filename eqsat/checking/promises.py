@@ -1,9 +1,9 @@
 """What an accuracy class promises of a rule's two sides, judged on one instance.
 
 - exact: the same bits.
-- reassociates: where the left side is a number, so is the right, the same but for a few times the error that the
-  left side itself may have, whatever the order of its sums; where it is infinite or NaN, so is the right; zeros keep
-  their signs. Elements whose left side depends on the order of its sums are not judged.
+- reassociates: where the left side is a number, so is the right, the same but for a few times the error that
+  the left side itself may have, whatever the order of its sums; where it is infinite or NaN, so is the right;
+  zeros keep their signs. Elements whose left side depends on the order of its sums are not judged.
 - rescales: where the left side is finite, the right is the same but for a few times that error.
 
 The error that the left side may have is measured by Monte Carlo arithmetic: every result of every op gets
@@ -30,7 +30,7 @@ MOST = 50.0
 of a few, one lost digit makes ten."""
 
 EDGE = 0.98
-"""A number so close to the largest one may be rounded to infinity in one way of computing and not in another."""
+"""Numbers so close to the largest one are rounded to infinity in one way of computing and not in another."""
 
 
 def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array] | None:

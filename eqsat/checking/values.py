@@ -36,8 +36,8 @@ class Style:
     - `name`: "normal", "positive", "whole", "full" (all integers of the dtype), "huge" (up to
       1e4), "zeros" (many of them), "masked" (minus infinity in places, where that makes sense),
       "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4), "small" (a thousandth),
-      "clusters" (near one of a few points that are far apart), "hostile" (any regime of `eqsat.checking.hostile`)
-      or "tame" (its regimes of moderate sizes).
+      "clusters" (near one of a few points that are far apart), "hostile" (any regime of
+      `eqsat.checking.hostile`) or "tame" (its regimes of moderate sizes).
     - `condition`: of matrices that operations or properties are about.
     - `lone`: whether all is well-conditioned but for one direction.
     - `consistent`: whether what is solved for is of order 1, not the right-hand side.

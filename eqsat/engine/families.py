@@ -98,7 +98,8 @@ class Selection(Protocol):
     def seconds(self) -> float: ...
 
 
-C, S = TypeVar("C", bound=Choice), TypeVar("S", bound=Selection)
+C = TypeVar("C", bound=Choice)
+S = TypeVar("S", bound=Selection)
 
 
 def agreed(families: Families, choices: list[C], cheapest: Callable[[list[C]], S | None]) -> S | None:

@@ -94,8 +94,8 @@ def snapshot(dump: Dump, symbols: Symbols, program: Program) -> tuple[Snapshot, 
     class_of = {inputs[0]: numbers[handle] for inputs, handle in dump.rows("Node") if handle in numbers}
     simplified: dict[int, frozenset[int]] = {}
     for (rule, handle), _ in dump.rows("simplified"):
-        number = numbers.get(handle)
-        if number is not None:
+        if handle in numbers:
+            number = numbers[handle]
             simplified[number] = simplified.get(number, frozenset()) | {rule}
     return Snapshot(classes, class_of, simplified), numbers
 

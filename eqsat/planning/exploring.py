@@ -239,7 +239,7 @@ def _prepared(
                 for body in call.bodies
             )
     if rules:
-        # Another order may overflow where this one does not: (A B) v is finite for some v for which B v is not.
+        # Another order may overflow where this one does not: B v may be infinite where (A B) v is finite.
         reorder = any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
         program = with_contraction_orders(program, reorder, rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)

@@ -11,7 +11,7 @@ from eqsat.records import PeakTensor
 from eqsat.reports.page import barrier_lines
 
 
-class Refusal(Exception):  # noqa: N818
+class Refusal(Exception):
     """That there is no plan, before anybody knows which budget would do.
 
     **Attributes:**
@@ -47,8 +47,8 @@ def fixed_too_big(budget: int, arguments: int, results: int) -> Refusal:
     """For arguments and results that exceed the budget by themselves, in bytes."""
     return Refusal(
         [
-            f"the arguments ({format_bytes(arguments)}) and results ({format_bytes(results)}) alone exceed the"
-            f" budget of {format_bytes(budget)}: no rewriting can help."
+            f"the arguments ({format_bytes(arguments)}) and results ({format_bytes(results)}) alone exceed"
+            f" the budget of {format_bytes(budget)}: no rewriting can help."
         ],
         None,
     )

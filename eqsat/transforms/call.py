@@ -326,9 +326,10 @@ class Call(Program):
         key = ("batched", dims, size, spmd_axis_name, name if talks else None)
         if key not in self.derived:
             options: dict[str, Any] = {"axis_name": name} if talks else {}
+            call: Callable[..., Any] = jaxpr_as_fun(self.closed)
             # Something has to have the batch's dimension, if only its index.
-            each = jax.vmap(
-                lambda _, *values: jaxpr_as_fun(self.closed)(*values),
+            each: Callable[..., Any] = jax.vmap(
+                lambda _, *values: call(*values),
                 in_axes=(0, *dims),
                 out_axes=list(outs),
                 axis_size=size,

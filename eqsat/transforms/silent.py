@@ -45,7 +45,8 @@ def _silent_inside(equation: JaxprEqn) -> JaxprEqn:
         return equation  # What acts and has results, such as an io_callback, is left to JAX.
     effects = frozenset().union(*(jaxpr.effects for jaxpr in inner))
     left = {effect for effect in equation.effects if effect in effects or named_axes([effect])}
-    return equation.replace(params=params, effects=left)
+    silent: JaxprEqn = equation.replace(params=params, effects=left)
+    return silent
 
 
 def _silent_value(value: Any, found: list[Jaxpr]) -> Any:

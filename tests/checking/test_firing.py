@@ -54,7 +54,8 @@ def test_rejects_are_read_as_what_they_are_about() -> None:
 
 
 def test_an_example_on_which_a_rule_does_not_fire() -> None:
-    text = "rule tried [rescales]  sum[K] (c{!K} * a)  =>  c * sum[K] a  where I = axes(a) - axes(c) - K, nonempty(I)"
+    text = "rule tried [rescales]  sum[K] (c{!K} * a)  =>  c * sum[K] a"
+    text += "  where I = axes(a) - axes(c) - K, nonempty(I)"
     assert check_rules(f"{text}\n  example c: i a: j k").ok
     with pytest.raises(RuleError, match="the rule does not fire on this `example`"):
         check_rules(f"{text}\n  example c: i a: k")
