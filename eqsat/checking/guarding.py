@@ -33,6 +33,8 @@ def holding(guard: Guard) -> Fits:
 
 def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
     """The instance, and its variables as large and as small as the guard lets them be, in all ways."""
+    if instance.width != "single":
+        return  # the bounds in a guard are of the dtype, and these instances are of float32
     floats = [name for name in guard.variables if instance.values[name].dtype.kind == "f"]
     if holds(guard, instance):
         yield instance

@@ -32,7 +32,7 @@ from eqsat.planning.loops import build
 MOST_TESTED = 64
 """Of more matches of rules with guards than this, the rest is not looked at."""
 
-SHARE = 0.1
+SHARE = 0.25
 """What takes longer to test than this part of the time that the program takes is not tested."""
 
 

@@ -61,7 +61,7 @@ def test_a_gradient_by_chunks_multiplies_with_differences_in_that_order() -> Non
         return jax.vjp(kernel, x, y, v)[1](cotangent)
 
     args = normal(3000, 3), normal(3000, 3), normal(3000), normal(3000)
-    optimized = eqsat.optimize(gradient, budget="1MB")
+    optimized = eqsat.optimize(gradient, budget="1MB", accuracy="rescales")
     plan = optimized.plan(*args)
     assert "turned_" in plan.source
     assert '"ac,abc->ab"' in plan.source or '"ca,cba->cb"' in plan.source

@@ -319,7 +319,7 @@ def cannot_stream(expression: str, arrays: str, over: str, rules: str, one_pass:
     assert not streams(expression, arrays, over, rules, one_pass), f"{rules} should not stream {expression}"
 
 
-def optimized(expression: str, arrays: str, budget: int, accuracy: str = "reassociates") -> Plan:
+def optimized(expression: str, arrays: str, budget: int, accuracy: str = "rescales") -> Plan:
     """The plan for an expression, whose results are those in float64, but for what plain JAX rounds."""
     values = declared(arrays, expression)
     plain = function(expression, names=tuple(values))
