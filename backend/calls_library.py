@@ -109,6 +109,8 @@ def _random_split(site: Site) -> str:
 
 @prints("random_fold_in")
 def _random_fold_in(site: Site) -> str:
+    if site.arg_shapes[1]:
+        raise Unprintable("an array of numbers")
     return call("jax.random.fold_in", _one_key(site), site.args[1])
 
 

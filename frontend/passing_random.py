@@ -15,14 +15,17 @@ def _keys(site: Site) -> Iterator[int]:
     return (dim for dim in range(len(site.args[0])) if str(site.dtypes[0]) == THREEFRY)
 
 
-@passes("threefry2x32")
-def _threefry(site: Site) -> Iterator[Passing]:
-    # A key for all numbers may be a scalar.
+def _broadcast(site: Site) -> Iterator[Passing]:
+    """The dimensions of the results: of what all operands have, scalars aside."""
     shape = site.outs[0]
     for dim in range(len(shape)):
-        yield Passing(
-            tuple(dim if given and given[dim] == shape[dim] else None for given in site.args), (dim, dim)
-        )
+        args = (dim if given and given[dim] == shape[dim] else None for given in site.args)
+        yield Passing(tuple(args), (dim,) * len(site.outs))
+
+
+@passes("threefry2x32")
+def _threefry(site: Site) -> Iterator[Passing]:
+    return _broadcast(site)
 
 
 @passes("random_bits", "random_split")
@@ -32,8 +35,9 @@ def _drawn(site: Site) -> Iterator[Passing]:
 
 @passes("random_fold_in")
 def _folded_in(site: Site) -> Iterator[Passing]:
-    keys, numbers = site.args
-    return aligned(site, _keys(site) if len(numbers) == len(keys) else ())
+    # A key for all numbers may be a scalar, and so may a number for all keys.
+    if str(site.dtypes[0]) == THREEFRY:
+        yield from _broadcast(site)
 
 
 @passes("random_seed")

@@ -150,6 +150,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (x34,),
     ),
     "random": (lambda k: (jax.random.normal(k, (3,)), jax.random.split(k), jax.random.fold_in(k, 3)), (key,)),
+    "random batch": (
+        lambda k, n: (jax.vmap(jax.random.fold_in, (None, 0))(k, n), jax.random.fold_in(k, n[0])),
+        (key, np.arange(3, dtype=np.uint32)),
+    ),
     "random keys": (
         lambda k, s: (jax.random.key_data(k), jax.random.key(s), jax.random.permutation(k, 7)),
         (key, jnp.int32(3)),

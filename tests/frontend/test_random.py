@@ -95,6 +95,8 @@ def test_keys_pass() -> None:
     data = jax.random.key_data(KEYS)
     folded = jax.vmap(jax.random.fold_in)
     assert passed(folded, KEYS, np.arange(3, dtype=np.uint32)) == {"random_fold_in": 1}
+    of_one_key = jax.vmap(jax.random.fold_in, (None, 0))
+    assert passed(of_one_key, KEY, np.arange(3, dtype=np.uint32)) == {"random_fold_in": 1}
     assert passed(jax.vmap(lambda key: jax.random.split(key, 2)), KEYS) == {"random_split": 1}
     assert passed(jax.random.key_data, KEYS) == {"random_unwrap": 1}
     assert passed(lambda data: jax.random.wrap_key_data(data), data) == {"random_wrap": 1}
@@ -109,6 +111,15 @@ def test_keys_that_may_draw_otherwise_in_a_batch_do_not_pass() -> None:
     for fn in (lambda key: jax.random.bits(key, (5,)), lambda key: jax.random.split(key, 2)):
         for equation in jax.make_jaxpr(jax.vmap(fn))(keys).jaxpr.eqns:
             assert passing_dimensions(equation) == ()
+
+
+def test_a_batch_of_keys_is_folded_from_one_by_chunks() -> None:
+    def largest(key: Any) -> Any:
+        each = jax.vmap(lambda number: jax.random.normal(jax.random.fold_in(key, number), (500,)).max())
+        return each(jnp.arange(300))
+
+    optimized = eqsat.optimize(largest, budget="100kB")
+    np.testing.assert_array_equal(optimized(KEY), jax.jit(largest)(KEY))
 
 
 def test_a_dropout_mask_is_drawn_by_chunks() -> None:
