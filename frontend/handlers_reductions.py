@@ -9,7 +9,7 @@ import numpy as np
 from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.registry import Views, handles, is_placed
-from eqsat.ir.dtypes import counts_to, is_inexact
+from eqsat.ir.dtypes import counts_to, is_inexact, numpy_dtype
 from eqsat.ir.ops import Reduce, Select
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def reduction(lowering: Lowering, equation: Any, operands: Views) -> Views | Non
     gone = set(equation.params["axes"])
     if is_placed(equation.params.get("out_sharding")):
         return None
+    if kind in ("max", "min") and numpy_dtype(view.dtype).kind == "c":
+        return None  # which of two is larger says nothing of NaN: what comes out depends on the order
     axes = lowering.draft.axes.atoms_of(view.layout[d] for d in gone)
     if any(lowering.draft.axes.size(axis) == 0 for axis in axes):
         return None

@@ -205,6 +205,12 @@ def _sparse_matmat(site: Site) -> Iterator[Passing]:
     yield Passing((None, None, None, 1), (1,))
 
 
+@passes("reduce_max", "reduce_min")
+def _extreme(site: Site) -> Iterator[Passing]:
+    for out, dim in enumerate(others(site, *site.params["axes"])):
+        yield Passing((dim,), (out,))
+
+
 @passes("reduce")
 def _reduce(site: Site) -> Iterator[Passing]:
     gone = site.params["dimensions"]

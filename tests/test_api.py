@@ -244,3 +244,14 @@ def test_the_budget_that_plain_jit_needs_is_enough_with_a_table_closed_over() ->
     peak = needs.argument_size_in_bytes + needs.output_size_in_bytes + needs.temp_size_in_bytes
     plan = eqsat.optimize(function, budget=peak).plan(x)
     assert plan.peak_bytes <= peak
+
+
+def test_extremes_of_complex_products_are_computed_by_chunks() -> None:
+    def extremes(z: Any) -> Any:
+        products = z[:, None] * z
+        return jnp.max(products, 1), jnp.min(products, 1)
+
+    z = jnp.asarray(normal(200) + 1j * normal(200, seed=1), jnp.complex64)
+    found = eqsat.optimize(extremes, budget="60kB")(z)
+    for one, other in zip(found, jax.jit(extremes)(z), strict=True):
+        np.testing.assert_allclose(one, other, 1e-6)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from eqsat.ir.ops import Dot, Rename, Select
+from eqsat.ir.ops import Dot, Reduce, Rename, Select
 from tests.stages import check_meaning, lowered, no_nodes, normal, ops, result_text
 
 X, Y, V = normal(5, 3), normal(7, 3), normal(7)
@@ -139,6 +139,14 @@ def test_selections() -> None:
 def test_selections_over_broadcast_axes_are_calls() -> None:
     check_meaning(lambda x: jnp.argmax(jnp.broadcast_to(x[:, None], (5, 6)), 1), normal(5))
     check_meaning(lambda x: lax.top_k(jnp.broadcast_to(x[:, None], (5, 6)), 3), normal(5))
+
+
+def test_extremes_of_complex_numbers_are_calls() -> None:
+    """Of two numbers with a NaN the second is the larger one: what comes out depends on the order."""
+    z = (normal(3, 4) + 1j * normal(3, 4, seed=1)).astype(np.complex64)
+    for extreme in (jnp.max, jnp.min):
+        program = check_meaning(lambda z, f=extreme: f(z, 1), z)
+        assert not ops(program, Reduce)
 
 
 def test_selections_of_more_entries_than_an_index_counts_are_calls() -> None:

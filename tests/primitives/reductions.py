@@ -43,9 +43,15 @@ for kind, dtypes in NUMBERS.items():
         return [bind(x, axes=axes, **extra) for x in operands for axes in ((1,), (0, 2))]
 
     operands = [arr(5, 7, 3, dtype=dtype) for dtype in dtypes]
-    case(f"reduce_{kind}", reduced, *operands, passing={})
-    case(f"reduce_{kind}:one", reduced, *(x[:, :1] for x in operands), passing={})
-    if kind not in ("max", "min"):
+    if kind in ("max", "min"):  # of complex numbers they are calls
+        extreme = getattr(lax, f"reduce_{kind}")
+        rows: dict[Any, Any] = {(0,): (0,), (2,): (1,)}
+        case(f"reduce_{kind}", lambda *xs, f=extreme: [f(x, (1,)) for x in xs], *operands, passing=rows)
+        case(f"reduce_{kind}:both", lambda x, f=extreme: f(x, (0, 2)), operands[0], passing={(1,): (0,)})
+        case(f"reduce_{kind}:one", lambda x, f=extreme: f(x, (1,)), operands[0][:, :1], passing=rows)
+    else:
+        case(f"reduce_{kind}", reduced, *operands, passing={})
+        case(f"reduce_{kind}:one", reduced, *(x[:, :1] for x in operands), passing={})
         case(f"reduce_{kind}:none", reduced, *(x[:, :0] for x in operands), passing={})
 case("reduce_sum:deep", lambda x: lax.reduce_sum(x, (0, 3, 4, 7)), deep, passing={})
 case("reduce_sum:wide", lambda x: lax.reduce_sum(x, (0,)), arr(5, 3, dtype=np.float64), passing={}, x64=True)
