@@ -91,6 +91,8 @@ class Optimized(Generic[P, R]):
         if last is not None and (known := last.flat(dynamic, named, static)) is not None:
             result = last.results(known)
             return result
+        if setting("jax_disable_jit"):
+            return self._fn(*args, **kwargs)
         around = Surroundings.now()
         instance, leaves = self._instance(args, kwargs, around)
         call = instance.call

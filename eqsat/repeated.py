@@ -12,25 +12,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+from jax._src.config import trace_context
 from jax.extend import core
+from jax.extend.core import ClosedJaxpr
 
 from eqsat.budgets import override
 from eqsat.transforms.call import Call, home
+from eqsat.transforms.invalid import results_of
 from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import setting
 
-TRACED_UNDER = (
-    "jax_enable_x64",
-    "jax_default_matmul_precision",
-    "jax_numpy_dtype_promotion",
-    "jax_default_device",
-)
-"""The settings of JAX that a function's jaxpr, or where it runs, depends on."""
-
 
 def circumstances() -> tuple[Hashable, ...]:
-    """What a call depends on besides its arguments, the transformations under way, and meshes."""
-    return (*map(setting, TRACED_UNDER), override())
+    """What a call depends on besides its arguments and the transformations under way.
+
+    That is whatever `jax.jit` traces anew for: the settings of JAX that a jaxpr depends on, or how it is
+    lowered.
+    """
+    return (trace_context(), override())
 
 
 def static_key(static: dict[int | str, Any]) -> tuple[Hashable, ...]:
@@ -48,6 +47,7 @@ class Repeated:
     - `static`, `circumstances`: what else it depends on.
     - `place`, `places`: the sharding that all of them have, and the objects by which they had it.
     - `run`, `unflatten`: from flat arrays to flat results, and from these to those of the function.
+    - `closed`: the program that `run` is of.
     """
 
     tree: Any
@@ -59,6 +59,7 @@ class Repeated:
     places: tuple[jax.sharding.Sharding, ...]
     run: Callable[..., Sequence[Any]]
     unflatten: Callable[[Sequence[Any]], Any]
+    closed: ClosedJaxpr
 
     @classmethod
     def of(
@@ -87,6 +88,7 @@ class Repeated:
             tuple(leaf.sharding for leaf in leaves),
             planned.run if planned.constants else planned.certified.executable,
             unflatten,
+            call.closed,
         )
 
     def flat(
@@ -113,7 +115,7 @@ class Repeated:
 
     def results(self, leaves: Sequence[Any]) -> Any:
         """What the function returns for these leaves."""
-        return self.unflatten(self.run(*leaves))
+        return self.unflatten(results_of(self.run, self.closed, leaves))
 
 
 def _is_array(leaf: Any) -> bool:

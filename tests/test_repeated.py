@@ -102,6 +102,33 @@ def test_whatever_came_before_a_call_gives_what_it_gives_by_itself(names: list[s
             )
 
 
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [
+        ("jax_threefry_partitionable", (True, False)),
+        ("jax_random_seed_offset", (0, 5)),
+        ("jax_high_dynamic_range_gumbel", (False, True)),
+        ("jax_default_matmul_precision", (None, "highest")),
+    ],
+)
+def test_a_setting_that_jit_traces_anew_for_is_taken_notice_of(setting: str, values: tuple[Any, Any]) -> None:
+    seen = []
+
+    def drawn(x: Any) -> Any:
+        seen.append(getattr(jax.config, setting))
+        return x * jax.random.gumbel(jax.random.key(3), (50,))
+
+    optimized, x = eqsat.optimize(drawn, budget="1MB"), jnp.ones(50)
+    before = getattr(jax.config, setting)
+    try:
+        for value in (*values, *values):
+            jax.config.update(setting, value)
+            np.testing.assert_array_equal(optimized(x), jax.jit(lambda x: drawn(x))(x))
+        assert set(seen) == set(values)
+    finally:
+        jax.config.update(setting, before)
+
+
 def test_static_arguments_are_told_apart_by_type_and_value() -> None:
     @eqsat.optimize(budget="1GB", static_argnums=1)
     def shown(x: Any, power: Any) -> Any:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental.jet import jet
 from jax.extend.core import jaxpr_as_fun
 
 import eqsat
@@ -175,6 +176,34 @@ def equations(fn: Callable[..., Any], *args: Any) -> list[tuple[str, str]]:
         (equation.primitive.name, str(equation.params["program"]))
         for equation in jax.make_jaxpr(fn)(*args).eqns
     ]
+
+
+def series(f: Vectors) -> Vectors:
+    return lambda x: jet(f, (x,), ((x**2, jnp.ones_like(x), -x),))
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        series,
+        lambda f: jax.jit(series(f)),
+        lambda f: series(jax.grad(total(f))),
+        lambda f: series(lambda x: jax.jvp(f, (x,), (x,))[1]),
+        lambda f: jax.grad(lambda x: jnp.sum(series(f)(x)[1][2])),
+        lambda f: lambda x: jax.vmap(series(f))(jnp.stack([x, 2 * x])),
+    ],
+)
+def test_taylor_series(transform: Callable[[Vectors], Vectors]) -> None:
+    x = jnp.asarray(normal(3))
+    jax.tree.map(close, transform(small(wave))(x), transform(wave)(x))
+
+
+def test_the_taylor_series_of_a_program_is_planned_as_one() -> None:
+    def kernel(x: Any) -> Any:
+        return jnp.sum(jnp.exp(-((x[:, None] - x) ** 2)), 1)
+
+    x = jnp.linspace(0, 1, 300)
+    jax.tree.map(close, series(eqsat.optimize(kernel, budget="60kB"))(x), series(kernel)(x))
 
 
 def test_it_is_one_equation_until_it_is_lowered() -> None:

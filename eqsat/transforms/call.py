@@ -30,6 +30,7 @@ from eqsat.progress import Progress
 from eqsat.reports.plan import Tuning
 from eqsat.storage.plans import StoredPlan
 from eqsat.transforms.dependence import dependent
+from eqsat.transforms.invalid import results_of
 from eqsat.transforms.nesting import Program, without_programs
 from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import Settings, setting
@@ -291,21 +292,24 @@ class Call(Program):
 
     def run(self, *arguments: Any, donated: Mask = ()) -> Sequence[Any]:
         """The results, by the certified executable."""
-        if setting("jax_enable_x64") != self.settings.double:
-            with jax.enable_x64(self.settings.double):
+        if setting("jax_enable_x64") != self.settings.double or setting("jax_disable_jit"):
+            with jax.enable_x64(self.settings.double), jax.disable_jit(False):
                 return self.run(*arguments, donated=donated)
         place = home(setting("jax_default_device"))
         if all(getattr(argument, "sharding", None) == place for argument in arguments):
-            return self.planned((), arguments, donated).run(*arguments)
+            return self._results(self.planned((), arguments, donated), arguments)
         arrays = [
             argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
             for argument, aval in zip(arguments, self.in_avals, strict=True)
         ]
         if all(array.sharding == place for array in arrays):
-            return self.planned((), arrays, donated).run(*arrays)
+            return self._results(self.planned((), arrays, donated), arrays)
         # An array that JAX has put where it is of its own accord may be moved.
         placement = tuple(array.sharding if array.committed else None for array in arrays)
-        return self.planned(placement, arrays, donated).run(*arrays)
+        return self._results(self.planned(placement, arrays, donated), arrays)
+
+    def _results(self, planned: Planned, arrays: Sequence[Any]) -> Sequence[Any]:
+        return results_of(planned.run, self.closed, arrays)
 
     def talks_over(self, name: Any) -> bool:
         """Whether it depends on a mapped axis of that name."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.jet import jet
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from eqsat.frontend.values import primitives
@@ -84,6 +85,33 @@ def primal(call: Call, wrt: Mask) -> Call:
 
         made = traced_call(function, call.in_avals, call.settings, call.names, call.title, call.around)
         call.derived.setdefault(key, made)
+    found: Call = call.derived[key]
+    return found
+
+
+def taylor(call: Call, order: int) -> Call:
+    """The program of the first terms of a Taylor series.
+
+    Its arguments are those of the program, then the terms of each; its results are alike. Terms are
+    coefficients: the k-th derivative divided by k!.
+    """
+    key = ("taylor", order)
+    if key not in call.derived:
+        count = len(call.in_avals)
+
+        def function(*values: Any) -> Sequence[Any]:
+            series = [values[count + number * order :][:order] for number in range(count)]
+            results, terms = jet(jaxpr_as_fun(call.closed), values[:count], series, factorial_scaled=False)
+            return [*results, *(term for of_result in terms for term in of_result)]
+
+        repeated = [item for item in zip(call.in_avals, call.names, strict=True) for _ in range(order)]
+        call.derived[key] = traced_call(
+            function,
+            [*call.in_avals, *(aval for aval, _ in repeated)],
+            call.settings,
+            [*call.names, *(f"{name}_term" for _, name in repeated)],
+            f"the Taylor series of {call.title}",
+        )
     found: Call = call.derived[key]
     return found
 

@@ -8,6 +8,7 @@ lowered, either is planned; under any transformation, it becomes one or both of 
 | batching  | the program over the batch                   | the map over the batch                      |
 | jvp       | the program, and the map of its derivative   | the same of the program from both to vectors |
 | transpose | the backward program of it as a map          | the backward program                        |
+| jet       | the program of the series' terms             | the same of the program from both to vectors |
 
 `eqsat_optimized` also says which arguments are `donated`. That holds where it is evaluated by itself: inside
 a `jit`, the caller decides about the arguments of the whole, and derivatives need the arguments again.
@@ -20,11 +21,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.jet import jet_rules
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from eqsat.transforms.call import Call
-from eqsat.transforms.derivatives import as_linear, derivative, moved, primal
+from eqsat.transforms.derivatives import as_linear, derivative, moved, primal, taylor
 from eqsat.transforms.linear import LinearMap
 from eqsat.transforms.selection import Mask, chosen, merged
 from eqsat.transforms.surroundings import like
@@ -171,12 +173,31 @@ def _pulled_back(cotangents: Sequence[Any], residuals: Sequence[Any], program: L
     return results
 
 
+# Taylor series.
+
+
+def _expand(
+    primals: Sequence[Any], series: Sequence[Sequence[Any]], *, program: Call, donated: Mask = ()
+) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+    order, count = len(series[0]), len(program.closed.out_avals)
+    terms = (term for of_argument in series for term in of_argument)
+    results = optimized_p.bind(*primals, *terms, program=taylor(program, order))
+    return results[:count], [results[count + number * order :][:order] for number in range(count)]
+
+
+def _expand_linear(
+    primals: Sequence[Any], series: Sequence[Sequence[Any]], *, program: LinearMap
+) -> tuple[Sequence[Any], list[Sequence[Any]]]:
+    return _expand(primals, series, program=program.forward_call())
+
+
 optimized_p.def_impl(_evaluate)
 optimized_p.def_effectful_abstract_eval(_type)
 mlir.register_lowering(optimized_p, _lower)
 batching.fancy_primitive_batchers[optimized_p] = _batch
 ad.primitive_jvps[optimized_p] = _differentiate
 ad.primitive_transposes[optimized_p] = _transpose
+jet_rules[optimized_p] = _expand
 
 linear_p.def_impl(_evaluate_linear)
 linear_p.def_abstract_eval(_type_linear)
@@ -184,3 +205,4 @@ mlir.register_lowering(linear_p, _lower_linear)
 batching.fancy_primitive_batchers[linear_p] = _batch_linear
 ad.primitive_jvps[linear_p] = _differentiate_linear
 ad.primitive_transposes[linear_p] = _transpose_linear
+jet_rules[linear_p] = _expand_linear

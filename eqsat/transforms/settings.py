@@ -57,5 +57,10 @@ class Settings:
         Whatever transformation, or `shard_map`, is under way has nothing to do with them, but for what they
         depend on: that is `around`.
         """
-        with jax.core.eval_context(), jax.enable_x64(self.double), around.entered():
+        with (
+            jax.core.eval_context(),
+            jax.enable_x64(self.double),
+            jax.disable_jit(False),
+            around.entered(),
+        ):
             yield
