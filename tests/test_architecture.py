@@ -53,7 +53,7 @@ ALLOWED = {
     "eqsat.pricing": "errors amounts reports driver",
     "eqsat.checking": "errors ir language engine planning machine backend",
     "eqsat.transforms": "errors amounts machine calibration deadline device_memory garbage frontend.trace"
-    " frontend.values rule_choice rulesets backend.donation driver planned pricing progress tuning reports"
+    " frontend.source frontend.values rule_choice rulesets backend.donation driver planned pricing progress tuning reports"
     " storage",
     "eqsat.arguments": "",
     "eqsat.repeated": "budgets transforms",

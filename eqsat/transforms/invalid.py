@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jax._src.api_util import InternalFloatingPointError
 from jax.extend.core import ClosedJaxpr, Literal
 
-from eqsat.backend.calls_registry import BoundCall
 from eqsat.frontend.source import place_of
 from eqsat.frontend.values import called
 
@@ -44,8 +43,9 @@ def _first(
     values = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*closed.consts, *arguments], strict=True))
     for equation in jaxpr.eqns:
         operands = [atom.val if isinstance(atom, Literal) else values[atom] for atom in equation.invars]
-        results = BoundCall(equation.primitive, equation.params)(*operands)
-        results = results if equation.primitive.multiple_results else (results,)
+        primitive = equation.primitive
+        results = primitive.bind(*operands, **primitive.get_bind_params(equation.params))
+        results = results if primitive.multiple_results else (results,)
         if any(jnp.issubdtype(result.dtype, jnp.inexact) and is_invalid(result).any() for result in results):
             inner = called(equation)
             return (inner and _first(is_invalid, inner, operands)) or equation
