@@ -41,7 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given[:1] == [name]:
             module = import_module(f"eqsat.commands.{name.replace('-', '_')}")
             module.declare(command)
-    chosen = parser.parse_args(given)
+    if given[:1] == ["run"]:
+        own, script = module.separated(given[1:])
+        chosen = parser.parse_args(["run", *own])
+        chosen.script = script
+    else:
+        chosen = parser.parse_args(given)
     try:
         status: int = module.run(chosen)
     except BudgetError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -19,6 +20,9 @@ from eqsat.running.session import Session
 VARIABLE = "EQSAT_BUDGET"
 """The environment variable that has the budget of those who name none."""
 
+VALUED = ("--budget", "--accuracy", "--rules", "--planning-seconds", "--max-slowdown", "--report")
+"""The options that take a value."""
+
 DESCRIPTION = """
 Runs a script as it is, with the functions that it gives to jax.jit optimised; says at the end what was done.
 """
@@ -27,6 +31,7 @@ EPILOG = """
 examples:
   eqsat run --budget 2GB train.py --epochs 10
   eqsat run --budget 500MB -m package.train
+  eqsat run --budget 500MB -m pytest -q tests
   eqsat run --budget 2GB --report plans train.py
   EQSAT_BUDGET=2GB python -m eqsat.run train.py
 
@@ -57,6 +62,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--planning-seconds", type=float, metavar="S", help="how long to look for the plan of one function"
     )
+    parser.add_argument(
+        "--max-slowdown",
+        type=_factor,
+        default=10.0,
+        metavar="X",
+        help="how many times as long as the function a plan may be predicted to take, or none (default: 10)",
+    )
     parser.add_argument("--tune", action="store_true", help="time the best few programs of each function")
     parser.add_argument("--strict", action="store_true", help="stop at a function that does not fit")
     parser.add_argument(
@@ -70,7 +82,31 @@ def declare(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
     what.add_argument("-c", dest="text", metavar="TEXT", help="run a text, as python -c does")
-    parser.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("script", nargs="*", help=argparse.SUPPRESS)
+
+
+def separated(given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options of the command, and the script with all that follows: that is the script's, dashes or not.
+
+    >>> separated(["--budget", "2GB", "-m", "pytest", "-q"])
+    (['--budget', '2GB', '-m', 'pytest'], ['-q'])
+    >>> separated(["--strict", "train.py", "--budget", "9"])
+    (['--strict'], ['train.py', '--budget', '9'])
+    """
+    place = 0
+    while place < len(given):
+        word = given[place]
+        if word.startswith(("-m", "-c")):
+            place += 2 if len(word) == 2 else 1
+            break
+        if not word.startswith("-"):
+            break
+        place += 2 if word in VALUED else 1
+    return list(given[:place]), list(given[place:])
+
+
+def _factor(text: str) -> float | None:
+    return None if text == "none" else float(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -124,7 +160,10 @@ def _session(arguments: argparse.Namespace) -> Session:
             raise EqsatError(f"there is no rules file {path!r}")
     if arguments.planning_seconds is not None and not arguments.planning_seconds > 0:
         raise EqsatError("--planning-seconds takes a number of seconds above 0")
+    if arguments.max_slowdown is not None and not arguments.max_slowdown >= 1:
+        raise EqsatError("--max-slowdown takes a number from 1 on, or none")
     options = {
+        "max_slowdown": arguments.max_slowdown,
         "accuracy": arguments.accuracy,
         "planning_seconds": arguments.planning_seconds,
         "rules": tuple(map(os.path.abspath, arguments.rules)),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.rulesets import rules_for
 from tests.rules.proving import cannot_prove, fires, optimized, prove
 
 ARRAYS = "x: i k   y: i k   c: i   d: k   s:   n: int32 i k   m: bool i k   u: uint8 i k   z: complex64 i k"
@@ -61,17 +62,17 @@ def test_exactly(rules: str, left: str, right: str) -> None:
         ("product-with-itself cube", "x * x * x", "x ** 3"),
         ("fourth-power", "(x ** 2) ** 2", "x ** 4"),
         ("power-two", "jax.numpy.power(x, 2.0)", "x ** 2"),
-        ("power-half", "sum(x ** 2, 1) ** 0.5", "sqrt(sum(x ** 2, 1))"),
-        ("power-minus-half", "x ** -0.5", "lax.rsqrt(x)"),
+        ("power-half nonnegative-square nonnegative-sum", "sum(x ** 2, 1) ** 0.5", "sqrt(sum(x ** 2, 1))"),
+        ("power-minus-half nonnegative-absolute-value", "abs(x) ** -0.5", "lax.rsqrt(abs(x))"),
         (
             "power-by-logarithm positive-sum nonnegative-square positive-constant",
             "jax.numpy.power(x ** 2 + 1, y)",
             "exp(y * log(x ** 2 + 1))",
         ),
-        ("power-three-halves", "x ** 1.5", "x * sqrt(x)"),
-        ("power-minus-three-halves", "x ** -1.5", "lax.rsqrt(x) ** 3"),
-        ("power-five-halves", "x ** 2.5", "x ** 2 * sqrt(x)"),
-        ("power-minus-five-halves", "x ** -2.5", "lax.rsqrt(x) ** 5"),
+        ("power-three-halves nonnegative-exponential", "exp(x) ** 1.5", "exp(x) * sqrt(exp(x))"),
+        ("power-minus-three-halves nonnegative-exponential", "exp(x) ** -1.5", "lax.rsqrt(exp(x)) ** 3"),
+        ("power-five-halves nonnegative-exponential", "exp(x) ** 2.5", "exp(x) ** 2 * sqrt(exp(x))"),
+        ("power-minus-five-halves nonnegative-exponential", "exp(x) ** -2.5", "lax.rsqrt(exp(x)) ** 5"),
         ("root-of-square", "sqrt(x ** 2)", "abs(x)"),
         ("square-of-root nonnegative-square nonnegative-sum", "sqrt(sum(x ** 2, 1)) ** 2", "sum(x ** 2, 1)"),
         (
@@ -178,7 +179,7 @@ def test_what_is_only_so_for_other_numbers(rule: str, expression: str) -> None:
             "sum(x ** 2, 1) / 3",
         ),
         ("nonnegative-square nonnegative-contraction", "x ** 2 @ d ** 2"),
-        ("nonnegative-absolute-value nonnegative-sum-of-two nonnegative-root", "abs(x) + sqrt(y)"),
+        ("nonnegative-absolute-value nonnegative-sum-of-two nonnegative-root", "abs(x) + sqrt(abs(y))"),
         ("nonnegative-square nonnegative-maximum", "max(x ** 2, 1)"),
         ("nonnegative-square nonnegative-minimum", "min(x ** 2, 1)"),
         ("nonnegative-square nonnegative-product-of-all", "prod(x ** 2, 1)"),
@@ -196,7 +197,7 @@ def test_what_is_only_so_for_other_numbers(rule: str, expression: str) -> None:
         ),
         ("positive-constant positive-maximum nonnegative-if-positive", "maximum(x, 1e-6)"),
         (
-            "positive-constant positive-maximum positive-product positive-quotient nonnegative-if-positive",
+            "positive-constant positive-maximum nonnegative-product nonnegative-quotient nonnegative-if-positive",
             "2 * maximum(x, 1) / maximum(y, 1)",
         ),
     ],
@@ -237,3 +238,23 @@ def test_pairwise_relative_entropies_are_a_matrix_product() -> None:
     expression = "sum(abs(p)[:, None] * log(abs(p)[:, None] / abs(q)), -1)"
     plan = optimized(expression, "p: 211 32   q: 199 32", 600_000, "cancels")
     assert "logarithm-of-outer-quotient" in plan.rules_fired
+
+
+DEFAULT = " ".join(compiled.name for compiled in rules_for((), "reassociates"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "other"),
+    [
+        ("abs(sqrt(x))", "sqrt(x)"),  # of -0 it is -0
+        ("(x + 0.0) * y", "x * y"),  # -0 + 0 is 0
+        ("-(x - y)", "y - x"),
+    ],
+)
+def test_signs_of_zero_are_kept_by_default(expression: str, other: str) -> None:
+    cannot_prove(expression, other, ARRAYS, DEFAULT)
+
+
+@pytest.mark.parametrize("wrapping", ["abs(n) + abs(n)", "abs(n) * abs(n)", "sum(abs(n), 1)"])
+def test_integers_that_wrap_are_not_taken_to_be_nonnegative(wrapping: str) -> None:
+    cannot_prove(f"abs({wrapping})", wrapping, ARRAYS, DEFAULT)

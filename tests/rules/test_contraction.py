@@ -216,7 +216,7 @@ def test_numbers_of_one_dtype_are_not_appended_to_those_of_another(
 @pytest.mark.parametrize("width", [2, 3])
 def test_sums_that_are_exponentiated_come_out_of_the_product(expression: str, width: int) -> None:
     arrays = f"p: 1499   q: 1201   x: 1499 {width}   y: 1201 {width}"
-    assert "jnp.append" in optimized(f"({expression}) * 0.001", arrays, 1_000_000).source
+    assert "jnp.append" in optimized(f"({expression}) * 0.001", arrays, 1_000_000, "cancels").source
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
@@ -227,7 +227,7 @@ def test_what_is_not_finite_stays_in_its_row(value: str) -> None:
     rng = np.random.default_rng(0)
     x, y, p, q = (rng.normal(size=shape).astype(np.float32) for shape in ((999, 3), (1201, 3), 999, 1201))
     p[17] = float(value)
-    small = eqsat.optimize(pairs, budget=500_000)
+    small = eqsat.optimize(pairs, budget=500_000, accuracy="cancels")
     assert "jnp.append" in small.plan(x, y, p, q).source
     # As jit fuses this, its minimum of NaN and 9 is 9.
     np.testing.assert_allclose(small(x, y, p, q), pairs(x, y, p, q), rtol=1e-4)

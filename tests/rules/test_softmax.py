@@ -186,7 +186,7 @@ def heads(masked: slice) -> list[Any]:
 def test_attention_is_one_loop_over_the_keys(name: str) -> None:
     attention, args = ATTENTIONS[name], heads(slice(0, 2000))
     fixed = sum(x.nbytes for x in args) + 8_000
-    small = eqsat.optimize(attention, budget=fixed + 350_000)
+    small = eqsat.optimize(attention, budget=fixed + 350_000, accuracy="rescales")
     plan = small.plan(*args)
     assert plan.source.count("lax.fori_loop") == 1
     assert plan.peak_bytes - fixed < 350_000 < plan.original_peak_bytes - fixed
