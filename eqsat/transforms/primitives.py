@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.jet import jet_rules
+from jax.experimental import jet
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
@@ -175,6 +175,9 @@ def _pulled_back(cotangents: Sequence[Any], residuals: Sequence[Any], program: L
 
 # Taylor series.
 
+EXPANSIONS: dict[Primitive, Any] = jet.jet_rules
+"""JAX's rules, by primitive."""
+
 
 def _expand(
     primals: Sequence[Any], series: Sequence[Sequence[Any]], *, program: Call, donated: Mask = ()
@@ -197,7 +200,7 @@ mlir.register_lowering(optimized_p, _lower)
 batching.fancy_primitive_batchers[optimized_p] = _batch
 ad.primitive_jvps[optimized_p] = _differentiate
 ad.primitive_transposes[optimized_p] = _transpose
-jet_rules[optimized_p] = _expand
+EXPANSIONS[optimized_p] = _expand
 
 linear_p.def_impl(_evaluate_linear)
 linear_p.def_abstract_eval(_type_linear)
@@ -205,4 +208,4 @@ mlir.register_lowering(linear_p, _lower_linear)
 batching.fancy_primitive_batchers[linear_p] = _batch_linear
 ad.primitive_jvps[linear_p] = _differentiate_linear
 ad.primitive_transposes[linear_p] = _transpose_linear
-jet_rules[linear_p] = _expand_linear
+EXPANSIONS[linear_p] = _expand_linear
