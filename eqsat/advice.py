@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import Protocol, Self
 
+from eqsat.deadline import Deadline
 from eqsat.errors import EqsatError
+from eqsat.original import Obstacle, Original
+from eqsat.planned import Planned
 from eqsat.reports.refusal import Refusal
-
-if TYPE_CHECKING:
-    from eqsat.driver import Planner
 
 MOST_TRIED = 3
 """So many budgets are tried, besides the smallest that may do."""
 
 NEAR = 1.1
 """Budgets that differ by less than this factor are not worth another try."""
+
+
+class Planner(Protocol):
+    """What plans the function, for one budget after another."""
+
+    budget: int
+    deadline: Deadline
+    original: Original
+    obstacle: Obstacle | None
+
+    def minimum(self) -> int:
+        """The smallest budget in bytes that may do."""
+        ...
+
+    def at(self, budget: int) -> Self:
+        """What plans it for another budget."""
+        ...
+
+    def attempt(self) -> Planned:
+        """The plan, or a `Refusal`."""
+        ...
 
 
 def enough(planner: Planner, refusal: Refusal) -> int:

@@ -33,12 +33,15 @@ ALLOWED = {
     "eqsat.rules": "",
     "eqsat.annotations": "errors ir language",
     "eqsat.frontend": "records ir",
-    "eqsat.engine": "errors machine deadline garbage ir language.functions language.syntax language.traverse",
+    "eqsat.engine": "errors machine deadline garbage ir language.accuracies language.functions"
+    " language.syntax language.traverse",
     "eqsat.planning": "amounts records machine deadline garbage ir engine reports",
     "eqsat.backend": "errors ir planning.blocks",
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",
     "eqsat.trials": "amounts frontend.trace ir machine planning.candidates backend progress",
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
+    "eqsat.advice": "deadline errors original planned reports",
+    "eqsat.defects": "amounts",
     "eqsat.fitting": "deadline machine planning trials",
     "eqsat.branching": "deadline ir machine planning trials fitting",
     "eqsat.floor": "deadline machine planning trials",
@@ -48,13 +51,13 @@ ALLOWED = {
     "eqsat.rule_files": "errors ir language rules engine storage.values rule_choice",
     "eqsat.rulesets": "engine.compiled language.accuracies rules storage.values rule_choice rule_files",
     "eqsat.driver": "errors records amounts machine deadline reports ir engine frontend planning backend"
-    " planned progress trials original fitting branching floor",
+    " planned progress trials original fitting branching floor advice defects",
     "eqsat.tuning": "deadline backend.certificate driver planned planning.candidates reports.plan trials",
     "eqsat.pricing": "errors amounts reports driver",
     "eqsat.checking": "errors ir language engine planning machine backend",
     "eqsat.transforms": "errors amounts machine calibration deadline device_memory garbage frontend.trace"
-    " frontend.source frontend.values rule_choice rulesets backend.donation driver planned pricing progress"
-    " tuning reports storage",
+    " frontend.source frontend.values rule_choice rulesets backend.donation driver original planned pricing"
+    " progress tuning reports storage",
     "eqsat.arguments": "",
     "eqsat.repeated": "budgets transforms",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports rule_choice arguments repeated"
