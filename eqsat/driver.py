@@ -193,7 +193,7 @@ class Planner:
     def minimum(self) -> int:
         """The smallest budget in bytes for which `planned` gives a program."""
         if self.obstacle is not None:
-            return self.original.within(0).peak
+            return min(self.original.certified(OWN).peak, self.original.within(0).peak)
         fixed = self.original.certified(draft=True).fixed
         least = self._job.trials.least(self._leanest(fixed))
         if least is not None and least.peak <= self.original.minimum():

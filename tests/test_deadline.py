@@ -32,7 +32,7 @@ def test_a_program_that_fits_is_used_when_there_is_no_time() -> None:
 
 def test_when_nothing_fits_in_time_the_error_says_what_to_raise() -> None:
     with pytest.raises(
-        eqsat.BudgetError, match=r"cut short after planning_seconds=1e-09.*budget to [\d.]+ .B"
+        eqsat.BudgetError, match=r"(?s)cut short after planning_seconds=1e-09.*budget to [\d.]+ .B"
     ):
         eqsat.optimize(kernel, budget="100kB", planning_seconds=1e-9).plan(X, Y, V)
 

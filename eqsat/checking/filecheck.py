@@ -151,6 +151,11 @@ class FileCheck:
         better = replace(rule, accuracy=promised, data_guard=None)
         trial = Trial(better, self.examples, fits=fits)
         failure = trial.failure()
+        narrower = "make the guard narrower, or leave it out"
+        if failure is not None and failure.criterion in PROMISES:
+            message = f"where its guard holds, `{rule.name}` is to be [{promised}], and does not keep that"
+            text = self.at(rule.position, message, narrower)
+            return (text + "\n" + indented(shown(failure)),), trial.tally.drawn.total()
         if failure is not None:
             text = self.at(rule.position, "the two sides are not equal, though the guard holds")
             return (text + "\n" + indented(shown(failure)),), trial.tally.drawn.total()
@@ -165,7 +170,7 @@ class FileCheck:
                 f"where its guard holds, `{rule.name}` is to be [{promised}], but it is"
                 f" [{measured.accuracy}]: {measured.evidence}"
             )
-            return (self.at(rule.position, message, "make the guard narrower, or leave it out"),), tested
+            return (self.at(rule.position, message, narrower),), tested
         return (), tested
 
     def broken(self, rule: Rule, failure: Failure, trial: Trial, report: RuleReport) -> RuleReport:

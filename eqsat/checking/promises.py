@@ -77,9 +77,9 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         finite = np.isfinite(left) & np.isfinite(true)
         found = left.astype(np.float64)
         spread = np.max([np.abs(value - bounded) for value in (*noisy, found)], axis=0)
-        scale = float(limits.eps) * np.minimum(np.abs(bounded), np.abs(true)) + float(
-            limits.smallest_subnormal
-        )
+        # XLA has no subnormal numbers of single precision: what is less than the least normal one may be 0.
+        least = limits.smallest_subnormal if width == "half" else limits.tiny / MOST
+        scale = float(limits.eps) * np.minimum(np.abs(bounded), np.abs(true)) + float(least)
         error = np.minimum(np.abs(right - bounded), np.abs(right - true))
         close = error <= MOST * (spread + scale)
         certain = (spread == 0) & (bounded == 0) & (left == 0)

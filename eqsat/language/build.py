@@ -246,7 +246,7 @@ class _Builder:
 
     def data_guard(self, word: Token, *items: Any) -> list[GuardClause]:
         tests = tuple(item for item in items if isinstance(item, Compared))
-        named = next((str(item) for item in items if isinstance(item, Token)), "reassociates")
+        named = next((self._accuracy(item) for item in items if isinstance(item, Token)), "reassociates")
         accuracy = next(known for known in ACCURACIES if known == named)
         return [GuardClause(accuracy, tests, self._at(word))]
 

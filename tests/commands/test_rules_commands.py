@@ -9,7 +9,7 @@ import pytest
 from eqsat.cli import main
 
 RIGHT = """# A rule, and nothing else.
-rule pull-factor
+rule pull-factor [rescales]
   sum[K] (c{!K} * a)  =>  c * sum[K] a
   example  c: i  a: i k
   source "distributivity"
@@ -27,7 +27,7 @@ def test_a_right_file(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(rules)]) == 0
     lines = capsys.readouterr().out.split("\n")
     assert lines[0].split() == ["rule", "declared", "measured", "tried", "verdict"]
-    assert lines[1].split()[:3] == ["mine.pull-factor", "reassociates", "reassociates"]
+    assert lines[1].split()[:3] == ["mine.pull-factor", "rescales", "rescales"]
     assert lines[1].endswith("ok")
     assert lines[3].startswith("1 checked, none failed, in ")
 
@@ -37,7 +37,7 @@ def test_a_wrong_file(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(rules), "--examples", "8"]) == 1
     out = capsys.readouterr().out
     assert "FAILED" in out
-    assert f"{rules}:2:6: the two sides are not equal\n  2 | rule pull-factor\n" in out
+    assert f"{rules}:2:6: the two sides are not equal\n  2 | rule pull-factor [rescales]\n" in out
     assert "right side: np.array(" in out
     assert "1 checked, 1 failed" in out
 

@@ -197,7 +197,8 @@ def test_what_is_only_so_for_other_numbers(rule: str, expression: str) -> None:
         ),
         ("positive-constant positive-maximum nonnegative-if-positive", "maximum(x, 1e-6)"),
         (
-            "positive-constant positive-maximum nonnegative-product nonnegative-quotient nonnegative-if-positive",
+            "positive-constant positive-maximum nonnegative-product nonnegative-quotient"
+            " nonnegative-if-positive",
             "2 * maximum(x, 1) / maximum(y, 1)",
         ),
     ],
