@@ -73,7 +73,8 @@ def test_a_function_that_is_better_rewritten_anyway_has_that_as_its_last_price()
     def chain(a: Any, b: Any, v: Any) -> Any:
         return a @ b @ v
 
-    explained = eqsat.explain(chain, normal(300, 310), normal(310, 320), normal(320))
+    arrays = normal(300, 310), normal(310, 320), normal(320)
+    explained = eqsat.explain(chain, *arrays, accuracy="rescales")
     assert explained.prices[-1].seconds < explained.original_seconds
     assert explained.prices[-1].changed
 

@@ -18,6 +18,9 @@ ARRAYS = (
 )
 
 
+LEAST, GREATEST = "argmin(where(x != x, inf, x), 1)", "argmax(where(x != x, -inf, x), 1)"
+
+
 @pytest.mark.parametrize(
     ("rules", "left", "right"),
     [
@@ -45,12 +48,15 @@ ARRAYS = (
         ("head-of-argsort-of-integers", "argsort(i)[:, :2]", "lax.top_k(~i, 2)[1]"),
         ("head-of-argsort-of-negation", "argsort(-x)[:, :2]", "lax.top_k(where(x != x, -inf, x), 2)[1]"),
         # one entry
-        ("least-of-sorted", "sort(x)[:, 0]", "min(where(x != x, inf, x), 1)"),
         ("least-of-sorted-integers", "sort(i)[:, 0]", "min(i, 1)"),
         ("greatest-of-sorted", "sort(x)[:, -1]", "max(x, 1)"),
-        ("place-of-least", "argsort(x)[:, 0]", "argmin(where(x != x, inf, x), 1)"),
+        ("place-of-least", "argsort(x)[:, 0]", f"where(any(x < inf, 1), {LEAST}, argmax(x == inf, 1))"),
         ("place-of-least-integer", "argsort(i)[:, 0]", "argmin(i, 1)"),
-        ("place-of-greatest", "argsort(-x)[:, 0]", "argmax(where(x != x, -inf, x), 1)"),
+        (
+            "place-of-greatest",
+            "argsort(-x)[:, 0]",
+            f"where(any(x > -inf, 1), {GREATEST}, argmax(x == -inf, 1))",
+        ),
         ("best-of-best", "lax.top_k(x, 3)[0][:, 0]", "max(x, 1)"),
         ("place-of-best", "lax.top_k(x, 3)[1][:, 0]", "argmax(x, 1)"),
         # of functions
@@ -79,7 +85,7 @@ ARRAYS = (
         ("places-of-best-of-scaled positive-constant", "lax.top_k(2 * x, 2)[1]", "lax.top_k(x, 2)[1]"),
         # look-ups
         (
-            "one-hot-choice one-hot-product",
+            "one-hot-choice one-hot-product add-zero",
             "jax.nn.one_hot(b, 11) @ t",
             "sum(where(b[:, None, None] == arange(11)[:, None], t, 0), 1)",
         ),
