@@ -35,7 +35,7 @@ def parse_budget(budget: object) -> int:
     (2000000000, 536870912, 2000000000)
     """
     if not isinstance(budget, bool) and isinstance(budget, Real) and budget % 1 == 0:
-        amount = int(float(budget))
+        amount = int(min(budget, UNLIMITED))
     elif isinstance(budget, str) and (found := _AMOUNT.fullmatch(budget)):
         unit = found.group(2).lower().removesuffix("b") + "b"
         if unit not in UNITS:
@@ -43,7 +43,7 @@ def parse_budget(budget: object) -> int:
                 f"budget {budget!r} has the unknown unit {found.group(2)!r}: use B, KB, MB, GB, TB or"
                 " KiB, MiB, GiB, TiB"
             )
-        amount = int(float(found.group(1)) * UNITS[unit])
+        amount = int(min(float(found.group(1)) * UNITS[unit], UNLIMITED))
     else:
         raise BudgetError(
             f"budget {budget!r} is not an amount of memory: give bytes as an int, or text such as"

@@ -29,6 +29,8 @@ from eqsat.amounts import format_bytes, parse_budget
         ("1.5e3 kB", 1_500_000),
         (2e9, 2 * 10**9),
         (np.float32(1024), 1024),
+        (9**400, 1 << 62),
+        ("9" * 400 + "GB", 1 << 62),
     ],
 )
 def test_budgets(budget: object, amount: int) -> None:
