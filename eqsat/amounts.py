@@ -35,7 +35,10 @@ def parse_budget(budget: object) -> int:
     (2000000000, 536870912, 2000000000)
     """
     if not isinstance(budget, bool) and isinstance(budget, Real) and budget % 1 == 0:
-        amount = int(min(budget, UNLIMITED))
+        try:
+            amount = min(int(float(budget)), UNLIMITED)
+        except OverflowError:  # no float is as large
+            amount = UNLIMITED
     elif isinstance(budget, str) and (found := _AMOUNT.fullmatch(budget)):
         unit = found.group(2).lower().removesuffix("b") + "b"
         if unit not in UNITS:
