@@ -178,7 +178,7 @@ class LoopEmitter:
         """A fold with a reduction's monoid: partial sums of half floats are kept in float32."""
         dtype = accumulator(result.dtype)
         name = self.emitter.local(f"{kind}_{result.number}")
-        shape = shape_text(value.order, self.scope.lengths)
+        shape = shape_text(value.order, self.scope.lengths_of(result))
         initial = f"jnp.full({shape}, {identity_text(kind, dtype)}, {dtype_text(dtype)})"
         piece, total = value.text, name
         if dtype != result.dtype:
@@ -211,7 +211,7 @@ class LoopEmitter:
         if result.number in self.emitter.overwritten:
             initial = self.emitter.value(self.emitter.overwritten[result.number], self.scope).text
         else:
-            shape = shape_text(order, self.scope.lengths)
+            shape = shape_text(order, self.scope.lengths_of(result))
             initial = f"jnp.zeros({shape}, {dtype_text(result.dtype)})"
         piece = transposed(value, order).text
         where = f"{self.start}, axis={order.index(axis)}"

@@ -14,13 +14,17 @@ import pytest
 from jax import lax
 
 from eqsat.backend.emit import emit
-from eqsat.ir.ops import Fold
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Chunk, Concat, Fold, Leaf, Map, Reduce
+from eqsat.ir.program import Output, Program
+from eqsat.ir.term import Terms
 from eqsat.machine import CPU
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.candidates import as_written
 from eqsat.planning.exploring import prepare
 from eqsat.planning.search import attempts
 from eqsat.rulesets import rules_for
+from tests.backend.running import check_emitted
 from tests.stages import lowered, normal
 
 N, M = 101, 67
@@ -92,6 +96,22 @@ def looped(
             sources.append(check(replace(candidate.schedule, chunks=chunks), fn, args, rtol, names))
     assert sources, "no program with loops was found"
     return sources
+
+
+def test_a_loop_that_collects_something_whole_inside_a_loop_over_that_axis() -> None:
+    """Its axis is chunked around it, but not in it."""
+    n, m, k = Axis(0, 7), Axis(1, 5), Axis(2, 6)
+    terms = Terms()
+    x = terms.make(Leaf(0, (n, m, k), "float32"))
+    rows = terms.make(Chunk(m), (x,))
+    part = terms.make(Reduce("sum", frozenset({k}), "float32"), (terms.make(Chunk(k), (rows,)),))
+    whole = terms.make(Fold(k, "sum"), (part,))  # with all of n, in a loop over m
+    sines = terms.make(Concat(k), (terms.make(Map("sin", "float32"), (terms.make(Chunk(k), (rows,)),)),))
+    both = terms.make(Map("mul", "float32"), (terms.make(Chunk(n), (whole,)), terms.make(Chunk(n), (sines,))))
+    total = terms.make(Reduce("sum", frozenset({m}), "float32"), (both,))
+    result = terms.make(Concat(n), (terms.make(Fold(m, "sum"), (total,)),))
+    program = Program((x,), (Output(result, (n, k)),), terms)
+    check_emitted(program, [normal(7, 5, 6)], {n: 3, m: 2, k: 4}, rtol=1e-5)
 
 
 # Programs with loops. Both lengths are prime: every length of chunk leaves a remainder.
