@@ -1,6 +1,6 @@
 """How a program computes: in a narrow dtype, op by op, in one order of summation or another.
 
-The reference interpreter says what a program means. A `Machine` of this module says what comes out of it
+The reference interpreter says what a program means. An `Arithmetic` says what comes out of it
 where numbers have few digits and a range: the rules' promises are about that.
 """
 
@@ -50,7 +50,7 @@ COPIES = frozenset(
 
 
 @dataclass(frozen=True)
-class Machine:
+class Arithmetic:
     """A way to compute.
 
     **Attributes:**
@@ -81,15 +81,17 @@ class Machine:
 
 
 class _Computer(Interpreter):
-    """The interpreter, on a machine."""
+    """The interpreter, in some arithmetic."""
 
-    def __init__(self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], machine: Machine) -> None:
-        super().__init__(arrays, chunk_lengths, machine.width if machine.rounds else "double")
-        self.machine = machine
-        self.rng = np.random.default_rng(machine.noise)
+    def __init__(
+        self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], arithmetic: Arithmetic
+    ) -> None:
+        super().__init__(arrays, chunk_lengths, arithmetic.width if arithmetic.rounds else "double")
+        self.arithmetic = arithmetic
+        self.rng = np.random.default_rng(arithmetic.noise)
 
     def another(self, arrays: Sequence[Any]) -> Interpreter:
-        return _Computer(arrays, self.chunk_lengths, self.machine)
+        return _Computer(arrays, self.chunk_lengths, self.arithmetic)
 
     def value(self, term: Term, ranges: Ranges, values: Values) -> Any:
         op = term.op
@@ -107,7 +109,7 @@ class _Computer(Interpreter):
                     found = self.contraction(term, values)
                 case Map(name="max" | "min" as kind):
                     found = self.larger(kind, term, values, super().value(term, ranges, values))
-                case Operation() | Opaque() if self.machine.noise is not None:
+                case Operation() | Opaque() if self.arithmetic.noise is not None:
                     nudged = values.new_child(
                         {
                             arg.number: self.nudged(values[arg.number])
@@ -123,16 +125,16 @@ class _Computer(Interpreter):
     # ------------------------------------------------------------------------------- rounding
 
     def rounded(self, op: Any, value: Any) -> Any:
-        """A result with the range of the machine, and its noise."""
+        """A result with the range of its dtype, and its noise."""
         if not _is_real(value):
             return value
-        if self.machine.noise is not None and not _copies(op):
+        if self.arithmetic.noise is not None and not _copies(op):
             value = self.nudged(value)
-        return self.in_range(value) if self.machine.bounded else value
+        return self.in_range(value) if self.arithmetic.bounded else value
 
     def nudged(self, value: Array) -> Array:
         """A value with another rounding error for each number."""
-        limits = self.machine.limits
+        limits = self.arithmetic.limits
         noisy = value * (1 + float(limits.eps) * self.rng.uniform(-1, 1, value.shape))
         tiny = (np.abs(value) < float(limits.tiny)) & (value != 0)
         step = float(limits.smallest_subnormal)
@@ -140,9 +142,9 @@ class _Computer(Interpreter):
 
     def in_range(self, value: Array) -> Array:
         """A value in double precision with the range of a narrow dtype."""
-        if self.machine.rounds:
+        if self.arithmetic.rounds:
             return value
-        limits = self.machine.limits
+        limits = self.arithmetic.limits
         step = float(limits.smallest_subnormal)
         size = np.abs(value)
         value = np.where(size < float(limits.tiny), np.rint(value / step) * step, value)
@@ -172,18 +174,18 @@ class _Computer(Interpreter):
 
     def noisy_terms(self, value: Array) -> Array:
         """What is summed, each with a rounding error of its own: partial sums are rounded."""
-        return self.nudged(value) if self.machine.noise is not None else value
+        return self.nudged(value) if self.arithmetic.noise is not None else value
 
     def in_order(self, value: Array, positions: Sequence[int], by_size: bool) -> Array:
-        """What is summed along one dimension, the first, in the machine's order."""
+        """What is summed along one dimension, the first, in the wanted order."""
         moved = np.moveaxis(value, sorted(positions), range(len(positions)))
         count = int(np.prod(moved.shape[: len(positions)]))
         terms = moved.reshape(count, *moved.shape[len(positions) :])
-        if self.machine.order == "natural":
+        if self.arithmetic.order == "natural":
             return terms
         keys = np.argsort(np.abs(terms) if by_size else terms, axis=0, kind="stable")
         ascending = np.take_along_axis(terms, keys, 0)
-        return ascending if self.machine.order == "ascending" else ascending[::-1]
+        return ascending if self.arithmetic.order == "ascending" else ascending[::-1]
 
     def contraction(self, term: Term, values: Values) -> Array:
         assert isinstance(term.op, Dot)
@@ -195,7 +197,7 @@ class _Computer(Interpreter):
             aligned(self.wide(values[arg.number].astype(dtype)), sorted(arg.axes), axes) for arg in term.args
         )
         products = np.asarray(one * other)
-        if self.machine.bounded and not self.machine.rounds:
+        if self.arithmetic.bounded and not self.arithmetic.rounds:
             # The products are not rounded to halves, but they have a range.
             largest = np.finfo(np.float32).max
             products = np.where(np.abs(products) > largest, np.copysign(np.inf, products), products)
@@ -204,7 +206,7 @@ class _Computer(Interpreter):
         found = reduced("sum", ordered, (0,), products.dtype)
         # A contraction may start at 0 or at its first product.
         return np.asarray(
-            found if self.machine.order == "natural" else found + products.dtype.type(0)
+            found if self.arithmetic.order == "natural" else found + products.dtype.type(0)
         ).astype(dtype)
 
     # ------------------------------------------------------------------------------- maxima

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.arithmetic import Machine
+from eqsat.checking.arithmetic import Arithmetic
 from eqsat.checking.building import Builder, IllFormed
 from eqsat.checking.kinds import DTYPES
 from eqsat.checking.memberships import variable_names
@@ -163,14 +163,14 @@ class Sides:
     def program_left(self) -> Program:
         return replace(self.program, outputs=self.program.outputs[:1])
 
-    def run(self, machine: Machine) -> tuple[Array, Array]:
-        """The values of both sides as a machine computes them."""
-        left, right = machine.run(self.program, self.arrays, self.chunk_lengths())
+    def run(self, arithmetic: Arithmetic) -> tuple[Array, Array]:
+        """The values of both sides as they are computed in some arithmetic."""
+        left, right = arithmetic.run(self.program, self.arrays, self.chunk_lengths())
         return left, right
 
-    def run_left(self, machine: Machine) -> Array:
-        """The value of the left side as a machine computes it."""
-        (left,) = machine.run(self.program_left, self.arrays, self.chunk_lengths())
+    def run_left(self, arithmetic: Arithmetic) -> Array:
+        """The value of the left side as it is computed in some arithmetic."""
+        (left,) = arithmetic.run(self.program_left, self.arrays, self.chunk_lengths())
         return left
 
     def chunk_lengths(self) -> dict[Axis, int]:

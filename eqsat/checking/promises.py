@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.arithmetic import Machine
+from eqsat.checking.arithmetic import Arithmetic
 from eqsat.checking.instance import Instance
 from eqsat.language.accuracies import Accuracy
 
@@ -36,7 +36,7 @@ EDGE = 0.98
 def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array] | None:
     """The values of both sides, if the right one is not what its class promises; None if it is."""
     width = instance.width
-    left, right = instance.sides.run(Machine(width))
+    left, right = instance.sides.run(Arithmetic(width))
     if left.shape != right.shape:
         return _widened(left), _widened(right)
     if left.dtype.kind == "c":
@@ -58,12 +58,12 @@ def _same_bits(left: Array, right: Array) -> Array:
 def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Array:
     """By element, whether the right side is as good as the left, or the left side settles nothing."""
     sides, width = instance.sides, instance.width
-    true = sides.run_left(Machine(width, rounds=False, bounded=False))
-    bounded = sides.run_left(Machine(width, rounds=False))
-    noisy = [sides.run_left(Machine(width, rounds=False, noise=seed)) for seed in range(SAMPLES)]
+    true = sides.run_left(Arithmetic(width, rounds=False, bounded=False))
+    bounded = sides.run_left(Arithmetic(width, rounds=False))
+    noisy = [sides.run_left(Arithmetic(width, rounds=False, noise=seed)) for seed in range(SAMPLES)]
     others = [
-        sides.run_left(Machine(width, order="ascending")),
-        sides.run_left(Machine(width, order="descending")),
+        sides.run_left(Arithmetic(width, order="ascending")),
+        sides.run_left(Arithmetic(width, order="descending")),
     ]
     if left.dtype.kind != "f":
         settled = np.logical_and.reduce([value == left for value in (bounded, *others, *noisy)])
@@ -71,7 +71,7 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
     with np.errstate(all="ignore"):
         kinds = _kinds(left)
         settled = np.logical_and.reduce([_kinds(value) == kinds for value in (bounded, *others)])
-        limits = Machine(width).limits
+        limits = Arithmetic(width).limits
         largest = float(limits.max)
         settled &= ~((np.abs(true) > EDGE * largest) & (np.abs(true) < largest / EDGE))
         finite = np.isfinite(left) & np.isfinite(true)
