@@ -56,7 +56,7 @@ def explained(name: str, files: Sequence[RuleFile]) -> str:
 
     **Raises:** `RuleError` if there is none, or if there are several.
     """
-    file, rule = _found(name, files)
+    file, rule = found_rule(name, files)
     parts = [f"{rule.qualified}  ({rule.position.file}:{rule.position.line})", indented(_text(rule, file))]
     if rule.source:
         parts.append(f"Source: {rule.source}")
@@ -81,7 +81,7 @@ def explained(name: str, files: Sequence[RuleFile]) -> str:
     return "\n\n".join(parts)
 
 
-def _found(name: str, files: Sequence[RuleFile]) -> tuple[RuleFile, Rule]:
+def found_rule(name: str, files: Sequence[RuleFile]) -> tuple[RuleFile, Rule]:
     found = [(file, rule) for file in files for rule in file.rules if name in (rule.name, rule.qualified)]
     found = list({rule.position: (file, rule) for file, rule in found}.values())
     if len(found) == 1:

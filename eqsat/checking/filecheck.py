@@ -9,7 +9,7 @@ from pathlib import Path
 
 from eqsat.checking.accuracy import DRAWS, Measured, measure
 from eqsat.checking.facts import FactTrial
-from eqsat.checking.firing import outcomes, stays
+from eqsat.checking.firing import outcomes, stays, why_not
 from eqsat.checking.guarding import holding
 from eqsat.checking.hints import hint
 from eqsat.checking.judging import PROMISES, Failure
@@ -294,7 +294,8 @@ class FileCheck:
         if any(outcome.fired for outcome in found):
             return ""
         message = "the rule does not fire on this `example`"
-        return self.at(example.position, message, "compare its axes with the patterns and the conditions")
+        advice = why_not(statement, example) or "compare its axes with the patterns and the conditions"
+        return self.at(example.position, message, advice)
 
     def load_check(self) -> LoadCheck:
         """The checks that are made when a file is loaded, for one statement in this file's place."""

@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from eqsat.checking.absence import absence, told
 from eqsat.checking.examples import Loaded, programs_of
 from eqsat.checking.judging import Criterion, differs
 from eqsat.checking.statement import directions, loops, statements
@@ -101,6 +102,20 @@ def stays(rule: Rule | Fact, reject: Example) -> bool:
     """
     found = list(outcomes(rule, reject))
     return not found or not all(outcome.fired for outcome in found)
+
+
+def why_not(rule: Rule | Fact, example: Example) -> str:
+    """What keeps a rule from firing on an example; of the programs that it may mean, on the nearest."""
+    found: list[tuple[int, str]] = []
+    for loaded in programs(rule, example):
+        instance = loaded.instance
+        stated = instance.statement.rule
+        others = [_split_result()] if loops(stated) else []
+        absent = absence(stated, loaded.program, others, loaded.large, LIMITS)
+        if absent is not None and absent.conditions:
+            axes = {name: instance.axes_of(name) for name in instance.values}
+            found.append((len(absent.conditions), told(absent, axes)))
+    return min(found, key=lambda one: one[0])[1] if found else ""
 
 
 @cache

@@ -5,12 +5,24 @@ from __future__ import annotations
 import argparse
 
 from eqsat.checking.explain import explained
+from eqsat.commands.shapes import parse_arguments
 from eqsat.commands.statuses import DONE
+from eqsat.commands.target import as_called, find_function, told
+from eqsat.errors import EqsatError
 from eqsat.rule_files import load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a rule's name, plain or with its file's: file.name")
+    parser.add_argument(
+        "--in",
+        dest="function",
+        metavar="FUNCTION",
+        help="say whether it fires in this function, and if not, why: module:function, or script.py:function",
+    )
+    parser.add_argument(
+        "--shapes", default="", metavar="SHAPES", help="of the function's arguments: f32[1000,3]..."
+    )
     parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help="a .rules file that the rule may be in"
     )
@@ -18,5 +30,21 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     files = [*(load_file(path) for path in arguments.rules), *shipped_files()]
-    print(explained(arguments.name, files))
+    if arguments.function is None:
+        print(explained(arguments.name, files))
+        return DONE
+    args, kwargs = as_called(parse_arguments(arguments.shapes))
+    function = find_function(arguments.function)
+    from eqsat.checking.presence import presence
+    from eqsat.frontend.lower import lower
+    from eqsat.frontend.trace import trace
+    from eqsat.rulesets import rules_for
+
+    try:
+        closed = trace(function, args, kwargs).closed
+    except Exception as error:
+        given = arguments.shapes or "no arguments"
+        raise EqsatError(f"{arguments.function} can't be traced with {given}: {told(error)}") from None
+    program, _ = lower(closed)
+    print(presence(arguments.name, files, program, lambda accuracy: rules_for(arguments.rules, accuracy)))
     return DONE
