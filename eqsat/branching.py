@@ -7,9 +7,9 @@ from eqsat.fitting import Fitting
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.planning.candidates import Candidate
-from eqsat.planning.exploring import Saturations, Search, prepare
+from eqsat.planning.exploring import Saturations, Search, prepare, tested_orders
 from eqsat.planning.guarding import Granting, grantings, guarded
-from eqsat.planning.search import cheapest
+from eqsat.planning.search import cheapest, first_fitting
 from eqsat.trials import Trial, Trials
 
 
@@ -50,46 +50,59 @@ class Branching:
         - `fixed`: bytes of arguments and results.
         - `known`: e-graphs that there are already; others are added.
         """
-        granting = grantings(self.search, self.plain.predicted_seconds, self.budget)
-        trial = self._granted(granting, fixed, known)
-        if trial is None:
+        orders = tested_orders(self.program, self.search.rules, self.budget)
+        granting = grantings(self.search, orders, self.plain.predicted_seconds, self.budget)
+        searched = self._searched(granting, known)
+        if searched is None:
             return None
-        fast = trial.candidate.branches[-1] if trial.candidate.branches else trial.candidate
-        makers = set(fast.makers.values())
-        used = frozenset(rule.number for rule in self.search.rules if rule.name in makers)
-        if not granting.rules <= used:
-            # Fewer rules have fewer guards, so that these hold of more data.
-            fewer = self._granted(granting.of_rules(used), fixed, known)
-            if fewer is not None and fewer.candidate.seconds <= trial.candidate.seconds:
-                return fewer
-        return trial
+        best = self._predicted(searched)
+        used = set() if best is None else set(best.makers.values())
+        if not granting.makers <= used:
+            # What is used has fewer tests: they take less time, and hold of more data.
+            fewer = granting.of_makers(used)
+            without = self._searched(fewer, known)
+            if without is not None:
+                trial = self._compiled(without, fewer, fixed)
+                if trial is not None:
+                    return trial
+        return self._compiled(searched, granting, fixed)
 
-    def _granted(self, granting: Granting, fixed: int, known: Saturations) -> Trial | None:
-        """The first program that fits by the rules that are granted something, and all others."""
-        if not granting.granted:
+    def _searched(self, granting: Granting, known: Saturations) -> Search | None:
+        """The program's e-graph by what is granted, and by all other rules."""
+        if not granting.grants:
             return None
-        machine, stopwatch = self.search.machine, self.trials.stopwatch
-        budget = self.budget if self.search.large else None
-        axes = max(len(self.search.large), 1)
-        granted = stopwatch.timed(
+        return self.trials.stopwatch.timed(
             "saturate",
             lambda: prepare(
                 self.program,
                 self.search.rules,
-                budget,
-                machine,
-                axes,
+                self.budget if self.search.large else None,
+                self.search.machine,
+                max(len(self.search.large), 1),
                 deadline=self.deadline,
                 known=known,
                 granted=granting.granted,
+                orders=granting.orders,
             ),
         )
+
+    def _predicted(self, searched: Search) -> Candidate | None:
+        """The program that should be the fastest."""
+        if not searched.large:
+            return self.trials.stopwatch.timed("search", lambda: cheapest(searched, self.budget))
+        return self.trials.stopwatch.timed(
+            "search", lambda: first_fitting(searched, self.budget, self.deadline)
+        )
+
+    def _compiled(self, searched: Search, granting: Granting, fixed: int) -> Trial | None:
+        """The first program that fits."""
+        machine = self.search.machine
         trials = GuardedTrials(self.trials, self.plain, granting, machine)
         if self.search.large:
             return next(
-                Fitting(granted, trials, self.budget, fixed, machine, self.deadline, self.longest), None
+                Fitting(searched, trials, self.budget, fixed, machine, self.deadline, self.longest), None
             )
-        best = stopwatch.timed("search", lambda: cheapest(granted, self.budget))
+        best = self._predicted(searched)
         if best is None or best.predicted_seconds >= self.longest:
             return None
         trial = trials.compile(best, self.budget)

@@ -291,7 +291,7 @@ class Planner:
     def _guarded(self, original: Certified) -> Planned | None:
         """A program that is clearly faster than the one that was found, where guards of rules hold."""
         chosen, search, job = self._chosen, self._search, self._job
-        if search is None or not search.saturation.found or self.deadline.passed():
+        if search is None or self.deadline.passed():
             return None
         plain = chosen.candidate if chosen else job.written
         longest = CLEARLY_FASTER * plain.predicted_seconds

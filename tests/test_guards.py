@@ -180,3 +180,64 @@ def test_programs_with_guards_are_timed_with_the_others(twice: Path) -> None:
     plan = optimized.plan(X, Y, V)
     assert plan.tuning is not None
     assert len(plan.tuning.programs) > 1
+
+
+# Orders of contractions, which no rule file says.
+
+
+def chain(a: Any, b: Any, c: Any, v: Any) -> Any:
+    return ((a @ b) @ c) @ v
+
+
+def factors(scale: float = 1.0) -> list[Any]:
+    shapes = [(900, 700), (700, 800), (800, 650), (650,)]
+    return [(scale * RNG.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32) for shape in shapes]
+
+
+@pytest.fixture(scope="module")
+def ordered() -> Any:
+    return eqsat.optimize(chain, budget="40MB")
+
+
+def test_long_products_are_reordered_where_nothing_over_or_underflows(ordered: Any) -> None:
+    plan = ordered.plan(*factors())
+    assert plan.guard is not None
+    assert plan.guard.tests == ("contraction-order: nothing over- or underflows in either order",)
+    assert plan.predicted_seconds < 0.5 * plan.guard.seconds
+    given = factors()
+    np.testing.assert_allclose(ordered(*given), chain(*map(np.float64, given)), rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1e13])
+def test_products_are_taken_as_written_where_one_over_or_underflows(ordered: Any, scale: float) -> None:
+    given = factors()
+    # In the order written, numbers stay near 1, and in the other one, they do not.
+    given[0] *= np.float32(1 / scale)
+    given[1] *= np.float32(scale)
+    given[2] *= np.float32(scale)
+    given[3] *= np.float32(scale)
+    np.testing.assert_array_equal(ordered(*given), jax.jit(chain)(*given))
+
+
+def test_exact_products_are_taken_as_written() -> None:
+    plan = eqsat.optimize(chain, budget="40MB", accuracy="exact").plan(*factors())
+    assert plan.guard is None
+    assert "contraction-order" not in plan.rules_fired
+
+
+def test_products_in_what_little_memory_there_is_are_tested_by_chunks() -> None:
+    def product(a: Any, b: Any, v: Any) -> Any:
+        return (a @ b) @ v
+
+    a, b, v = (RNG.normal(size=shape).astype(np.float32) for shape in [(3000, 200), (200, 3000), (3000,)])
+    optimized = eqsat.optimize(product, budget="5.5MB")
+    plan = optimized.plan(a, b, v)
+    assert plan.guard is not None
+    assert plan.peak_bytes <= 5_500_000
+    assert any("max" in loop.combines or "min" in loop.combines for loop in plan.loops)
+    np.testing.assert_allclose(optimized(a, b, v), a.astype(float) @ (b.astype(float) @ v), atol=0.05)
+    # As it was written, in chunks as long as they were without tests.
+    a *= 1e-30
+    plain = eqsat.optimize(product, budget="5.5MB", accuracy="exact")
+    np.testing.assert_allclose(optimized(a, b * 1e20, v * 1e20), plain(a, b * 1e20, v * 1e20), rtol=1e-3)
+    assert min(loop.chunk for loop in plan.loops if "concatenation" in loop.combines) > 10

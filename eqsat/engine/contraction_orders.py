@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Container, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
 
@@ -31,10 +31,59 @@ ALWAYS = 200
 """...and how many more."""
 
 
+@dataclass(frozen=True)
+class Order:
+    """A tree of contractions and a better order for it.
+
+    **Attributes:**
+
+    - `root`: the tree as it was written.
+    - `winner`: what is equal to it.
+    - `leaves`: the numbers of the terms that both are made of.
+    """
+
+    root: Term
+    winner: Term
+    leaves: frozenset[int]
+
+    def is_factor(self, term: Term) -> bool:
+        """Whether both trees end at a term, whatever its axes are called."""
+        return term.number in self.leaves and not isinstance(term.op, Rename)
+
+    def values(self) -> Iterator[Term]:
+        """What both trees compute of their factors, each once."""
+        inside = [*_inside(self.root, self.leaves), *_inside(self.winner, self.leaves)]
+        yield from dict.fromkeys(term for term in inside if not isinstance(term.op, Rename))
+
+    def factors(self) -> Iterator[Term]:
+        """The terms that both trees are made of, each once."""
+        found = []
+        for arg in (arg for value in self.values() for arg in value.args):
+            while isinstance(arg.op, Rename) and not self.is_factor(arg):
+                arg = arg.args[0]
+            if self.is_factor(arg):
+                found.append(arg)
+        yield from dict.fromkeys(found)
+
+
 def with_contraction_orders(
     program: Program, reassociate: bool = True, precision: str | None = None, cap: int | None = None
 ) -> Program:
     """The same program, which also knows better orders for its contractions of many factors.
+
+    For the arguments, see `better_orders`.
+    """
+    found = better_orders(program, reassociate, precision, cap)
+    if not found:
+        return program
+    pairs = ((order.root, order.winner) for order in found)
+    return replace(program, equalities=(*program.equalities, *pairs))
+
+
+def better_orders(
+    program: Program, reassociate: bool = True, precision: str | None = None, cap: int | None = None
+) -> list[Order]:
+    """Better orders for a program's contractions of many factors.
 
     Every tree of contractions gets up to three: of fewest flops, of the smallest intermediates, and of
     fewest flops with intermediates within the cap. A product that is needed more than once is left as
@@ -48,17 +97,17 @@ def with_contraction_orders(
     """
     known = list(program.known())
     if not any(isinstance(term.op, (Dot, Reduce)) for term in known):
-        return program
+        return []
     room = GROWTH * len(known) + ALWAYS
     entered = {term.number for term in known}
-    pairs: dict[tuple[Term, Term], None] = {}
-    for root, winner in _Orders(program, known, reassociate, precision, cap).winners():
-        new = {term.number for term in _inside(winner, entered)}
+    found: dict[tuple[Term, Term], Order] = {}
+    for order in _Orders(program, known, reassociate, precision, cap).winners():
+        new = {term.number for term in _inside(order.winner, entered)}
         if len(new) <= room:
             room -= len(new)
             entered |= new
-            pairs[root, winner] = None
-    return replace(program, equalities=(*program.equalities, *pairs))
+            found[order.root, order.winner] = order
+    return list(found.values())
 
 
 class _Orders:
@@ -105,8 +154,8 @@ class _Orders:
         if contracts or broadcasts or any(arg.number in self.spread for arg in inner):
             self.spread.add(term.number)
 
-    def winners(self) -> Iterator[tuple[Term, Term]]:
-        """Trees and better ones."""
+    def winners(self) -> Iterator[Order]:
+        """Trees and better orders for them."""
         done: set[int] = set()
         while self.roots:
             root = self.roots.popleft()
@@ -123,11 +172,10 @@ class _Orders:
             if any(term.number in self.shared for term in inner):
                 whole = flatten(root, (), self.spread)
                 found += [] if whole.cut else self._better(whole)
-            for winner in dict.fromkeys(found):
-                yield root, winner
+            yield from dict.fromkeys(found)
 
-    def _better(self, tree: Tree) -> list[Term]:
-        """Winners that are better than the tree as it was written."""
+    def _better(self, tree: Tree) -> list[Order]:
+        """Orders that are better than the tree as it was written."""
         array_factors = len(tree.factors)
         if array_factors < 2 or (array_factors == 2 and not tree.lone()):
             return []
@@ -139,7 +187,8 @@ class _Orders:
         leaves = _leaves(tree)
         written = _expense(tree.root, leaves)
         winners = [self.rebuilder.rebuild(tree, path) for path in self.paths[network]]
-        return [winner for winner in winners if _improves(_expense(winner, leaves), written)]
+        better = (winner for winner in winners if _improves(_expense(winner, leaves), written))
+        return [Order(tree.root, winner, leaves) for winner in better]
 
 
 @cache
@@ -150,7 +199,7 @@ def _arithmetic(dtype: str, reassociate: bool) -> bool:
     return not is_extended(dtype) and numpy_dtype(dtype).kind in "iu"
 
 
-def _leaves(tree: Tree) -> set[int]:
+def _leaves(tree: Tree) -> frozenset[int]:
     """The numbers of the terms that a tree is made of, as they are and under their first names."""
     leaves: set[int] = set()
     scaled = (scaling.by.term for scaling in tree.scalings if scaling.by is not None)
@@ -159,7 +208,7 @@ def _leaves(tree: Tree) -> set[int]:
         while isinstance(term.op, Rename):
             term = term.args[0]
             leaves.add(term.number)
-    return leaves
+    return frozenset(leaves)
 
 
 def _inside(root: Term, leaves: Container[int]) -> Iterator[Term]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule, Granted
-from eqsat.engine.contraction_orders import with_contraction_orders
+from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
 from eqsat.engine.families import Families
@@ -182,6 +182,7 @@ def prepare(
     deadline: Deadline = NO_DEADLINE,
     known: Saturations | None = None,
     granted: Sequence[Granted] = (),
+    orders: Sequence[Order] = (),
 ) -> Search:
     """Saturate a program's e-graph.
 
@@ -192,7 +193,11 @@ def prepare(
     - `deadline`: when to stop saturating.
     - `known`: what this program came to by these rules for other budgets; what it comes to now is added.
     - `granted`: what rules with guards may be used on, but for the bodies of control flow.
+    - `orders`: of contractions, that may be used, too.
     """
+    if orders:
+        pairs = ((order.root, order.winner) for order in orders)
+        program = replace(program, equalities=(*program.equalities, *pairs))
     free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
     known = {} if known is None else known
     return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted)
@@ -239,9 +244,7 @@ def _prepared(
                 for body in call.bodies
             )
     if rules:
-        # Another order may overflow where this one does not: B v may be infinite where (A B) v is finite.
-        reorder = any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
-        program = with_contraction_orders(program, reorder, rules[0].precision or None, cap)
+        program = with_contraction_orders(program, _reorders(rules), rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
     key = (program.outputs, program.equalities, program.facts, large, tuple(stored), limits, *granted)
     saturation = known.get(key)
@@ -250,6 +253,24 @@ def _prepared(
         if not deadline.passed():
             known[key] = saturation
     return Search(program, saturation, rules, machine, large, bodies)
+
+
+def tested_orders(program: Program, rules: Sequence[CompiledRule], budget: int) -> list[Order]:
+    """Orders of contractions that are as accurate as the rules where nothing over- or underflows."""
+    if _reorders(rules) or not any(rule.accuracy == "reassociates" for rule in rules):
+        return []
+    cap = max(free_bytes(program, budget), smallest_share(program)) // LARGEST_ITEM
+    always = {(order.root, order.winner) for order in better_orders(program, False, None, cap)}
+    found = better_orders(program, True, rules[0].precision or None, cap)
+    return [order for order in found if (order.root, order.winner) not in always]
+
+
+def _reorders(rules: Sequence[CompiledRule]) -> bool:
+    """Whether rules take contractions of floats in any order.
+
+    Another order may overflow where this one does not: B v may be infinite where (A B) v is finite.
+    """
+    return any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
 
 
 def _control_flow(program: Program) -> Iterator[Call]:

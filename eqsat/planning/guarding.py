@@ -1,5 +1,6 @@
-"""Programs of two branches: one that is fast where guards hold of the data, and one that is right on any.
+"""Programs of two branches: one that is fast where tests hold of the data, and one that is right on any.
 
+Orders of contractions are as good as that which was written where nothing over- or underflows in either.
 Where rules with guards match is known from the program's e-graph, in which they have not been used: all that
 is equal there is equal on any data. What the guards look at is taken from it, so a guard never depends on
 what it guards. Rules are granted what is cheap to test, and a second e-graph says what comes of that.
@@ -8,12 +9,14 @@ what it guards. Rules are granted what is cheap to test, and a second e-graph sa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import jax
 
 from eqsat.engine.compiled import Found, Granted
+from eqsat.engine.contraction_orders import Order
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor
 from eqsat.ir.control import Body, Choice
@@ -24,78 +27,113 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, reachable
 from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
-from eqsat.planning.candidates import Candidate, predicted
-from eqsat.planning.exploring import Search
+from eqsat.planning.candidates import Candidate, predicted, scheduled
+from eqsat.planning.exploring import Search, prepare
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
+from eqsat.planning.magnitudes import in_range
+from eqsat.planning.making import REORDERED
+from eqsat.planning.search import first_fitting
 
 MOST_TESTED = 64
 """Of more matches of rules with guards than this, the rest is not looked at."""
+
+IN_RANGE = "nothing over- or underflows in either order"
+"""What is tested for another order of a contraction."""
 
 SHARE = 0.25
 """What takes longer to test than this part of the time that the program takes is not tested."""
 
 
 @dataclass(frozen=True)
-class Granting:
-    """What rules may be used on, if tests hold.
+class Grant:
+    """What may be used if tests hold: a match of a rule, or an order of a contraction.
 
     **Attributes:**
 
-    - `tests`: for each of `granted`, truth values without axes. Those that are known to hold are left out.
-    - `guards`: by the numbers of the rules, their names and guards.
+    - `maker`: the rule's name, or that of orders of contractions.
+    - `guard`: what is tested, as text.
+    - `tests`: truth values without axes. Those that are known to hold are left out.
     """
 
-    granted: tuple[Granted, ...]
-    tests: tuple[tuple[Term, ...], ...]
-    guards: Mapping[int, str]
+    what: Granted | Order
+    maker: str
+    guard: str
+    tests: tuple[Term, ...]
+
+
+@dataclass(frozen=True)
+class Granting:
+    """All that may be used if all tests hold."""
+
+    grants: tuple[Grant, ...]
+
+    @property
+    def granted(self) -> tuple[Granted, ...]:
+        """Matches of rules."""
+        return tuple(one.what for one in self.grants if isinstance(one.what, Granted))
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """Orders of contractions."""
+        return tuple(one.what for one in self.grants if isinstance(one.what, Order))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The names and guards of the rules of which anything has to be tested."""
-        tested = [one.rule for one, tests in zip(self.granted, self.tests, strict=True) if tests]
-        return tuple(self.guards[number] for number in dict.fromkeys(tested))
-
-    def of_rules(self, numbers: frozenset[int]) -> Granting:
-        """What is granted to some rules."""
-        kept = [
-            (one, tests) for one, tests in zip(self.granted, self.tests, strict=True) if one.rule in numbers
-        ]
-        return Granting(tuple(one for one, _ in kept), tuple(tests for _, tests in kept), self.guards)
+        """The names and guards of what has to be tested."""
+        return tuple(dict.fromkeys(f"{one.maker}: {one.guard}" for one in self.grants if one.tests))
 
     @property
-    def rules(self) -> frozenset[int]:
-        """The numbers of the rules that are granted something."""
-        return frozenset(one.rule for one in self.granted)
+    def makers(self) -> frozenset[str]:
+        """The names of what is granted anything."""
+        return frozenset(one.maker for one in self.grants)
+
+    def of_makers(self, names: Collection[str]) -> Granting:
+        """What is granted to some rules, or to orders of contractions."""
+        return Granting(tuple(one for one in self.grants if one.maker in names))
 
     def all_tests(self) -> list[Term]:
         """All tests, each once."""
-        return list(dict.fromkeys(test for tests in self.tests for test in tests))
+        return list(dict.fromkeys(test for one in self.grants for test in one.tests))
 
 
-def grantings(search: Search, seconds: float, budget: int) -> Granting:
-    """What rules with guards can be granted in a program that has been saturated without them.
+def grantings(search: Search, orders: Sequence[Order], seconds: float, budget: int) -> Granting:
+    """What can be granted in a program that has been saturated without it.
 
     **Arguments:**
 
+    - `orders`: of contractions of the program.
     - `seconds`: what the program takes without them.
     - `budget`: bytes that there are.
     """
-    granted: list[Granted] = []
-    tests: list[tuple[Term, ...]] = []
+    found = (
+        _affordable(search, one, seconds, budget) for one in (*_of_rules(search), *_of_orders(search, orders))
+    )
+    return Granting(tuple(one for one in found if one is not None))
+
+
+def _of_rules(search: Search) -> Iterator[Grant]:
+    """Matches of rules with guards, but for those whose guards can't hold."""
     found = search.saturation.found[:MOST_TESTED]
     terms = _terms_of(search, {number for one in found for number in one.classes})
     for one in found:
         values = tuple(terms[number] for number in one.classes if number in terms)
         if len(values) < len(one.classes):
             continue
-        wanted = _tests(search, one, values)
-        if wanted is not None and _is_cheap(search, wanted, seconds, budget):
-            granted.append(Granted(one.rule, values, one.axes))
-            tests.append(wanted)
-    rules = {one.rule: search.rules[one.rule] for one in granted}
-    guards = {number: f"{rule.name}: {rule.guard}" for number, rule in rules.items()}
-    return Granting(tuple(granted), tuple(tests), guards)
+        rule = search.rules[one.rule]
+        tests = _tests(search, one, values)
+        if tests is not None:
+            yield Grant(Granted(one.rule, values, one.axes), rule.name, str(rule.guard), tests)
+
+
+def _of_orders(search: Search, orders: Sequence[Order]) -> Iterator[Grant]:
+    """Orders of contractions of numbers that can be tested."""
+    for order in orders:
+        try:
+            tests = in_range(order, search.program.terms)
+        except NoTest:
+            continue
+        yield Grant(order, REORDERED, IN_RANGE, tests)
 
 
 def _terms_of(search: Search, numbers: set[int]) -> dict[int, Term]:
@@ -136,16 +174,29 @@ def _tests(search: Search, found: Found, values: Sequence[Term]) -> tuple[Term, 
     return tuple(unknown)
 
 
-def _is_cheap(search: Search, tests: Sequence[Term], seconds: float, budget: int) -> bool:
-    """Whether tests take a small part of the time, and not too much memory."""
-    if any(isinstance(t.op, Opaque) and t.op.call.bodies for t in reachable(tests)):
-        return False
-    program = replace(search.program, outputs=tuple(Output(test, ()) for test in tests), aliased=0)
+def _affordable(search: Search, grant: Grant, seconds: float, budget: int) -> Grant | None:
+    """The grant with tests that take a small part of the time and fit in memory, by chunks if they must."""
+    if any(isinstance(t.op, Opaque) and t.op.call.bodies for t in reachable(grant.tests)):
+        return None
+    program = replace(_testing(search.program, grant.tests), inputs=search.program.inputs)
+    # The results of the whole have their places while tests are computed.
+    left = budget - (search.program.fixed_bytes + search.program.aliased - program.fixed_bytes)
     schedule = Schedule(program, build(program), {})
     if _seconds(schedule, search.machine) > SHARE * seconds:
-        return False
-    results = search.program.fixed_bytes + search.program.aliased - program.fixed_bytes
-    return predicted_peak(schedule, search.machine) + results <= budget
+        return None
+    if predicted_peak(schedule, search.machine) <= left:
+        return grant
+    best = first_fitting(prepare(program, search.rules, left, search.machine), left)
+    if best is None or best.seconds > SHARE * seconds:
+        return None
+    return replace(grant, tests=tuple(output.term for output in best.schedule.program.outputs))
+
+
+def _testing(program: Program, tests: Sequence[Term]) -> Program:
+    """The program that computes tests, of what it needs of the inputs."""
+    used = {term.number for term in reachable(tests)}
+    inputs = tuple(leaf for leaf in program.inputs if leaf.number in used)
+    return Program(inputs, tuple(Output(test, ()) for test in tests), program.terms)
 
 
 def _seconds(schedule: Schedule, machine: Machine) -> float:
@@ -163,24 +214,24 @@ def guarded(
     if not tests:
         return fast
     program = _program(plain.schedule.program, fast.schedule.program, tests)
-    first = max((loop.id for loop in plain.schedule.block.loops), default=0) + 1
-    renumbered = {loop.id: first + place for place, loop in enumerate(fast.schedule.block.loops)}
-    chunks = {renumbered[number]: length for number, length in fast.schedule.chunks.items()}
-    bodies = (plain.schedule.block, _renumbered(fast.schedule.block, renumbered))
-    block = _with_bodies(build(program), program, bodies)
-    schedule = Schedule(program, block, {**plain.schedule.chunks, **chunks})
+    testing = _testing(plain.schedule.program, tests)
+    results = program.fixed_bytes + program.aliased - testing.fixed_bytes
+    tested = scheduled(testing, build(testing), {}, budget - results, machine)
+    numbers = count(1 + max((loop.id for loop in plain.schedule.block.loops), default=0))
+    branch, lengths = _numbered(fast.schedule, numbers)
+    outer, outer_lengths = _with_lengths(program, tested.schedule, numbers)
+    block = _with_bodies(outer, program, (plain.schedule.block, branch))
+    schedule = Schedule(program, block, {**plain.schedule.chunks, **lengths, **outer_lengths})
     makers = {**fast.makers, **plain.makers}
     found = predicted(schedule, makers, predicted_peak(schedule, machine), machine)
     if found.predicted_peak > budget:
         # Without copies for its reductions and products, it may fit.
         bare = replace(machine, copies=False)
         found = predicted(schedule, makers, predicted_peak(schedule, bare), bare)
-    testing = Program(program.inputs, tuple(Output(test, ()) for test in tests), program.terms)
-    seconds = fast.seconds + _seconds(Schedule(testing, build(testing), {}), machine)
     taking = machine.taking(found.predicted_peak - program.fixed_bytes)
     return replace(
         found,
-        seconds=seconds,
+        seconds=fast.seconds + tested.seconds,
         taking=taking,
         fused=plain.fused and fast.fused,
         branches=(plain, fast),
@@ -230,6 +281,27 @@ def _with_bodies(block: Block, program: Program, bodies: tuple[Block, ...]) -> B
         for step in block.steps
     ]
     return Block(tuple(steps), block.needs)
+
+
+def _numbered(schedule: Schedule, numbers: Iterator[int]) -> tuple[Block, dict[int, int]]:
+    """A schedule's block with other numbers for its loops, and their lengths of chunks."""
+    renumbered = {loop.id: next(numbers) for loop in schedule.block.loops}
+    lengths = {renumbered[number]: length for number, length in schedule.chunks.items()}
+    return _renumbered(schedule.block, renumbered), lengths
+
+
+def _with_lengths(program: Program, tested: Schedule, numbers: Iterator[int]) -> tuple[Block, dict[int, int]]:
+    """The block of a choice between branches, without these, and the lengths of chunks in its loops.
+
+    These are those of the tests: the same terms, which are in the same loops.
+    """
+    block = _with_bodies(build(program), program, ())
+    renumbered: dict[int, int] = {}
+    lengths: dict[int, int] = {}
+    for loop, same in zip(block.loops, tested.block.loops, strict=True):
+        renumbered[loop.id] = next(numbers)
+        lengths[renumbered[loop.id]] = tested.chunks[same.id]
+    return _renumbered(block, renumbered), lengths
 
 
 def _renumbered(block: Block, numbers: Mapping[int, int]) -> Block:

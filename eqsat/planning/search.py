@@ -40,6 +40,14 @@ def attempts(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> I
     return _under(caps(min(budget - search.program.fixed_bytes, _largest(search))), search, budget, deadline)
 
 
+def first_fitting(search: Search, budget: int, deadline: Deadline = NO_DEADLINE) -> Candidate | None:
+    """The fastest of the candidates under the highest cap that has one which should fit."""
+    for found in attempts(search, budget, deadline):
+        if found[0].predicted_peak <= budget:
+            return found[0]
+    return None
+
+
 def every_attempt(search: Search, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
     """Candidates under all caps that make a difference, made as if there were no memory for temporaries."""
     return _under(caps(_largest(search)), search, search.program.fixed_bytes, deadline)
