@@ -233,7 +233,8 @@ def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
     for a matrix product to run at full speed.
     """
     largest: dict[Axis, int] = {}
-    for term, axes in computed(search.program):
+    given = ((leaf, leaf.axes) for leaf in search.program.inputs)
+    for term, axes in (*computed(search.program), *given):
         for axis in axes:
             largest[axis] = max(largest.get(axis, 1), term.bytes)
     block = min(cap, search.machine.cache)

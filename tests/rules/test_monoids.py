@@ -60,6 +60,17 @@ def exponentials(x: Array) -> State:
     return largest, np.exp(x - (largest if np.isfinite(largest) else 0)).sum()
 
 
+def averaged(x: Array) -> State:
+    largest, total = exponentials(x)
+    weights = np.exp(x - (largest if np.isfinite(largest) else 0)) / (total if total else 1)
+    return largest, total, (weights * np.float32(0.5) * values(x)).sum()
+
+
+def values(x: Array) -> Array:
+    """What is averaged, near the largest numbers that there are."""
+    return np.asarray(np.float32(3e38) * np.cos(np.where(np.isfinite(x), x, 0)))
+
+
 def deviations(x: Array) -> State:
     return np.float32(len(x)), x.mean(), (x - x.mean()).sum(), ((x - x.mean()) ** 2).sum()
 
@@ -73,6 +84,7 @@ def codeviations(x: Array) -> State:
 CHUNKS: dict[str, Callable[[Array], State]] = {
     "rescaled": exponentials,
     "rescaled_or_nan": exponentials,
+    "averaged": averaged,
     "rescaled_logarithm": exponentials,
     "deviations": deviations,
     "codeviations": codeviations,
@@ -82,6 +94,11 @@ CHUNKS: dict[str, Callable[[Array], State]] = {
 WHOLE: dict[str, Callable[[Array], Any]] = {
     "rescaled": lambda x: np.exp(np.float64(x) - x.max()).sum() if np.isfinite(x.max()) else 0.0,
     "rescaled_or_nan": lambda x: np.exp(np.float64(x) - x.max()).sum() if np.isfinite(x.max()) else np.nan,
+    "averaged": lambda x: (
+        np.average(values(x).astype(float), weights=np.exp(np.float64(x) - x.max()))
+        if np.isfinite(x.max())
+        else np.nan
+    ),
     "rescaled_logarithm": lambda x: np.logaddexp.reduce(np.float64(x)),
     "deviations": lambda x: np.float64(x).var() * len(x),
     "codeviations": lambda x: np.cov(np.float64(x), np.cos(x) + np.float64(x))[0, 1] * (len(x) - 1),
