@@ -85,6 +85,7 @@ class Emitter:
         self.makers = makers
         self.overwritten = overwritten(schedule, pairs)
         self.updates = updates
+        self.turnings = turned
         self.turned = {member: turning for turning in turned.values() for member in turning.members}
         self.joints = joints
         self.forms = forms

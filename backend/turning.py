@@ -47,7 +47,8 @@ def copy_ahead(emitter: Emitter, loop: Loop, scope: Scope) -> None:
     for block, inside in _nested(loop.body, frozenset({loop.axis})):
         around = scope.starts.keys() - inside
         for step in block.steps:
-            turning = emitter.turned.get(step.term.number) if isinstance(step, Compute) else None
+            # What its operands are made of may be computed in other loops, too, for something else.
+            turning = emitter.turnings.get(step.term.number) if isinstance(step, Compute) else None
             if turning is not None:
                 for source in turning.sources.values():
                     if source.open <= around:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax import lax
 
+import eqsat
 from eqsat.backend.emit import emit
 from eqsat.machine import CPU
 from eqsat.planning.candidates import as_written
@@ -67,3 +71,22 @@ def test_what_is_read_by_others_too_keeps_its_order() -> None:
     a, b, c = normal(5, 4), normal(4, 6), normal(6, 3)
     assert "transpose" not in source(alone, a, b, c)
     assert '"ab,bc->ac"' in source(shared, a, b, c)
+
+
+# Copies in another order.
+
+
+@pytest.mark.parametrize("budget", [140_000, 200_000])
+def test_what_two_loops_compute_is_copied_for_the_one_that_reduces_it(budget: int) -> None:
+    def pieces(x: Any, y: Any, w: Any, v: Any) -> Any:
+        t = x[:, None] - y[None]
+        t = jnp.where(t < w[:, None, None], t, v[None, :, None])
+        t = jnp.clip(jnp.max(jnp.where(jnp.isfinite(t), t, 0), -1), -1, 1)
+        return jnp.sum(lax.cummax(t * t, axis=1)[:, -1])
+
+    gradient = jax.grad(pieces, (0, 2, 3))
+    arguments = normal(37, 8), normal(150, 8), normal(37), normal(150)
+    optimized = eqsat.optimize(gradient, budget=budget)
+    assert optimized.plan(*arguments).peak_bytes <= budget
+    for result, wanted in zip(optimized(*arguments), jax.jit(gradient)(*arguments), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
