@@ -47,6 +47,6 @@ def test_gradients_of_functions_of_a_product(name: str) -> None:
     check_gradient(lambda x, y: jnp.sum(FUNCTIONS[name](1.3 * (x @ y.T) + 0.1)), 0.3, X, Y)
 
 
-@pytest.mark.parametrize("part", [0.2, 0.5])
+@pytest.mark.parametrize("part", [0.75, 0.9])
 def test_the_gradient_of_a_maximum_of_products_in_any_order(part: float) -> None:
     check_gradient(lambda x: jnp.sum(jnp.max(x @ x.T @ x * 1.7, 1)), part, S)
