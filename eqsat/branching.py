@@ -51,7 +51,7 @@ class Branching:
         - `known`: e-graphs that there are already; others are added.
         """
         orders = tested_orders(self.program, self.search.rules, self.budget)
-        granting = grantings(self.search, orders, self.plain.predicted_seconds, self.budget)
+        granting = grantings(self.search, orders, self.plain.predicted_seconds, self.budget, self.deadline)
         searched = self._searched(granting, known)
         if searched is None:
             return None

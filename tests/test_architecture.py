@@ -65,8 +65,7 @@ ALLOWED = {
     "eqsat.testing": "errors language rule_files checking",
     "eqsat.running": "errors records amounts reports device_memory backend.certificate api",
     "eqsat.commands": "errors amounts reports language rule_files rulesets frontend.lower"
-    " frontend.trace checking"
-    " api running",
+    " frontend.trace checking api running",
     "eqsat.cli": "errors commands",
     "eqsat.run": "cli",
     "eqsat.__init__": "annotations api backend.certificate budgets calibration errors garbage reports",

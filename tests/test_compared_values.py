@@ -34,7 +34,7 @@ def check_gradient(fn: Any, part: float, *args: Any) -> None:
     wanted = gradient(*map(jnp.asarray, args))
     fixed = 2 * sum(arg.nbytes for arg in args)
     budget = int(fixed + part * (plain_peak(gradient, args) - fixed))
-    optimized = eqsat.optimize(gradient, budget=budget)
+    optimized = eqsat.optimize(gradient, budget=budget, max_slowdown=None)
     plan = optimized.plan(*args)
     assert plan.changed
     assert plan.peak_bytes <= budget
@@ -47,6 +47,6 @@ def test_gradients_of_functions_of_a_product(name: str) -> None:
     check_gradient(lambda x, y: jnp.sum(FUNCTIONS[name](1.3 * (x @ y.T) + 0.1)), 0.3, X, Y)
 
 
-@pytest.mark.parametrize("part", [0.75, 0.9])
+@pytest.mark.parametrize("part", [0.2, 0.5])
 def test_the_gradient_of_a_maximum_of_products_in_any_order(part: float) -> None:
     check_gradient(lambda x: jnp.sum(jnp.max(x @ x.T @ x * 1.7, 1)), part, S)

@@ -44,6 +44,9 @@ Layout = tuple[Dimension, ...]
 """What each dimension of an array is."""
 
 
+NO_AXES: frozenset[Axis] = frozenset()
+
+
 def parts(dimension: Dimension) -> tuple[Axis, ...]:
     """The axes that a dimension is made of, the slowest first.
 

@@ -15,6 +15,7 @@ from itertools import count
 
 import jax
 
+from eqsat.deadline import Deadline
 from eqsat.engine.compiled import Found, Granted
 from eqsat.engine.contraction_orders import Order
 from eqsat.engine.cost import CostModel
@@ -36,7 +37,10 @@ from eqsat.planning.making import REORDERED
 from eqsat.planning.search import first_fitting
 
 MOST_TESTED = 64
-"""Of more matches of rules with guards than this, the rest is not looked at."""
+"""Of more matches of rules with guards, or of more orders, than this, the rest is not looked at."""
+
+MOST_SEARCHED = 8
+"""For tests of so many matches and orders, chunks are looked for if they don't fit whole."""
 
 IN_RANGE = "nothing over- or underflows in either order"
 """What is tested for another order of a contraction."""
@@ -51,6 +55,7 @@ class Grant:
 
     **Attributes:**
 
+    - `what`: the match or the order.
     - `maker`: the rule's name, or that of orders of contractions.
     - `guard`: what is tested, as text.
     - `tests`: truth values without axes. Those that are known to hold are left out.
@@ -97,7 +102,9 @@ class Granting:
         return list(dict.fromkeys(test for one in self.grants for test in one.tests))
 
 
-def grantings(search: Search, orders: Sequence[Order], seconds: float, budget: int) -> Granting:
+def grantings(
+    search: Search, orders: Sequence[Order], seconds: float, budget: int, deadline: Deadline
+) -> Granting:
     """What can be granted in a program that has been saturated without it.
 
     **Arguments:**
@@ -105,11 +112,25 @@ def grantings(search: Search, orders: Sequence[Order], seconds: float, budget: i
     - `orders`: of contractions of the program.
     - `seconds`: what the program takes without them.
     - `budget`: bytes that there are.
+    - `deadline`: when to stop looking for tests by chunks.
     """
-    found = (
-        _affordable(search, one, seconds, budget) for one in (*_of_rules(search), *_of_orders(search, orders))
-    )
-    return Granting(tuple(one for one in found if one is not None))
+    granted: list[Grant] = []
+    searched = 0
+    for one in (*_of_rules(search), *_of_orders(search, orders[:MOST_TESTED])):
+        testing, left = _alone(search, one, budget)
+        schedule = Schedule(testing, build(testing), {})
+        if _calls_programs(testing) or _seconds(schedule, search.machine) > SHARE * seconds:
+            continue
+        if predicted_peak(schedule, search.machine) <= left:
+            granted.append(one)
+        elif searched < MOST_SEARCHED and not deadline.passed():
+            searched += 1
+            chunked = prepare(testing, search.rules, left, search.machine, deadline=deadline)
+            best = first_fitting(chunked, left, deadline)
+            if best is not None and best.seconds <= SHARE * seconds:
+                tests = tuple(output.term for output in best.schedule.program.outputs)
+                granted.append(replace(one, tests=tests))
+    return Granting(tuple(granted))
 
 
 def _of_rules(search: Search) -> Iterator[Grant]:
@@ -174,22 +195,16 @@ def _tests(search: Search, found: Found, values: Sequence[Term]) -> tuple[Term, 
     return tuple(unknown)
 
 
-def _affordable(search: Search, grant: Grant, seconds: float, budget: int) -> Grant | None:
-    """The grant with tests that take a small part of the time and fit in memory, by chunks if they must."""
-    if any(isinstance(t.op, Opaque) and t.op.call.bodies for t in reachable(grant.tests)):
-        return None
+def _alone(search: Search, grant: Grant, budget: int) -> tuple[Program, int]:
+    """The program that tests for a grant, beside all arguments, and the bytes that there are for it."""
     program = replace(_testing(search.program, grant.tests), inputs=search.program.inputs)
     # The results of the whole have their places while tests are computed.
-    left = budget - (search.program.fixed_bytes + search.program.aliased - program.fixed_bytes)
-    schedule = Schedule(program, build(program), {})
-    if _seconds(schedule, search.machine) > SHARE * seconds:
-        return None
-    if predicted_peak(schedule, search.machine) <= left:
-        return grant
-    best = first_fitting(prepare(program, search.rules, left, search.machine), left)
-    if best is None or best.seconds > SHARE * seconds:
-        return None
-    return replace(grant, tests=tuple(output.term for output in best.schedule.program.outputs))
+    return program, budget - (search.program.fixed_bytes + search.program.aliased - program.fixed_bytes)
+
+
+def _calls_programs(program: Program) -> bool:
+    """Whether there is control flow in a program."""
+    return any(isinstance(term.op, Opaque) and term.op.call.bodies for term in program.reachable())
 
 
 def _testing(program: Program, tests: Sequence[Term]) -> Program:
@@ -213,8 +228,9 @@ def guarded(
     tests = granting.all_tests()
     if not tests:
         return fast
-    program = _program(plain.schedule.program, fast.schedule.program, tests)
-    testing = _testing(plain.schedule.program, tests)
+    holds = joined(tests, plain.schedule.program.terms)
+    program = _program(plain.schedule.program, fast.schedule.program, holds)
+    testing = _testing(plain.schedule.program, [holds])
     results = program.fixed_bytes + program.aliased - testing.fixed_bytes
     tested = scheduled(testing, build(testing), {}, budget - results, machine)
     numbers = count(1 + max((loop.id for loop in plain.schedule.block.loops), default=0))
@@ -239,14 +255,13 @@ def guarded(
     )
 
 
-def _program(plain: Program, fast: Program, tests: Sequence[Term]) -> Program:
-    """The choice between two programs of the same inputs and outputs."""
+def _program(plain: Program, fast: Program, holds: Term) -> Program:
+    """The choice between two programs of the same inputs and outputs, by a truth value."""
     terms = plain.terms
     used = {term.number for one in (plain, fast) for term in one.reachable()}
     inputs = tuple(leaf for leaf in plain.inputs if leaf.number in used)
     sources = tuple(range(1, len(inputs) + 1))
     bodies = tuple(Body(replace(one, inputs=inputs, aliased=0), sources) for one in (plain, fast))
-    holds = joined(list(tests), terms)
     layouts = [leaf.op.layout for leaf in inputs if isinstance(leaf.op, Leaf)]
     call = Call(
         1 + max(_calls(plain, fast), default=0),
@@ -296,12 +311,18 @@ def _with_lengths(program: Program, tested: Schedule, numbers: Iterator[int]) ->
     These are those of the tests: the same terms, which are in the same loops.
     """
     block = _with_bodies(build(program), program, ())
+    same = {_closed(loop): loop.id for loop in tested.block.loops}
     renumbered: dict[int, int] = {}
     lengths: dict[int, int] = {}
-    for loop, same in zip(block.loops, tested.block.loops, strict=True):
+    for loop in block.loops:
         renumbered[loop.id] = next(numbers)
-        lengths[renumbered[loop.id]] = tested.chunks[same.id]
+        lengths[renumbered[loop.id]] = tested.chunks[same[_closed(loop)]]
     return _renumbered(block, renumbered), lengths
+
+
+def _closed(loop: Loop) -> frozenset[int]:
+    """The numbers of a loop's results."""
+    return frozenset(result.number for result in loop.results)
 
 
 def _renumbered(block: Block, numbers: Mapping[int, int]) -> Block:

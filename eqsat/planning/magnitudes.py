@@ -25,7 +25,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from eqsat.engine.contraction_orders import Order
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import NO_AXES, Axis
 from eqsat.ir.dtypes import accumulator, is_real_float, numpy_dtype
 from eqsat.ir.guard import NoTest
 from eqsat.ir.ops import Const, Dot, Map, Reduce, Rename
@@ -33,8 +33,6 @@ from eqsat.ir.term import Term, Terms
 
 HEADROOM = 4
 """How far sums of magnitudes stay from the bounds of the dtype: they are rounded themselves."""
-
-NO_AXES = frozenset[Axis]()
 
 
 def in_range(order: Order, terms: Terms) -> tuple[Term, ...]:

@@ -229,7 +229,7 @@ def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
 def _nominal_chunks(search: Search, cap: float) -> dict[Axis, int]:
     """Chunk lengths to extract with.
 
-    A slice of the largest term should be within cap and cache, but if the cap allows, enough rows
+    A slice of the largest term or input should be within cap and cache, but if the cap allows, enough rows
     for a matrix product to run at full speed.
     """
     largest: dict[Axis, int] = {}

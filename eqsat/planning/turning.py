@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 from eqsat.engine.cost import CostModel
-from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.axis import NO_AXES, Axis, layout_axes
 from eqsat.ir.ops import Chunk, Dot, Leaf, Map, Reduce
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
@@ -30,8 +30,6 @@ OFTEN = 8
 
 APART = 0.75
 """What an entry that is apart from its neighbours costs a short reduction, in additions."""
-
-NO_AXES: frozenset[Axis] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqsat.engine.contraction_orders import Order, better_orders
+from eqsat.ir.axis import NO_AXES
 from eqsat.ir.guard import NoTest
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output, Program
-from eqsat.planning.magnitudes import NO_AXES, Bounds, in_range
+from eqsat.planning.magnitudes import Bounds, in_range
 from tests.stages import lowered, normal
 
 LARGEST = np.finfo(np.float32).max

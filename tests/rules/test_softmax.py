@@ -205,19 +205,15 @@ def test_attention_is_one_loop_over_the_keys(name: str) -> None:
     np.testing.assert_allclose(small(*args), jax.jit(attention)(*args), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_averages_of_the_largest_values_do_not_overflow(dtype: str) -> None:
-    rng = np.random.default_rng(0)
-    q, k = (jnp.asarray(rng.normal(size=(2, n, 16)) / 4, dtype) for n in (16, LONG))
-    v = (
-        jnp.full((2, LONG, 16), jnp.finfo(dtype).max, dtype)
-        * jnp.where(jnp.arange(LONG) < 40, -1, 1)[:, None]
-    )
-    v = v.astype(dtype).at[:, 40:].multiply(0.5)
-    attention = ATTENTIONS["plain"]
-    args = (q, k, v, np.ones((2, 16, LONG), bool))
+def test_averages_of_the_largest_values_do_not_overflow() -> None:
+    # Weights of a chunk add up to a little more than 1 in half of the rows; its own weight is small.
+    q, k, v, mask = heads(slice(0, 0))
+    q, largest = np.abs(q), np.finfo(np.float32).max
+    k[:, :2500], v[:, :2500] = -8 + 0.1 * k[:, :2500], -largest
+    args = (q, k, v, mask)
     fixed = sum(x.nbytes for x in args) + 8_000
-    small = eqsat.optimize(attention, budget=fixed + 350_000)
-    wanted, result = (np.asarray(fn(*args), float) for fn in (jax.jit(attention), small))
+    small = eqsat.optimize(ATTENTIONS["plain"], budget=fixed + 350_000)
+    assert "split-softmax-average" in small.plan(*args).rules_fired
+    wanted = np.asarray(jax.jit(ATTENTIONS["plain"])(*args))
     assert np.isfinite(wanted).all()
-    np.testing.assert_allclose(result, wanted, rtol=0.03 if dtype != "float32" else 1e-4)
+    np.testing.assert_allclose(small(*args), wanted, rtol=1e-3, atol=1e-3)
