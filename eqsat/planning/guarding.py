@@ -231,12 +231,14 @@ def guarded(
     holds = joined(tests, plain.schedule.program.terms)
     program = _program(plain.schedule.program, fast.schedule.program, holds)
     testing = _testing(plain.schedule.program, [holds])
-    results = program.fixed_bytes + program.aliased - testing.fixed_bytes
-    tested = scheduled(testing, build(testing), {}, budget - results, machine)
+    others = program.fixed_bytes + program.aliased - testing.fixed_bytes
+    tested = scheduled(testing, build(testing), {}, budget - others, machine)
     numbers = count(1 + max((loop.id for loop in plain.schedule.block.loops), default=0))
     branch, lengths = _numbered(fast.schedule, numbers)
-    outer, outer_lengths = _with_lengths(program, tested.schedule, numbers)
-    block = _with_bodies(outer, program, (plain.schedule.block, branch))
+    before, outer_lengths = _numbered(tested.schedule, numbers)
+    results = tuple(dict.fromkeys(output.term for output in program.outputs))
+    bodies = (plain.schedule.block, branch)
+    block = Block((*before.steps, *(Compute(result, bodies) for result in results)), results)
     schedule = Schedule(program, block, {**plain.schedule.chunks, **lengths, **outer_lengths})
     makers = {**fast.makers, **plain.makers}
     found = predicted(schedule, makers, predicted_peak(schedule, machine), machine)
@@ -288,41 +290,11 @@ def _calls(*programs: Program) -> Iterator[int]:
             yield from (term.op.call.id for term in inner.reachable() if isinstance(term.op, Opaque))
 
 
-def _with_bodies(block: Block, program: Program, bodies: tuple[Block, ...]) -> Block:
-    """A block with the blocks of the branches for the program's results."""
-    results = {output.term.number for output in program.outputs}
-    steps = [
-        Compute(step.term, bodies) if isinstance(step, Compute) and step.term.number in results else step
-        for step in block.steps
-    ]
-    return Block(tuple(steps), block.needs)
-
-
 def _numbered(schedule: Schedule, numbers: Iterator[int]) -> tuple[Block, dict[int, int]]:
     """A schedule's block with other numbers for its loops, and their lengths of chunks."""
     renumbered = {loop.id: next(numbers) for loop in schedule.block.loops}
     lengths = {renumbered[number]: length for number, length in schedule.chunks.items()}
     return _renumbered(schedule.block, renumbered), lengths
-
-
-def _with_lengths(program: Program, tested: Schedule, numbers: Iterator[int]) -> tuple[Block, dict[int, int]]:
-    """The block of a choice between branches, without these, and the lengths of chunks in its loops.
-
-    These are those of the tests: the same terms, which are in the same loops.
-    """
-    block = _with_bodies(build(program), program, ())
-    same = {_closed(loop): loop.id for loop in tested.block.loops}
-    renumbered: dict[int, int] = {}
-    lengths: dict[int, int] = {}
-    for loop in block.loops:
-        renumbered[loop.id] = next(numbers)
-        lengths[renumbered[loop.id]] = tested.chunks[same[_closed(loop)]]
-    return _renumbered(block, renumbered), lengths
-
-
-def _closed(loop: Loop) -> frozenset[int]:
-    """The numbers of a loop's results."""
-    return frozenset(result.number for result in loop.results)
 
 
 def _renumbered(block: Block, numbers: Mapping[int, int]) -> Block:
