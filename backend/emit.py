@@ -34,6 +34,7 @@ from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import comes_backwards, elementwise_order, wanted_orders
 from eqsat.backend.pieces import Pieces
 from eqsat.backend.reductions import reduction_text
+from eqsat.backend.rounding import ROUNDED, ROUNDING, rounded_products
 from eqsat.backend.scope import Scope
 from eqsat.backend.turning import COPY, COPYING, copied
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
@@ -60,7 +61,7 @@ from eqsat.planning.blocks import Block, Compute, Joint, Loop, Schedule, Turning
 
 INDENT = "    "
 
-HELPERS = (COPY, *selection.NAMES)
+HELPERS = (COPY, ROUNDED, *selection.NAMES)
 """Functions that the emitted text may define."""
 
 RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry", *HELPERS)
@@ -96,6 +97,8 @@ class Emitter:
         self.bars = 0
         self.selects = False
         self.copies = False
+        self.rounds = False
+        self.rounded: set[int] = set()
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
         self._short: set[str] = set()
@@ -106,6 +109,7 @@ class Emitter:
         self.open_in: dict[int, frozenset[Axis]] = {}
         self._outputs: dict[int, Layout] = {}
         for program in schedule.program.inside():
+            self.rounded |= rounded_products(program)
             self.wanted |= wanted_orders(program, self.length)
             self.open_in |= {term.number: term.open for term in (*program.inputs, *program.reachable())}
             for output in program.outputs:
@@ -158,6 +162,8 @@ class Emitter:
             helpers = f"\n\n{selection.FUNCTIONS}"
         if self.copies:
             helpers += f"\n\n{COPYING}"
+        if self.rounds:
+            helpers += f"\n\n{ROUNDING}"
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]
             helpers += f"\n\n{chunk_bar.FUNCTION}"
@@ -242,7 +248,11 @@ class Emitter:
             else self.value(arg, scope)
             for arg in term.args
         ]
-        return self.assign(scope, term, op.name, self.mapped(term, op, operands, scope.lengths_of(term)))
+        value = self.mapped(term, op, operands, scope.lengths_of(term))
+        if term.number in self.rounded:
+            self.rounds = True
+            value = Emitted(f"{ROUNDED}({value.text})", value.order)
+        return self.assign(scope, term, op.name, value)
 
     def mapped(self, term: Term, op: Map, values: Sequence[Emitted], lengths: Lengths) -> Emitted:
         """An elementwise function of the operands' values; constants become bare numbers where they may."""

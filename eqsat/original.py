@@ -12,7 +12,9 @@ from jax.extend.core import ClosedJaxpr
 
 from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, available, certify
 from eqsat.backend.donation import Donation
+from eqsat.backend.rounding import rounded_products
 from eqsat.frontend.lower import lower
+from eqsat.frontend.rounding import rounding
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
@@ -120,6 +122,8 @@ class Original:
         avals, donated = self.avals, self.given_up.arguments
         if self.obstacle is not None:
             function, avals = self.obstacle.compilable(function, avals, self.traced.closed)
+        elif options != OWN and self._rounds:
+            function = self._rounded
 
         def compiled(closely: bool) -> Certified:
             return certify(
@@ -172,6 +176,15 @@ class Original:
         except Exception:
             return None
         return written
+
+    @cached_property
+    def _rounds(self) -> bool:
+        """Whether it compares products with what was selected from them: plain JAX mostly rounds these."""
+        return self._written is not None and any(map(rounded_products, self.lowered[0].inside()))
+
+    def _rounded(self, *leaves: Any) -> list[Any]:
+        """The function on flat arguments, with rounded products."""
+        return self.traced.typed(rounding(self.traced.closed)(*leaves))
 
     def _seems_larger(self, budget: int) -> bool:
         """Whether it should exceed a budget, so that it is not going to be run."""

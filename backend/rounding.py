@@ -1,0 +1,79 @@
+"""Products that are rounded before what was selected from them is subtracted.
+
+XLA computes `a * b - c` with one rounding where the product has no other use in a kernel. So entries of a product
+may exceed their own maximum, which another kernel has taken from rounded products, and `exp(t - max(t))` overflows
+where the products are large. XLA can't add to what was selected by a condition on the product before it is rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from eqsat.ir.dtypes import is_real_float
+from eqsat.ir.formula import Monoid
+from eqsat.ir.ops import Chunk, Concat, Fold, Map, Opaque, Operation, Reduce, Rename, Select
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+
+ROUNDED = "rounded"
+"""What the function is called in the emitted program."""
+
+ROUNDING = """def rounded(product):
+    # The same numbers. XLA would add to the exact product otherwise, and compare the sum with rounded ones.
+    return jnp.where(jnp.isnan(product), jnp.nan, product)
+"""
+
+PRODUCTS = frozenset({"mul", "square", "integer_pow"})
+
+SUMS = frozenset({"add", "sub"})
+
+
+def rounded_products(program: Program) -> frozenset[int]:
+    """The numbers of products that are added to, or subtracted from, what was selected from products.
+
+    Only whether a product is behind the other operand counts, not which: chunks of one value are other terms.
+    """
+    made: set[int] = set()
+    selected: set[int] = set()
+    found: set[int] = set()
+    for term in program.reachable():
+        if _is_product(term) or any(arg.number in made for arg in term.args):
+            made.add(term.number)
+        selects = _selects(term) and any(arg.number in made for arg in term.args)
+        if selects or any(arg.number in selected for arg in term.args):
+            selected.add(term.number)
+        if isinstance(term.op, Map) and term.op.name in SUMS and is_real_float(term.dtype):
+            first, second = term.args
+            for one, other in ((first, second), (second, first)):
+                if other.number in selected:
+                    found.update(product.number for product in _products(one))
+    return frozenset(found)
+
+
+def _is_product(term: Term) -> bool:
+    return isinstance(term.op, Map) and term.op.name in PRODUCTS and is_real_float(term.dtype)
+
+
+def _selects(term: Term) -> bool:
+    """Whether entries of an operand, or what depends on the largest, may be compared with the operand."""
+    match term.op:
+        case Reduce(kind=kind):
+            return kind in {"max", "min"}
+        case Fold(monoid=monoid):
+            return isinstance(monoid, Monoid) or monoid in {"max", "min"}
+        case Select() | Operation() | Opaque():
+            return True
+        case _:
+            return False
+
+
+def _products(term: Term) -> Iterator[Term]:
+    """The product that a term is, but for its sign and place."""
+    while isinstance(term.op, (Rename, Chunk, Concat)) or _turns_sign(term):
+        term = term.args[0]
+    if _is_product(term):
+        yield term
+
+
+def _turns_sign(term: Term) -> bool:
+    return isinstance(term.op, Map) and term.op.name in {"copy", "neg"}
