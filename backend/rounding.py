@@ -1,8 +1,9 @@
 """Products that are rounded before what was selected from them is subtracted.
 
-XLA computes `a * b - c` with one rounding where the product has no other use in a kernel. So entries of a product
-may exceed their own maximum, which another kernel has taken from rounded products, and `exp(t - max(t))` overflows
-where the products are large. XLA can't add to what was selected by a condition on the product before it is rounded.
+XLA computes `a * b - c` with one rounding where the product has no other use in a kernel. So entries of a
+product may exceed their own maximum, which another kernel has taken from rounded products, and
+`exp(t - max(t))` overflows where the products are large. XLA can't add to what was selected by a condition on
+the product before that is rounded.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def rounding(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 class _Known:
-    """A value; whether it is a product but for its sign and place; whether it depends on something selected."""
+    """A value; whether it is a product, but for sign and place; whether it depends on what was selected."""
 
     def __init__(self, value: Any, product: bool = False, selected: bool = False) -> None:
         self.value = value
