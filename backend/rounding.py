@@ -8,11 +8,12 @@ the product before that is rounded.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.formula import Monoid
-from eqsat.ir.ops import Chunk, Concat, Fold, Map, Opaque, Operation, Reduce, Rename, Select
+from eqsat.ir.ops import Chunk, Concat, Const, Fold, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -52,7 +53,17 @@ def rounded_products(program: Program) -> frozenset[int]:
 
 
 def _is_product(term: Term) -> bool:
-    return isinstance(term.op, Map) and term.op.name in PRODUCTS and is_real_float(term.dtype)
+    """Whether a term is a product that may have to be rounded."""
+    multiplies = isinstance(term.op, Map) and term.op.name in PRODUCTS and is_real_float(term.dtype)
+    return multiplies and not any(map(_is_exact_factor, term.args))
+
+
+def _is_exact_factor(term: Term) -> bool:
+    """Whether products with a term are exact: it is 1, 1/2, 1/4, ... or the negative of one."""
+    if not isinstance(term.op, Const) or not is_real_float(term.dtype):
+        return False
+    mantissa, exponent = math.frexp(float(term.op.text))
+    return abs(mantissa) == 0.5 and exponent <= 1
 
 
 def _selects(term: Term) -> bool:

@@ -55,3 +55,5 @@ def test_only_products_beside_what_was_selected_are_rounded() -> None:
     assert names(softmax) == ["mul"]
     assert names(lambda a, b: a * b[:, None] - jnp.sum(a * b[:, None], 1, keepdims=True)) == []
     assert names(lambda a, b: jax.nn.softmax(a + b[:, None], axis=1)) == []
+    assert names(lambda a, b: jax.nn.softmax(0.125 * (a + b[:, None]), axis=1)) == []
+    assert names(lambda a, b: jax.nn.softmax(0.3 * (a + b[:, None]), axis=1)) == ["mul"]
