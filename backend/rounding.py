@@ -34,6 +34,7 @@ def rounded_products(program: Program) -> frozenset[int]:
     """The numbers of products that are added to, or subtracted from, what was selected from products.
 
     Only whether a product is behind the other operand counts, not which: chunks of one value are other terms.
+    Sums and contractions of what was selected are no bounds of entries any more.
     """
     made: set[int] = set()
     selected: set[int] = set()
@@ -41,8 +42,8 @@ def rounded_products(program: Program) -> frozenset[int]:
     for term in program.reachable():
         if _is_product(term) or any(arg.number in made for arg in term.args):
             made.add(term.number)
-        selects = _selects(term) and any(arg.number in made for arg in term.args)
-        if selects or any(arg.number in selected for arg in term.args):
+        sources = made if _selects(term) else selected if _keeps(term) else frozenset()
+        if any(arg.number in sources for arg in term.args):
             selected.add(term.number)
         if isinstance(term.op, Map) and term.op.name in SUMS and is_real_float(term.dtype):
             first, second = term.args
@@ -59,7 +60,7 @@ def _is_product(term: Term) -> bool:
 
 
 def _is_exact_factor(term: Term) -> bool:
-    """Whether products with a term are exact: it is 1, 1/2, 1/4, ... or the negative of one."""
+    """Whether products with a term are exact unless they underflow: it is 1, 1/2, 1/4, ... or minus that."""
     if not isinstance(term.op, Const) or not is_real_float(term.dtype):
         return False
     mantissa, exponent = math.frexp(float(term.op.text))
@@ -77,6 +78,11 @@ def _selects(term: Term) -> bool:
             return True
         case _:
             return False
+
+
+def _keeps(term: Term) -> bool:
+    """Whether entries of the result are made of single entries of the operands."""
+    return isinstance(term.op, (Map, Rename, Chunk, Concat))
 
 
 def _products(term: Term) -> Iterator[Term]:

@@ -122,7 +122,7 @@ class Original:
         avals, donated = self.avals, self.given_up.arguments
         if self.obstacle is not None:
             function, avals = self.obstacle.compilable(function, avals, self.traced.closed)
-        elif options != OWN and self._rounds:
+        elif self._rounds:
             function = self._rounded
 
         def compiled(closely: bool) -> Certified:
@@ -179,7 +179,7 @@ class Original:
 
     @cached_property
     def _rounds(self) -> bool:
-        """Whether it compares products with what was selected from them: plain JAX mostly rounds these."""
+        """Whether it subtracts from products what was selected from them."""
         return self._written is not None and any(map(rounded_products, self.lowered[0].inside()))
 
     def _rounded(self, *leaves: Any) -> list[Any]:

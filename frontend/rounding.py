@@ -1,7 +1,7 @@
 """A function that rounds its products before what was selected from them is subtracted.
 
-`backend/rounding.py` says why. Here it is for a function that is compiled as it is: bodies of calls
-are looked into, those of loops and branches are left.
+`backend/rounding.py` says why, and rounds in programs that are written. Here it is for a function that is
+compiled as it is: bodies of calls are looked into; those of loops, branches and `jax.checkpoint` are left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ PRODUCTS = frozenset({"mul", "square", "integer_pow"})
 
 SUMS = frozenset({"add", "add_any", "sub"})
 
-SELECTIONS = frozenset({"cummax", "cummin", "reduce_max", "reduce_min", "sort", "top_k"})
+SELECTIONS = frozenset(
+    {
+        "argmax", "argmin", "cond", "cummax", "cummin", "dynamic_slice", "gather", "reduce_max", "reduce_min",
+        "reduce_window_max", "reduce_window_min", "scan", "slice", "sort", "top_k", "while",
+    }
+)  # fmt: skip
+"""Primitives whose results may be entries of their operands."""
+
+SUMMING = frozenset({"conv_general_dilated", "cumsum", "dot_general", "reduce_sum", "reduce_window_sum"})
+"""Primitives after which what was selected is no bound of entries any more."""
 
 PASSING = frozenset({"broadcast_in_dim", "copy", "neg", "reshape", "rev", "slice", "squeeze", "transpose"})
 """Primitives that XLA fuses into a sum along with the product that they are applied to."""
@@ -62,12 +71,17 @@ def _applied(eqn: Any, operands: list[_Known]) -> list[_Known]:
     if isinstance(called, ClosedJaxpr):
         return _evaluated(called, operands)
     values = [operand.value for operand in operands]
-    if name in SUMS and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating):
-        for place, other in ((0, 1), (1, 0)):
-            if operands[place].product and operands[other].selected:
-                values[place] = jnp.where(jnp.isnan(values[place]), jnp.nan, values[place])
-    results = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+    sums = name in SUMS and jnp.issubdtype(eqn.outvars[0].aval.dtype, jnp.floating)
+    if sums and any(operand.selected for operand in operands):
+        values = [_rounded(operand.value) if operand.product else operand.value for operand in operands]
+    with eqn.ctx.manager:
+        results = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
     product = name in PRODUCTS or (name in PASSING and operands[0].product)
-    selected = name in SELECTIONS or any(operand.selected for operand in operands)
+    passed_on = name not in SUMMING and any(operand.selected for operand in operands)
+    selected = name in SELECTIONS or passed_on
     found = results if eqn.primitive.multiple_results else [results]
     return [_Known(result, product, selected) for result in found]
+
+
+def _rounded(product: Any) -> Any:
+    return jnp.where(jnp.isnan(product), jnp.nan, product)
