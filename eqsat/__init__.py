@@ -14,15 +14,18 @@ from eqsat.garbage import uncollected
 
 if TYPE_CHECKING:
     from eqsat.annotations import assume, operation
-    from eqsat.api import Optimized, explain, minimum_budget, optimize
+    from eqsat.api import Optimized, optimize
     from eqsat.backend.certificate import compiler_options
     from eqsat.budgets import budget
     from eqsat.calibration import calibrate
     from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
+    from eqsat.questions import compare_accuracies, explain, minimum_budget
+    from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
 
 __all__ = [
+    "AccuracyComparison",
     "BudgetError",
     "EqsatError",
     "Explanation",
@@ -33,6 +36,7 @@ __all__ = [
     "assume",
     "budget",
     "calibrate",
+    "compare_accuracies",
     "compiler_options",
     "explain",
     "minimum_budget",
@@ -42,11 +46,13 @@ __all__ = [
 
 HOMES = {
     "eqsat.annotations": "assume operation",
-    "eqsat.api": "Optimized explain minimum_budget optimize",
+    "eqsat.api": "Optimized optimize",
     "eqsat.backend.certificate": "compiler_options",
     "eqsat.budgets": "budget",
     "eqsat.calibration": "calibrate",
     "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",
+    "eqsat.questions": "compare_accuracies explain minimum_budget",
+    "eqsat.reports.comparison": "AccuracyComparison",
     "eqsat.reports.explanation": "Explanation",
     "eqsat.reports.plan": "Plan",
 }

@@ -123,7 +123,8 @@ class Optimized(Generic[P, R]):
         instance, leaves = self._instance(args, kwargs, Surroundings.now())
         return self._checked(instance).planned((), leaves, instance.donated).plan
 
-    def _minimum(self, *args: Any, **kwargs: Any) -> int:
+    def minimum_bytes(self, *args: Any, **kwargs: Any) -> int:
+        """The smallest budget for arguments of these shapes."""
         instance, _ = self._instance(args, kwargs, Surroundings.now())
         return self._checked(instance).minimum(instance.donated)
 
@@ -152,6 +153,21 @@ class Optimized(Generic[P, R]):
     def program(self, *args: Any, **kwargs: Any) -> Call | None:
         """What a call with these arguments evaluates; None if it is left to `jax.jit`."""
         return self._instance(args, kwargs, Surroundings.now())[0].call
+
+    @property
+    def accuracy(self) -> str:
+        """What rewriting may do to floating-point results."""
+        return self._settings.accuracy
+
+    @property
+    def rules(self) -> tuple[RulePath, ...]:
+        """The paths of `.rules` files that are used besides the shipped ones."""
+        return self._settings.rules
+
+    def with_accuracy(self, accuracy: str, budget: int | None) -> Optimized[P, R]:
+        """The same with another accuracy class, within so many bytes."""
+        settings = replace(self._settings, accuracy=check_accuracy(accuracy), budget=budget)
+        return Optimized(self._fn, settings, self._statics, self._donated)
 
     def watched(self, witness: Witness) -> Optimized[P, R]:
         """The same with a witness of its plans."""
@@ -351,57 +367,6 @@ def optimize(
     )
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)
-
-
-def minimum_budget(fn: Callable[P, R], **keywords: Any) -> Callable[..., int]:
-    """The smallest budget within which `optimize` computes a function, however long that takes.
-
-    **Arguments:**
-
-    - `fn`: any function that `jax.jit` takes.
-    - `keywords`: those of `optimize`, but for the budget. With other rules or another accuracy, the smallest
-      budget is another one.
-
-    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns bytes.
-
-    >>> import jax.numpy as jnp
-    >>> def f(x, v):
-    ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
-    >>> x = jnp.linspace(0.0, 1.0, 2000)
-    >>> least = minimum_budget(f)(x, x)
-    >>> least < 50_000, optimize(f, budget=least).plan(x, x).peak_bytes <= least
-    (True, True)
-    """
-    if "budget" in keywords:
-        raise TypeError("minimum_budget says what budget there must be; it takes none")
-    optimized: Optimized[P, R] = optimize(fn, **keywords)
-    return optimized._minimum
-
-
-def explain(fn: Callable[..., Any], *args: Any, budgets: int = 10, **keywords: Any) -> Explanation:
-    """Where the memory of `fn` goes, the smallest budget for it, and what budgets would cost in time.
-
-    **Arguments:**
-
-    - `args`: its arguments: arrays, or `jax.ShapeDtypeStruct`s. Those by name can be bound by
-      `functools.partial`.
-    - `budgets`: how many budgets to price, from the smallest to what the function needs as written.
-    - `keywords`: as for `optimize`, but for `budget`.
-
-    **Returns:** what can be printed, shown and saved. Every price is that of a plan, so it takes as long as a
-    few plans do.
-
-    >>> import jax.numpy as jnp
-    >>> def f(x, v):
-    ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
-    >>> x = jnp.linspace(0.0, 1.0, 2000)
-    >>> explanation = explain(f, x, x, budgets=3)
-    >>> explanation.floor_bytes < 100_000 < explanation.original_peak_bytes
-    True
-    """
-    if "budget" in keywords:
-        raise TypeError("explain tells what budgets there are; it takes none")
-    return optimize(fn, budget=1, **keywords).explained(budgets, args, {})
 
 
 def _check_seconds(planning_seconds: object) -> None:

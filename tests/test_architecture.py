@@ -62,13 +62,15 @@ ALLOWED = {
     "eqsat.repeated": "budgets transforms",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports rule_choice arguments repeated"
     " transforms",
+    "eqsat.questions": "errors language.accuracies reports rule_choice rulesets api",
     "eqsat.testing": "errors language rule_files checking",
     "eqsat.running": "errors records amounts reports device_memory backend.certificate api",
     "eqsat.commands": "errors amounts reports language rule_files rulesets frontend.lower"
-    " frontend.trace checking api running",
+    " frontend.trace checking api questions running",
     "eqsat.cli": "errors commands",
     "eqsat.run": "cli",
-    "eqsat.__init__": "annotations api backend.certificate budgets calibration errors garbage reports",
+    "eqsat.__init__": "annotations api backend.certificate budgets calibration errors garbage questions"
+    " reports",
 }
 """What each package may import besides itself; those above come before those below."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eqsat.commands import planning
 from eqsat.commands.statuses import DONE
+from eqsat.reports.showing import Report
 from eqsat.running.saving import check_target, save_reports
 
 EXAMPLES = """\
@@ -27,9 +28,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         check_target(arguments.save)
-    asks = planning.planned if arguments.budget is not None else planning.explained
-    report = asks(arguments)
-    print(report)
+    report: Report
+    if arguments.budget is None:
+        report = planning.explained(arguments)
+        print(report)
+    else:
+        report, comparison = planning.compared(arguments)
+        print(f"{report}\n\n{comparison}")
     if arguments.save is not None:
         for file in save_reports([report], arguments.save):
             print(f"eqsat: wrote {file}", file=sys.stderr)

@@ -12,6 +12,7 @@ from eqsat.errors import EqsatError
 
 if TYPE_CHECKING:
     from eqsat.api import Optimized
+    from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
 
@@ -54,6 +55,22 @@ def planned(arguments: argparse.Namespace) -> Plan:
     **Raises:** `BudgetError` if there is none; `EqsatError` for whatever makes no sense.
     """
     return _asked(arguments, lambda optimized, args, kwargs: optimized.plan(*args, **kwargs))
+
+
+def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
+    """The plan that a command line asks for, and what wider accuracy classes would gain.
+
+    **Raises:** as `planned`.
+    """
+    from eqsat.questions import compared
+
+    def asks(
+        optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Plan, AccuracyComparison]:
+        plan = optimized.plan(*args, **kwargs)
+        return plan, compared(optimized, args, kwargs)
+
+    return _asked(arguments, asks)
 
 
 def explained(arguments: argparse.Namespace) -> Explanation:

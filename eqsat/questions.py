@@ -1,0 +1,141 @@
+"""What can be asked of a function before a budget, or an accuracy class, is chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ParamSpec, TypeVar
+
+from eqsat.api import Optimized, optimize
+from eqsat.errors import BudgetError
+from eqsat.language.accuracies import ACCURACIES, MEANINGS, Accuracy
+from eqsat.reports.comparison import AccuracyComparison, ClassPrice
+from eqsat.reports.explanation import Explanation
+from eqsat.reports.plan import Plan
+from eqsat.rule_choice import check_accuracy
+from eqsat.rulesets import rules_for
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def minimum_budget(fn: Callable[P, R], **keywords: Any) -> Callable[..., int]:
+    """The smallest budget within which `optimize` computes a function, however long that takes.
+
+    **Arguments:**
+
+    - `fn`: any function that `jax.jit` takes.
+    - `keywords`: those of `optimize`, but for the budget. With other rules or another accuracy, the smallest
+      budget is another one.
+
+    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns bytes.
+
+    >>> import jax.numpy as jnp
+    >>> def f(x, v):
+    ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
+    >>> x = jnp.linspace(0.0, 1.0, 2000)
+    >>> least = minimum_budget(f)(x, x)
+    >>> least < 50_000, optimize(f, budget=least).plan(x, x).peak_bytes <= least
+    (True, True)
+    """
+    if "budget" in keywords:
+        raise TypeError("minimum_budget says what budget there must be; it takes none")
+    optimized: Optimized[P, R] = optimize(fn, **keywords)
+    return optimized.minimum_bytes
+
+
+def explain(fn: Callable[..., Any], *args: Any, budgets: int = 10, **keywords: Any) -> Explanation:
+    """Where the memory of `fn` goes, the smallest budget for it, and what budgets would cost in time.
+
+    **Arguments:**
+
+    - `args`: its arguments: arrays, or `jax.ShapeDtypeStruct`s. Those by name can be bound by
+      `functools.partial`.
+    - `budgets`: how many budgets to price, from the smallest to what the function needs as written.
+    - `keywords`: as for `optimize`, but for `budget`.
+
+    **Returns:** what can be printed, shown and saved. Every price is that of a plan, so it takes as long as a
+    few plans do.
+
+    >>> import jax.numpy as jnp
+    >>> def f(x, v):
+    ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
+    >>> x = jnp.linspace(0.0, 1.0, 2000)
+    >>> explanation = explain(f, x, x, budgets=3)
+    >>> explanation.floor_bytes < 100_000 < explanation.original_peak_bytes
+    True
+    """
+    if "budget" in keywords:
+        raise TypeError("explain tells what budgets there are; it takes none")
+    return optimize(fn, budget=1, **keywords).explained(budgets, args, {})
+
+
+def compare_accuracies(fn: Callable[..., Any], *args: Any, **keywords: Any) -> AccuracyComparison:
+    """What wider accuracy classes than the one that is asked for would gain within the same budget.
+
+    **Arguments:**
+
+    - `args`: the arguments of `fn`: arrays, or `jax.ShapeDtypeStruct`s. Those by name can be bound by
+      `functools.partial`.
+    - `keywords`: as for `optimize`.
+
+    **Returns:** the predicted time of the class that is asked for, and of each wider one that is predicted to
+    be faster, or has a plan where there was none. Every class takes as long as a plan does.
+
+    >>> import jax.numpy as jnp
+    >>> def f(x):
+    ...     return jnp.exp(-jnp.sum(((x[:, None] - x) / 3) ** 2, axis=-1)).sum(1)
+    >>> compared = compare_accuracies(f, jnp.ones((400, 100)), budget="400kB")
+    >>> [price.accuracy for price in compared.prices]
+    ['reassociates', 'rescales', 'cancels']
+    """
+    return compared(optimize(fn, **keywords), args, {})
+
+
+def compared(
+    optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> AccuracyComparison:
+    """The same of an optimised function."""
+    own = check_accuracy(optimized.accuracy)
+    plan = _plan(optimized, args, kwargs)
+    budget = None if plan is None else plan.budget_bytes
+    prices = [_price(own, plan)]
+
+    def price(accuracy: Accuracy) -> ClassPrice:
+        beyond = {rule.name for rule in rules_for(optimized.rules, accuracy) if _wider(rule.accuracy, own)}
+        return _price(accuracy, _plan(optimized.with_accuracy(accuracy, budget), args, kwargs), beyond)
+
+    *between, widest = (accuracy for accuracy in ACCURACIES if _wider(accuracy, own) or accuracy == own)
+    # Where the widest class gains nothing, none does.
+    least = prices[0] if widest == own else price(widest)
+    for accuracy in between[1:]:
+        if not least.is_better_than(prices[-1]):
+            break
+        found = price(accuracy)
+        if found.is_better_than(prices[-1]):
+            prices.append(found)
+    if least.is_better_than(prices[-1]):
+        prices.append(least)
+    title = str(getattr(optimized, "__name__", "a function"))
+    return AccuracyComparison(title, budget, tuple(prices))
+
+
+def _wider(one: Accuracy, other: Accuracy) -> bool:
+    return ACCURACIES.index(one) > ACCURACIES.index(other)
+
+
+def _plan(optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
+    """The plan, if there is one within the budget."""
+    try:
+        return optimized.plan(*args, **kwargs)
+    except BudgetError:
+        return None
+
+
+def _price(accuracy: Accuracy, plan: Plan | None, beyond: Collection[str] = ()) -> ClassPrice:
+    """What a class costs by whose rules this is the plan; some are beyond the class that is asked for."""
+    meaning = MEANINGS[accuracy]
+    if plan is None:
+        return ClassPrice(accuracy, meaning)
+    seconds = plan.predicted_seconds if plan.changed else plan.original_seconds
+    rules = tuple(sorted(name for name in plan.rules_fired if name in beyond))
+    return ClassPrice(accuracy, meaning, plan.peak_bytes, seconds, rules)

@@ -1,0 +1,69 @@
+"""A comparison of accuracy classes: what each would gain within the same budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eqsat.amounts import format_bytes, format_seconds
+from eqsat.reports.page import cut
+
+GAIN = 0.95
+"""What is predicted to take more than this part of the time is no gain: predictions are not that good."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPrice:
+    """What a function would cost with the rules of an accuracy class.
+
+    **Attributes:**
+
+    - `accuracy`, `meaning`: the class, and what its rules may do to results.
+    - `peak_bytes`: certified, of its plan; None if there is no plan within the budget.
+    - `seconds`: predicted; None likewise.
+    - `rules`: those that its plan uses, and that are beyond the class that is asked for.
+    """
+
+    accuracy: str
+    meaning: str
+    peak_bytes: int | None = None
+    seconds: float | None = None
+    rules: tuple[str, ...] = ()
+
+    def is_better_than(self, other: ClassPrice) -> bool:
+        """Whether it is clearly faster, or has a plan where the other has none."""
+        if self.seconds is None or other.seconds is None:
+            return self.seconds is not None and other.seconds is None
+        return self.seconds < GAIN * other.seconds
+
+
+@dataclass(frozen=True)
+class AccuracyComparison:
+    """What wider accuracy classes would gain; `print(comparison)` is a table.
+
+    **Attributes:**
+
+    - `title`: what the function is called.
+    - `budget_bytes`: of all plans; None if it was not named and there is no plan.
+    - `prices`: of the class that is asked for, and of the wider ones that gain something over those before.
+    """
+
+    title: str
+    budget_bytes: int | None
+    prices: tuple[ClassPrice, ...]
+
+    def __str__(self) -> str:
+        own, *wider = self.prices
+        within = "" if self.budget_bytes is None else f" within {format_bytes(self.budget_bytes)}"
+        heading = f"What wider accuracy classes would gain for {self.title}{within}"
+        if not wider:
+            return f"{heading}: nothing, compared with {own.accuracy!r}"
+        lines = [heading, f"  {'accuracy':<12}  {'time':>9}  {'times as long':>13}  {'peak':>9}  by rules"]
+        for price in self.prices:
+            if price.seconds is None or price.peak_bytes is None:
+                lines.append(f"  {price.accuracy:<12}  no plan")
+                continue
+            ratio = "" if own.seconds is None else f"{price.seconds / max(own.seconds, 1e-12):.3g}"
+            figures = f"{format_seconds(price.seconds):>9}  {ratio:>13}  {format_bytes(price.peak_bytes):>9}"
+            lines.append(cut(f"  {price.accuracy:<12}  {figures}  {', '.join(price.rules)}".rstrip()))
+        lines += [f"A rule that is {price.accuracy!r}: {price.meaning}." for price in wider]
+        return "\n".join(lines)
