@@ -28,6 +28,7 @@ from eqsat.backend.layout import (
     tuple_text,
 )
 from eqsat.backend.loops import LoopEmitter
+from eqsat.backend.magnitudes import FUNCTION, MAGNITUDES, PLACES
 from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
@@ -61,7 +62,7 @@ from eqsat.planning.blocks import Block, Compute, Joint, Loop, Schedule, Turning
 
 INDENT = "    "
 
-HELPERS = (COPY, ROUNDED, *selection.NAMES)
+HELPERS = (COPY, ROUNDED, MAGNITUDES, *selection.NAMES)
 """Functions that the emitted text may define."""
 
 RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry", *HELPERS)
@@ -98,6 +99,7 @@ class Emitter:
         self.selects = False
         self.copies = False
         self.rounds = False
+        self.tests_magnitudes = False
         self.rounded: set[int] = set()
         self.lines: list[str] = []
         self.names = Namespace(RESERVED)
@@ -164,6 +166,8 @@ class Emitter:
             helpers += f"\n\n{COPYING}"
         if self.rounds:
             helpers += f"\n\n{ROUNDING}"
+        if self.tests_magnitudes:
+            helpers += f"\n\n{FUNCTION}"
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]
             helpers += f"\n\n{chunk_bar.FUNCTION}"
@@ -233,6 +237,7 @@ class Emitter:
                 return selection.select(self, term, term.op, scope)
             case Operation():
                 operands = [self.value(arg, scope) for arg in args]
+                self.tests_magnitudes |= term.op.spec.name in PLACES
                 value = operation_text(term.op, operands, scope.lengths_of(term), self.names)
                 return self.assign(scope, term, term.op.spec.name, value)
             case Opaque():

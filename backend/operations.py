@@ -20,6 +20,7 @@ from eqsat.backend.layout import (
     transposed,
     tuple_text,
 )
+from eqsat.backend.magnitudes import PLACES, magnitude_text
 from eqsat.backend.namespace import Namespace
 from eqsat.ir.axis import Axis
 from eqsat.ir.operation_function import core_sizes, filled, operand_names
@@ -213,7 +214,13 @@ def _solve_triangular(op: Operation, operands: Sequence[Emitted], lengths: Lengt
     )
 
 
+def _magnitude(op: Operation, operands: Sequence[Emitted], lengths: Lengths) -> Emitted | None:
+    (operand,) = operands
+    return magnitude_text(op, operand)
+
+
 _NATIVE: dict[str, Native] = {
+    **dict.fromkeys(PLACES, _magnitude),
     **dict.fromkeys(("inv", "det", "logdet", "cholesky", "qr_q", "eigenvalues"), _of_matrices),
     **dict.fromkeys(("tril", "triu"), _triangle),
     "diagonal": _diagonal,

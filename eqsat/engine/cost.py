@@ -245,9 +245,7 @@ class CostModel:
 
     def operation(self, op: Operation, result: Valued, operands: Sequence[Valued]) -> float:
         """Floating-point operations of a named operation, all slices together."""
-        sizes = {
-            letter: float(axis.size) for letter, axis in zip(op.spec.signature.axes, op.axes, strict=True)
-        }
+        sizes = _core_sizes(op)
         core = frozenset(op.axes)
         opened = result.open.union(*(operand.open for operand in operands))
         slices = self.elements(result.axes - core, opened)
@@ -292,10 +290,14 @@ class CostModel:
         return rows * selection_work(op, self.length(op.axis, operand.open), operand.dtype, self.library)
 
     def workspace(self, op: Op, operands: Sequence[Valued]) -> int:
-        """Bytes that the library of a matrix product takes for panels of its right operand.
+        """Bytes that an op takes while it runs, beside its operands and its result.
 
-        Which one that will be is the compiler's choice: it is taken to be the one that needs less.
+        The library of a matrix product takes panels of its right operand. Which one that will be is the
+        compiler's choice: it is taken to be the one that needs less.
         """
+        if isinstance(op, Operation) and op.spec.beside is not None:
+            slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
+            return math.ceil(op.spec.beside(_core_sizes(op)) * slices) * itemsize(op.dtype)
         if not isinstance(op, Dot) or not self.machine.panel_columns:
             return 0
         shared = operands[0].axes & operands[1].axes
@@ -338,6 +340,10 @@ class CostModel:
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:
                 return False
+
+
+def _core_sizes(op: Operation) -> dict[str, float]:
+    return {letter: float(axis.size) for letter, axis in zip(op.spec.signature.axes, op.axes, strict=True)}
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:

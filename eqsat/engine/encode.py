@@ -85,14 +85,14 @@ def axis_set(axes: Iterable[Axis]) -> str:
 
 @dataclass
 class Symbols:
-    """What the e-graph's strings and numbers stand for."""
+    """What the e-graph's strings and numbers stand for: operations by name and number of core axes."""
 
     axes: dict[int, Axis] = field(default_factory=dict)
     maps: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = field(default_factory=dict)
     monoids: dict[str, Monoid] = field(default_factory=dict)
     leaves: dict[int, Leaf] = field(default_factory=dict)
     calls: dict[int, Call] = field(default_factory=dict)
-    operations: dict[str, OperationSpec] = field(default_factory=dict)
+    operations: dict[tuple[str, int], OperationSpec] = field(default_factory=dict)
     precisions: set[str] = field(default_factory=lambda: {"", "HIGHEST"})
 
     def map_key(self, op: Map, fence: str = "") -> str:
@@ -177,7 +177,7 @@ def encode_op(
             lists = [core_list([str(axis.id) for axis in axes]) for axes in call_axes(op)]
             return "Opaque", [call.id, result, *lists, operand_list(map(node_text, args))]
         case Operation(spec=spec, axes=core):
-            symbols.operations[spec.name] = spec
+            symbols.operations[spec.name, len(core)] = spec
             listed = core_list([str(axis.id) for axis in core])
             return "Operation", [quote(spec.name), listed, operand_list(map(node_text, args))]
     raise AssertionError(f"a loaded program has no {type(op).__name__}")

@@ -178,8 +178,10 @@ def _decode(
             if constructor == "FoldMany":
                 return Fold(axes[inputs[0]], symbols.monoids[inputs[1]]), operands
             core = lists.get(inputs[1])
-            spec = symbols.operations.get(inputs[0]) or known_operation(inputs[0])
-            if core is None or spec is None or len(set(core)) < len(core):
+            if core is None or len(set(core)) < len(core):
+                return None, ()
+            spec = symbols.operations.get((inputs[0], len(core))) or known_operation(inputs[0])
+            if spec is None:
                 return None, ()
             return Operation(spec, tuple(axes[number] for number in core), dtype), operands
         case "Chunk":

@@ -102,6 +102,15 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 """By name in `eqsat.ir.operations`; those whose result's shape their operands don't say are below."""
 
+ALONG: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
+    "magnitude_sum": lambda a, along: np.sum(np.abs(a), along),
+    "largest_magnitude": lambda a, along: np.max(np.abs(a), along),
+    "smallest_magnitude": lambda a, along: np.min(np.abs(a), along),
+    # NumPy, unlike XLA, takes no subnormal number for 0.
+    "smallest_nonzero_magnitude": lambda a, along: np.min(np.where(a == 0, 1, np.abs(a)), along, initial=1),
+}
+"""Those along any number of core axes, which they are told as dimensions."""
+
 IN_DOUBLE = frozenset({"qr_q", "eigenvalues"})
 """Those that NumPy computes in double precision only."""
 
@@ -142,6 +151,8 @@ def in_numpy(
                 result = operands[0].reshape(*operands[0].shape[:-1], *core)
             elif name == "head":
                 result = operands[0][..., : core[0]]
+            elif name in ALONG:
+                result = np.asarray(ALONG[name](operands[0], tuple(range(-len(op.axes), 0))))
             elif name in FUNCTIONS:
                 result = np.asarray(FUNCTIONS[name](*operands))
             else:

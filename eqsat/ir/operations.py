@@ -47,6 +47,7 @@ class OperationSpec:
     - `once`: floating-point operations for each slice of the first operand (a factorisation).
     - `each`: those for each slice of the whole (a solve with its factors). If neither is given, one for
       each element of the largest array that the core axes span.
+    - `beside`: how many numbers it stores for each slice beside its result, while it is computed.
     """
 
     signature: Signature
@@ -56,6 +57,7 @@ class OperationSpec:
     uniform: bool = field(default=False, compare=False)
     once: Callable[[Sizes], float] | None = field(default=None, compare=False)
     each: Callable[[Sizes], float] | None = field(default=None, compare=False)
+    beside: Callable[[Sizes], float] | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:

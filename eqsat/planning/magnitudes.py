@@ -28,6 +28,7 @@ from eqsat.engine.contraction_orders import Order
 from eqsat.ir.axis import NO_AXES, Axis
 from eqsat.ir.dtypes import accumulator, is_real_float, numpy_dtype
 from eqsat.ir.guard import NoTest
+from eqsat.ir.magnitudes import extreme, summed
 from eqsat.ir.ops import Const, Dot, Map, Reduce, Rename
 from eqsat.ir.term import Term, Terms
 
@@ -116,9 +117,18 @@ class Bounds:
         raise NoTest
 
     def _of_factor(self, factor: Term, along: frozenset[Axis]) -> tuple[Term, Term]:
-        magnitudes = self.applied("abs", self.widened(factor))
-        if along:
-            magnitudes = self.terms.make(Reduce("sum", along, self.wide), [magnitudes])
+        value = self.widened(factor)
+        if not along and value.axes:
+            extremes = (extreme(name, value) for name in ("smallest_magnitude", "largest_magnitude"))
+            least, most = (self.terms.make(op, [value]) for op in extremes)
+            return least, most
+        fast = summed(value, along)
+        if fast is not None:
+            magnitudes = self.terms.make(fast, [value])
+        else:
+            magnitudes = self.applied("abs", value)
+            if along:
+                magnitudes = self.terms.make(Reduce("sum", along, self.wide), [magnitudes])
         return self.overall("min", magnitudes), self.overall("max", magnitudes)
 
     def _of_product(self, term: Term, along: frozenset[Axis]) -> tuple[Term, Term]:
@@ -146,11 +156,11 @@ class Bounds:
     def _bounded_from_zero(self, term: Term) -> Term:
         if self.order.is_factor(term):
             value = self.widened(term)
+            if value.axes:
+                return self.terms.make(extreme("smallest_nonzero_magnitude", value), [value])
             zero = self.compared("eq", value, self.number(0.0))
             select = Map("select_n", self.wide)
-            return self.overall(
-                "min", self.terms.make(select, [zero, self.applied("abs", value), self.number(1.0)])
-            )
+            return self.terms.make(select, [zero, self.applied("abs", value), self.number(1.0)])
         one, *others = term.args
         if isinstance(term.op, Map) and term.op.name == "div":
             return self.applied("div", self.least(one), self.norms(others[0], NO_AXES)[1])

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Const, Iota, Leaf, Rename
+from eqsat.ir.magnitudes import MAGNITUDES
+from eqsat.ir.ops import Const, Iota, Leaf, Operation, Rename
 from eqsat.ir.term import Term
 from eqsat.machine import Machine
 from eqsat.planning.barriers import Barriers
@@ -246,13 +247,18 @@ class Recorder:
         found: dict[Hashable, PeakTensor] = {}
         for placed in self.blocks:
             for term in (step.term for step in placed.block.steps if isinstance(step, Compute)):
-                whole = barriers.of_call(term)
+                whole = () if _of_tests(term) else barriers.of_call(term)
                 if whole:
                     around = [self.words.tensor(t, self.machine, placed.lengths) for t in (term, *term.args)]
                     largest = max(around, key=lambda tensor: tensor.bytes)
                     if largest.bytes >= least:
                         found.setdefault(work_of(term), PeakTensor(largest, whole))
         return tuple(sorted(found.values(), key=lambda peak: -peak.tensor.bytes)[:MOST_TENSORS])
+
+
+def _of_tests(term: Term) -> bool:
+    """Whether a term is no part of the user's function, but of tests of its data."""
+    return isinstance(term.op, Operation) and term.op.spec.name in MAGNITUDES
 
 
 def merged(steps: Sequence[StepRecord]) -> Iterator[StepRecord]:
