@@ -40,7 +40,7 @@ ALLOWED = {
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",
     "eqsat.trials": "amounts frontend.trace ir machine planning.candidates backend progress",
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
-    "eqsat.advice": "deadline errors original planned reports",
+    "eqsat.advice": "deadline defects engine.egraph errors original planned reports",
     "eqsat.defects": "amounts",
     "eqsat.fitting": "deadline machine planning trials",
     "eqsat.branching": "deadline ir machine planning trials fitting",
