@@ -12,15 +12,21 @@ import math
 import sys
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 from jax._src.core import trace_ctx
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from jax.extend.core.primitives import jit_p
 
+from eqsat.amounts import format_bytes
 from eqsat.device_memory import free_budget
 from eqsat.running.session import Session, Watch
+from eqsat.transforms.settings import setting
+
+if TYPE_CHECKING:
+    from eqsat.transforms.call import Call
 
 JIT = jax.jit
 
@@ -70,9 +76,11 @@ class Jitted:
         self._entry = session.entry(fun)
         # By program: whether it is left alone, since whatever XLA makes of it is within the budget.
         self._small: dict[Any, bool] = {}
+        # Those that can't be planned, and may run as they are.
+        self._fits: set[Any] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _staged():
+        if _staged() or setting("jax_disable_jit"):
             return self._plain(*args, **kwargs)
         self._entry.calls += 1
         return self._chosen(args, kwargs)(*args, **kwargs)
@@ -104,18 +112,43 @@ class Jitted:
     def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What to call with these arguments."""
         foreign = sorted(name for name in self._options.keys() - UNDERSTOOD if self._is_given(name))
-        if foreign:
-            self._entry.left.append(f"jax.jit was given {', '.join(foreign)}")
-            return self._honest
         call = self._optimized.program(*args, **kwargs)
         if call is None:
-            self._entry.left.append("it depends on the mesh, or on the mapped axis, that it is called under")
+            self._entry.left.append("its arguments have lengths that are not known yet")
+            return self._honest
+        if foreign:
+            reason = f"jax.jit was given {', '.join(foreign)}"
+            self._entry.left.append(reason)
+            self._check_as_it_is(call, reason, args, kwargs)
             return self._honest
         if call not in self._small:
-            budget = call.settings.budget or free_budget(jax.local_devices()[:1])
-            self._small[call] = COPIES * footprint(call.closed) <= budget
+            self._small[call] = COPIES * footprint(call.closed) <= _budget(call)
             self._entry.small += self._small[call]
         return self._plain if self._small[call] else self._optimized
+
+    def _check_as_it_is(self, call: Call, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """See whether a function that can't be planned is within the budget on each device.
+
+        **Raises:** `BudgetError` if it is not, and is not to run all the same.
+        """
+        budget = _budget(call)
+        if call in self._fits or COPIES * footprint(call.closed) <= budget:
+            return
+        from eqsat.backend.certificate import peak_of
+        from eqsat.reports.refusal import Refusal
+
+        peak = peak_of(self._honest.lower(*args, **kwargs).compile())
+        if peak is not None and peak > budget:
+            error = Refusal(
+                [
+                    f"{call.title}: the function can't be planned, since {reason}, and as it is it needs"
+                    f" {format_bytes(peak)}, more than the budget of {format_bytes(budget)}."
+                ],
+                peak,
+            ).error(peak)
+            if not Watch(self._session, self._entry).refused(call.title, error):
+                raise error
+        self._fits.add(call)
 
     def _is_given(self, name: str) -> bool:
         """Whether an option says anything: shardings may be trees of None."""
@@ -127,11 +160,14 @@ class Jitted:
         from eqsat.api import optimize
 
         shared = {name: value for name, value in self._options.items() if name in SHARED}
-        found = optimize(self._fun, budget=self._session.budget, **shared, **self._session.options)
+        static = {name: value for name, value in shared.items() if name.startswith("static")}
+        # JAX keeps what it has traced for a jit: the plain function does not run the script's lines again.
+        traced = JIT(self._fun, **static)
+        found = optimize(traced, budget=self._session.budget, **shared, **self._session.options)
         return found.watched(Watch(self._session, self._entry))
 
     @functools.cached_property
-    def _honest(self) -> Callable[..., Any]:
+    def _honest(self) -> Any:
         """The function as it is, under the options under which XLA's figures are true."""
         return JIT(self._fun, **{**self._options, "compiler_options": self._compiler_options})
 
@@ -140,6 +176,10 @@ class Jitted:
         from eqsat.backend.certificate import compiler_options
 
         return {**compiler_options(), **self._options.get("compiler_options", {})}
+
+
+def _budget(call: Call) -> int:
+    return call.settings.budget or free_budget(jax.local_devices()[:1])
 
 
 def _staged() -> bool:
@@ -168,7 +208,10 @@ def footprint(program: ClosedJaxpr) -> int:
             )
         return known[id(jaxpr)]
 
-    return total(program.jaxpr)
+    outer = program.jaxpr
+    while len(outer.eqns) == 1 and outer.eqns[0].primitive is jit_p:
+        outer = outer.eqns[0].params["jaxpr"].jaxpr
+    return total(outer)
 
 
 def _bytes(aval: Any) -> int:
