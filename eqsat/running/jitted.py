@@ -12,7 +12,7 @@ import math
 import sys
 from collections.abc import Callable
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 from jax._src.core import trace_ctx
@@ -24,9 +24,6 @@ from eqsat.amounts import format_bytes
 from eqsat.device_memory import free_budget
 from eqsat.running.session import Session, Watch
 from eqsat.transforms.settings import setting
-
-if TYPE_CHECKING:
-    from eqsat.transforms.call import Call
 
 JIT = jax.jit
 
@@ -77,7 +74,7 @@ class Jitted:
         # By program: whether it is left alone, since whatever XLA makes of it is within the budget.
         self._small: dict[Any, bool] = {}
         # Those that can't be planned, and may run as they are.
-        self._fits: set[Any] = set()
+        self._fits: set[ClosedJaxpr] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _staged() or setting("jax_disable_jit"):
@@ -112,43 +109,44 @@ class Jitted:
     def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What to call with these arguments."""
         foreign = sorted(name for name in self._options.keys() - UNDERSTOOD if self._is_given(name))
+        if foreign:
+            reason = f"jax.jit was given {', '.join(foreign)}"
+            self._entry.left.append(reason)
+            self._check_as_it_is(reason, args, kwargs)
+            return self._honest
         call = self._optimized.program(*args, **kwargs)
         if call is None:
             self._entry.left.append("its arguments have lengths that are not known yet")
             return self._honest
-        if foreign:
-            reason = f"jax.jit was given {', '.join(foreign)}"
-            self._entry.left.append(reason)
-            self._check_as_it_is(call, reason, args, kwargs)
-            return self._honest
         if call not in self._small:
-            self._small[call] = COPIES * footprint(call.closed) <= _budget(call)
+            self._small[call] = COPIES * footprint(call.closed) <= _bytes_allowed(call.settings.budget)
             self._entry.small += self._small[call]
         return self._plain if self._small[call] else self._optimized
 
-    def _check_as_it_is(self, call: Call, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _check_as_it_is(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """See whether a function that can't be planned is within the budget on each device.
 
         **Raises:** `BudgetError` if it is not, and is not to run all the same.
         """
-        budget = _budget(call)
-        if call in self._fits or COPIES * footprint(call.closed) <= budget:
+        budget = _bytes_allowed(self._session.budget)
+        traced = self._honest.trace(*args, **kwargs)
+        if traced.jaxpr in self._fits or COPIES * footprint(traced.jaxpr) <= budget:
             return
         from eqsat.backend.certificate import peak_of
         from eqsat.reports.refusal import Refusal
 
-        peak = peak_of(self._honest.lower(*args, **kwargs).compile())
+        peak = peak_of(traced.lower().compile())
         if peak is not None and peak > budget:
             error = Refusal(
                 [
-                    f"{call.title}: the function can't be planned, since {reason}, and as it is it needs"
-                    f" {format_bytes(peak)}, more than the budget of {format_bytes(budget)}."
+                    f"{self._entry.name}: the function can't be planned, since {reason}, and as it is it"
+                    f" needs {format_bytes(peak)}, more than the budget of {format_bytes(budget)}."
                 ],
                 peak,
             ).error(peak)
-            if not Watch(self._session, self._entry).refused(call.title, error):
+            if not Watch(self._session, self._entry).refused(self._entry.name, error):
                 raise error
-        self._fits.add(call)
+        self._fits.add(traced.jaxpr)
 
     def _is_given(self, name: str) -> bool:
         """Whether an option says anything: shardings may be trees of None."""
@@ -178,8 +176,9 @@ class Jitted:
         return {**compiler_options(), **self._options.get("compiler_options", {})}
 
 
-def _budget(call: Call) -> int:
-    return call.settings.budget or free_budget(jax.local_devices()[:1])
+def _bytes_allowed(budget: int | None) -> int:
+    """A budget in bytes, as it was named or as the device allows."""
+    return free_budget(jax.local_devices()[:1]) if budget is None else budget
 
 
 def _staged() -> bool:
