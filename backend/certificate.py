@@ -230,6 +230,20 @@ def certify(
     )
 
 
+def peak_of(executable: Any) -> int | None:
+    """Bytes that a program needs which `jax.jit` has compiled under honest options; None if nobody knows."""
+    memory = executable.memory_analysis()
+    if memory is None:
+        return None
+    assigned = (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        + memory.temp_size_in_bytes
+        - memory.alias_size_in_bytes
+    )
+    return int(assigned) + (_scratch(executable) if jax.default_backend() == "cpu" else 0)
+
+
 def _compiled(lowered: Any, options: Flags, wide: Flags) -> Any:
     """A program compiled, for wide vectors if that is asked for and the compiler knows how."""
     if wide:

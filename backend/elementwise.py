@@ -27,6 +27,8 @@ INFIX = {
 BROADCASTING = {"max": "jnp.maximum", "min": "jnp.minimum"}
 PREFIX = {"neg": "-", "not": "~"}
 INT32_MAX = 2**31 - 1
+KEYS = {"key<fry>": "threefry2x32", "key<rbg>": "rbg", "key<urbg>": "unsafe_rbg"}
+"""The dtypes of random keys: JAX has no names for these, but for what implements them."""
 
 
 def dtype_text(dtype: str) -> str:
@@ -35,6 +37,8 @@ def dtype_text(dtype: str) -> str:
     >>> dtype_text("float32"), dtype_text("bool")
     ('jnp.float32', 'jnp.bool_')
     """
+    if dtype in KEYS:
+        return f'jax.random.key(0, impl="{KEYS[dtype]}").dtype'
     return "jnp.bool_" if dtype == "bool" else f"jnp.{dtype}"
 
 

@@ -6,7 +6,9 @@ import math
 from typing import Protocol, Self
 
 from eqsat.deadline import Deadline
-from eqsat.errors import EqsatError
+from eqsat.defects import reported
+from eqsat.engine.egraph import EGraphError
+from eqsat.errors import BudgetError, EqsatError
 from eqsat.original import Obstacle, Original
 from eqsat.planned import Planned
 from eqsat.reports.refusal import Refusal
@@ -37,6 +39,23 @@ class Planner(Protocol):
     def attempt(self) -> Planned:
         """The plan, or a `Refusal`."""
         ...
+
+
+def refused(planner: Planner, refusal: Refusal) -> BudgetError:
+    """The error that says which budget would do; a defect met while looking for that is its cause."""
+    try:
+        return refusal.error(enough(planner, refusal))
+    except Exception as error:
+        if isinstance(error, EqsatError) and not isinstance(error, EGraphError):
+            raise
+        written = reported(error, planner.original.traced.closed, planner.budget)
+        refusal.reasons += (
+            "Looking for the smallest budget that would do failed. This is a defect of eqsat, please report"
+            f" it: {error!r}; {written}",
+        )
+        found = refusal.error(planner.original.certified().peak)
+        found.__cause__ = error
+        return found
 
 
 def enough(planner: Planner, refusal: Refusal) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -218,7 +219,9 @@ class Optimized(Generic[P, R]):
             captured = bool(here.captured) and not around.mesh.empty
             if captured or not plain or needs_surroundings(here.closed.jaxpr):
                 return self._instance_of(here, names, around)
-        with jax.sharding.use_abstract_mesh(NO_MESH):
+        # Without a mesh there is none to leave, and what a jit in here has traced JAX keeps for other calls.
+        nowhere = contextlib.nullcontext() if around.mesh.empty else jax.sharding.use_abstract_mesh(NO_MESH)
+        with nowhere:
             return self._instance_of(trace(flat, tuple(map(abstract, leaves)), {}), names)
 
     def _instance_of(self, traced: Traced, names: Sequence[str], around: Surroundings = NOWHERE) -> Instance:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from eqsat.advice import enough
+from eqsat.advice import refused
 from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import OWN, Certified
 from eqsat.backend.donation import NOTHING, Donation
@@ -138,7 +138,8 @@ class Planner:
         try:
             return self.attempt()
         except Refusal as refusal:
-            raise refusal.error(enough(self, refusal)) from None
+            error = refused(self, refusal)
+            raise error from error.__cause__
 
     def attempt(self) -> Planned:
         """The same.

@@ -16,6 +16,7 @@ import pytest
 
 import eqsat
 from eqsat.amounts import parse_budget
+from eqsat.driver import Planner
 from tests.kernels import BUDGET, SMALL, V, X, Y, close, kernel
 from tests.stages import normal
 
@@ -175,6 +176,17 @@ def test_what_a_refusal_says_is_enough_is_enough() -> None:
     assert (
         eqsat.optimize(sorted_products, budget=error.smallest_peak).plan(X).peak_bytes <= error.smallest_peak
     )
+
+
+def test_a_defect_while_looking_for_advice_is_part_of_the_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Planner) -> int:
+        raise SyntaxError("no such program")
+
+    monkeypatch.setattr(Planner, "minimum", fails)
+    error = refusal(lambda x: x + 1, 100, X)
+    assert "alone exceed the budget of 100 B" in str(error)
+    assert "defect of eqsat" in str(error)
+    assert isinstance(error.__cause__, SyntaxError)
 
 
 def test_the_budget_advised_is_enough() -> None:

@@ -40,8 +40,8 @@ ALLOWED = {
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",
     "eqsat.trials": "amounts frontend.trace ir machine planning.candidates backend progress",
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
-    "eqsat.advice": "deadline errors original planned reports",
     "eqsat.defects": "amounts",
+    "eqsat.advice": "deadline defects engine.egraph errors original planned reports",
     "eqsat.fitting": "deadline machine planning trials",
     "eqsat.branching": "deadline ir machine planning trials fitting",
     "eqsat.floor": "deadline machine planning trials",
@@ -64,7 +64,7 @@ ALLOWED = {
     " transforms",
     "eqsat.questions": "errors language.accuracies reports rule_choice rulesets api",
     "eqsat.testing": "errors language rule_files checking",
-    "eqsat.running": "errors records amounts reports device_memory backend.certificate api",
+    "eqsat.running": "errors records amounts reports device_memory backend.certificate api transforms",
     "eqsat.commands": "errors amounts reports language rule_files rulesets frontend.lower"
     " frontend.trace checking api questions running",
     "eqsat.cli": "errors commands",

@@ -18,9 +18,12 @@ import jax
 from jax._src.core import trace_ctx
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from jax.extend.core.primitives import jit_p
 
+from eqsat.amounts import format_bytes
 from eqsat.device_memory import free_budget
 from eqsat.running.session import Session, Watch
+from eqsat.transforms.settings import setting
 
 JIT = jax.jit
 
@@ -70,9 +73,11 @@ class Jitted:
         self._entry = session.entry(fun)
         # By program: whether it is left alone, since whatever XLA makes of it is within the budget.
         self._small: dict[Any, bool] = {}
+        # Those that can't be planned, and may run as they are.
+        self._fits: set[ClosedJaxpr] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if _staged():
+        if _staged() or setting("jax_disable_jit"):
             return self._plain(*args, **kwargs)
         self._entry.calls += 1
         return self._chosen(args, kwargs)(*args, **kwargs)
@@ -105,17 +110,43 @@ class Jitted:
         """What to call with these arguments."""
         foreign = sorted(name for name in self._options.keys() - UNDERSTOOD if self._is_given(name))
         if foreign:
-            self._entry.left.append(f"jax.jit was given {', '.join(foreign)}")
+            reason = f"jax.jit was given {', '.join(foreign)}"
+            self._entry.left.append(reason)
+            self._check_as_it_is(reason, args, kwargs)
             return self._honest
         call = self._optimized.program(*args, **kwargs)
         if call is None:
-            self._entry.left.append("it depends on the mesh, or on the mapped axis, that it is called under")
+            self._entry.left.append("its arguments have lengths that are not known yet")
             return self._honest
         if call not in self._small:
-            budget = call.settings.budget or free_budget(jax.local_devices()[:1])
-            self._small[call] = COPIES * footprint(call.closed) <= budget
+            self._small[call] = COPIES * footprint(call.closed) <= _bytes_allowed(call.settings.budget)
             self._entry.small += self._small[call]
         return self._plain if self._small[call] else self._optimized
+
+    def _check_as_it_is(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """See whether a function that can't be planned is within the budget on each device.
+
+        **Raises:** `BudgetError` if it is not, and is not to run all the same.
+        """
+        budget = _bytes_allowed(self._session.budget)
+        traced = self._honest.trace(*args, **kwargs)
+        if traced.jaxpr in self._fits or COPIES * footprint(traced.jaxpr) <= budget:
+            return
+        from eqsat.backend.certificate import peak_of
+        from eqsat.reports.refusal import Refusal
+
+        peak = peak_of(traced.lower().compile())
+        if peak is not None and peak > budget:
+            error = Refusal(
+                [
+                    f"{self._entry.name}: the function can't be planned, since {reason}, and as it is it"
+                    f" needs {format_bytes(peak)}, more than the budget of {format_bytes(budget)}."
+                ],
+                peak,
+            ).error(peak)
+            if not Watch(self._session, self._entry).refused(self._entry.name, error):
+                raise error
+        self._fits.add(traced.jaxpr)
 
     def _is_given(self, name: str) -> bool:
         """Whether an option says anything: shardings may be trees of None."""
@@ -127,11 +158,14 @@ class Jitted:
         from eqsat.api import optimize
 
         shared = {name: value for name, value in self._options.items() if name in SHARED}
-        found = optimize(self._fun, budget=self._session.budget, **shared, **self._session.options)
+        static = {name: value for name, value in shared.items() if name.startswith("static")}
+        # JAX keeps what it has traced for a jit: the plain function does not run the script's lines again.
+        traced = JIT(self._fun, **static)
+        found = optimize(traced, budget=self._session.budget, **shared, **self._session.options)
         return found.watched(Watch(self._session, self._entry))
 
     @functools.cached_property
-    def _honest(self) -> Callable[..., Any]:
+    def _honest(self) -> Any:
         """The function as it is, under the options under which XLA's figures are true."""
         return JIT(self._fun, **{**self._options, "compiler_options": self._compiler_options})
 
@@ -140,6 +174,11 @@ class Jitted:
         from eqsat.backend.certificate import compiler_options
 
         return {**compiler_options(), **self._options.get("compiler_options", {})}
+
+
+def _bytes_allowed(budget: int | None) -> int:
+    """A budget in bytes, as it was named or as the device allows."""
+    return free_budget(jax.local_devices()[:1]) if budget is None else budget
 
 
 def _staged() -> bool:
@@ -168,7 +207,10 @@ def footprint(program: ClosedJaxpr) -> int:
             )
         return known[id(jaxpr)]
 
-    return total(program.jaxpr)
+    outer = program.jaxpr
+    while len(outer.eqns) == 1 and outer.eqns[0].primitive is jit_p:
+        outer = outer.eqns[0].params["jaxpr"].jaxpr
+    return total(outer)
 
 
 def _bytes(aval: Any) -> int:

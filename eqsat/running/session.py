@@ -32,6 +32,7 @@ class Entry:
     - `small`: for how many shapes it was left alone, since even all its values at once are within the budget.
     - `left`: why it was left alone for others.
     - `over`: the programs for which nothing within the budget was found.
+    - `refused`: those of them that were not run.
     """
 
     name: str
@@ -41,6 +42,12 @@ class Entry:
     small: int = 0
     left: list[str] = field(default_factory=list)
     over: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def only_small(self) -> bool:
+        """Whether there is no more to say of it than that it is small."""
+        return self.small > 0 and not (self.plans or self.left or self.refused)
 
     def lines(self) -> list[str]:
         """What to say of it."""
@@ -51,9 +58,12 @@ class Entry:
             lines.append(f"  {about}{_summary(plan, title in self.over)}")
         if len(self.plans) > MOST_PLANS:
             lines.append(f"  and {len(self.plans) - MOST_PLANS} more, for other shapes or derivatives")
-        lines += [f"  left as it is: {reason}" for reason in dict.fromkeys(self.left)]
-        if self.small and not self.plans and not self.left:
-            lines.append("  left as it is: even all its values at once are within the budget")
+        for title in dict.fromkeys(self.refused):
+            about = "" if title == self.name else f"{title}: "
+            lines.append(f"  {about}REFUSED: nothing within the budget was found")
+        planned = {title for title, _ in self.plans}
+        over = "  OVER THE BUDGET" if any(title not in planned for title in self.over) else ""
+        lines += [f"  left as it is: {reason}{over}" for reason in dict.fromkeys(self.left)]
         return lines
 
 
@@ -102,12 +112,12 @@ class Session:
 
     def report(self) -> str:
         """What was done, function by function."""
-        called = [entry for entry in self.entries if entry.calls or entry.plans]
+        called = [entry for entry in self.entries if entry.calls or entry.plans or entry.refused]
         budget = "what the device has free" if self.budget is None else format_bytes(self.budget)
         lines = [f"eqsat: budget {budget}"]
-        small = [entry for entry in called if not entry.plans and not entry.left]
+        small = [entry for entry in called if entry.only_small]
         for entry in called:
-            if entry not in small:
+            if entry.plans or entry.left or entry.refused:
                 lines += [f"  {line}" for line in entry.lines()]
         if small:
             names = ", ".join(dict.fromkeys(entry.name for entry in small))
@@ -129,6 +139,7 @@ class Watch:
 
     def refused(self, title: str, error: EqsatError) -> bool:
         if self.session.strict:
+            self.entry.refused.append(title)
             return False
         self.entry.over.append(title)
         print(

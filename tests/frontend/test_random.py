@@ -122,6 +122,15 @@ def test_a_batch_of_keys_is_folded_from_one_by_chunks() -> None:
     np.testing.assert_array_equal(optimized(KEY), jax.jit(largest)(KEY))
 
 
+def test_keys_that_are_results_are_put_together_from_chunks() -> None:
+    def followed(key: Any) -> Any:
+        return jax.vmap(lambda key: jax.random.split(key, 100)[7])(jax.random.split(key, 200))
+
+    optimized = eqsat.optimize(followed, budget="40kB")
+    assert optimized.plan(KEY).loops
+    np.testing.assert_array_equal(words(optimized(KEY)), words(jax.jit(followed)(KEY)))
+
+
 def test_a_dropout_mask_is_drawn_by_chunks() -> None:
     def dropped(key: Any, x: Any, w: Any) -> Any:
         hidden = jnp.abs(x[:, None] * w)

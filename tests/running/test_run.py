@@ -113,3 +113,33 @@ def test_if_told_to_it_stops(tmp_path: Path) -> None:
     found = run("-m", "eqsat.run", "--budget", "500kB", "--strict", "-c", OVER, folder=tmp_path)
     assert (found.returncode, found.stdout) == (1, "")
     assert "BudgetError: <lambda>: no program within the budget of 500 kB was found" in found.stderr
+
+
+LEFT = """
+import jax, jax.numpy as jnp
+@jax.jit
+def small(x):
+    print("traced" if isinstance(x, jax.core.Tracer) else "evaluated")
+    return x + 1
+for _ in range(2):
+    small(jnp.ones(3))
+with jax.disable_jit():
+    small(jnp.ones(3))
+here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+def sums(x):
+    return jnp.exp(x[:, None] - x[None]).cumsum(0).max(1)
+print(jax.jit(sums, in_shardings=here)(jnp.zeros(300)).max())
+"""
+
+
+def test_what_is_left_as_it_is_runs_as_in_plain_jax_and_over_the_budget_with_a_word_only(
+    tmp_path: Path,
+) -> None:
+    found = run("-m", "eqsat.run", "--budget", "100kB", "-c", LEFT, folder=tmp_path)
+    assert (found.returncode, found.stdout) == (0, "traced\nevaluated\n300.0\n"), found.stderr
+    assert "sums: the function can't be planned, since jax.jit was given in_shardings" in found.stderr
+    assert "left as it is: jax.jit was given in_shardings  OVER THE BUDGET" in found.stderr
+    strict = run("-m", "eqsat.run", "--budget", "100kB", "--strict", "-c", LEFT, folder=tmp_path)
+    assert (strict.returncode, strict.stdout) == (1, "traced\nevaluated\n"), strict.stderr
+    assert "BudgetError: sums: the function can't be planned" in strict.stderr
+    assert "REFUSED" in strict.stderr

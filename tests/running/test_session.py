@@ -61,8 +61,16 @@ def test_many_plans_are_counted() -> None:
 def test_those_who_are_strict_refuse() -> None:
     session = Session(1, {}, strict=True)
     entry = session.entry(function)
+    entry.calls = 1
     assert not Watch(session, entry).refused("function", EqsatError("nothing fits"))
     assert entry.over == []
+    assert session.report().endswith("\n    REFUSED: nothing within the budget was found")
+
+
+def test_what_raised_before_it_was_compiled_is_not_called_small() -> None:
+    session = Session(1, {})
+    session.entry(function).calls = 1
+    assert "small" not in session.report()
 
 
 def test_nothing_compiled_is_told() -> None:
