@@ -14,6 +14,9 @@ from tests.fuzzing.text import Value
 FAMILIAR = 0.25
 """How often numbers are small whole ones, so that sums and products are exact in any order."""
 
+TAME = 0.4
+"""How often the sizes of a program's numbers are moderate: others soon are infinite or NaN throughout."""
+
 
 def arguments(inputs: list[Value], rng: np.random.Generator) -> list[Any]:
     """An array for each input. The floats of one program have one regime."""
@@ -46,7 +49,7 @@ def _floats(dtype: Any, shape: tuple[int, ...], rng: np.random.Generator, regime
         if rng.random() < 0.5:
             numbers = np.where(rng.random(shape) < 0.05, rng.choice(SPECIALS), numbers)
     else:
-        regime = regimes.setdefault(dtype, Regime.drawn(rng, rng.random() < 0.2, limits))
+        regime = regimes.setdefault(dtype, Regime.drawn(rng, rng.random() < TAME, limits))
         numbers = regime.numbers(rng, shape)
     with np.errstate(all="ignore"):
         return np.asarray(numbers).astype(dtype)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -64,21 +65,21 @@ class Finding:
         return f"{self.wrong}\n{again}\n{self.text.source}rules: {', '.join(self.rules)}"
 
 
-def fuzz(seed: int, accuracy: str = "reassociates") -> Finding:
-    """Try the program of that seed."""
+def fuzz(seed: int, accuracy: str = "reassociates", rules: Sequence[Path] = ()) -> Finding:
+    """Try the program of that seed, with the shipped rules and others."""
     with jax.enable_x64(is_double(seed)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.filterwarnings("error", message="eqsat")
         text = program(seed)
         finding = Finding(seed, accuracy, text, "small")
         try:
-            _try(finding)
+            _try(finding, rules)
         except Exception as error:
             finding.wrong = f"{type(error).__name__}: {error}"
         return finding
 
 
-def _try(finding: Finding) -> None:
+def _try(finding: Finding, rules: Sequence[Path]) -> None:
     rng = np.random.default_rng([finding.seed, 1])
     text, fn = finding.text, finding.text.function()
     args = arguments(text.inputs, rng)
@@ -95,7 +96,11 @@ def _try(finding: Finding) -> None:
     first = int(rng.integers(len(PARTS) - 1))
     for part in PARTS[first:]:
         optimized = eqsat.optimize(
-            fn, budget=certified.fixed + int(part * room), accuracy=finding.accuracy, max_slowdown=None
+            fn,
+            budget=certified.fixed + int(part * room),
+            accuracy=finding.accuracy,
+            max_slowdown=None,
+            rules=rules,
         )
         try:
             plan = optimized.plan(*args)

@@ -46,6 +46,9 @@ SUMS = frozenset(
 WHOLE = frozenset(["reduce_sum", "dot_general", "cumsum", "conv_general_dilated"])
 """Those which are exact for small whole numbers."""
 
+ORDERED = frozenset(["reduce_sum", "cumsum", "cumprod", "reduce_prod", "cumlogsumexp", "reduce_window_sum"])
+"""Those whose order XLA does not change with the length of other axes."""
+
 ADDS = frozenset(["add", "sub", "add_any"])
 PRODUCTS = frozenset(
     """mul div square integer_pow exp exp2 tanh logistic sin cos tan log log1p expm1 sqrt rsqrt cbrt pow erf erf_inv
@@ -158,6 +161,8 @@ class OpByOp:
         results = bound(values)
         if name in SUMS:
             return [Held(result) for result in self.summed(name, bound, values, results)]
+        if name == "div" and isinstance(equation.invars[1], Constant) and self.freedom == "xla":
+            return [Held(result, self.nudged(result) if _inexact(result) else None) for result in results]
         if name in MOVES and any(held.summed is not None for held in args):
             others = bound([held.value if held.summed is None else held.summed for held in args])
             return [Held(*both) for both in zip(results, others, strict=True)]
@@ -183,6 +188,7 @@ class OpByOp:
         if not any(_inexact(result) for result in results):
             return results
         whole = _whole(name, values, results)
+        whole |= self.freedom == "xla" and name in ORDERED
         others = results if whole else bound([self.nudged(v) if _inexact(v) else v for v in values])
         sizes = None
         if name in ("reduce_sum", "dot_general", "cumsum"):

@@ -13,6 +13,9 @@ LENGTHS = (1, 2, 3, 5, 8, 40, 64, 97, 130, 160)
 KINDS = ("float32",) * 6 + ("float16", "bfloat16", "int32", "int32", "int8", "int16", "uint8", "uint32", "bool", "complex64", "key")
 DOUBLE_KINDS = ("float64",) * 4 + ("int64", "int64", "uint64", "float32", "int32")
 
+PROBED = 0.5
+"""How often the bits of the last value are what comes out."""
+
 
 def program(seed: int, double: bool | None = None) -> Text:
     """The program of that seed.
@@ -44,6 +47,8 @@ def program(seed: int, double: bool | None = None) -> Text:
             break
     for _ in range(int(rng.integers(1, 7))):
         steps.step()
+    if rng.random() < PROBED:
+        steps.probed()
     steps.reduced()
     small = [value for value, _ in text.lines if value.elements <= 600]
     text.outputs = [text.lines[-1][0]] if text.lines else text.inputs[:1]

@@ -222,6 +222,16 @@ class Steps:
             if made:
                 return
 
+    def probed(self) -> None:
+        """All bits of the last value, but for those of NaN, in a few numbers: whatever is different, shows."""
+        value = self.text.values[0]
+        if value.kind != "float" or not value.shape:
+            return
+        numbers = f"jnp.where(jnp.isnan({value.name}), 0, {value.name})"
+        bits = f"lax.bitcast_convert_type({numbers}, jnp.int{8 * value.dtype.itemsize})"
+        axis = int(self.rng.integers(len(value.shape)))
+        self.text.add(f"jnp.bitwise_xor.reduce({bits}, axis={axis})")
+
     def reduced(self) -> None:
         """The last value made small."""
         for _ in range(12):
