@@ -1,7 +1,7 @@
 """Random programs with hostile data, optimised and compared: `make fuzz`, or
 
-    python -m tests.fuzzing --accuracy exact --seed 1000 --count 500
-    python -m tests.fuzzing --accuracy exact --only 1234     # one program again, with its plan
+python -m tests.fuzzing --accuracy exact --seed 1000 --count 500
+python -m tests.fuzzing --accuracy exact --only 1234     # one program again, with its plan
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ os.environ.setdefault("EQSAT_CACHE_DIR", "")
 def main() -> int:
     """Returns how many programs were wrong, at most 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
-    parser.add_argument("--accuracy", default="exact", help="exact or reassociates")
+    parser.add_argument("--accuracy", default="exact", help="exact, reassociates, or chunks: no algebra")
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--count", type=int, default=500, help="how many programs")
     parser.add_argument("--only", type=int, help="the seed of one program")
@@ -37,7 +37,8 @@ def main() -> int:
             print(finding, flush=True)
         if (seed + 1) % 50 == 0:
             print(f"# {seed + 1}: {dict(outcomes)}, {wrong} wrong", file=sys.stderr, flush=True)
-    print(f"{sum(outcomes.values())} programs: {dict(outcomes)}; {judged} numbers judged, {unsettled} of them open; {wrong} wrong")
+    total = f"{sum(outcomes.values())} programs: {dict(outcomes)}"
+    print(f"{total}; {judged} numbers judged, {unsettled} of them open; {wrong} wrong")
     return min(wrong, 1)
 
 

@@ -1,4 +1,4 @@
-"""Hostile arguments: the whole range of each dtype, zeros of either sign, infinities, NaN, wrapping integers."""
+"""Hostile data: the whole range of each dtype, ±0, infinities, NaN, both ends of integers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ TAME = 0.4
 def arguments(inputs: list[Value], rng: np.random.Generator) -> list[Any]:
     """An array for each input. The floats of one program have one regime."""
     regimes: dict[Any, Regime] = {}
-    return [jnp.asarray(_array(value, rng, regimes)) if value.kind != "key" else _key(value, rng) for value in inputs]
+    return [
+        jnp.asarray(_array(value, rng, regimes)) if value.kind != "key" else _key(value, rng)
+        for value in inputs
+    ]
 
 
 def _key(value: Value, rng: np.random.Generator) -> Any:
     seeds = rng.integers(0, 2**31, value.shape)
-    return jax.random.key(int(seeds)) if value.shape == () else jax.vmap(jax.random.key)(seeds.astype(np.uint32))
+    return (
+        jax.random.key(int(seeds)) if value.shape == () else jax.vmap(jax.random.key)(seeds.astype(np.uint32))
+    )
 
 
 def _array(value: Value, rng: np.random.Generator, regimes: dict[Any, Regime]) -> Any:

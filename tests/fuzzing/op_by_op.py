@@ -1,9 +1,9 @@
 """A program computed op by op, with or without the roundings that it might have had instead.
 
-Nothing of eqsat is in here: a jaxpr is evaluated equation by equation, the bodies of control flow as well.
+Nothing of eqsat is in here: a jaxpr is evaluated equation by equation, bodies of control flow as well.
 With *noise*, what rounds is off by a unit in the last place, up or down, at random (Parker, "Monte Carlo
-arithmetic", 1997). That is done where a result is not exact: with `freedom="class"`, for all that rounds; with
-"xla", only where XLA itself rounds one program in several ways (docs/xla.md): products that are added, sums,
+arithmetic", 1997). That is done where a result is not exact: with `freedom="class"`, for all that rounds;
+with "xla", only where XLA itself rounds one program in several ways (docs/xla.md): products that are added,
 contractions, divisions by one number for all.
 """
 
@@ -17,29 +17,38 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal as Constant
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import Literal as Constant
+
+from eqsat.checking.kinds import words
 
 Freedom = Literal["class", "xla"]
 
 COPIES = frozenset(
-    """abs broadcast_in_dim clamp concatenate copy copy_p dynamic_slice dynamic_update_slice expand_dims gather max
-    min neg pad real imag reduce_max reduce_min reshape rev select_n select_and_gather_add slice sort squeeze
-    stop_gradient transpose cummax cummin top_k split tile sign floor ceil round scatter scatter_max scatter_min
-    scatter-max scatter-min complex conj random_bits random_wrap random_unwrap random_fold_in random_split
-    bitcast_convert_type iota argmax argmin optimization_barrier device_put nextafter
-    """.split()
+    words("""
+    abs broadcast_in_dim clamp concatenate copy copy_p dynamic_slice dynamic_update_slice expand_dims
+    gather max min neg pad real imag reduce_max reduce_min reshape rev select_n select_and_gather_add
+    slice sort squeeze stop_gradient transpose cummax cummin top_k split tile sign floor ceil round
+    scatter scatter_max scatter_min scatter-max scatter-min complex conj random_bits random_wrap
+    random_unwrap random_fold_in random_split bitcast_convert_type iota argmax argmin
+    optimization_barrier device_put nextafter
+    """)
 )
 """Primitives that round nothing."""
 
 MOVES = frozenset(
-    """broadcast_in_dim concatenate copy dynamic_slice expand_dims gather neg reshape rev select_n slice
-    squeeze transpose pad convert_element_type split tile real imag complex copy_p dynamic_update_slice""".split()
+    words("""
+    broadcast_in_dim concatenate copy dynamic_slice expand_dims gather neg reshape rev select_n slice
+    squeeze transpose pad convert_element_type split tile real imag complex copy_p dynamic_update_slice
+    """)
 )
 """Primitives through which a product may pass and still be one operation with the sum that it goes to."""
 
 SUMS = frozenset(
-    """reduce_sum dot_general cumsum cumprod cumlogsumexp reduce_prod conv_general_dilated scatter-add scatter_add
-    reduce_window_sum reduce_window scatter_mul scatter-mul reduce ragged_dot fft""".split()
+    words("""
+    reduce_sum dot_general cumsum cumprod cumlogsumexp reduce_prod conv_general_dilated scatter-add
+    scatter_add reduce_window_sum reduce_window scatter_mul scatter-mul reduce ragged_dot fft
+    """)
 )
 """Primitives whose results depend on an order."""
 
@@ -51,8 +60,10 @@ ORDERED = frozenset(["reduce_sum", "cumsum", "cumprod", "reduce_prod", "cumlogsu
 
 ADDS = frozenset(["add", "sub", "add_any"])
 PRODUCTS = frozenset(
-    """mul div square integer_pow exp exp2 tanh logistic sin cos tan log log1p expm1 sqrt rsqrt cbrt pow erf erf_inv
-    atan2 asin acos atan sinh cosh lgamma digamma""".split()
+    words("""
+    mul div square integer_pow exp exp2 tanh logistic sin cos tan log log1p expm1 sqrt rsqrt cbrt pow
+    erf erf_inv atan2 asin acos atan sinh cosh lgamma digamma
+    """)
 )
 """Primitives whose last operation may be a product."""
 
@@ -81,7 +92,11 @@ class OpByOp:
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         """The results."""
-        found = self.evaluate(closed.jaxpr, closed.consts, [Held(jnp.asarray(arg) if not isinstance(arg, jax.Array) else arg) for arg in args])
+        found = self.evaluate(
+            closed.jaxpr,
+            closed.consts,
+            [Held(jnp.asarray(arg) if not isinstance(arg, jax.Array) else arg) for arg in args],
+        )
         return [held.value for held in found]
 
     def evaluate(self, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Held]) -> list[Held]:
@@ -107,7 +122,16 @@ class OpByOp:
             case "cond":
                 index = int(np.clip(int(args[0].value), 0, len(params["branches"]) - 1))
                 return self.closed(params["branches"][index], args[1:])
-            case "custom_vjp_call" | "custom_jvp_call" | "jit" | "pjit" | "closed_call" | "remat2" | "checkpoint" | "custom_lin":
+            case (
+                "custom_vjp_call"
+                | "custom_jvp_call"
+                | "jit"
+                | "pjit"
+                | "closed_call"
+                | "remat2"
+                | "checkpoint"
+                | "custom_lin"
+            ):
                 inner = next(params[name] for name in INLINE if name in params)
                 return self.closed(inner, args)
         return self.operation(equation, args)
@@ -123,7 +147,9 @@ class OpByOp:
         stacked: list[list[Held]] = []
         turns = range(params["length"])
         for turn in reversed(turns) if params["reverse"] else turns:
-            results = self.closed(params["jaxpr"], [*consts, *carry, *(_at(held, turn) for held in sequences)])
+            results = self.closed(
+                params["jaxpr"], [*consts, *carry, *(_at(held, turn) for held in sequences)]
+            )
             carry = results[:carried]
             stacked.append(results[carried:])
         if params["reverse"]:
@@ -142,7 +168,9 @@ class OpByOp:
             if not bool(jnp.any(going)):
                 return carry
             after = self.closed(params["body_jaxpr"], [*of_body, *carry])
-            carry = [Held(_chosen(going, new.value, old.value)) for new, old in zip(after, carry, strict=True)]
+            carry = [
+                Held(_chosen(going, new.value, old.value)) for new, old in zip(after, carry, strict=True)
+            ]
 
     def operation(self, equation: Any, args: list[Held]) -> list[Held]:
         name = equation.primitive.name
@@ -166,7 +194,7 @@ class OpByOp:
         if name in MOVES and any(held.summed is not None for held in args):
             others = bound([held.value if held.summed is None else held.summed for held in args])
             return [Held(*both) for both in zip(results, others, strict=True)]
-        if name == "convert_element_type" and not _narrows(values[0], results[0]) or name in COPIES:
+        if (name == "convert_element_type" and not _narrows(values[0], results[0])) or name in COPIES:
             return [Held(result) for result in results]
         return [self.rounded(name, values, result) for result in results]
 
@@ -182,7 +210,9 @@ class OpByOp:
             return Held(noisy if everywhere else result)
         return Held(result, noisy)
 
-    def summed(self, name: str, bound: Callable[..., list[Any]], values: list[Any], results: list[Any]) -> list[Any]:
+    def summed(
+        self, name: str, bound: Callable[..., list[Any]], values: list[Any], results: list[Any]
+    ) -> list[Any]:
         """What depends on an order: other roundings of each term, and of the result."""
         found = []
         if not any(_inexact(result) for result in results):
@@ -197,7 +227,8 @@ class OpByOp:
             if not _inexact(other):
                 found.append(other)
                 continue
-            array = np.array(other if whole else self.nudged(other))
+            terms = max(1, max(value.size for value in values) // max(1, other.size))
+            array = np.array(other if whole else self.nudged(other, most=1 + math.isqrt(terms)))
             if array.dtype.kind != "c":
                 assert self.rng is not None
                 flip = (array == 0) & (self.rng.random(array.shape) < 0.5)
@@ -208,16 +239,19 @@ class OpByOp:
             found.append(jnp.asarray(array))
         return found
 
-    def nudged(self, value: Any, exact: Any = None) -> Any:
-        """A value that is off by a unit in the last place, where it is not exact."""
+    def nudged(self, value: Any, exact: Any = None, most: int = 1) -> Any:
+        """A value that is off by a unit in the last place, or by a few, where it is not exact."""
         assert self.rng is not None
         array = np.array(value)
         if array.dtype.kind == "c":
             parts = np.stack([array.real, array.imag])
-            moved = np.asarray(self.nudged(parts))
+            moved = np.asarray(self.nudged(parts, None, most))
             return jnp.asarray((moved[0] + 1j * moved[1]).astype(array.dtype))
         bits = array.view(f"i{array.dtype.itemsize}")
-        step = self.rng.choice(np.array([-1, 1], bits.dtype), array.shape)
+        signs = self.rng.choice(np.array([-1, 1], bits.dtype), array.shape)
+        if most > 1 and self.rng.random() < 0.5:  # errors of one way of summing are alike
+            signs = signs.flat[0]
+        step = signs * self.rng.integers(1, most + 1, array.shape).astype(bits.dtype)
         free = (array != 0) & np.isfinite(array)
         if exact is not None:
             free &= ~exact
@@ -253,12 +287,21 @@ def _inexact(value: Any) -> bool:
 
 
 def _narrows(value: Any, result: Any) -> bool:
-    return _inexact(result) and (not _inexact(value) or value.dtype.itemsize > result.dtype.itemsize or value.dtype != result.dtype)
+    return _inexact(result) and (
+        not _inexact(value) or value.dtype.itemsize > result.dtype.itemsize or value.dtype != result.dtype
+    )
 
 
 def _constant(value: Any) -> bool:
     array = np.asarray(value)
-    return bool(array.size) and bool(np.all(array.view(f"u{array.dtype.itemsize}") == array.view(f"u{array.dtype.itemsize}").flat[0])) if array.dtype.kind != "c" else False
+    return (
+        bool(array.size)
+        and bool(
+            np.all(array.view(f"u{array.dtype.itemsize}") == array.view(f"u{array.dtype.itemsize}").flat[0])
+        )
+        if array.dtype.kind != "c"
+        else False
+    )
 
 
 def _wide(value: Any) -> Any:
@@ -271,7 +314,11 @@ def _exact(name: str, values: list[Any], result: Any) -> Any:
     if jnp.iscomplexobj(result):
         return None
     with np.errstate(all="ignore"):
-        wide = [_wide(value) for value in values if jnp.issubdtype(value.dtype, jnp.floating) or name == "convert_element_type"]
+        wide = [
+            _wide(value)
+            for value in values
+            if jnp.issubdtype(value.dtype, jnp.floating) or name == "convert_element_type"
+        ]
         match name:
             case "add" | "add_any":
                 true = wide[0] + wide[1]

@@ -10,7 +10,19 @@ from tests.fuzzing.steps import Steps
 from tests.fuzzing.text import Text, Value
 
 LENGTHS = (1, 2, 3, 5, 8, 40, 64, 97, 130, 160)
-KINDS = ("float32",) * 6 + ("float16", "bfloat16", "int32", "int32", "int8", "int16", "uint8", "uint32", "bool", "complex64", "key")
+KINDS = ("float32",) * 6 + (
+    "float16",
+    "bfloat16",
+    "int32",
+    "int32",
+    "int8",
+    "int16",
+    "uint8",
+    "uint32",
+    "bool",
+    "complex64",
+    "key",
+)
 DOUBLE_KINDS = ("float64",) * 4 + ("int64", "int64", "uint64", "float32", "int32")
 
 PROBED = 0.5

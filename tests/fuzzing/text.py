@@ -23,7 +23,9 @@ def _repeat(count: int, turn: Callable[[Any], Any], c: Any) -> Any:
 
 
 def _until(condition: Callable[[Any], Any], turn: Callable[[Any], Any], c: Any) -> Any:
-    return lax.while_loop(lambda both: (both[0] < 5) & condition(both[1]), lambda both: (both[0] + 1, turn(both[1])), (0, c))[1]
+    return lax.while_loop(
+        lambda both: (both[0] < 5) & condition(both[1]), lambda both: (both[0] + 1, turn(both[1])), (0, c)
+    )[1]
 
 
 NAMES: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": lax, "repeat": _repeat, "until": _until}
@@ -89,7 +91,11 @@ class Text:
             found = jax.eval_shape(line, *(value.aval for value in known))
         except Exception:  # whatever JAX does not take, is no line
             return None
-        if not hasattr(found, "shape") or not 0 < math.prod(found.shape) <= MOST_ELEMENTS or len(found.shape) > 4:
+        if (
+            not hasattr(found, "shape")
+            or not 0 < math.prod(found.shape) <= MOST_ELEMENTS
+            or len(found.shape) > 4
+        ):
             return None
         value = Value(f"v{len(self.inputs) + len(self.lines)}", found.shape, found.dtype)
         self.lines.append((value, expression))
