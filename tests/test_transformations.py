@@ -274,8 +274,10 @@ WITH_INTEGERS: dict[str, Callable[[Any], Any]] = {
     "value and grad": lambda fn: jax.value_and_grad(fn, (1, 0), allow_int=True),
     "vmap": lambda fn: jax.vmap(jax.grad(fn, (0, 1), allow_int=True), (None, 0, None)),
     "vjp": lambda fn: lambda *args: jax.vjp(fn, *args)[1](np.float32(2)),
-    "jvp": lambda fn: lambda x, *args: jax.jvp(
-        fn, (x, *args), (x, *(np.zeros(arg.shape, jax.dtypes.float0) for arg in args))
+    "jvp": lambda fn: (
+        lambda x, *args: jax.jvp(
+            fn, (x, *args), (x, *(np.zeros(arg.shape, jax.dtypes.float0) for arg in args))
+        )
     ),
     "optimize": lambda fn: small(jax.grad(fn, (0, 1, 2), allow_int=True)),
 }

@@ -137,7 +137,7 @@ def _try(finding: Finding, rules: Sequence[Path]) -> None:
         finding.rules = dict(plan.rules_fired)
         got = jax.tree.leaves(optimized(*args))
         for number, result in enumerate(got):
-            finding.wrong = finding.wrong or _difference(finding, plain, number, result)
+            finding.wrong = finding.wrong or difference(finding, plain, number, result)
         return
 
 
@@ -166,7 +166,7 @@ class Plain:
 WAYS = ("jit", "honest", "op by op")
 
 
-def _difference(finding: Finding, plain: Plain, number: int, result: Any) -> str:
+def difference(finding: Finding, plain: Plain, number: int, result: Any) -> str:
     """What is wrong with a result; "" for nothing."""
     wanted = plain.results("jit")[number]
     if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
