@@ -30,7 +30,6 @@ from eqsat.transforms import planners
 from tests.fuzzing.data import arguments
 from tests.fuzzing.op_by_op import OpByOp
 from tests.fuzzing.programs import is_double, program
-from tests.fuzzing.text import Text
 
 SAMPLES = 6
 MOST = 50.0
@@ -68,24 +67,25 @@ class Finding:
 
     **Attributes:**
 
+    - `source`: the function as text.
+    - `again`: the command that tries it again.
     - `outcome`: "rewritten", "unchanged", "refused", "small" or "raises".
     - `wrong`: what is wrong, if anything.
     - `judged`, `open`: how many numbers differ in their bits from plain JAX's and were judged by a promise,
       and how many of these may be anything.
     """
 
-    seed: int
     accuracy: str
-    text: Text
-    outcome: str
+    source: str
+    again: str = ""
+    outcome: str = "small"
     wrong: str = ""
     judged: int = 0
     open: int = 0
     rules: dict[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        again = f"python -m tests.fuzzing --accuracy {self.accuracy} --only {self.seed}"
-        return f"{self.wrong}\n{again}\n{self.text.source}rules: {', '.join(self.rules)}"
+        return f"{self.wrong}\n{self.again}\n{self.source}rules: {', '.join(self.rules)}"
 
 
 def fuzz(seed: int, accuracy: str = "reassociates", rules: Sequence[Path] = ()) -> Finding:
@@ -94,18 +94,26 @@ def fuzz(seed: int, accuracy: str = "reassociates", rules: Sequence[Path] = ()) 
         warnings.simplefilter("ignore")
         warnings.filterwarnings("error", message="eqsat")
         text = program(seed)
-        finding = Finding(seed, accuracy, text, "small")
+        again = f"python -m tests.fuzzing --accuracy {accuracy} --only {seed}"
+        finding = Finding(accuracy, text.source, again)
+        rng = np.random.default_rng([seed, 1])
+        args = arguments(text.inputs, rng)
+        parts = (PARTS[int(rng.integers(len(PARTS)))], AMPLE)
         try:
-            _try(finding, rules)
+            attempt(finding, text.function(), args, parts, rules)
         except Exception as error:
             finding.wrong = f"{type(error).__name__}: {error}"
         return finding
 
 
-def _try(finding: Finding, rules: Sequence[Path]) -> None:
-    rng = np.random.default_rng([finding.seed, 1])
-    text, fn = finding.text, finding.text.function()
-    args = arguments(text.inputs, rng)
+def attempt(
+    finding: Finding,
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    parts: Sequence[float],
+    rules: Sequence[Path] = (),
+) -> None:
+    """Optimise within the first of these parts of its temporaries that will do, and compare."""
     try:
         certified = certify(lambda *a: jax.tree.leaves(fn(*a)), args)
     except Exception:
@@ -116,7 +124,7 @@ def _try(finding: Finding, rules: Sequence[Path]) -> None:
     if room < ROOM:
         return
     plain = Plain(fn, args)
-    for part in (PARTS[int(rng.integers(len(PARTS)))], AMPLE):
+    for part in parts:
         optimized = eqsat.optimize(
             fn,
             budget=certified.fixed + int(part * room),
