@@ -1,6 +1,8 @@
 # make demo   what eqsat does, on generated data (DATA=DIR for MNIST); a minute or two
 # make test   all tests
 # make oracle  all of JAX's public functions and their derivatives through eqsat; an hour or two
+# make fuzz   random programs with hostile data through eqsat: SEED=0 COUNT=500 ACCURACY=exact, or reassociates, or chunks
+# make oracle-hostile  the same on hostile data: FORM=value, gradient or tangent
 # make lint   ruff and mypy
 # make docs   the manual, as pages in build/docs that need no network
 # make bench  eqsat beside plain JAX, loops by hand, KeOps, scikit-learn and faiss; an hour or more
@@ -16,7 +18,7 @@ PEERS := $(VENV)/.peers
 # mypy and the manual's reference know no package-dir: for them, a tree of links shows the packages where their
 # imports say.
 
-.PHONY: demo test oracle tree lint docs bench bench-quick clean
+.PHONY: demo test oracle oracle-hostile fuzz tree lint docs bench bench-quick clean
 
 demo: $(INSTALLED)
 	$(VENV)/bin/python -m examples.demo $(if $(DATA),--data $(DATA))
@@ -26,6 +28,12 @@ test: $(INSTALLED)
 
 oracle: $(INSTALLED)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/oracle -m ""
+
+oracle-hostile: $(INSTALLED)
+	$(VENV)/bin/python -m tests.oracle.hostile --form $(or $(FORM),value) --seed $(or $(SEED),0)
+
+fuzz: $(INSTALLED)
+	$(VENV)/bin/python -m tests.fuzzing --accuracy $(or $(ACCURACY),exact) --seed $(or $(SEED),0) --count $(or $(COUNT),500)
 
 tree:
 	rm -rf build/types && mkdir -p build/types/eqsat

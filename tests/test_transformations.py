@@ -267,3 +267,45 @@ def test_functions_may_close_over_tracers(transform: Callable[..., Any]) -> None
         return optimize(lambda x: jnp.sum(jnp.sin(x) * y))(x)
 
     close(transform(functools.partial(outer, small))(y), transform(functools.partial(outer, lambda f: f))(y))
+
+
+WITH_INTEGERS: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda fn: jax.grad(fn, (0, 1, 2), allow_int=True),
+    "value and grad": lambda fn: jax.value_and_grad(fn, (1, 0), allow_int=True),
+    "vmap": lambda fn: jax.vmap(jax.grad(fn, (0, 1), allow_int=True), (None, 0, None)),
+    "vjp": lambda fn: lambda *args: jax.vjp(fn, *args)[1](np.float32(2)),
+    "jvp": lambda fn: (
+        lambda x, *args: jax.jvp(
+            fn, (x, *args), (x, *(np.zeros(arg.shape, jax.dtypes.float0) for arg in args))
+        )
+    ),
+    "optimize": lambda fn: small(jax.grad(fn, (0, 1, 2), allow_int=True)),
+}
+
+
+def gathered(x: Any, places: Any, keep: Any) -> Any:
+    return jnp.sum(jnp.where(keep, x[places], 0.0) ** 2)
+
+
+def check_gradients_by_integers(name: str, *arounds: Callable[..., Any]) -> None:
+    places = np.array([2, 0, 2])
+    given = (normal(3), np.stack([places, places[::-1]]) if name == "vmap" else places, places > 0)
+    form = WITH_INTEGERS[name]
+    wanted = jax.tree.leaves(form(gathered)(*map(jnp.asarray, given)))
+    for around in arounds:
+        for one, other in zip(jax.tree.leaves(around(form(small(gathered)))(*given)), wanted, strict=True):
+            assert (one.dtype, one.shape) == (other.dtype, other.shape)
+            if one.dtype != jax.dtypes.float0:
+                np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("unplanned")
+@pytest.mark.parametrize("name", WITH_INTEGERS)
+def test_gradients_by_integers_hold_no_numbers(name: str) -> None:
+    """Their dtype is float0, as that of their tangents."""
+    check_gradients_by_integers(name, functools.partial(jax.jit, compiler_options=QUICKLY))
+
+
+def test_a_planned_gradient_by_integers_holds_no_numbers() -> None:
+    check_gradients_by_integers("grad", lambda function: function)
+    check_gradients_by_integers("optimize", jax.jit)

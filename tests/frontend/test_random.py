@@ -131,6 +131,27 @@ def test_keys_that_are_results_are_put_together_from_chunks() -> None:
     np.testing.assert_array_equal(words(optimized(KEY)), words(jax.jit(followed)(KEY)))
 
 
+SAMPLERS: dict[str, tuple[Callable[[Any], Any], ...]] = {
+    "new": (lambda key: jax.random.normal(key, (500,)), lambda key: jax.random.randint(key, (500,), -5, 99)),
+    "old": (lambda key: jax.random.permutation(key, 500)[::7],),
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_samplers_by_chunks_of_a_batch_of_keys(kind: str) -> None:
+    keys = jax.random.split(KEY, 150)
+    args = keys if kind == "new" else jax.random.key_data(keys)
+
+    def drawn(keys: Any) -> Any:
+        values = jax.vmap(lambda key: [draw(key) for draw in SAMPLERS[kind]])(keys)
+        return [(v.max(1), v.argmin(1), v[:, 3:5]) for v in values]
+
+    optimized = eqsat.optimize(drawn, budget=150_000, accuracy="exact")
+    assert optimized.plan(args).changed
+    for result, wanted in zip(*(jax.tree.leaves(f(args)) for f in (optimized, jax.jit(drawn))), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
 def test_a_dropout_mask_is_drawn_by_chunks() -> None:
     def dropped(key: Any, x: Any, w: Any) -> Any:
         hidden = jnp.abs(x[:, None] * w)
