@@ -196,7 +196,7 @@ def assume(array: Any, *properties: str) -> Any:
 
     - `properties`: any of "symmetric", "spd" (symmetric positive definite), "diagonal", "lower",
       "upper" (triangular), "orthogonal" (orthonormal columns), which are about the matrices of the last
-      two dimensions; "nonnegative" and "positive", which are about every element.
+      two dimensions; "nonnegative", "positive" and "nonzero", which are about every element.
 
     **Raises:** `EqsatError` if a property is not known, or an array of this shape can't have it.
 

@@ -34,7 +34,7 @@ ALLOWED = {
     "eqsat.annotations": "errors ir language",
     "eqsat.frontend": "records ir",
     "eqsat.engine": "errors machine deadline garbage ir language.accuracies language.functions"
-    " language.syntax language.traverse",
+    " language.listed language.syntax language.traverse",
     "eqsat.planning": "amounts records machine deadline garbage ir engine reports",
     "eqsat.backend": "errors ir planning.blocks",
     "eqsat.planned": "frontend.trace reports.plan backend.certificate backend.module",

@@ -13,6 +13,7 @@ from eqsat.language.syntax import (
     CopyDefinition,
     Expression,
     Guard,
+    LengthDefinition,
     Number,
     Position,
     PropertyGuard,
@@ -41,7 +42,7 @@ class Pattern:
         return replace(node, has=less) if self.present else replace(node, lacks=less)
 
 
-Condition = Pattern | Guard | PropertyGuard | Comparison | AxisDefinition | CopyDefinition
+Condition = Pattern | Guard | PropertyGuard | Comparison | AxisDefinition | CopyDefinition | LengthDefinition
 
 
 def conditions_of(rule: Rule) -> list[Condition]:
@@ -59,6 +60,7 @@ def conditions_of(rule: Rule) -> list[Condition]:
         *rule.comparisons,
         *rule.definitions,
         *rule.copies,
+        *rule.lengths,
     ]
 
 
@@ -75,6 +77,7 @@ def without(rule: Rule, condition: Condition) -> Rule:
         comparisons=tuple(item for item in rule.comparisons if item is not condition),
         definitions=tuple(item for item in rule.definitions if item is not condition),
         copies=tuple(item for item in rule.copies if item is not condition),
+        lengths=tuple(item for item in rule.lengths if item is not condition),
     )
 
 
@@ -97,6 +100,8 @@ def text_of(condition: Condition) -> str:
             return f"{name} = {' - '.join(items)}"
         case CopyDefinition(name=name, original=original, longer=longer):
             return f"{name} = copy({original})" + (f" + {longer}" if longer else "")
+        case LengthDefinition(name=name, length=length):
+            return f"{name} = axis({quantity_text(length)})"
 
 
 def quantity_text(quantity: Quantity) -> str:

@@ -113,7 +113,7 @@ class Regime:
             case _:
                 return value
 
-    def representable(self, value: Array, nonnegative: bool, positive: bool) -> Array:
+    def representable(self, value: Array, nonnegative: bool, nonzero: bool) -> Array:
         """Numbers that the dtype has, as far as a variable may have them."""
         with np.errstate(all="ignore"):
             narrow = value.astype(self.limits.dtype).astype(np.float64)
@@ -123,6 +123,6 @@ class Regime:
             )
         if nonnegative:
             narrow = np.where(np.isnan(narrow), np.nan, np.abs(narrow))
-        if positive:
+        if nonzero:
             narrow = np.where(narrow == 0, 1.0, narrow)
         return np.asarray(narrow)

@@ -177,6 +177,8 @@ def has_property(value: Array, name: str) -> bool:
         return bool(np.all(value >= -TOLERANCE * scale))
     if name == "positive":
         return bool(np.all(value > 0))
+    if name == "nonzero":
+        return bool(np.all(value != 0))
 
     def close(first: Array, second: Array) -> bool:
         return bool(np.all(np.abs(first - second) <= TOLERANCE * scale))

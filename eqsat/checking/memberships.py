@@ -124,6 +124,7 @@ def _axis_names(rule: Rule) -> set[str]:
         names.update(known.axes)
     for copy in rule.copies:
         names.update((copy.name, copy.original))
+    names.update(rule.new_axes)
     return names - terms
 
 
@@ -154,7 +155,7 @@ class _Search:
         self.terms = variable_names(rule)
         self.patterns = [*variables(rule.left), *variables(rule.right)]
         self.decided.update(dict.fromkeys(constant_names(rule), False))
-        fresh = {copy.name for copy in rule.copies} | {ENTRIES}
+        fresh = {*rule.new_axes, ENTRIES}
         if self.axis in fresh:
             self.decided.update(dict.fromkeys(self.terms, False))
         self.unknown = [name for name in (*self.terms, *axis_sets(rule)) if name not in self.decided]

@@ -75,6 +75,9 @@ def renamed(rule: Rule, naming: Mapping[str, str]) -> Rule:
         copies=tuple(
             replace(copy, name=name(copy.name), original=name(copy.original)) for copy in rule.copies
         ),
+        lengths=tuple(
+            replace(new, name=name(new.name), length=_quantity(new.length, name)) for new in rule.lengths
+        ),
         examples=(),
         data_guard=data_guard,
     )

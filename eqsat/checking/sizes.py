@@ -85,6 +85,7 @@ class SizeRules:
     - `alike`: by axis, the axis that stands for all of its length.
     - `products`: an axis, and those whose lengths make up its own.
     - `sums`: an axis, another one, and by how much that is shorter.
+    - `computed`: an axis, and the arithmetic that says how long it is.
     - `ordered`: a shorter axis (or an equal one) and a longer one.
     - `needed`: axes that can't be empty: of operations, selections and reductions that have no identity.
     - `large`: axes that are to be split.
@@ -96,6 +97,7 @@ class SizeRules:
     alike: dict[str, str] = field(default_factory=dict)
     products: list[tuple[str, tuple[str, str]]] = field(default_factory=list)
     sums: list[tuple[str, str, int]] = field(default_factory=list)
+    computed: list[tuple[str, Quantity]] = field(default_factory=list)
     ordered: list[tuple[str, str]] = field(default_factory=list)
     needed: set[str] = field(default_factory=set)
     large: set[str] = field(default_factory=set)
@@ -128,6 +130,7 @@ class SizeRules:
                 self.sums.append((copy.name, copy.original, copy.longer))
             else:
                 self.unite(copy.name, copy.original)
+        self.computed = [(new.name, new.length) for new in rule.lengths]
         for known in rule.properties:
             self.property(known)
         for comparison in rule.comparisons:
@@ -184,10 +187,13 @@ class SizeRules:
     def lengths_from(self, chosen: Mapping[str, int]) -> dict[str, int] | None:
         """All lengths, given those of the axes that stand for others; None if they don't fit."""
         lengths = {axis: chosen[self.alike[axis]] for axis in self.axes}
-        for _ in (*self.products, *self.sums):  # a product of products is known after as many rounds
+        # A product of products is known after as many rounds.
+        for _ in (*self.products, *self.sums, *self.computed):
             for whole, length in self.derived(lengths):
                 root = self.alike[whole]
                 lengths.update((axis, length) for axis in self.axes if self.alike[axis] == root)
+        if min(lengths.values(), default=0) < 0:  # no whole number
+            return None
         fits = all(lengths[short] <= lengths[long] for short, long in self.ordered)
         fits = fits and all(lengths[whole] == length for whole, length in self.derived(lengths))
         return lengths if fits else None
@@ -196,6 +202,9 @@ class SizeRules:
         """The axes whose lengths follow from others', and what follows."""
         yield from ((whole, lengths[one] * lengths[other]) for whole, (one, other) in self.products)
         yield from ((whole, lengths[shorter] + more) for whole, shorter, more in self.sums)
+        for new, quantity in self.computed:
+            length = value_of(quantity, lengths, {})
+            yield new, int(length) if length.is_integer() and length > 0 else -1
 
     def draw(
         self,
@@ -272,7 +281,7 @@ class SizeRules:
 
     def elements(self, lengths: Mapping[str, int]) -> int:
         """About how many elements the largest term has."""
-        wholes = {whole for whole, *_ in (*self.products, *self.sums)}
+        wholes = {whole for whole, *_ in (*self.products, *self.sums, *self.computed)}
         return prod(length for axis, length in lengths.items() if axis not in wholes)
 
     def may_be_empty(self, root: str, placement: Placement) -> bool:
@@ -376,16 +385,21 @@ def value_of(
     quantity: Quantity,
     lengths: Mapping[str, int],
     constants: Mapping[str, float],
-    placement: Placement,
+    placement: Placement | None = None,
 ) -> float:
-    """The value of a quantity. A constant that is not known is not a number."""
+    """The value of a quantity. A constant that is not known is not a number.
+
+    **Arguments:**
+
+    - `placement`: of the axes; None where all are single.
+    """
     match quantity:
         case Number(value=value):
             return value
         case ConstantValue(name=name):
             return constants.get(name, float("nan"))
         case SizeOf(name=name):
-            return float(prod(lengths[axis] for axis in placement.of(name)))
+            return float(prod(lengths[axis] for axis in (placement.of(name) if placement else (name,))))
         case Arithmetic(operator=sign, left=left, right=right):
             one, other = (value_of(side, lengths, constants, placement) for side in (left, right))
             return _ARITHMETIC[sign](one, other)

@@ -16,6 +16,7 @@ from eqsat.errors import RuleError
 from eqsat.ir.elementwise import COMMUTATIVE, ELEMENTWISE, IDENTITIES, INCREASING, LINEAR
 from eqsat.ir.numpy_functions import NUMPY_FUNCTIONS
 from eqsat.ir.operations import OperationSpec, Signature, known_operation, parse_signature
+from eqsat.language.listed import functions_in
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -127,6 +128,8 @@ def members(family: str) -> list[str]:
     if family == "elementwise":
         return [*_FIRST, *(name for name in known if name not in _FIRST)]
     table = {"commutative": COMMUTATIVE, "increasing": INCREASING, "linear": LINEAR}
+    if functions_in(family):
+        return list(functions_in(family))
     if family not in table:
         raise RuleError(f"the checker does not know the class {family!r}")
     return [name for name in members("elementwise") if name in table[family]]

@@ -23,6 +23,12 @@ OFFSET = 1e4
 UNKNOWN = frozenset({"regular", "lower part", "upper part", "symmetric part"})
 """What a matrix has to be for an operation, though nothing is said of it: it may be singular all the same."""
 
+SIGNS = frozenset({"nonnegative", "positive"})
+"""Properties of numbers that are not negative."""
+
+NO_ZEROS = frozenset({"positive", "nonzero"})
+"""Properties of numbers that are not 0."""
+
 CENTRES = (30.0, 100.0)
 """Where clusters are: far apart, for their size; and of one sign, so that sums don't cancel."""
 
@@ -106,25 +112,27 @@ class Values:
             if role.matrix and not any("orthogonal" in wanted for wanted in role.matrix.values()):
                 plain = all(wanted <= UNKNOWN for wanted in role.matrix.values()) and not scalar
                 value = self.regime.matrix(self.rng, value, plain)
-            value = self.regime.representable(value, bool(scalar), "positive" in scalar)
+            value = self.regime.representable(value, bool(scalar & SIGNS), bool(scalar & NO_ZEROS))
         self.drawn[name], self.axes[name] = value, tuple(axes)
         return value
 
     def plain(self, kind: str, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
         rng = self.rng
         if kind == "b":
-            return np.asarray(rng.random(shape) < 0.5)
+            return np.ones(shape, bool) if "nonzero" in role.scalar else np.asarray(rng.random(shape) < 0.5)
         if kind in "iu":
             limits = np.iinfo(DTYPES[kind])
             low, high = (
                 (limits.min, limits.max) if self.style.name == "full" else (-4 if kind == "i" else 0, 4)
             )
-            if role.scalar:
+            if role.scalar & SIGNS:
                 low, high = int("positive" in role.scalar), high if self.style.name == "full" else 6
             values = rng.integers(low, high, shape, endpoint=True)
             if self.style.name == "full":
                 # Mistakes are at the ends: there is no -x for the smallest x.
                 values = np.where(rng.random(shape) < 0.1, rng.choice((low, high), shape), values)
+            if "nonzero" in role.scalar:
+                values = np.where(values == 0, 1, values)
             return np.asarray(values.astype(DTYPES[kind]))
         if self.regime is not None and kind == "f":
             return self.regime.numbers(rng, shape)
@@ -134,14 +142,17 @@ class Values:
         if kind == "c":
             turns = 1j if self.style.name == "whole" else 3j  # angles of more than half a turn, too
             with np.errstate(invalid="ignore"):  # infinities times 0
-                return np.asarray(value + turns * self.floats(shape, role, axes))
+                value = value + turns * self.floats(shape, role, axes)
+            return np.where(value == 0, 1.0, value) if "nonzero" in role.scalar else np.asarray(value)
         if role.spread and self.style.condition > 1:
             sizes = spread(rng, shape, self.style.condition, self.style.lone)
             return sizes * rng.uniform(0.5, 1.0, shape)
-        if role.scalar:
+        if role.scalar & SIGNS:
             value = np.abs(value)
             if "positive" in role.scalar:
                 value = np.where(value == 0, 1.0, value) if self.style.name == "whole" else value + 0.1
+        if "nonzero" in role.scalar:
+            value = np.where(value == 0, 1.0, value)
         return np.asarray(value)
 
     def floats(self, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:

@@ -9,6 +9,7 @@ from eqsat.checking.filecheck import FileCheck
 from eqsat.checking.report import Report
 from eqsat.checking.tiers import EXAMPLES
 from eqsat.commands.statuses import DONE, WRONG
+from eqsat.commands.target import import_from_here
 from eqsat.errors import EqsatError
 from eqsat.language.syntax import RuleFile
 from eqsat.rule_files import load_file, shipped_files
@@ -37,6 +38,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     # The shipped rules are held to more.
     strict = arguments.strict or not arguments.files
+    import_from_here()  # the functions of operations
     files = [load_file(path) for path in arguments.files] or list(shipped_files())
     reports: list[Report] = []
     for file in files:

@@ -7,7 +7,7 @@ import argparse
 from eqsat.checking.explain import explained
 from eqsat.commands.shapes import parse_arguments
 from eqsat.commands.statuses import DONE
-from eqsat.commands.target import as_called, find_function, told
+from eqsat.commands.target import as_called, find_function, import_from_here, told
 from eqsat.errors import EqsatError
 from eqsat.rule_files import load_file, shipped_files
 
@@ -29,6 +29,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    import_from_here()
     files = [*(load_file(path) for path in arguments.rules), *shipped_files()]
     if arguments.function is None:
         print(explained(arguments.name, files))

@@ -16,6 +16,12 @@ from eqsat.errors import EqsatError
 from eqsat.language.diagnostics import nearest
 
 
+def import_from_here() -> None:
+    """Let what is imported by name be in the current folder, as `python -m` does."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
 def find_function(target: str) -> Callable[..., Any]:
     """The function that a text names: after the colon, its name, or a path as in `Model.loss`.
 

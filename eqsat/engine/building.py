@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from eqsat.engine.conditions import changes_dtype
 from eqsat.engine.encode import core_list, operand_list, quote
-from eqsat.engine.matching import CALL_LISTS, Matching, changes_dtype, place_key
+from eqsat.engine.matching import CALL_LISTS, Matching, place_key
 from eqsat.engine.schema import AXES_OF, type_text
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operations import Signature, known_operation

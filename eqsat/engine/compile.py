@@ -13,11 +13,13 @@ from dataclasses import replace
 from itertools import product
 
 from eqsat.engine.compiled import CompiledRule
+from eqsat.engine.conditions import numbered_copies
 from eqsat.engine.direction import Direction, Use
 from eqsat.engine.encode import monoid_key
 from eqsat.engine.needs import needs
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.ir.operations import known_operation
+from eqsat.language.listed import each_function
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -176,16 +178,14 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "", guarded: b
     - `guarded`: whether it is only to be used where its guard holds.
     """
     ruleset = f"rule-{number}"
-    directions = [(rule.term, rule.term)] if isinstance(rule, Fact) else [(rule.left, rule.right)]
-    if isinstance(rule, Rule) and rule.both_ways:
-        directions.append((rule.right, rule.left))
+    directions = _directions(rule)
     bodies: list[str] = []
-    for left, right in directions:
-        if isinstance(rule, Fact):
+    for said, left, right in directions:
+        if isinstance(said, Fact):
             for ordered in dict.fromkeys(orders(left)):
-                bodies += Direction(rule, ordered, right, number, precision).compile_fact()
+                bodies += Direction(said, ordered, right, number, precision).compile_fact()
         else:
-            bodies += _variants(rule, left, right, number, precision, "granted" if guarded else "")
+            bodies += _variants(said, left, right, number, precision, "granted" if guarded else "")
     guard = rule.data_guard if guarded and isinstance(rule, Rule) else None
     lines = []
     if guard is not None:
@@ -193,11 +193,16 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "", guarded: b
         columns = ["T" for _ in guard.guard.variables]
         columns += ["Axes" if is_set(name) else "i64" for name in guard.guard.axes]
         lines += [f"(relation {table}-{number} ({' '.join(columns)}))" for table in ("found", "granted")]
-        found = _variants(rule, rule.left, rule.right, number, precision, "found")
+        found = [
+            body
+            for said, left, right in directions
+            if isinstance(said, Rule)
+            for body in _variants(said, left, right, number, precision, "found")
+        ]
         lines += _ruleset(f"finding-{number}", f"{rule.name}.finding-{number}", found)
     lines += _ruleset(ruleset, f"{rule.name}.{number}", bodies)
     loops = (ChunkOf, ConcatOf, FoldOf)
-    splits = any(isinstance(e, loops) for sides in directions for side in sides for e in walk(side))
+    splits = any(isinstance(e, loops) for _, *sides in directions for side in sides for e in walk(side))
     return CompiledRule(
         name=rule.name,
         place=str(rule.position),
@@ -208,12 +213,24 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "", guarded: b
         splits=splits,
         accuracy="exact" if isinstance(rule, Fact) else (guard or rule).accuracy,
         renames=isinstance(rule, Rule) and isinstance(rule.left, RenameOf),
-        copies=frozenset(copy.longer for copy in rule.copies) if isinstance(rule, Rule) else frozenset(),
+        copies=frozenset((copy.longer, which) for copy, which in numbered_copies(rule)),
         numbers=_numbers(rule),
         monoids={monoid_key(monoid): monoid for _, monoid in rule.monoids} if isinstance(rule, Rule) else {},
-        needs=tuple(needs(rule, left, right) for left, right in directions),
+        needs=tuple(needs(said, left, right) for said, left, right in directions),
         guard=None if guard is None else guard.guard,
     )
+
+
+def _directions(rule: Rule | Fact) -> list[tuple[Rule | Fact, Expression, Expression]]:
+    """What is matched and what is made of it: for each direction, and each function that a rule lists."""
+    if isinstance(rule, Fact):
+        return [(rule, rule.term, rule.term)]
+    found: list[tuple[Rule | Fact, Expression, Expression]] = []
+    for one in each_function(rule):
+        found.append((one, one.left, one.right))
+        if one.both_ways:
+            found.append((one, one.right, one.left))
+    return found
 
 
 def _ruleset(ruleset: str, name: str, bodies: Iterable[str]) -> Iterator[str]:

@@ -46,7 +46,8 @@ class CompiledRule:
     - `splits`: whether it is about loops (run once the algebra is done).
     - `accuracy`: what it may do to floating-point results.
     - `renames`: whether it is about axes with other names.
-    - `copies`: by how much the copies of axes that it needs are longer than these.
+    - `copies`: which copies of an axis it needs: by how much each is longer, and the how many-eth it is of
+      those that are as long.
     - `numbers`: those that it may make constants of.
     - `monoids`: the declared ones that it folds with, by the e-graph's names for them.
     - `needs`: for each direction what a program must contain for the rule to match, and what the rule
@@ -63,7 +64,7 @@ class CompiledRule:
     splits: bool
     accuracy: Accuracy
     renames: bool
-    copies: frozenset[int]
+    copies: frozenset[tuple[int, int]]
     numbers: frozenset[float]
     monoids: Mapping[str, Monoid]
     needs: tuple[Needs, ...]

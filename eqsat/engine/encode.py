@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.engine.compiled import Granted
-from eqsat.engine.schema import DTYPE_CLASSES, type_text
+from eqsat.engine.schema import DTYPE_CLASSES, NEW_AXES, type_text
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
@@ -83,11 +83,20 @@ def axis_set(axes: Iterable[Axis]) -> str:
     return f"(set-of {' '.join(map(str, ids))})" if ids else "(set-empty)"
 
 
+class Axes(dict[int, Axis]):
+    """Axes by their numbers; those that rules make by their length are known by that."""
+
+    def __missing__(self, number: int) -> Axis:
+        if number < NEW_AXES:
+            raise KeyError(number)
+        return Axis(number, number % NEW_AXES)
+
+
 @dataclass
 class Symbols:
     """What the e-graph's strings and numbers stand for: operations by name and number of core axes."""
 
-    axes: dict[int, Axis] = field(default_factory=dict)
+    axes: Axes = field(default_factory=Axes)
     maps: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = field(default_factory=dict)
     monoids: dict[str, Monoid] = field(default_factory=dict)
     leaves: dict[int, Leaf] = field(default_factory=dict)
@@ -286,7 +295,7 @@ def encode_program(
     large: Iterable[Axis],
     stored: Iterable[Term],
     numbers: Iterable[float] = (),
-    copies: Iterable[int] = (),
+    copies: Iterable[tuple[int, int]] = (),
     fenced: Collection[int] = (),
     beside: Iterable[Term] = (),
 ) -> Loading:
@@ -297,7 +306,7 @@ def encode_program(
     - `large`: the axes that may be split into chunks.
     - `stored`: the terms that may be computed piece by piece and laid side by side.
     - `numbers`: those that rules may make constants of.
-    - `copies`: by how much the copies are longer that rules may ask for of an axis.
+    - `copies`: which copies of an axis rules may ask for, as `CompiledRule` has them.
     - `fenced`: the numbers of terms that stay what they are, but for chunks and names of axes.
     - `beside`: terms to load beside the program.
     """
@@ -357,13 +366,13 @@ def _dtype_facts(dtypes: Sequence[str], numbers: Iterable[float]) -> Iterator[st
                 yield f"(set (number {quote(repr(number))} {quote(dtype)}) {quote(text)})"
 
 
-def _copies(symbols: Symbols, longer: Iterable[int]) -> list[str]:
+def _copies(symbols: Symbols, copies: Iterable[tuple[int, int]]) -> list[str]:
     """For every axis other ones that are so much longer, for rules that need them: `l = copy(k) + 1`."""
     originals, span = list(symbols.axes.items()), max(symbols.axes, default=0) + 1
     lines = []
-    for turn, more in enumerate(longer, 1):
+    for turn, (more, which) in enumerate(copies, 1):
         for number, axis in originals:
             copy = Axis(turn * span + number, axis.size + more)
             symbols.axes[copy.id] = copy
-            lines.append(f"(copy {number} {more} {copy.id})")
+            lines.append(f"(copy {number} {more} {which} {copy.id})")
     return lines

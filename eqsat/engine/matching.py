@@ -1,26 +1,18 @@
-"""The left side of one direction of a rule, as facts of an egglog rule.
-
-Names in the generated text: `t_a` a term, `Y_t_a` its type, `A_a O_a D_a` its axes, open loops and dtype,
-`v_a` its value, `x_n` an axis, `S_K` a set of axes, `z_K` its size, `f_f` a function variable, `e` what the
-left side matched.
-"""
+"""The left side of one direction of a rule, as facts of an egglog rule."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import combinations
+from collections.abc import Collection
 
+from eqsat.engine.conditions import Conditions
 from eqsat.engine.encode import core_list, monoid_key, operand_list, quote
-from eqsat.engine.schema import AXES_OF, DTYPE_OF, FAMILIES, OPEN_OF
-from eqsat.errors import RuleError
+from eqsat.engine.schema import AXES_OF, OPEN_OF
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.language.functions import PLACES
 from eqsat.language.syntax import (
     Apply,
-    Arithmetic,
     ChunkOf,
     ConcatOf,
-    ConstantValue,
     Contraction,
     DeltaOf,
     Expression,
@@ -29,12 +21,9 @@ from eqsat.language.syntax import (
     IotaOf,
     Number,
     OperationOf,
-    Quantity,
     Reduction,
     RenameOf,
-    Rule,
     SelectionOf,
-    SizeOf,
     Variable,
 )
 from eqsat.language.traverse import walk
@@ -45,108 +34,14 @@ MAX_NESTING = 2
 CALL_LISTS = ("c_passes", "c_accumulates", "c_sums", "c_whole")
 """What the lists of a call's axes are called; `X-set` is the set of those in list X."""
 
-CHANGING = frozenset({"select_n", "convert", "abs", "real", "imag", "complex"})
-"""Functions whose operands and result may differ in dtype, as do those of comparisons."""
-
-
-def changes_dtype(function: str) -> bool:
-    """Whether a function's operands and result may differ in dtype."""
-    known = ELEMENTWISE.get(function)
-    return function in CHANGING or (known is not None and known.boolean)
-
 
 def place_key(kind: str, dtype: str) -> str:
     """The egglog expression of an argmax's or argmin's name, given that of its dtype; as `select_key`."""
     return f'(+ "{kind}:-1:indices:" {dtype})'
 
 
-class Matching:
+class Matching(Conditions):
     """What must hold for a rule to match."""
-
-    def __init__(
-        self, rule: Rule | Fact, left: Expression, right: Expression, number: int, precision: str
-    ) -> None:
-        self.rule = rule
-        self.left = left
-        self.right = right
-        self.number = number
-        self.new_precision = precision
-        self.classes = dict(rule.classes) if isinstance(rule, Rule) else {}
-        self.facts: list[str] = []
-        self.actions: list[str] = []
-        self.counter = 0
-        self.terms: dict[str, Variable] = {}
-        self.contractions = [e for e in walk(left) if isinstance(e, Contraction)]
-        # Arithmetic holds among values of one dtype, as elementwise operands always are and those of
-        # a contraction with a `uniform` precision; moving a chunk or a name does not care.
-        moves = (ChunkOf, ConcatOf, FoldOf, RenameOf)
-        expressions = [*walk(left), *walk(right)]
-        chooses = any(isinstance(e, Apply) and changes_dtype(e.function) for e in expressions)
-        moved = any(isinstance(e, moves) for e in expressions)
-        mixed = any(isinstance(e, (OperationOf, SelectionOf, IotaOf, DeltaOf)) for e in expressions)
-        mixed |= any(isinstance(e, Reduction) and e.kind in PLACES for e in expressions)
-        self.uniform = not (self.classes or chooses or moved or mixed)
-        self.comparisons: list[str] = []
-        self.needed_sizes: dict[str, None] = {}
-        self.single_axes: dict[str, None] = {}
-        self.bound_sets: set[str] = set()
-        # Of the axes, those that a table tells, so that there is no need to go through all there are.
-        self.bound_axes: set[str] = set()
-        # What chunks, renamings and concatenations are of: their dtype is the same.
-        self.moved: dict[str, str] = {}
-
-    def fail(self, message: str) -> RuleError:
-        return RuleError(f"{self.rule.position}: rule {self.rule.name}: {message}")
-
-    def fresh(self, prefix: str) -> str:
-        self.counter += 1
-        return f"{prefix}{self.counter}"
-
-    # Names.
-
-    def axis(self, name: str) -> str:
-        if not name[0].islower():
-            raise self.fail(f"{name} is a set of axes; one axis is needed here (lower case)")
-        self.single_axes[name] = None
-        return f"x_{name}"
-
-    def bound_axis(self, name: str) -> str:
-        """An axis that stands in a fact which is looked up in a table."""
-        self.bound_axes.add(name)
-        return self.axis(name)
-
-    def axes(self, names: Sequence[str]) -> str:
-        for name in names:
-            if name[0].islower() and name not in self.bound_sets:
-                self.bound_sets.add(name)
-                self.facts.append(f"(= S_{name} (set-of {self.axis(name)}))")
-        sets = [f"S_{name}" for name in names]
-        joined = sets[0]
-        for other in sets[1:]:
-            joined = f"(set-union {joined} {other})"
-        return joined
-
-    def dtype(self, term: str) -> str:
-        return "D_e" if self.uniform else f"D_{term}"
-
-    def name_part(self, name: str, part: str, node: str) -> None:
-        """Give a name to a part of the type of what was matched."""
-        self.facts += [f"(= Y_{node} (type {node}))", f"(= {name} {part.format(f'Y_{node}')})"]
-
-    def name_dtype(self, name: str, node: str) -> None:
-        """Give a name to the dtype of what was matched."""
-        while node in self.moved:
-            node = self.moved[node]
-        self.name_part(name, DTYPE_OF, node)
-
-    # The left side.
-
-    def bind_set(self, name: str) -> str:
-        self.bound_sets.add(name)
-        if name[0].islower():
-            axis = self.bound_axis(name)
-            self.facts += [f"(= 1 (set-length S_{name}))", f"(= {axis} (set-get S_{name} 0))"]
-        return f"S_{name}"
 
     def match(self, expression: Expression, root: bool = False) -> str:
         """Facts that match the expression; the egglog variable of what it matched."""
@@ -174,8 +69,6 @@ class Matching:
                     self.name_dtype(f"D_of_{expression.function}", this)
             case Reduction(kind=kind, axes=axes):
                 operand = self.match(expression.operand)
-                if len(axes) != 1:
-                    raise self.fail("the left side reduces over one set of axes at a time")
                 if self.classes.get(kind) == "selections":
                     self.facts.append(f"(= {this} (Select f_{kind} {self.bound_axis(axes[0])} {operand}))")
                 elif kind in PLACES:
@@ -185,14 +78,12 @@ class Matching:
                     self.facts.append(f"(= {this} (Select {place_key(kind, dtype)} {along} {operand}))")
                 else:
                     spelled = f"f_{kind}" if kind in self.classes else quote(kind)
-                    self.facts.append(f"(= {this} (Reduce {spelled} {self.bind_set(axes[0])} {operand}))")
+                    self.facts.append(f"(= {this} (Reduce {spelled} {self.bind_axes(axes)} {operand}))")
                     if self.classes.get(kind) == "monoids":
                         self.facts.append(f'(!= f_{kind} "mean")')
             case Contraction(axes=axes):
                 left, right = self.match(expression.left), self.match(expression.right)
-                if len(axes) != 1:
-                    raise self.fail("the left side contracts over one set of axes at a time")
-                self.facts.append(f"(= {this} (Dot precision {self.bind_set(axes[0])} {left} {right}))")
+                self.facts.append(f"(= {this} (Dot precision {self.bind_axes(axes)} {left} {right}))")
                 if expression is self.contractions[0]:
                     self.name_dtype("D_dot", this)
             case IotaOf(axis=axis):
@@ -254,96 +145,6 @@ class Matching:
         if expression.exponent is not None:
             name = f"integer_pow[{expression.exponent}]"
         return f"(Map{count} {quote(name)} {operands})"
-
-    def constrain(self) -> None:
-        """Facts for the patterns' axes, the guards and the definitions."""
-        patterns = [e for side in (self.left, self.right) for e in walk(side) if isinstance(e, Variable)]
-        for definition in self.rule.definitions:
-            value = self.set_of(definition.first)
-            for item in definition.less:
-                value = f"(set-diff {value} {self.set_of(item)})"
-            self.facts.append(f"(= S_{definition.name} {value})")
-        for pattern in dict.fromkeys(patterns):
-            self.single_axes.update((name, None) for name in pattern.has + pattern.lacks if name[0].islower())
-            for name in pattern.has:
-                self.facts.append(self.has(f"A_{pattern.name}", name))
-            for name in pattern.lacks:
-                self.facts.append(
-                    f"(set-not-contains A_{pattern.name} x_{name})"
-                    if name[0].islower()
-                    else f"(= 0 (set-length (set-intersect A_{pattern.name} S_{name})))"
-                )
-        for guard in self.rule.guards:
-            self.facts.append(self.guard(guard.name, guard.operands))
-            self.single_axes.update((name, None) for name in guard.operands if f"x_{name}" in self.facts[-1])
-        for function, family in self.classes.items():
-            if family in FAMILIES:
-                self.facts.append(f'(member "{family}" f_{function})')
-        for known in self.rule.properties:
-            axes = "".join(f" {self.bound_axis(axis)}" for axis in known.axes)
-            self.facts.append(f"(is-{known.name} t_{known.term}{axes})")
-        for copy in self.rule.copies if isinstance(self.rule, Rule) else ():
-            self.name_part("A_e", AXES_OF, "e")
-            fresh = self.bound_axis(copy.name)
-            self.facts.append(f"(copy {self.bound_axis(copy.original)} {copy.longer} {fresh})")
-            self.facts += [f"(set-not-contains A_{name} {fresh})" for name in ("e", *self.terms)]
-        for comparison in self.rule.comparisons:
-            left, right = self.quantity(comparison.left), self.quantity(comparison.right)
-            self.comparisons.append(f"({comparison.relation} {left} {right})")
-        self.facts += [f"(axis x_{name})" for name in self.single_axes if name not in self.bound_axes]
-        # Different letters are different axes.
-        self.facts += [f"(!= x_{one} x_{other})" for one, other in combinations(self.single_axes, 2)]
-
-    def quantity(self, quantity: Quantity) -> str:
-        """A number that is known when the rule is matched. Sizes are those of whole axes."""
-        match quantity:
-            case Number(value=value):
-                return repr(value)
-            case ConstantValue(name=name):
-                self.facts.append(f"(= v_{name} (value t_{name}))")
-                return f"v_{name}"
-            case SizeOf(name=name) if name[0].islower():
-                axis = self.bound_axis(name)
-                self.facts += [f"(= z_{name} (size {axis}))", f"(set-not-contains O_e {axis})"]
-                return f"z_{name}"
-            case SizeOf(name=name):
-                self.needed_sizes[name] = None
-                self.facts.append(f"(= 0 (set-length (set-intersect O_e S_{name})))")
-                return f"z_{name}"
-            case Arithmetic(operator=operator, left=left, right=right):
-                return f"({operator} {self.quantity(left)} {self.quantity(right)})"
-
-    def has(self, axes: str, name: str) -> str:
-        if name[0].islower():
-            return f"(set-contains {axes} x_{name})"
-        return f"(= S_{name} (set-intersect {axes} S_{name}))"
-
-    def set_of(self, item: tuple[str, str]) -> str:
-        kind, name = item
-        if kind == "term":
-            return f"A_{name}"
-        return f"(set-of x_{name})" if name[0].islower() else f"S_{name}"
-
-    def guard(self, name: str, operands: Sequence[str]) -> str:
-        match name:
-            case "in":
-                inner, outer = operands
-                return self.has(f"A_{outer}" if outer in self.terms else f"S_{outer}", inner)
-            case "large":
-                return f"(large {self.bound_axis(operands[0])})"
-            case "stored" | "called":
-                return f"({name} t_{operands[0]})"
-            case "passes" if self.classes[operands[0]] == "operations":
-                return f"(set-not-contains core-set {self.axis(operands[1])})"
-            case "passes" | "accumulates" | "sums":
-                return f"(set-contains c_{name}-set {self.axis(operands[1])})"
-            case "float" | "real" | "integer" | "complex" | "boolean" | "wide":
-                return f"({name} {self.dtype(operands[0])})"
-            case "constant":
-                return f"(= v_{operands[0]} (value t_{operands[0]}))"
-            case "nonempty":
-                return f"(< 0 (set-length S_{operands[0]}))"
-        raise self.fail(f"there is no guard {name}")
 
     def match_call(self) -> None:
         """Facts that match a call or a named operation, a chunk of one, or a renaming."""

@@ -197,7 +197,7 @@ class _Run:
     def load(self, large: Iterable[Axis], stored: Iterable[Term]) -> Symbols:
         """Load the program; what its symbols stand for."""
         numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.known)))
-        copies = sorted(frozenset[int]().union(*(rule.copies for rule in self.known)))
+        copies = sorted(frozenset[tuple[int, int]]().union(*(rule.copies for rule in self.known)))
         fenced = compared(self.program).between
         beside = [value for one in self.granted for value in one.values]
         loading = encode_program(self.program, large, stored, numbers, copies, fenced, beside)

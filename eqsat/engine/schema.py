@@ -44,6 +44,10 @@ DTYPE_CLASSES: dict[str, Callable[[str], bool]] = {
 }
 """What rules may ask of a dtype."""
 
+NEW_AXES = 1 << 32
+"""What the numbers of axes that rules make by their length begin at: the second of a rule, of length 5, is
+2 * NEW_AXES + 5."""
+
 FAMILIES = {"commutative": COMMUTATIVE, "increasing": INCREASING, "linear": LINEAR}
 """The classes of elementwise functions that rules may range over, but for the class of all."""
 
@@ -89,7 +93,7 @@ _ANALYSES = f"""
 (function core-axes (Core) Axes :merge old)
 (function size (i64) f64 :merge old) (function size-of (Axes) f64 :merge old) (relation need-size (Axes))
 (function number (String String) String :merge old)
-(relation axis (i64)) (relation copy (i64 i64 i64)) (relation large (i64))
+(relation axis (i64)) (relation copy (i64 i64 i64 i64)) (relation large (i64))
 (relation stored (T)) (relation called (T)) (relation simplified (i64 T))
 (relation symbol (T String)) (relation over (String String))
 (relation member (String String)) (relation uniform (String))

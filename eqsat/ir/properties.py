@@ -11,6 +11,7 @@ PROPERTIES: dict[str, int] = {
     "orthogonal": 2,
     "nonnegative": 0,
     "positive": 0,
+    "nonzero": 0,
 }
 """By name, along how many axes: a matrix property `lower[i, j](a)` has rows along i, columns along j.
 

@@ -17,6 +17,7 @@ from eqsat.language.diagnostics import Refusal, alternatives, nearest
 from eqsat.language.functions import ENTRIES
 from eqsat.language.guards import Compared, GuardClause, data_guard_of
 from eqsat.language.limits import MOST_DIGITS
+from eqsat.language.listed import class_of
 from eqsat.language.monoids import Part, monoid_of
 from eqsat.language.syntax import (
     Apply,
@@ -33,6 +34,7 @@ from eqsat.language.syntax import (
     FoldOf,
     Guard,
     IotaOf,
+    LengthDefinition,
     MonoidDeclaration,
     Number,
     OperationDeclaration,
@@ -60,11 +62,11 @@ def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = Non
     """
     # What `for` declares is a function variable in this rule, whatever else it may mean elsewhere.
     bound = frozenset(
-        str(membership.children[0])
+        str(ranging.children[0])
         for clause in statement.children
         if isinstance(clause, Tree) and clause.data == "classes"
-        for membership in clause.children
-        if isinstance(membership, Tree)
+        for ranging in clause.children
+        if isinstance(ranging, Tree)
     )
     return _Builder(file, vocabulary or Vocabulary({}, {}), bound).built(statement)
 
@@ -117,6 +119,7 @@ class _Builder:
             comparisons=_those(items, Comparison),
             definitions=_those(items, AxisDefinition),
             copies=_those(items, CopyDefinition),
+            lengths=_those(items, LengthDefinition),
             examples=_those(items, Example),
             source=self._source(items),
             space=Path(self.file).stem,
@@ -139,7 +142,7 @@ class _Builder:
                 )
             if isinstance(item, GuardClause):
                 raise Refusal(item.position, "a fact has no guard", "a guard is for a rule")
-            if isinstance(item, CopyDefinition):
+            if isinstance(item, CopyDefinition | LengthDefinition):
                 raise Refusal(
                     item.position, "a fact makes no axes", "copies are for the right sides of rules"
                 )
@@ -230,8 +233,14 @@ class _Builder:
 
     # ------------------------------------------------------------------------------------ clauses
 
-    def classes(self, *members: Guard) -> list[tuple[str, ...]]:
-        return [member.operands for member in members]
+    def classes(self, *ranging: tuple[str, str]) -> list[tuple[str, str]]:
+        return list(ranging)
+
+    def ranging(self, function: Token, family: str) -> tuple[str, str]:
+        return (str(function), str(family))
+
+    def functions(self, names: tuple[str, ...]) -> str:
+        return class_of(names)
 
     def conditions(self, *items: Condition) -> list[Condition]:
         return list(items)

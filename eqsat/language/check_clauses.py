@@ -92,9 +92,12 @@ def _with_article(word: str) -> str:
 def check_comparisons(rule: Rule) -> None:
     """Whether a comparison holds depends on the sizes and constants that are matched."""
     copies = {copy.name: copy for copy in rule.copies}
+    new = {made.name for made in rule.lengths}
     for comparison in rule.comparisons:
         both = (*parts(comparison.left), *parts(comparison.right))
         names = sorted({part.name for part in both if isinstance(part, SizeOf | ConstantValue)})
+        if new.intersection(names):
+            continue
         differences = {_difference(comparison, names, copies, trial) for trial in range(4)}
         if len(differences) == 1 and None not in differences:
             always = _holds(comparison.relation, differences.pop() or Fraction(0))

@@ -21,6 +21,7 @@ from eqsat.language.functions import (
     REDUCTIONS,
     SELECTIONS,
 )
+from eqsat.language.listed import called, functions_in
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -57,7 +58,10 @@ def check_classes(rule: Rule, text: str) -> None:
     seen: set[str] = set()
     for function, family in rule.classes:
         position = _position_of_class(rule, text, function, family)
-        if family not in CLASSES:
+        members = functions_in(family)
+        if len(set(members)) < len(members):
+            raise Refusal(position, "a function is listed twice", "leave one of them out")
+        if not members and family not in CLASSES:
             hint = nearest(family, CLASSES) or f"the classes are {alternatives(CLASSES, 'and')}"
             raise Refusal(position, f"there is no class `{family}`", hint)
         if function in seen:
@@ -80,7 +84,8 @@ def _position_of_class(rule: Rule, text: str, function: str, family: str) -> Pos
     lines = text.split("\n")
     for number in range(rule.position.line, len(lines) + 1):
         line = lines[number - 1].split("#")[0]
-        found = re.search(rf"\b{function}\s+in\s+{family}\b", line)
+        wanted = re.escape(family) if functions_in(family) else rf"{family}\b"
+        found = re.search(rf"\b{function}\s+in\s+{wanted}", line)
         if found:
             return Position(rule.position.file, number, found.start() + 1)
     return rule.position
@@ -92,7 +97,14 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
     if name is None:
         return
     family = classes.get(name, "")
+    for member in functions_in(family):
+        if isinstance(node, Apply) and node.variadic:
+            hint = f"say of how many operands they are: `{name}(a)`, `{name}(a, b)`"
+            raise Refusal(node.position, f"`{name}` stands for functions that are listed", hint)
+        check_function(called(node, {name: member}), classes, vocabulary)
     match node:
+        case _ if functions_in(family):
+            pass
         case Apply() if not family:
             check_elementwise(node, vocabulary)
         case Apply() if family not in ARITIES:

@@ -13,7 +13,9 @@ from eqsat.language.syntax import (
     AxisDefinition,
     ConstantValue,
     Contraction,
+    CopyDefinition,
     Expression,
+    LengthDefinition,
     Position,
     Quantity,
     Reduction,
@@ -90,14 +92,17 @@ def _check_copies(rule: Rule) -> None:
     used = {axis for node in (*walk(rule.left), *walk(rule.right)) for axis in _axes_at(node)}
     defined = {definition.name for definition in rule.definitions}
     matched = {axis for node in walk(rule.left) for axis in _axes_at(node)}
-    for copy in rule.copies:
-        for name in (copy.name, copy.original):
+    for copy in (*rule.copies, *rule.lengths):
+        original = (copy.original,) if isinstance(copy, CopyDefinition) else ()
+        for name in (copy.name, *original):
             if is_set(name):
-                message = f"`{name}` is a set, and a copy is of one axis"
+                what = "a copy is of one axis" if original else "this is one axis"
+                message = f"`{name}` is a set, and {what}"
                 raise Refusal(copy.position, message, f"an axis is in lower case: `{name.lower()}`")
         if copy.name in matched or copy.name in defined:
             message = f"`{copy.name}` has a meaning already"
-            raise Refusal(copy.position, message, "a copy is an axis that is not on the left")
+            what = "a copy" if original else "a new axis"
+            raise Refusal(copy.position, message, f"{what} is an axis that is not on the left")
         if copy.name not in used:
             raise Refusal(copy.position, f"`{copy.name}` is not used", "leave it out")
         if rule.both_ways:
@@ -112,8 +117,11 @@ def _check_matched_sets(rule: Rule) -> None:
         for node in walk(side):
             if isinstance(node, Reduction | Contraction) and len(node.axes) > 1:
                 names = ", ".join(node.axes)
+                if not any(map(is_set, node.axes)):
+                    continue  # so many axes, each of another name
                 message = f"`[{names}]` can't be matched: nothing says which axes are in which"
-                hint = f"match all of them by one name, `[{node.axes[0]}]`"
+                whole = next(filter(is_set, node.axes))
+                hint = f"match all of them by one name, `[{whole}]`, or single axes: `[j, k]`"
                 if side is rule.right:
                     hint = "write `=>` to rewrite from left to right only"
                 raise Refusal(node.position, message, hint)
@@ -162,6 +170,9 @@ def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) ->
             demand(name, definition.position)
     for copy in rule.copies:
         bound.demand_axis(copy.original, copy.position)
+    for new in rule.lengths:
+        for part in parts(new.length):
+            _check_quantity(part, bound)
     for known in rule.properties:
         bound.demand_term(known.term, known.position)
         for axis in known.axes:
@@ -218,11 +229,17 @@ def _bound_by(rule: Rule, side: Expression, where: str) -> _Bound:
         for copy in rule.copies:
             if copy.original in axes:
                 axes.add(copy.name)
+        axes.update(new.name for new in rule.lengths if _sized(new) <= axes)
         for definition in rule.definitions:
             if _is_known(definition, terms, axes):
                 axes.add(definition.name)
     functions = {function for function, _ in rule.classes}
     return _Bound(terms, axes, functions, where)
+
+
+def _sized(new: LengthDefinition) -> set[str]:
+    """The axes that the length of a new one is computed from."""
+    return {part.name for part in parts(new.length) if isinstance(part, SizeOf)}
 
 
 def _is_known(definition: AxisDefinition, terms: Set[str], axes: Set[str]) -> bool:

@@ -16,15 +16,16 @@ from eqsat.language.syntax import (
     CopyDefinition,
     Expression,
     Guard,
+    LengthDefinition,
     Number,
     PropertyGuard,
     Quantity,
     SizeOf,
     Variable,
 )
-from eqsat.language.traverse import is_set, named, walk
+from eqsat.language.traverse import is_set, named, parts, walk
 
-Condition = Guard | PropertyGuard | Comparison | AxisDefinition | CopyDefinition
+Condition = Guard | PropertyGuard | Comparison | AxisDefinition | CopyDefinition | LengthDefinition
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
@@ -40,6 +41,8 @@ def condition_of(left: Expression, relation: str, right: Expression | None) -> C
         if (copied := _copied(right)) is not None:
             original, longer = copied
             return CopyDefinition(_plain(left), _operand_of(original), longer, left.position)
+        if isinstance(right, Apply) and right.function == "axis":
+            return LengthDefinition(_plain(left), _length(right), left.position)
         items = _axes_difference(right)
         if items and (is_set(left.name) or "term" in (kind for kind, _ in items)):
             return AxisDefinition(_plain(left), items[0], tuple(items[1:]), left.position)
@@ -84,6 +87,22 @@ def _copied(node: Expression) -> tuple[Apply, int] | None:
     return None
 
 
+def _length(node: Apply) -> Quantity:
+    """The length of `axis(length)`."""
+    form = "`i = axis(size(p) / 2)`"
+    if len(node.operands) != 1:
+        raise Refusal(node.position, "an axis has one length", f"write {form}")
+    length = _quantity(node.operands[0])
+    found = list(parts(length))
+    for part in found:
+        if isinstance(part, ConstantValue) or (isinstance(part, SizeOf) and is_set(part.name)):
+            message = f"the length of an axis is computed from lengths of axes, not from `{part.name}`"
+            raise Refusal(part.position, message, f"write {form}")
+    if not any(isinstance(part, SizeOf) for part in found):
+        raise Refusal(node.position, "this length has nothing to do with what is matched", f"write {form}")
+    return length
+
+
 def _operand_of(node: Apply) -> str:
     if len(node.operands) != 1:
         raise Refusal(node.position, f"`{node.function}` is of one name", f"write `{node.function}(k)`")
@@ -124,5 +143,8 @@ def _quantity(node: Expression) -> Quantity:
         case Apply(function="copy"):
             hint = "write `l = copy(k)`, or `l = copy(k) + 1` for a longer one"
             raise Refusal(node.position, "a copy of an axis gets a name by `=`", hint)
+        case Apply(function="axis"):
+            hint = "write `i = axis(size(p) / 2)`"
+            raise Refusal(node.position, "a new axis gets a name by `=`", hint)
     hint = "sizes `size(k)`, constants `c`, and + - * / of these and of numbers"
     raise Refusal(node.position, "a comparison is of numbers that are known when a rule is matched", hint)

@@ -29,7 +29,15 @@ def _identity(rule: Rule, left: Expression, right: Expression, names: Mapping[st
         for node in (*variables(left), *variables(right))
         for axis in (*node.has, *node.lacks)
     }
-    conditions = (rule.guards, rule.properties, rule.comparisons, rule.definitions, rule.copies, rule.classes)
+    conditions = (
+        rule.guards,
+        rule.properties,
+        rule.comparisons,
+        rule.definitions,
+        rule.copies,
+        rule.lengths,
+        rule.classes,
+    )
     said = frozenset(_renamed(item, names) for items in conditions for item in items)
     return canonical(left, names), canonical(right, names), frozenset(patterns), said
 

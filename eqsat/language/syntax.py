@@ -260,6 +260,15 @@ class CopyDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class LengthDefinition:
+    """`i = axis(size(p) / 2)` in a `where` clause: i is an axis of that length that is nowhere else."""
+
+    name: str
+    length: Quantity
+    position: Position = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class AxisDefinition:
     """`J = axes(a) - axes(b) - K` in a `where` clause: the axes of the first, less those that follow.
 
@@ -317,6 +326,12 @@ class Rule:
     monoids: tuple[tuple[str, Monoid], ...]
     data_guard: DataGuard | None
     position: Position = field(compare=False)
+    lengths: tuple[LengthDefinition, ...] = ()
+
+    @property
+    def new_axes(self) -> tuple[str, ...]:
+        """The names of the axes that the rule makes."""
+        return tuple(made.name for made in (*self.copies, *self.lengths))
 
     @property
     def qualified(self) -> str:

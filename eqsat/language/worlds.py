@@ -131,10 +131,10 @@ class Worlds:
         for known in rule.properties:
             for axis in known.axes:
                 wrong |= somewhere(without(self.axes[axis], self.terms[known.term]))
-        for copy in rule.copies:
-            place = self.place(copy.name)
+        for new in rule.new_axes:
+            place = self.place(new)
             if place is not None:
-                others = [members for name, members in self.axes.items() if name != copy.name]
+                others = [members for name, members in self.axes.items() if name != new]
                 wrong |= union(self.nothing, *others, *self.terms.values(), *self.entries.values())[place]
         for definition in rule.definitions:
             rest = self.either(definition.first[1])
@@ -217,6 +217,7 @@ def _axis_names(rule: Rule, nodes: list[Expression]) -> set[str]:
     names.update(guard.operands[1] for guard in rule.guards if guard.name in ALONG)
     names.update(axis for known in rule.properties for axis in known.axes)
     names.update(name for copy in rule.copies for name in (copy.name, copy.original))
+    names.update(rule.new_axes)
     for definition in rule.definitions:
         names.add(definition.name)
         names.update(name for kind, name in (definition.first, *definition.less) if kind == "axes")
