@@ -3,7 +3,7 @@
 A result counts as wrong only if it is neither what `jax.jit` gives, under XLA's own options or under honest
 ones, nor what comes out op by op; and differs by more than the roundings that its class leaves open make up:
 
-- exact: those that XLA leaves open (`op_by_op`'s freedoms "xla" and "own"); "chunks" is exact without algebra;
+- exact: what XLA leaves open (`op_by_op`'s freedoms "xla" and "own"); "chunks" is that without algebra;
 - reassociates: those of each op.
 
 Numbers that other roundings make infinite or NaN, or that depend on the sign of a zero sum, are not judged.
