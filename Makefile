@@ -1,8 +1,8 @@
 # make demo   what eqsat does, on generated data (DATA=DIR for MNIST); a minute or two
 # make test   all tests
 # make oracle  all of JAX's public functions and their derivatives through eqsat; an hour or two
-# make fuzz   random programs with hostile data through eqsat: SEED=0 COUNT=500 ACCURACY=exact, or reassociates, or chunks
 # make oracle-hostile  the same on hostile data: FORM=value, gradient or tangent
+# make fuzz   random programs on hostile data through eqsat: SEED=0 COUNT=500, ACCURACY=exact, reassociates or chunks
 # make lint   ruff and mypy
 # make docs   the manual, as pages in build/docs that need no network
 # make bench  eqsat beside plain JAX, loops by hand, KeOps, scikit-learn and faiss; an hour or more

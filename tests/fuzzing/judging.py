@@ -3,7 +3,7 @@
 A result counts as wrong only if it is neither what `jax.jit` gives, under XLA's own options or under honest
 ones, nor what comes out op by op; and differs by more than the roundings that its class leaves open make up:
 
-- exact: those that XLA leaves open (`op_by_op`'s freedom "xla"); "chunks" are the same without any algebra;
+- exact: what XLA leaves open (`op_by_op`'s freedoms "xla" and "own"); "chunks" is that without algebra;
 - reassociates: those of each op.
 
 Numbers that other roundings make infinite or NaN, or that depend on the sign of a zero sum, are not judged.
@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import eqsat
-from eqsat.backend.certificate import certify, compiler_options
+from eqsat.backend.certificate import OWN, certify, compiler_options
 from eqsat.rulesets import rules_for
 from eqsat.transforms import planners
 from tests.fuzzing.data import arguments
@@ -83,6 +83,7 @@ class Finding:
     judged: int = 0
     open: int = 0
     rules: dict[str, int] = field(default_factory=dict)
+    options: str = ""
 
     def __str__(self) -> str:
         return f"{self.wrong}\n{self.again}\n{self.source}rules: {', '.join(self.rules)}"
@@ -142,7 +143,7 @@ def attempt(
             finding.outcome = "refused"
             continue
         finding.outcome = "rewritten" if plan.changed else "unchanged"
-        finding.rules = dict(plan.rules_fired)
+        finding.rules, finding.options = dict(plan.rules_fired), plan.options
         got = jax.tree.leaves(optimized(*args))
         for number, result in enumerate(got):
             finding.wrong = finding.wrong or difference(finding, plain, number, result)
@@ -189,7 +190,9 @@ def difference(finding: Finding, plain: Plain, number: int, result: Any) -> str:
         same |= same_bits(got, _parts(plain.results(way)[number]))
         if same.all():
             return ""
-    freedom = "xla" if finding.accuracy in (CHUNKS, "exact") else "class"
+    freedom = "class"
+    if finding.accuracy in (CHUNKS, "exact"):
+        freedom = "own" if finding.options == OWN else "xla"
     noisy = np.stack([_parts(plain.results((freedom, seed))[number]) for seed in range(SAMPLES)])
     plains = np.stack([_parts(plain.results(way)[number]) for way in WAYS])
     settled, close = promised(got, plains, noisy, finding.accuracy in (CHUNKS, "exact"))

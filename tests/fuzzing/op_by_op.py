@@ -4,7 +4,7 @@ Nothing of eqsat is in here: a jaxpr is evaluated equation by equation, bodies o
 With *noise*, what rounds is off by a unit in the last place, up or down, at random (Parker, "Monte Carlo
 arithmetic", 1997). That is done where a result is not exact: with `freedom="class"`, for all that rounds;
 with "xla", only where XLA itself rounds one program in several ways (docs/xla.md): products that are added,
-contractions, divisions by one number for all.
+contractions, divisions by one number for all; with "own", under XLA's own options, sums as well.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jax.extend.core import Literal as Constant
 
 from eqsat.checking.kinds import words
 
-Freedom = Literal["class", "xla"]
+Freedom = Literal["class", "xla", "own"]
 
 COPIES = frozenset(
     words("""
@@ -192,7 +192,7 @@ class OpByOp:
         results = bound(values)
         if name in SUMS:
             return [Held(result) for result in self.summed(name, bound, values, results)]
-        if name == "div" and isinstance(equation.invars[1], Constant) and self.freedom == "xla":
+        if name == "div" and isinstance(equation.invars[1], Constant) and self.freedom != "class":
             return [Held(result, self.nudged(result) if _inexact(result) else None) for result in results]
         if name in MOVES and any(held.summed is not None for held in args):
             others = bound([held.value if held.summed is None else held.summed for held in args])

@@ -70,6 +70,10 @@ class Steps:
     def pick(self, choices: Sequence[str]) -> str:
         return choices[int(self.rng.integers(len(choices)))]
 
+    def often(self, choices: Sequence[str], first: int) -> str:
+        """One of the first few, which identities are about, every other time."""
+        return self.pick(choices[:first] if self.rng.random() < 0.5 else choices)
+
     def filled(self, template: str, x: str, value: Value, y: str = "", y_value: Value | None = None) -> str:
         rank = len(value.shape)
         dtypes = DOUBLE if self.text.double and self.rng.random() < 0.5 else DTYPES
@@ -116,14 +120,16 @@ class Steps:
                 left, right = f"{left}[:, None]", f"{right}[None]"
             elif x.shape and y.shape:
                 left = f"{left}[..., {', '.join(['None'] * len(y.shape))}]"
-        template = self.pick(PAIRS[x.kind])
+        template = self.often(PAIRS[x.kind], 4)
         return self.text.add(self.filled(template, left, x, right, y)) is not None
 
     def reduction(self) -> bool:
         value = self.latest()
         if not value.shape:
             return False
-        return self.text.add(self.filled(self.pick(REDUCTIONS[value.kind]), value.name, value)) is not None
+        return (
+            self.text.add(self.filled(self.often(REDUCTIONS[value.kind], 3), value.name, value)) is not None
+        )
 
     def contraction(self) -> bool:
         x = self.latest()
