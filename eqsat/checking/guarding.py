@@ -15,7 +15,7 @@ from eqsat.ir.guard import Guard, NoTest, conditions, joined
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output
 
-POWERS = (120, 96, 64, 32, 24, 16, 8, 4, 2, 1)
+POWERS = (127, 126, 125, 124, 123, 122, 120, 96, 64, 32, 24, 16, 8, 4, 2, 1)
 """Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds."""
 
 BETWEEN = (48, 64, 72, 80)

@@ -87,7 +87,8 @@ class Regime:
             case "positive":
                 return rng.uniform(0.2, 2.0, shape)
             case _:
-                zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], shape)
+                # Of either sign for each number, or for all: a sum of zeros is -0 only where all are.
+                zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], shape if rng.random() < 0.5 else ())
                 return np.where(rng.random(shape) < rng.choice([0.3, 1.0]), zeros, normal)
 
     def sprinkled(self, rng: np.random.Generator, numbers: Array, share: float) -> Array:
