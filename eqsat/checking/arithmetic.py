@@ -118,6 +118,15 @@ class _Computer(Interpreter):
                         }
                     )
                     found = super().value(term, ranges, nudged)
+                case Opaque(call=call) if self.arithmetic.order == "descending":
+                    turned = {
+                        arg.number: np.flip(
+                            values[arg.number], [position(arg, axis) for axis in call.sums & arg.axes]
+                        )
+                        for arg in term.args
+                        if call.sums & arg.axes
+                    }
+                    found = super().value(term, ranges, values.new_child(turned))
                 case _:
                     found = super().value(term, ranges, values)
             return self.rounded(op, found)
@@ -203,6 +212,8 @@ class _Computer(Interpreter):
             products = np.where(np.abs(products) > largest, np.copysign(np.inf, products), products)
         summed = [place for place, axis in enumerate(axes) if axis not in term.axes]
         ordered = self.in_order(self.noisy_terms(products), summed, by_size=False)
+        if self.arithmetic.order == "natural":
+            ordered = ordered[::-1]  # not in the order of a sum: the two are different loops
         found = reduced("sum", ordered, (0,), products.dtype)
         # A contraction may start at 0 or at its first product.
         return np.asarray(

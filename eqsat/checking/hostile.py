@@ -13,16 +13,19 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-REGIMES = ("wide", "levels", "levels", "special", "special", "opposed", "edge", "negative", "zeros")
-"""What data may be like that a rule of the default class has to do with; some come twice as often."""
+REGIMES = (
+    *("wide", "levels", "levels", "special", "special", "special", "opposed", "edge", "edge", "negative"),
+    "zeros",
+)
+"""What data may be like that a rule of the default class has to do with; some come more often."""
 
 TAME = ("steps", "opposed", "positive", "zeros", "negative")
 """What data may be like whose sizes are moderate."""
 
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
-ORDINARY = 0.25
-"""How often a variable has ordinary numbers, beside hostile ones."""
+ORDINARY = (0.25, 0.5)
+"""How often a variable has ordinary numbers, beside hostile ones: in one instance or another."""
 
 SPREAD = 1e-3
 """How far numbers of the regime "opposed" are from one another, relative to their size."""
@@ -40,12 +43,14 @@ class Regime:
       "negative", "positive", "zeros".
     - `exponent`: the decimal exponent that a variable's numbers have at most.
     - `tame`: whether sizes are moderate, matrices regular, and no zeros negative.
+    - `ordinary`: how often a variable has ordinary numbers.
     """
 
     name: str
     exponent: float
     tame: bool
     limits: Any
+    ordinary: float = ORDINARY[0]
 
     @staticmethod
     def drawn(rng: np.random.Generator, tame: bool, limits: Any) -> Regime:
@@ -58,12 +63,12 @@ class Regime:
             exponent = 0.08 * most
         if name == "opposed":
             exponent = min(rng.uniform(1.0, 4.0 if tame else 6.0), 0.4 * most)
-        return Regime(name, exponent, tame, limits)
+        return Regime(name, exponent, tame, limits, rng.choice(ORDINARY))
 
     def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """The numbers of one variable."""
         normal = rng.normal(size=shape)
-        if rng.random() < ORDINARY:
+        if rng.random() < self.ordinary:
             return np.asarray(normal * rng.choice([1.0, 5.0]))
         match self.name:
             case "wide":
@@ -74,7 +79,7 @@ class Regime:
                 level = 10 ** (self.exponent * rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0]))
                 return np.asarray(normal * level)
             case "special":
-                return self.sprinkled(rng, normal, rng.choice([0.0, 0.3, 0.3, 1.0]))
+                return self.sprinkled(rng, normal, rng.choice([0.1, 0.3, 0.6, 1.0]))
             case "opposed":
                 centre = 10**self.exponent * rng.choice([-1.0, 1.0])
                 return np.asarray(centre * (1 + SPREAD * normal))
@@ -92,8 +97,8 @@ class Regime:
                 return np.where(rng.random(shape) < rng.choice([0.3, 1.0]), zeros, normal)
 
     def sprinkled(self, rng: np.random.Generator, numbers: Array, share: float) -> Array:
-        """Numbers, of which a share is special: single ones, or all along one dimension."""
-        special = rng.choice(SPECIALS)
+        """Numbers, of which a share is special, alike or not: single ones, or all along one dimension."""
+        special = rng.choice(SPECIALS, numbers.shape if rng.random() < 0.5 else ())
         where: Array = np.asarray(rng.random(numbers.shape) < share)
         if numbers.ndim and rng.random() < 0.4:
             along = int(rng.integers(numbers.ndim))

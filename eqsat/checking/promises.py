@@ -41,9 +41,8 @@ def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array
         return _widened(left), _widened(right)
     if left.dtype.kind == "c":
         return None
-    if accuracy == "exact":
-        kept = _same_bits(left, right)
-    else:
+    kept = _same_bits(left, right)
+    if accuracy != "exact" and not np.all(kept):
         kept = _kept(instance, left, right, accuracy == "reassociates")
     return None if bool(np.all(kept)) else (_widened(left), _widened(right))
 

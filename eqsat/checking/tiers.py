@@ -120,8 +120,10 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         # Halves of chunks are summed in singles; and no sizes of halves are tame.
         wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
         widths = ("single",) if wide else ("single", "half")
+        # What is wrong about one function of a class shows on few of its instances.
+        share = 2.5 if rule.classes else 1.25
         found += [
-            Tier("hostile", Style(style, width=width), promise[rule.accuracy], 0.75, "f") for width in widths
+            Tier("hostile", Style(style, width=width), promise[rule.accuracy], share, "f") for width in widths
         ]
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.

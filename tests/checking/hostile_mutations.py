@@ -1,4 +1,4 @@
-"""Broken variants of rules that only hostile data shows: integers that wrap, signs of zero, ranges, infinities, NaN.
+"""Broken variants of rules that only hostile data shows: wrapping integers, signs of zero, ranges, infinities, NaN.
 
 What a mutation makes of a right side has the same values in the field of real numbers.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from eqsat.checking.statement import directions, statements
 from eqsat.checking.typing import kinds_of
-from eqsat.ir import formula
+from eqsat.ir import formula, guard
 from eqsat.ir.formula import Formula, Monoid
 from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.syntax import (
@@ -71,7 +71,7 @@ def whole_sides(rule: Rule) -> Iterator[tuple[str, str, Rule]]:
         yield "wrapping", "no less than a smaller one", replace(integers, right=lowered)
 
 
-def limited(rule: Rule, kind: str, guard: str) -> Rule | None:
+def limited(rule: Rule, kind: str, condition: str) -> Rule | None:
     """The rule for one kind of numbers only; None if its sides are never of that kind."""
     statement = next(statements(directions(rule)[0]), None)
     if statement is None:
@@ -81,7 +81,7 @@ def limited(rule: Rule, kind: str, guard: str) -> Rule | None:
         return None
     named = [name for name, found in fitting[0].variables.items() if found == kind]
     known = {variable for variable in named if not rule.classes}
-    guards = [Guard(guard, (name,), rule.position) for name in sorted(known)[:1]]
+    guards = [Guard(condition, (name,), rule.position) for name in sorted(known)[:1]]
     return replace(rule, guards=(*rule.guards, *guards), examples=())
 
 
@@ -106,7 +106,7 @@ def by_comparison(node: Expression, rule: Rule) -> Iterator[tuple[str, Expressio
 
 
 def by_product(node: Expression, rule: Rule) -> Iterator[tuple[str, Expression]]:
-    """Choices by products with a mask: what is not chosen is multiplied by 0, which infinities and NaN outlast."""
+    """Choices by products with a mask: what is not chosen is multiplied by 0, which infinities outlast."""
     match node:
         case Apply(function="select_n", operands=(mask, one, other)):
             masks = (Apply("not", (mask,), node.position), mask)
@@ -155,9 +155,7 @@ def guards(rule: Rule) -> Iterator[tuple[str, Rule]]:
             yield f"test {place} dropped", replace(rule, data_guard=replace(data, guard=fewer))
         if test.relation not in ("<", "<="):
             continue
-        from eqsat.ir.guard import Applied, Literal
-
-        bound = Applied("mul", (test.right, Literal("1e6")))
+        bound = guard.Applied("mul", (test.right, guard.Literal(1e6)))
         loose = (*tests[:place], replace(test, right=bound), *tests[place + 1 :])
         changed = replace(data, guard=replace(data.guard, tests=loose))
         yield f"test {place} loosened", replace(rule, data_guard=changed)
@@ -175,9 +173,9 @@ STRONGER = {"nonnegative": "positive", "symmetric": "spd"}
 
 def facts(fact: Fact) -> Iterator[tuple[str, Fact]]:
     """The fact with a condition left out, or of a stronger property."""
-    for place, guard in enumerate(fact.guards):
+    for place, one in enumerate(fact.guards):
         rest = (*fact.guards[:place], *fact.guards[place + 1 :])
-        yield f"{guard.name}({', '.join(guard.operands)}) removed", replace(fact, guards=rest)
+        yield f"{one.name}({', '.join(one.operands)}) removed", replace(fact, guards=rest)
     for place, known in enumerate(fact.properties):
         less = (*fact.properties[:place], *fact.properties[place + 1 :])
         yield f"{known.name} {known.term} removed", replace(fact, properties=less)
@@ -206,7 +204,7 @@ def _formulas(node: Formula) -> Iterator[tuple[str, Formula]]:
         case formula.Applied(function="select_n", operands=(_, one, other)):
             yield "select_n dropped", one
             yield "the other case of select_n", other
-        case formula.Applied(function="add" | "sub" as name, operands=operands):
+        case formula.Applied(function="add" | "sub" as name):
             yield f"{name} swapped", replace(node, function="sub" if name == "add" else "add")
         case formula.Applied(function="max" | "min" as name, operands=(one, other)):
             yield f"{name} dropped", one
