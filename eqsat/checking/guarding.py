@@ -16,8 +16,8 @@ from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output
 
 POWERS = (128, 120, 96, 64, 32, 24, 16, 8, 4, 2, 1, 0)
-"""Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds, and from there
-by all up to the next one."""
+"""Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds, of
+these and of those up to the next one."""
 
 BETWEEN = (48, 64, 72, 80)
 """By as high ones, one variable is while the others are at the other end: there a square underflows, and a

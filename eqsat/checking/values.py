@@ -23,8 +23,8 @@ OFFSET = 1e4
 SINGULAR = frozenset(
     {"regular", "lower part", "upper part", "symmetric part", "lower", "upper", "diagonal", "symmetric"}
 )
-"""What a matrix has to be for an operation though nothing is said of it, and the properties that it has whatever its
-entries are in their places: it may be singular all the same, and hold NaN."""
+"""What a matrix has to be for an operation though nothing is said of it, and properties that it has
+whatever its entries are in their places: it may be singular all the same, and hold NaN."""
 
 CENTRES = (30.0, 100.0)
 """Where clusters are: far apart, for their size; and of one sign, so that sums don't cancel."""

@@ -1,4 +1,4 @@
-"""Broken variants of rules that only hostile data shows: wrapping integers, signs of zero, ranges, infinities, NaN.
+"""Broken variants of rules that only hostile data shows: wrapping, signs of zero, ranges, infinities, NaN.
 
 What a mutation makes of a right side has the same values in the field of real numbers.
 """
@@ -15,12 +15,15 @@ from eqsat.ir.formula import Formula, Monoid
 from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.syntax import (
     Apply,
+    Contraction,
     DataGuard,
     Expression,
     Fact,
+    FoldOf,
     Guard,
     MonoidDeclaration,
     Number,
+    Reduction,
     Rule,
 )
 
@@ -48,9 +51,8 @@ def whole_sides(rule: Rule) -> Iterator[tuple[str, str, Rule]]:
     def made(function: str, *operands: Expression) -> Expression:
         return Apply(function, operands, position)
 
-    promising = ACCURACIES.index(rule.accuracy) <= ACCURACIES.index("reassociates")
     floats = limited(rule, "f", "float")
-    if promising and floats is not None:
+    if keeps_specials(rule) and floats is not None:
         up = made("div", made("mul", right, number(LARGE)), number(LARGE))
         down = made("mul", made("div", right, number(LARGE)), number(LARGE))
         yield "range", "multiplied and divided", replace(floats, right=up)
@@ -83,6 +85,23 @@ def limited(rule: Rule, kind: str, condition: str) -> Rule | None:
     known = {variable for variable in named if not rule.classes}
     guards = [Guard(condition, (name,), rule.position) for name in sorted(known)[:1]]
     return replace(rule, guards=(*rule.guards, *guards), examples=())
+
+
+def keeps_specials(rule: Rule) -> bool:
+    """Whether a rule promises anything of infinities, NaN and signs of zero."""
+    return ACCURACIES.index(rule.accuracy) <= ACCURACIES.index("reassociates")
+
+
+def equivalent(rule: Rule, kind: str, change: str) -> str:
+    """Why a mutant is no worse than the rule, as far as its form tells; nothing if it should be."""
+    sums = any(
+        isinstance(side, Reduction | Contraction | FoldOf)
+        and getattr(side, "kind", getattr(side, "monoid", "sum")) in ("sum", "mean")
+        for side in (rule.left, rule.right)
+    )
+    if kind == "sign of zero" and change.startswith("zero made positive") and sums:
+        return "a sum is never -0: it begins at 0"
+    return ""
 
 
 # --------------------------------------------------------------------------------- single nodes

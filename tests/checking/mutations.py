@@ -102,7 +102,7 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
     """All broken variants of a rule; some of them may be equivalent to it."""
     for kind, edit in EDITS.items():
         for number, (change, right) in enumerate(
-            _edited(rule.right, lambda node, edit=edit: edit(node, rule))
+            edited(rule.right, lambda node, edit=edit: edit(node, rule))
         ):
             yield Mutant(replace(rule, right=right), kind, f"{change} ({number})")
     yield Mutant(
@@ -115,12 +115,12 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
         yield Mutant(replace(rule, accuracy=accuracy), "accuracy", accuracy)
 
 
-def _edited(node: Expression, edit: Edit) -> Iterator[tuple[str, Expression]]:
+def edited(node: Expression, edit: Edit) -> Iterator[tuple[str, Expression]]:
     """The expression with one node changed, for all nodes and all changes."""
     yield from edit(node)
     below = operands(node)
     for place, operand in enumerate(below):
-        for change, changed in _edited(operand, edit):
+        for change, changed in edited(operand, edit):
             yield change, with_operands(node, (*below[:place], changed, *below[place + 1 :]))
 
 
