@@ -71,17 +71,27 @@ def _moved(guard: Guard, instance: Instance, names: Sequence[str], sign: int) ->
     """The instance with some variables as large as the guard lets them be, or as small for a sign of -1."""
     for above, power in pairwise(POWERS):
         found = _scaled(instance, names, sign * power)
-        if power and holds(guard, found):
+        if power and _fits(guard, found, instance):
             # Most mistakes are at the very limit.
             while above - power > 1:
                 middle = (power + above) // 2
                 further = _scaled(instance, names, sign * middle)
-                if holds(guard, further):
+                if _fits(guard, further, instance):
                     found, power = further, middle
                 else:
                     above = middle
             return found
     return None
+
+
+def _fits(guard: Guard, moved: Instance, instance: Instance) -> bool:
+    """Whether the guard holds of moved data, and what was finite still is."""
+    finite = all(
+        np.array_equal(np.isfinite(value), np.isfinite(instance.values[name]))
+        for name, value in moved.values.items()
+        if value.dtype.kind == "f"
+    )
+    return finite and holds(guard, moved)
 
 
 def holds(guard: Guard, instance: Instance) -> bool:

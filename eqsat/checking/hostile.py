@@ -14,13 +14,16 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 REGIMES = (
-    *("wide", "levels", "levels", "special", "special", "special", "opposed", "edge", "edge", "negative"),
-    "zeros",
+    *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
+    *("negative", "zeros", "zeros"),
 )
 """What data may be like that a rule of the default class has to do with; some come more often."""
 
 TAME = ("steps", "opposed", "positive", "zeros", "negative")
 """What data may be like whose sizes are moderate."""
+
+INFINITE = ("special", "infinite")
+"""The regimes whose numbers are not all finite by intent."""
 
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
@@ -38,7 +41,8 @@ class Regime:
     **Attributes:**
 
     - `name`: "wide": any exponent for each number; "levels": one for each variable; "steps": the same,
-      within a few orders of magnitude; "special": a special number for each variable, in places; "opposed":
+      within a few orders of magnitude; "special": special numbers in places; "infinite": an
+      infinity of one sign for each variable, in places; "opposed":
       large numbers, of one sign for each variable, close to one another; "edge": near the largest number;
       "negative", "positive", "zeros".
     - `exponent`: the decimal exponent that a variable's numbers have at most.
@@ -63,7 +67,7 @@ class Regime:
             exponent = 0.08 * most
         if name == "opposed":
             exponent = min(rng.uniform(1.0, 4.0 if tame else 6.0), 0.4 * most)
-        ordinary = ORDINARY[0] / 2 if name == "special" else rng.choice(ORDINARY)
+        ordinary = ORDINARY[0] / 2 if name in INFINITE else rng.choice(ORDINARY)
         return Regime(name, exponent, tame, limits, ordinary)
 
     def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -81,6 +85,8 @@ class Regime:
                 return np.asarray(normal * level)
             case "special":
                 return self.sprinkled(rng, normal, rng.choice([0.1, 0.6, 0.6, 1.0]))
+            case "infinite":
+                return np.where(rng.random(shape) < 0.4, rng.choice([np.inf, -np.inf]), normal)
             case "opposed":
                 centre = 10**self.exponent * rng.choice([-1.0, 1.0])
                 return np.asarray(centre * (1 + SPREAD * normal))
@@ -100,7 +106,8 @@ class Regime:
     def sprinkled(self, rng: np.random.Generator, numbers: Array, share: float) -> Array:
         """Numbers, of which a share is special, alike or not: single ones, or all along one dimension."""
         # Most of what is done with a NaN is NaN, and hides what the others do.
-        special = rng.choice(SPECIALS[:-1], numbers.shape) if rng.random() < 0.5 else rng.choice(SPECIALS)
+        one = np.nan if rng.random() < 0.4 else rng.choice(SPECIALS)
+        special = rng.choice(SPECIALS[:-1], numbers.shape) if rng.random() < 0.5 else one
         where: Array = np.asarray(rng.random(numbers.shape) < share)
         if numbers.ndim and rng.random() < 0.4:
             along = int(rng.integers(numbers.ndim))
@@ -114,7 +121,7 @@ class Regime:
             case "levels" | "edge" | "wide" | "steps":
                 level = 0.4 * self.exponent * rng.choice([-1.0, 0.0, 1.0])
                 return np.asarray(value * 10**level)
-            case "special" if plain:
+            case "special" | "infinite" if plain:
                 return self.sprinkled(rng, value, 0.1)
             case "zeros" if plain and not self.tame:
                 return np.where(rng.random(value.shape[-1:]) < 0.5, 0.0, value)
@@ -125,7 +132,7 @@ class Regime:
         """Numbers that the dtype has, as far as a variable may have them."""
         with np.errstate(all="ignore"):
             narrow = value.astype(self.limits.dtype).astype(np.float64)
-        if self.name not in ("special", "wide"):
+        if self.name not in ("wide", *INFINITE):
             narrow = np.where(
                 np.isfinite(value), np.clip(narrow, -float(self.limits.max), float(self.limits.max)), narrow
             )

@@ -196,6 +196,8 @@ class Values:
         order = [axis for axis in axes if axis not in pair] + list(pair)
         shape = tuple(self.lengths[axis] for axis in order)
         whole = self.style.name in ("whole", "full")
+        if self.style.name == "positive" and wanted <= {"regular", "symmetric"}:
+            wanted = wanted | {"positive"}  # what has roots and logarithms
         value = matrices(self.rng, shape, wanted | role.scalar, self.style.condition, self.style.lone, whole)
         return np.transpose(value, [order.index(axis) for axis in axes])
 

@@ -19,6 +19,7 @@ from functools import cache
 import pytest
 
 from eqsat.checking.filecheck import FileCheck
+from eqsat.checking.kinds import words
 from eqsat.errors import RuleError
 from eqsat.language.check import check_file
 from eqsat.language.syntax import Fact, MonoidDeclaration, Rule, RuleFile
@@ -49,7 +50,9 @@ rename: rename-map rename-reduction
 """
 """Rules of every kind, by file."""
 
-NO_WORSE = {
+BETWEEN = "the sum is between 1 and the number of terms, or NaN"
+
+NO_WORSE: dict[tuple[str, str, str], str] = {
     (
         "split-exponentials",
         "operand dropped",
@@ -62,6 +65,35 @@ NO_WORSE = {
         "0",
     ): "what is subtracted from an infinite exponent does not matter",
     ("split-weighted-safe-exponentials", "wrong constant", "0"): "as above",
+    ("power-half", "accuracy", "exact"): "NumPy takes a root for the power: that XLA rounds it otherwise"
+    " is not for the check to see",
+    ("diagonal-of-product", "accuracy", "exact"): "the products and their order are the same: that XLA has"
+    " other kernels for them is not for the check to see",
+    ("split-exponentials", "range", ""): BETWEEN,
+    ("split-exponentials", "infinity", ""): BETWEEN,
+    ("split-exponentials", "sign of zero", ""): BETWEEN,
+    ("split-exponentials", "negated difference", ""): "exp(-0) is exp(0)",
+    **{
+        (name, "sign of zero", "zero made positive"): "what is not negative is never -0"
+        for name in words(
+            "power-half square-of-root square-of-absolute-value absolute-value-of-nonnegative"
+            " max-of-nonnegative"
+        )
+    },
+    **{
+        (name, "wrapping", "no less than a smaller one"): "what is not negative can be less by 8"
+        for name in words("absolute-value-of-nonnegative max-of-nonnegative")
+    },
+    **{
+        ("rescaled_or_nan", "monoid", f"s begins as {number}"): "a sum is multiplied by exp(-inf), or is NaN"
+        for number in ("1", "-1")
+    },
+    **{
+        ("averaged", "monoid", f"{part} begins as {number}"): "as above"
+        for part in "sa"
+        for number in ("1", "-1")
+    },
+    ("rescaled_logarithm", "monoid", "s begins as 1"): "its logarithm is added to -inf",
 }
 """Mutants that are no worse than the rule, for reasons other than their form: by rule, kind and change."""
 
@@ -135,11 +167,11 @@ def judged(kind: str, found: Iterator[tuple[str, str, str]]) -> None:
     """Judge mutants: by words for each, why it is excused, and what caught it."""
     survivors: list[str] = []
     count: Counter[str] = Counter()
-    for words, excuse, catcher in found:
+    for mutant, excuse, catcher in found:
         how = "no worse" if excuse else LOADED if catcher == LOADED else "caught" if catcher else "survived"
         count[how] += 1
         if how == "survived":
-            survivors.append(words)
+            survivors.append(mutant)
     TRIED[kind] = count["caught"]
     print(kind, dict(count))
     print("\n".join(survivors))
@@ -160,15 +192,15 @@ HOSTILE = ("range", "not a number", "infinity", "sign of zero", "wrapping", *hos
 
 
 def hostile_mutants(rule: Rule) -> Iterator[Mutant]:
-    for kind, words, mutant in hostile.whole_sides(rule):
-        yield Mutant(mutant, kind, words)
+    for kind, change, mutant in hostile.whole_sides(rule):
+        yield Mutant(mutant, kind, change)
     for kind, edit in hostile.NODES.items() if hostile.keeps_specials(rule) else ():
-        for number, (words, right) in enumerate(
+        for number, (change, right) in enumerate(
             edited(rule.right, lambda node, edit=edit: edit(node, rule))  # type: ignore[misc]
         ):
-            yield Mutant(replace(rule, right=right), kind, f"{words} ({number})")
-    for words, mutant in hostile.guards(rule):
-        yield Mutant(mutant, "guard", words)
+            yield Mutant(replace(rule, right=right), kind, f"{change} ({number})")
+    for change, mutant in hostile.guards(rule):
+        yield Mutant(mutant, "guard", change)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -187,9 +219,9 @@ def test_broken_facts_are_caught() -> None:
     def found() -> Iterator[tuple[str, str, str]]:
         for file in shipped_files():
             for fact in file.facts if EVERYTHING or file.file.endswith("properties.rules") else ():
-                for words, mutant in hostile.facts(fact):
-                    excuse = NO_WORSE.get((fact.name, "fact", words), "")
-                    yield f"{fact.name}: {words}", excuse, "" if excuse else caught_by(mutant, file)
+                for change, mutant in hostile.facts(fact):
+                    excuse = NO_WORSE.get((fact.name, "fact", change), "")
+                    yield f"{fact.name}: {change}", excuse, "" if excuse else caught_by(mutant, file)
 
     judged("fact", found())
 
@@ -203,11 +235,11 @@ def test_broken_monoids_are_caught() -> None:
             for declared in file.monoids:
                 if not EVERYTHING and declared.monoid.name not in MONOIDS:
                     continue
-                for words, mutant in hostile.monoids(declared):
-                    excuse = NO_WORSE.get((declared.monoid.name, "monoid", words), "")
+                for change, mutant in hostile.monoids(declared):
+                    excuse = NO_WORSE.get((declared.monoid.name, "monoid", change), "")
                     changed = replace(declared, monoid=mutant)
                     caught = not excuse and broken_monoid_caught(declared, changed, file)
-                    yield f"{declared.monoid.name}: {words}", excuse, "monoid" if caught else ""
+                    yield f"{declared.monoid.name}: {change}", excuse, "monoid" if caught else ""
 
     judged("monoid", found())
 
