@@ -129,7 +129,8 @@ def _orthogonal(rng: np.random.Generator, shape: tuple[int, ...], wanted: set[st
 
 def _with_zeros(rng: np.random.Generator, value: Array) -> Array:
     """Matrices with zeros in places, but not on the diagonal: they are nonnegative, and not positive."""
-    kept = (rng.random(value.shape) < 0.7) | np.eye(*value.shape[-2:], dtype=bool)
+    rows, columns = value.shape[-2:]
+    kept = (rng.random(value.shape) < 0.7) | (np.eye(rows, columns) == 1)
     return np.where(kept, value, 0.0)
 
 

@@ -250,6 +250,9 @@ def equivalent(rule: Rule, mutant: Mutant) -> str:
             return "the comparison says where the rule pays"
         return ""
     if mutant.kind == "accuracy":
+        guard = rule.data_guard
+        if guard and ACCURACIES.index(mutant.rule.accuracy) <= ACCURACIES.index(guard.accuracy):
+            return "a rule with a guard that promises no more is refused when it is read"
         return ""
     if canonical(mutant.rule.left) == canonical(mutant.rule.right):
         return "the mutant says nothing"

@@ -16,7 +16,6 @@ from eqsat.checking.values import Style
 from eqsat.ir.guard import Guard
 from eqsat.language.parse import load_text
 from eqsat.language.syntax import Rule
-from eqsat.testing import check_rules
 
 SQUARES = """
 rule factor [cancels]
@@ -103,15 +102,3 @@ def parsed(text: str) -> tuple[Rule, Guard]:
     [rule] = load_text(text, "my.rules", []).rules
     assert rule.data_guard is not None
     return rule, rule.data_guard.guard
-
-
-def test_a_guard_promises_more_than_the_rule() -> None:
-    (failure, *_) = (
-        check_rules(
-            "rule r [exact]  a * 1  =>  a  where float(a)\n  guard [reassociates] max(abs(a)) <= 4",
-            fail=False,
-        )
-        .rules[0]
-        .failures
-    )
-    assert "the guard promises [reassociates], and the rule [exact] whatever the data" in failure
