@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import jax
 import numpy as np
 
 from eqsat.checking.kinds import words
@@ -18,6 +19,7 @@ from eqsat.ir.interpret import Interpreter, Values
 from eqsat.ir.jax_calls import Ranges
 from eqsat.ir.numpy_arrays import aligned, position, reduced
 from eqsat.ir.ops import (
+    Call,
     Chunk,
     Concat,
     Const,
@@ -110,14 +112,9 @@ class _Computer(Interpreter):
                 case Map(name="max" | "min" as kind):
                     found = self.larger(kind, term, values, super().value(term, ranges, values))
                 case Operation() | Opaque() if self.arithmetic.noise is not None:
-                    nudged = values.new_child(
-                        {
-                            arg.number: self.nudged(values[arg.number])
-                            for arg in term.args
-                            if _is_real(values[arg.number])
-                        }
-                    )
-                    found = super().value(term, ranges, nudged)
+                    found = super().value(term, ranges, values.new_child(self.nudged_operands(term, values)))
+                case Opaque(call=call) if self.arithmetic.order != "natural" and _contracts(call):
+                    found = self.contraction(term, values)
                 case _:
                     found = super().value(term, ranges, values)
             return self.rounded(op, found)
@@ -131,6 +128,11 @@ class _Computer(Interpreter):
         if self.arithmetic.noise is not None and not _copies(op):
             value = self.nudged(value)
         return self.in_range(value) if self.arithmetic.bounded else value
+
+    def nudged_operands(self, term: Term, values: Values) -> dict[Any, Any]:
+        """Operands with rounding errors."""
+        reals = [arg.number for arg in term.args if _is_real(values[arg.number])]
+        return {number: self.nudged(values[number]) for number in reals}
 
     def nudged(self, value: Array) -> Array:
         """A value with another rounding error for each number."""
@@ -188,8 +190,7 @@ class _Computer(Interpreter):
         return ascending if self.arithmetic.order == "ascending" else ascending[::-1]
 
     def contraction(self, term: Term, values: Values) -> Array:
-        assert isinstance(term.op, Dot)
-        dtype = self.dtype(term.op.dtype)
+        dtype = self.dtype(term.dtype)
         if dtype.kind != "f":
             return np.asarray(super().value(term, {}, values))
         axes = sorted(term.args[0].axes | term.args[1].axes)
@@ -203,6 +204,8 @@ class _Computer(Interpreter):
             products = np.where(np.abs(products) > largest, np.copysign(np.inf, products), products)
         summed = [place for place, axis in enumerate(axes) if axis not in term.axes]
         ordered = self.in_order(self.noisy_terms(products), summed, by_size=False)
+        if self.arithmetic.order == "natural":
+            ordered = ordered[::-1]  # not in the order of a sum: the two are different loops
         found = reduced("sum", ordered, (0,), products.dtype)
         # A contraction may start at 0 or at its first product.
         return np.asarray(
@@ -236,6 +239,11 @@ class _Computer(Interpreter):
 
 def _is_real(value: Any) -> bool:
     return isinstance(value, np.ndarray | np.generic) and value.dtype.kind == "f"
+
+
+def _contracts(call: Call) -> bool:
+    """Whether a call that sums is a contraction: of calls, the checker draws no other that sums."""
+    return bool(call.sums) and call.primitive is jax.lax.dot_general_p
 
 
 def _copies(op: Any) -> bool:

@@ -44,15 +44,23 @@ class FileCheck:
     - `known`: other files whose rules, operations and monoids may be named.
     - `examples`: how many instances are drawn in the tier that draws most.
     - `strict`: whether conditions that nothing needs, and rules without examples, are errors.
+    - `brief`: whether the first thing that is wrong with a statement will do, as it was found and without
+      advice, and nothing is said of what might be better.
     """
 
     def __init__(
-        self, file: RuleFile, known: Sequence[RuleFile], examples: int = EXAMPLES, strict: bool = False
+        self,
+        file: RuleFile,
+        known: Sequence[RuleFile],
+        examples: int = EXAMPLES,
+        strict: bool = False,
+        brief: bool = False,
     ) -> None:
         self.file = file
         self.known = [other for other in known if other.file != file.file]
         self.examples = examples
         self.strict = strict
+        self.brief = brief
 
     def report(self, names: Sequence[str] = ()) -> Report:
         """The report on all rules, facts and monoids of the file, or on those of these names."""
@@ -112,6 +120,9 @@ class FileCheck:
         except EqsatError as error:
             return replace(report, failures=(self.at(rule.position, f"it can't be tried: {error}"),))
         report = replace(report, tiers=dict(trial.tally.drawn))
+        if failure is not None and self.brief:
+            text = self.at(rule.position, f"the two sides differ {failure.criterion.value}")
+            return replace(report, failures=(text,))
         if failure is not None and failure.criterion in PROMISES:
             return self.broken(rule, failure, trial, report)
         if failure is not None:
@@ -126,7 +137,8 @@ class FileCheck:
             advice = "compare the conditions: do they ever hold together?"
             return replace(report, failures=(self.at(rule.position, message, advice),))
         measured = measure(rule)
-        measured = replace(measured, accuracy=self.kept_class(rule, measured.accuracy))
+        if not self.brief:
+            measured = replace(measured, accuracy=self.kept_class(rule, measured.accuracy))
         report = replace(report, measured=measured.accuracy)
         failures, notes = self.accuracy(rule, measured)
         if measured.negative:
@@ -135,7 +147,9 @@ class FileCheck:
             )
             advice = "what is done to it next may be a root: clamp it, `max(..., 0)`"
             failures = (*failures, self.at(rule.position, message, advice))
-        if next(trial.failures_of(INFINITE), None) is not None:
+        if failures and self.brief:
+            return replace(report, failures=failures)
+        if not self.brief and next(trial.failures_of(INFINITE), None) is not None:
             notes = (*notes, "where the data is not finite, the right side may be NaN and the left side not")
         guarded, tested = self.guarded(rule)
         more, warnings, tried = self.examples_and_conditions(rule)
@@ -206,6 +220,8 @@ class FileCheck:
         report = replace(report, tiers=dict(trial.tally.drawn))
         if failure is not None:
             text = self.at(fact.position, "the fact does not hold")
+            if self.brief:
+                return replace(report, failures=(text,))
             return replace(report, failures=(text + "\n" + indented(shown(shrunk(failure, trial.judge))),))
         if not trial.tally.drawn:
             return replace(report, failures=(self.at(fact.position, "no instance was found"),))
@@ -258,6 +274,8 @@ class FileCheck:
     ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
         """Failures, warnings, and how much was tried, of what examples and conditions have to show."""
         failures = [text for example in statement.examples if (text := self.example(statement, example))]
+        if self.brief and not self.strict:
+            return tuple(failures), (), {"examples": len(statement.examples)}
         needs = needs_of(statement, self.load_check(), max(8, self.examples // 2))
         complaints = []
         for implied in (False, True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from eqsat.ir.guard import Guard, NoTest, conditions, joined
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output
 
-POWERS = (120, 96, 64, 32, 24, 16, 8, 4, 2, 1)
-"""Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds."""
+POWERS = (128, 120, 96, 64, 32, 24, 16, 8, 4, 2, 1, 0)
+"""Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds, of
+these and of those up to the next one."""
 
 BETWEEN = (48, 64, 72, 80)
 """By as high ones, one variable is while the others are at the other end: there a square underflows, and a
@@ -68,8 +69,29 @@ def _sizes(names: Sequence[str], signs: Sequence[int]) -> str:
 
 def _moved(guard: Guard, instance: Instance, names: Sequence[str], sign: int) -> Instance | None:
     """The instance with some variables as large as the guard lets them be, or as small for a sign of -1."""
-    scaled = (_scaled(instance, names, sign * power) for power in POWERS)
-    return next((one for one in scaled if holds(guard, one)), None)
+    for above, power in pairwise(POWERS):
+        found = _scaled(instance, names, sign * power)
+        if power and _fits(guard, found, instance):
+            # Most mistakes are at the very limit.
+            while above - power > 1:
+                middle = (power + above) // 2
+                further = _scaled(instance, names, sign * middle)
+                if _fits(guard, further, instance):
+                    found, power = further, middle
+                else:
+                    above = middle
+            return found
+    return None
+
+
+def _fits(guard: Guard, moved: Instance, instance: Instance) -> bool:
+    """Whether the guard holds of moved data, and what was finite still is."""
+    finite = all(
+        np.array_equal(np.isfinite(value), np.isfinite(instance.values[name]))
+        for name, value in moved.values.items()
+        if value.dtype.kind == "f"
+    )
+    return finite and holds(guard, moved)
 
 
 def holds(guard: Guard, instance: Instance) -> bool:

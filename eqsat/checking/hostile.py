@@ -13,16 +13,22 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-REGIMES = ("wide", "levels", "levels", "special", "special", "opposed", "edge", "negative", "zeros")
-"""What data may be like that a rule of the default class has to do with; some come twice as often."""
+REGIMES = (
+    *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
+    *("negative", "zeros", "zeros"),
+)
+"""What data may be like that a rule of the default class has to do with; some come more often."""
 
 TAME = ("steps", "opposed", "positive", "zeros", "negative")
 """What data may be like whose sizes are moderate."""
 
+INFINITE = ("special", "infinite")
+"""The regimes whose numbers are not all finite by intent."""
+
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
-ORDINARY = 0.25
-"""How often a variable has ordinary numbers, beside hostile ones."""
+ORDINARY = (0.25, 0.5)
+"""How often a variable has ordinary numbers, beside hostile ones: in one instance or another."""
 
 SPREAD = 1e-3
 """How far numbers of the regime "opposed" are from one another, relative to their size."""
@@ -35,17 +41,20 @@ class Regime:
     **Attributes:**
 
     - `name`: "wide": any exponent for each number; "levels": one for each variable; "steps": the same,
-      within a few orders of magnitude; "special": a special number for each variable, in places; "opposed":
+      within a few orders of magnitude; "special": special numbers in places; "infinite": an
+      infinity of one sign for each variable, in places; "opposed":
       large numbers, of one sign for each variable, close to one another; "edge": near the largest number;
       "negative", "positive", "zeros".
     - `exponent`: the decimal exponent that a variable's numbers have at most.
     - `tame`: whether sizes are moderate, matrices regular, and no zeros negative.
+    - `ordinary`: how often a variable has ordinary numbers.
     """
 
     name: str
     exponent: float
     tame: bool
     limits: Any
+    ordinary: float = ORDINARY[0]
 
     @staticmethod
     def drawn(rng: np.random.Generator, tame: bool, limits: Any) -> Regime:
@@ -58,12 +67,13 @@ class Regime:
             exponent = 0.08 * most
         if name == "opposed":
             exponent = min(rng.uniform(1.0, 4.0 if tame else 6.0), 0.4 * most)
-        return Regime(name, exponent, tame, limits)
+        ordinary = ORDINARY[0] / 2 if name in INFINITE else rng.choice(ORDINARY)
+        return Regime(name, exponent, tame, limits, ordinary)
 
     def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """The numbers of one variable."""
         normal = rng.normal(size=shape)
-        if rng.random() < ORDINARY:
+        if rng.random() < self.ordinary:
             return np.asarray(normal * rng.choice([1.0, 5.0]))
         match self.name:
             case "wide":
@@ -74,7 +84,9 @@ class Regime:
                 level = 10 ** (self.exponent * rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0]))
                 return np.asarray(normal * level)
             case "special":
-                return self.sprinkled(rng, normal, rng.choice([0.0, 0.3, 0.3, 1.0]))
+                return self.sprinkled(rng, normal, rng.choice([0.1, 0.6, 0.6, 1.0]))
+            case "infinite":
+                return np.where(rng.random(shape) < 0.4, rng.choice([np.inf, -np.inf]), normal)
             case "opposed":
                 centre = 10**self.exponent * rng.choice([-1.0, 1.0])
                 return np.asarray(centre * (1 + SPREAD * normal))
@@ -87,12 +99,15 @@ class Regime:
             case "positive":
                 return rng.uniform(0.2, 2.0, shape)
             case _:
-                zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], shape)
+                # Of either sign for each number, or for all: a sum of zeros is -0 only where all are.
+                zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], shape if rng.random() < 0.5 else ())
                 return np.where(rng.random(shape) < rng.choice([0.3, 1.0]), zeros, normal)
 
     def sprinkled(self, rng: np.random.Generator, numbers: Array, share: float) -> Array:
-        """Numbers, of which a share is special: single ones, or all along one dimension."""
-        special = rng.choice(SPECIALS)
+        """Numbers, of which a share is special, alike or not: single ones, or all along one dimension."""
+        # Most of what is done with a NaN is NaN, and hides what the others do.
+        one = np.nan if rng.random() < 0.4 else rng.choice(SPECIALS)
+        special = rng.choice(SPECIALS[:-1], numbers.shape) if rng.random() < 0.5 else one
         where: Array = np.asarray(rng.random(numbers.shape) < share)
         if numbers.ndim and rng.random() < 0.4:
             along = int(rng.integers(numbers.ndim))
@@ -106,7 +121,7 @@ class Regime:
             case "levels" | "edge" | "wide" | "steps":
                 level = 0.4 * self.exponent * rng.choice([-1.0, 0.0, 1.0])
                 return np.asarray(value * 10**level)
-            case "special" if plain:
+            case "special" | "infinite" if plain:
                 return self.sprinkled(rng, value, 0.1)
             case "zeros" if plain and not self.tame:
                 return np.where(rng.random(value.shape[-1:]) < 0.5, 0.0, value)
@@ -117,7 +132,7 @@ class Regime:
         """Numbers that the dtype has, as far as a variable may have them."""
         with np.errstate(all="ignore"):
             narrow = value.astype(self.limits.dtype).astype(np.float64)
-        if self.name not in ("special", "wide"):
+        if self.name not in ("wide", *INFINITE):
             narrow = np.where(
                 np.isfinite(value), np.clip(narrow, -float(self.limits.max), float(self.limits.max)), narrow
             )

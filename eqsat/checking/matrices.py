@@ -73,7 +73,9 @@ def matrices(
     found = np.einsum(
         "...ik,...k,...jk->...ij", left[..., : spectrum.shape[-1]], spectrum, right[..., : spectrum.shape[-1]]
     )
-    return np.asarray(np.abs(found) if {"nonnegative", "positive"} & wanted else found)
+    if "positive" in wanted:
+        return np.asarray(np.abs(found))
+    return np.asarray(_with_zeros(rng, np.abs(found)) if "nonnegative" in wanted else found)
 
 
 def spread(rng: np.random.Generator, shape: tuple[int, ...], condition: float, lone: bool = False) -> Array:
@@ -87,6 +89,17 @@ def spread(rng: np.random.Generator, shape: tuple[int, ...], condition: float, l
     if lone:
         decay = np.where(np.arange(shape[-1]) == 0, 1 / condition, 1.0)
     return np.asarray(rng.permuted(np.broadcast_to(decay, shape), axis=-1))
+
+
+def in_shape(value: Array, wanted: set[str]) -> Array:
+    """Matrices whose entries have changed, made triangular, diagonal or symmetric again."""
+    if "lower" in wanted or "diagonal" in wanted:
+        value = np.tril(value)
+    if "upper" in wanted or "diagonal" in wanted:
+        value = np.triu(value)
+    if "symmetric" in wanted:
+        value = np.where(np.tri(value.shape[-1], dtype=bool), value, np.swapaxes(value, -1, -2))
+    return value
 
 
 def _rotations(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -114,10 +127,23 @@ def _orthogonal(rng: np.random.Generator, shape: tuple[int, ...], wanted: set[st
     return _rotations(rng, shape)
 
 
+def _with_zeros(rng: np.random.Generator, value: Array) -> Array:
+    """Matrices with zeros in places, but not on the diagonal: they are nonnegative, and not positive."""
+    rows, columns = value.shape[-2:]
+    kept = (rng.random(value.shape) < 0.7) | (np.eye(rows, columns) == 1)
+    return np.where(kept, value, 0.0)
+
+
 def _symmetric(rng: np.random.Generator, shape: tuple[int, ...], spectrum: Array, wanted: set[str]) -> Array:
-    if {"nonnegative", "positive"} & wanted:
+    signs = {"nonnegative", "positive"} & wanted
+    if signs and "spd" in wanted:
         factor = np.abs(rng.normal(size=shape))
         return np.asarray(factor @ np.swapaxes(factor, -1, -2) / shape[-1] + 0.5 * np.eye(shape[-1]))
+    if signs:
+        # Entries of one sign say nothing of eigenvalues: a matrix of either sign, moved.
+        found = _symmetric(rng, shape, spectrum, wanted - signs)
+        lowest = np.min(found, axis=(-2, -1), keepdims=True, initial=0.0)
+        return np.asarray(found - lowest + (0.1 if "positive" in signs else 0.0))
     rotation = _rotations(rng, shape)
     if "spd" not in wanted:
         spectrum = spectrum * np.where(rng.random(spectrum.shape) < 0.5, -1.0, 1.0)

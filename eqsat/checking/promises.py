@@ -41,9 +41,8 @@ def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array
         return _widened(left), _widened(right)
     if left.dtype.kind == "c":
         return None
-    if accuracy == "exact":
-        kept = _same_bits(left, right)
-    else:
+    kept = _same_bits(left, right)
+    if accuracy != "exact" and not np.all(kept):
         kept = _kept(instance, left, right, accuracy == "reassociates")
     return None if bool(np.all(kept)) else (_widened(left), _widened(right))
 
@@ -70,7 +69,7 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         return np.asarray(~settled | (left == right))
     with np.errstate(all="ignore"):
         kinds = _kinds(left)
-        settled = np.logical_and.reduce([_kinds(value) == kinds for value in (bounded, *others)])
+        settled = np.logical_and.reduce([_kinds(value) == kinds for value in (bounded, *others, *noisy)])
         limits = Arithmetic(width).limits
         largest = float(limits.max)
         settled &= ~((np.abs(true) > EDGE * largest) & (np.abs(true) < largest / EDGE))
@@ -85,8 +84,6 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         certain = (spread == 0) & (bounded == 0) & (left == 0)
         # What is 0 for certain, has a sign.
         close &= ~certain | ((right == 0) & (np.signbit(right) == np.signbit(left)))
-        # Infinite noise: the left side is about to overflow.
-        close |= ~np.isfinite(spread)
         if not everywhere:
             return np.asarray(~settled | ~finite | (np.abs(right - true) <= MOST * (spread + scale)) | close)
         same = _kinds(right) == kinds

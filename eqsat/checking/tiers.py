@@ -120,8 +120,10 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         # Halves of chunks are summed in singles; and no sizes of halves are tame.
         wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
         widths = ("single",) if wide else ("single", "half")
+        # What is wrong about one function of a class shows on few of its instances.
+        share = 2.5 if rule.classes else 1.5
         found += [
-            Tier("hostile", Style(style, width=width), promise[rule.accuracy], 0.75, "f") for width in widths
+            Tier("hostile", Style(style, width=width), promise[rule.accuracy], share, "f") for width in widths
         ]
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.
@@ -237,6 +239,10 @@ class Trial:
                 for statement, kinds in fitting
                 if is_ring_only(statement.rule) or not set(kinds.variables.values()) & set("fc")
             ]
+        if tier.criterion in PROMISES:
+            # What is hostile about floats shows in results that are floats, or truth values.
+            shown = [one for one in fitting if one[1].nodes[id(one[0].rule.left)] in "fb"]
+            fitting = shown or fitting
         if not fitting:
             return
         # Every choice of kinds gets its share, and floats most of it.

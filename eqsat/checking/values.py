@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.checking.arithmetic import WIDTHS
 from eqsat.checking.hostile import Regime
 from eqsat.checking.kinds import DTYPES
-from eqsat.checking.matrices import matrices, spread
+from eqsat.checking.matrices import in_shape, matrices, spread
 from eqsat.checking.roles import Role
 from eqsat.errors import RuleError
 
@@ -20,8 +20,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 OFFSET = 1e4
 """How far data "with an offset" is from 0, in units of its spread."""
 
-UNKNOWN = frozenset({"regular", "lower part", "upper part", "symmetric part"})
-"""What a matrix has to be for an operation, though nothing is said of it: it may be singular all the same."""
+SINGULAR = frozenset(
+    {"regular", "lower part", "upper part", "symmetric part", "lower", "upper", "diagonal", "symmetric"}
+)
+"""What a matrix has to be for an operation though nothing is said of it, and properties that it has
+whatever its entries are in their places: it may be singular all the same, and hold NaN."""
 
 SIGNS = frozenset({"nonnegative", "positive"})
 """Properties of numbers that are not negative."""
@@ -110,8 +113,12 @@ class Values:
         if self.regime is not None and value.dtype.kind == "f":
             scalar = role.scalar
             if role.matrix and not any("orthogonal" in wanted for wanted in role.matrix.values()):
-                plain = all(wanted <= UNKNOWN for wanted in role.matrix.values()) and not scalar
+                plain = all(wanted <= SINGULAR for wanted in role.matrix.values()) and not scalar
                 value = self.regime.matrix(self.rng, value, plain)
+                for pair, wanted in role.matrix.items():
+                    places = axes.index(pair[0]), axes.index(pair[1])
+                    stacked = in_shape(np.moveaxis(value, places, (-2, -1)), wanted)
+                    value = np.moveaxis(stacked, (-2, -1), places)
             value = self.regime.representable(value, bool(scalar & SIGNS), bool(scalar & NO_ZEROS))
         self.drawn[name], self.axes[name] = value, tuple(axes)
         return value
@@ -200,6 +207,8 @@ class Values:
         order = [axis for axis in axes if axis not in pair] + list(pair)
         shape = tuple(self.lengths[axis] for axis in order)
         whole = self.style.name in ("whole", "full")
+        if self.style.name == "positive" and wanted <= {"regular", "symmetric"}:
+            wanted = wanted | {"positive"}  # what has roots and logarithms
         value = matrices(self.rng, shape, wanted | role.scalar, self.style.condition, self.style.lone, whole)
         return np.transpose(value, [order.index(axis) for axis in axes])
 

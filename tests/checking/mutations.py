@@ -102,7 +102,7 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
     """All broken variants of a rule; some of them may be equivalent to it."""
     for kind, edit in EDITS.items():
         for number, (change, right) in enumerate(
-            _edited(rule.right, lambda node, edit=edit: edit(node, rule))
+            edited(rule.right, lambda node, edit=edit: edit(node, rule))
         ):
             yield Mutant(replace(rule, right=right), kind, f"{change} ({number})")
     yield Mutant(
@@ -115,12 +115,12 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
         yield Mutant(replace(rule, accuracy=accuracy), "accuracy", accuracy)
 
 
-def _edited(node: Expression, edit: Edit) -> Iterator[tuple[str, Expression]]:
+def edited(node: Expression, edit: Edit) -> Iterator[tuple[str, Expression]]:
     """The expression with one node changed, for all nodes and all changes."""
     yield from edit(node)
     below = operands(node)
     for place, operand in enumerate(below):
-        for change, changed in _edited(operand, edit):
+        for change, changed in edited(operand, edit):
             yield change, with_operands(node, (*below[:place], changed, *below[place + 1 :]))
 
 
@@ -250,6 +250,9 @@ def equivalent(rule: Rule, mutant: Mutant) -> str:
             return "the comparison says where the rule pays"
         return ""
     if mutant.kind == "accuracy":
+        guard = rule.data_guard
+        if guard and ACCURACIES.index(mutant.rule.accuracy) <= ACCURACIES.index(guard.accuracy):
+            return "a rule with a guard that promises no more is refused when it is read"
         return ""
     if canonical(mutant.rule.left) == canonical(mutant.rule.right):
         return "the mutant says nothing"

@@ -83,6 +83,26 @@ def test_broken_monoids_are_caught(wrong: str, right: str, law: str) -> None:
     assert "x: m = np.array(" in str(caught.value)
 
 
+LOGSUMEXP = """monoid logarithm
+  state   m = 0, s = 0
+  merge   m = max(m1, m2),
+          s = s1 * select_n(eq(m1, m), exp(m1 - m), 1) + s2 * select_n(eq(m2, m), exp(m2 - m), 1)
+  finish  m + log(s)
+
+rule split
+  log(sum[N] exp(x{N}))
+    =>  fold[n, logarithm](max[N] chunk[n] x,
+          sum[N] exp(chunk[n] x - select_n(is_finite(max[N] chunk[n] x), 0, max[N] chunk[n] x)))
+  where n in N, large(n), float(x)
+"""
+
+
+def test_a_maximum_of_nothing_is_no_zero_though_ordinary_numbers_do_not_show_it() -> None:
+    with pytest.raises(RuleError, match="the identity"):
+        check_rules(LOGSUMEXP, names=["logarithm"])
+    assert check_rules(LOGSUMEXP.replace("m = 0", "m = -inf"), names=["logarithm"]).ok
+
+
 def test_an_average_is_not_associative() -> None:
     with pytest.raises(RuleError, match="merging is not associative"):
         check_rules("monoid average\n  state  a = 0\n  merge  a = (a1 + a2) / 2\n  finish  a + 0 * a")

@@ -37,6 +37,8 @@ WRONG = {
     "take-otherwise": "take[n](a{n}, i) + 1  =>  take[n](a + 1, i)",
     "kronecker-swapped": "kron[i, j, k, l, p, q](a, b)  =>  kron[k, l, i, j, p, q](b, a)",
     "constant-wrong": "(sum[K] a{K}) / c  =>  2 * mean[K] a  where c = size(K)",
+    "determinant-by-cholesky": "logdet[i, j] a  =>  2 * (sum[i] log(diagonal[i, j] cholesky[i, j] a))"
+    "  where symmetric[i, j](a), positive(a)",
     "diagonal-dropped": "sum[j] diag[i, j] a{i, !j}  =>  2 * a",
 }
 """By name, rules that load and are wrong."""
