@@ -72,6 +72,8 @@ class Conditions:
         self.number = number
         self.new_precision = precision
         self.classes = dict(rule.classes) if isinstance(rule, Rule) else {}
+        lengths = rule.lengths if isinstance(rule, Rule) else ()
+        self.new_lengths = {new.name: new.length for new in lengths}
         self.facts: list[str] = []
         self.actions: list[str] = []
         self.counter = 0
@@ -187,10 +189,10 @@ class Conditions:
             fresh = self.bound_axis(copy.name)
             self.facts.append(f"(copy {self.bound_axis(copy.original)} {copy.longer} {which} {fresh})")
             self.is_fresh(fresh)
-        for which, new in enumerate(self.rule.lengths if isinstance(self.rule, Rule) else (), 1):
+        for which, (name, wanted) in enumerate(self.new_lengths.items(), 1):
             # Such an axis is a number that says how long it is (`encode.Axes`).
-            fresh, length = self.bound_axis(new.name), self.quantity(new.length)
-            whole = f"l_{new.name}"
+            fresh, length = self.bound_axis(name), self.quantity(wanted)
+            whole = f"l_{name}"
             self.facts += [
                 f"(= {whole} (to-i64 {length}))",
                 f"(= {length} (to-f64 {whole}))",
@@ -219,6 +221,8 @@ class Conditions:
             case ConstantValue(name=name):
                 self.facts.append(f"(= v_{name} (value t_{name}))")
                 return f"v_{name}"
+            case SizeOf(name=name) if name in self.new_lengths:
+                return self.quantity(self.new_lengths[name])
             case SizeOf(name=name) if name[0].islower():
                 axis = self.bound_axis(name)
                 self.facts += [f"(= z_{name} (size {axis}))", f"(set-not-contains O_e {axis})"]

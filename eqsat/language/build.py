@@ -236,11 +236,8 @@ class _Builder:
     def classes(self, *ranging: tuple[str, str]) -> list[tuple[str, str]]:
         return list(ranging)
 
-    def ranging(self, function: Token, family: str) -> tuple[str, str]:
-        return (str(function), str(family))
-
-    def functions(self, names: tuple[str, ...]) -> str:
-        return class_of(names)
+    def ranging(self, function: Token, family: Token | tuple[str, ...]) -> tuple[str, str]:
+        return (str(function), class_of(family) if isinstance(family, tuple) else str(family))
 
     def conditions(self, *items: Condition) -> list[Condition]:
         return list(items)

@@ -259,3 +259,22 @@ def test_signs_of_zero_are_kept_by_default(expression: str, other: str) -> None:
 @pytest.mark.parametrize("wrapping", ["abs(n) + abs(n)", "abs(n) * abs(n)", "sum(abs(n), 1)"])
 def test_integers_that_wrap_are_not_taken_to_be_nonnegative(wrapping: str) -> None:
     cannot_prove(f"abs({wrapping})", wrapping, ARRAYS, DEFAULT)
+
+
+ABOVE = "nonnegative-square positive-constant positive-sum nonzero-if-positive"
+
+
+@pytest.mark.parametrize(
+    ("rules", "expression", "fired"),
+    [
+        (f"choice-of-zero {ABOVE}", "where(x ** 2 + 1 == 0, 1, x ** 2 + 1)", True),
+        (f"choice-of-nonzero {ABOVE}", "where(x ** 2 + 1 != 0, x ** 2 + 1, 1)", True),
+        (f"choice-of-zero {ABOVE} nonzero-negative", "where(-(x ** 2 + 1) == 0, 1, x)", True),
+        # an exponential and a square may underflow
+        (f"choice-of-zero {ABOVE}", "where(exp(x) == 0, 1, exp(x))", False),
+        (f"choice-of-nonzero {ABOVE}", "where(x ** 2 != 0, x ** 2, 1)", False),
+    ],
+)
+def test_what_is_not_zero(rules: str, expression: str, fired: bool) -> None:
+    rule, given = rules.split(" ", 1)
+    assert fires(rule, expression, ARRAYS, given) == fired

@@ -265,3 +265,25 @@ def test_the_sum_of_a_matrix_product_needs_no_product() -> None:
 def test_the_nearest_distance_needs_one_root_for_each_point() -> None:
     plan = optimized("sqrt(sum((x[:, None] - y) ** 2, -1)).min(1)", "x: 211 32   y: 199 32", 150_000)
     assert plan.source.index("reduce_min") < plan.source.index("lax.sqrt")
+
+
+@pytest.mark.parametrize(
+    ("rule", "expression", "fired"),
+    [
+        ("maximum-of-outer-sum", "max(v[:, None] + w)", True),
+        ("minimum-of-outer-sum", "min(v[:, None] + w)", True),
+        ("maximum-of-outer-difference", "max(v[:, None] - w)", True),
+        ("minimum-of-outer-difference", "min(v[:, None] - w)", True),
+        ("sum-of-outer-sum", "sum(v[:, None] + w)", True),
+        ("sum-of-outer-difference", "sum(v[:, None] - w)", True),
+        # of columns alone, or of what both have along both axes
+        ("maximum-of-outer-sum", "max(v[:, None] + w, 0)", False),
+        ("minimum-of-outer-sum", "min(t + t, 1)", False),
+        ("maximum-of-outer-difference", "max(t - t.T)", False),
+        ("minimum-of-outer-difference", "min(v[:, None] - w, 1)", False),
+        ("sum-of-outer-sum", "sum(t + w)", False),
+        ("sum-of-outer-difference", "sum(v[:, None] - w, 0)", False),
+    ],
+)
+def test_over_rows_and_columns_at_once(rule: str, expression: str, fired: bool) -> None:
+    assert fires(rule, expression, "v: i   w: p   t: i p") == fired
