@@ -329,9 +329,14 @@ class Rule:
     lengths: tuple[LengthDefinition, ...] = ()
 
     @property
+    def makers(self) -> tuple[CopyDefinition | LengthDefinition, ...]:
+        """The definitions of the axes that the rule makes."""
+        return (*self.copies, *self.lengths)
+
+    @property
     def new_axes(self) -> tuple[str, ...]:
         """The names of the axes that the rule makes."""
-        return tuple(made.name for made in (*self.copies, *self.lengths))
+        return tuple(made.name for made in self.makers)
 
     @property
     def qualified(self) -> str:
