@@ -1,4 +1,4 @@
-"""Rules that list functions, make several axes, or name single axes of a sum: read, checked, and seen to fire."""
+"""Rules that list functions, make axes, or name single axes of a sum: read, checked, seen to fire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WRONG = {
     "f(f(a)) => f(a)  for f in {max, sum}": "`max` takes 2 operands, not 1",
     "f(a..) => f(a..) + 0  for f in {sin, exp}": "`f` stands for functions that are listed",
     "sum[p] a => sum[h] rename[p->h] a  where h = axis(2)": "nothing to do with what is matched",
-    "sum[p] a => sum[h] rename[p->h] a  where h = axis(size(K))": "computed from lengths of axes, not from `K`",
+    "sum[p] a => sum[h] rename[p->h] a  where h = axis(size(K))": "from lengths of axes, not from `K`",
     "sum[p] a => sum[h] rename[p->h] a  where H = axis(size(p))": "`H` is a set, and this is one axis",
     "sum[p, K] a => sum[p] sum[K] a": "can't be matched",
 }
