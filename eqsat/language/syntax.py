@@ -331,7 +331,7 @@ class Rule:
     @property
     def new_axes(self) -> tuple[str, ...]:
         """The names of the axes that the rule makes."""
-        return tuple(made.name for made in (*self.copies, *self.lengths))
+        return (*(copy.name for copy in self.copies), *(new.name for new in self.lengths))
 
     @property
     def qualified(self) -> str:
