@@ -38,7 +38,7 @@ from eqsat.language.syntax import (
     SizeOf,
     Variable,
 )
-from eqsat.language.traverse import walk
+from eqsat.language.traverse import is_set, walk
 
 CHANGING = frozenset({"select_n", "convert", "abs", "real", "imag", "complex"})
 """Functions whose operands and result may differ in dtype, as do those of comparisons."""
@@ -141,10 +141,12 @@ class Conditions:
             node = self.moved[node]
         self.name_part(name, DTYPE_OF, node)
 
-    def bind_axes(self, names: Sequence[str]) -> str:
+    def bind_axes(self, names: Sequence[str], what: str) -> str:
         """The set of axes that a reduction or contraction is over: one set, or single axes."""
         if len(names) == 1:
             return self.bind_set(names[0])
+        if any(map(is_set, names)):
+            raise self.fail(f"the left side {what} one set of axes at a time")
         found = self.fresh("S")
         self.facts.append(f"(= {len(names)} (set-length {found}))")
         for name in names:  # each of them in turn: they are told apart by what else the rule says

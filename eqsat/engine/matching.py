@@ -78,12 +78,16 @@ class Matching(Conditions):
                     self.facts.append(f"(= {this} (Select {place_key(kind, dtype)} {along} {operand}))")
                 else:
                     spelled = f"f_{kind}" if kind in self.classes else quote(kind)
-                    self.facts.append(f"(= {this} (Reduce {spelled} {self.bind_axes(axes)} {operand}))")
+                    self.facts.append(
+                        f"(= {this} (Reduce {spelled} {self.bind_axes(axes, 'reduces over')} {operand}))"
+                    )
                     if self.classes.get(kind) == "monoids":
                         self.facts.append(f'(!= f_{kind} "mean")')
             case Contraction(axes=axes):
                 left, right = self.match(expression.left), self.match(expression.right)
-                self.facts.append(f"(= {this} (Dot precision {self.bind_axes(axes)} {left} {right}))")
+                self.facts.append(
+                    f"(= {this} (Dot precision {self.bind_axes(axes, 'contracts over')} {left} {right}))"
+                )
                 if expression is self.contractions[0]:
                     self.name_dtype("D_dot", this)
             case IotaOf(axis=axis):
