@@ -92,12 +92,7 @@ def _check_copies(rule: Rule) -> None:
     used = {axis for node in (*walk(rule.left), *walk(rule.right)) for axis in _axes_at(node)}
     defined = {definition.name for definition in rule.definitions}
     matched = {axis for node in walk(rule.left) for axis in _axes_at(node)}
-<<<<<<< HEAD
     for copy in rule.makers:
-=======
-    made: list[CopyDefinition | LengthDefinition] = [*rule.copies, *rule.lengths]
-    for copy in made:
->>>>>>> work-language
         original = (copy.original,) if isinstance(copy, CopyDefinition) else ()
         for name in (copy.name, *original):
             if is_set(name):
