@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from eqsat.ir.axis import Axis, layout_shape, parts
+from eqsat.ir.axis import Axis, layout_axes, layout_shape, parts
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
@@ -35,6 +35,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
+from eqsat.ir.term import Term
 from eqsat.machine import Machine
 
 Axes = frozenset[Axis]
@@ -294,7 +295,8 @@ class CostModel:
     def workspace(self, op: Op, operands: Sequence[Valued]) -> int:
         """Bytes that the library of a matrix product takes for panels of its right operand.
 
-        Which one that will be is the compiler's choice: it is taken to be the one that needs less.
+        Which one that will be is the compiler's choice: it is taken to be the one that needs less, of those
+        that may be. The left one's rows are summed over; where that is true of neither, one is copied.
         """
         if not isinstance(op, Dot) or not self.machine.panel_columns:
             return 0
@@ -307,7 +309,15 @@ class CostModel:
             if columns > 1:
                 columns = math.ceil(columns / PANEL_TILE) * PANEL_TILE
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
-        return min(sizes) if min(sizes) >= LEAST_PANEL else 0
+        copied = 0
+        if shared == op.axes and min(sizes) > 0 and all(operand.axes - shared for operand in operands):
+            left = [sums_rows(operand, op.axes) for operand in operands]
+            if any(left):
+                sizes = [size for size, other in zip(sizes, reversed(left), strict=True) if other]
+            else:
+                copied = min(self.bytes(operand) for operand in operands)
+                sizes = [max(sizes)]
+        return copied + (min(sizes) if min(sizes) >= LEAST_PANEL else 0)
 
     def stores_operands(self, op: Op, operands: Sequence[Valued]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""
@@ -338,6 +348,17 @@ class CostModel:
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:
                 return False
+
+
+def sums_rows(operand: Valued, axes: Axes) -> bool:
+    """Whether the rows of a matrix are along these axes: an input's are or are not, others are as is wanted."""
+    while isinstance(operand, Term) and isinstance(operand.op, (Chunk, Rename)):
+        if isinstance(operand.op, Rename) and operand.op.new in axes:
+            axes = axes - {operand.op.new} | {operand.op.old}
+        (operand,) = operand.args
+    if not (isinstance(operand, Term) and isinstance(operand.op, Leaf)):
+        return True
+    return frozenset(layout_axes(operand.op.layout)[-len(axes) :]) == axes
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:
