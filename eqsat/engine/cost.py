@@ -56,11 +56,17 @@ class Valued(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of which nothing else is known."""
+    """A value of which little is known.
+
+    **Attributes:**
+
+    - `order`: of an input, of slices of one, the order of its axes in memory. Others are as is wanted.
+    """
 
     axes: Axes
     open: Axes
     dtype: str
+    order: tuple[Axis, ...] | None = None
 
 
 VIEW_PRIMITIVES = frozenset(
@@ -109,6 +115,9 @@ PACKING_ROWS = 0.25
 
 LEAST_FILLING = 0.2
 """What part of the rate a product with a vector reaches, if memory is fast enough."""
+
+PACKED_DEPTH = 656
+"""The other library for products packs so many rows of both operands."""
 
 PANEL_TILE = 4
 """A panel is filled up to a multiple of so many columns."""
@@ -295,8 +304,8 @@ class CostModel:
     def workspace(self, op: Op, operands: Sequence[Valued]) -> int:
         """Bytes that the library of a matrix product takes for panels of its right operand.
 
-        Which one that will be is the compiler's choice: it is taken to be the one that needs less, of those
-        that may be. The left one's rows are summed over; where that is true of neither, one is copied.
+        Which one that will be is the compiler's choice: it is taken to be the one that needs less. But the
+        left operand's rows are summed over, or else it is copied, or both are packed by another library.
         """
         if not isinstance(op, Dot) or not self.machine.panel_columns:
             return 0
@@ -309,15 +318,15 @@ class CostModel:
             if columns > 1:
                 columns = math.ceil(columns / PANEL_TILE) * PANEL_TILE
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
-        copied = 0
-        if shared == op.axes and min(sizes) > 0 and all(operand.axes - shared for operand in operands):
-            left = [sums_rows(operand, op.axes) for operand in operands]
-            if any(left):
-                sizes = [size for size, other in zip(sizes, reversed(left), strict=True) if other]
-            else:
-                copied = min(self.bytes(operand) for operand in operands)
-                sizes = [max(sizes)]
-        return copied + (min(sizes) if min(sizes) >= LEAST_PANEL else 0)
+        left = [sums_rows(operand, op.axes) for operand in operands]
+        if shared != op.axes or all(left):
+            return _counted(min(sizes))
+        depth = self.elements(shared, operands[0].open)
+        rows = sum(self.elements(operand.axes - shared, operand.open) for operand in operands)
+        packed = _counted(min(depth, PACKED_DEPTH) * rows * itemsize(op.dtype))
+        if any(left):
+            return min(packed, _counted(sizes[left.index(False)]))
+        return min(packed, min(map(self.bytes, operands)) + _counted(max(sizes)))
 
     def stores_operands(self, op: Op, operands: Sequence[Valued]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""
@@ -350,15 +359,26 @@ class CostModel:
                 return False
 
 
+def _counted(panel: int) -> int:
+    return panel if panel >= LEAST_PANEL else 0
+
+
 def sums_rows(operand: Valued, axes: Axes) -> bool:
     """Whether the rows of a matrix are along these axes: an input's are or are not, others are as is wanted."""
+    order = operand.order if isinstance(operand, Value) else _order(operand)
+    return order is None or frozenset(order[-len(axes) :]) == axes
+
+
+def _order(operand: Valued) -> tuple[Axis, ...] | None:
+    """The order in memory of the axes of an input, or of slices of one."""
+    named: dict[Axis, Axis] = {}
     while isinstance(operand, Term) and isinstance(operand.op, (Chunk, Rename)):
-        if isinstance(operand.op, Rename) and operand.op.new in axes:
-            axes = axes - {operand.op.new} | {operand.op.old}
+        if isinstance(operand.op, Rename):
+            named[operand.op.old] = named.pop(operand.op.new, operand.op.new)
         (operand,) = operand.args
     if not (isinstance(operand, Term) and isinstance(operand.op, Leaf)):
-        return True
-    return frozenset(layout_axes(operand.op.layout)[-len(axes) :]) == axes
+        return None
+    return tuple(named.get(axis, axis) for axis in layout_axes(operand.op.layout))
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:
