@@ -319,11 +319,11 @@ class CostModel:
                 columns = math.ceil(columns / PANEL_TILE) * PANEL_TILE
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
         left = [sums_rows(operand, op.axes) for operand in operands]
-        if shared != op.axes or all(left):
+        rows = [self.elements(operand.axes - shared, operand.open) for operand in operands]
+        if shared != op.axes or all(left) or min(rows) == 1:
             return _counted(min(sizes))
         depth = self.elements(shared, operands[0].open)
-        rows = sum(self.elements(operand.axes - shared, operand.open) for operand in operands)
-        packed = _counted(min(depth, PACKED_DEPTH) * rows * itemsize(op.dtype))
+        packed = _counted(min(depth, PACKED_DEPTH) * sum(rows) * itemsize(op.dtype))
         if any(left):
             return min(packed, _counted(sizes[left.index(False)]))
         return min(packed, min(map(self.bytes, operands)) + _counted(max(sizes)))
