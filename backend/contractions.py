@@ -79,7 +79,8 @@ def packing_less(op: Dot, left: Emitted, right: Emitted, length: Length) -> tupl
 
     YNNPACK packs some columns of the right operand, but takes only left operands whose rows are summed over
     (docs/xla.md); others are Eigen's, which packs all of both. So one of which that is true comes first, if
-    there is one, and else a copy of the smaller one. XLA fuses no transposition past a barrier into a product.
+    there is one, and else a copy of the smaller one.
+    XLA fuses no transposition past a barrier into a product.
     """
     rows, columns = (
         math.prod(length(axis) for axis in operand.order if axis not in op.axes) for operand in (left, right)

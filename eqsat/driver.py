@@ -58,8 +58,8 @@ SLOW = 3.0
 are looked for in wider searches."""
 
 MAX_SLOWDOWN = 10.0
-"""Of one that takes more than so many times as long, those are tried, too, that need least; and unless the caller
-says otherwise, there is no plan if there are none."""
+"""Where all take more than so many times as long, those that need least are tried, too; and unless the caller
+says otherwise, there is no plan if they take as long."""
 
 
 @dataclass

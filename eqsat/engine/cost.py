@@ -364,7 +364,7 @@ def _counted(panel: int) -> int:
 
 
 def sums_rows(operand: Valued, axes: Axes) -> bool:
-    """Whether the rows of a matrix are along these axes: an input's are or are not, others are as is wanted."""
+    """Whether the rows of a matrix lie along these axes: what is no input lies as is wanted."""
     order = operand.order if isinstance(operand, Value) else _order(operand)
     return order is None or frozenset(order[-len(axes) :]) == axes
 

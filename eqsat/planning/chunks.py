@@ -266,9 +266,7 @@ def _choose_lengths(
         peak = predicted_peak(schedule, machine)
         return peak if peak <= budget else None
 
-    return traded(
-        *best, together, fixed, even_length, lambda schedule: _seconds(schedule, machine), fitting
-    )
+    return traded(*best, together, fixed, even_length, lambda schedule: _seconds(schedule, machine), fitting)
 
 
 def _between(

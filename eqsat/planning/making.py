@@ -267,7 +267,7 @@ class Maker:
         )
 
     def computing_parts(self) -> list[Candidate]:
-        """Candidates that compute the slices that loops read, where others compute the whole for every turn."""
+        """Candidates that compute what loops slice by slices, where others compute it whole in every turn."""
         found = []
         for way, made in list(self.ways):
             cut = {

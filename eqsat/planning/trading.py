@@ -1,8 +1,8 @@
 """Trading: longer chunks of one loop for shorter ones of another.
 
-Blocks of one size for all loops are fast where each loop does its own work. But what an inner loop computes for
-every turn of one around it is computed less often if that one's chunks are longer, whatever those of the inner
-one. Where memory is tight, the lengths that fit are looked at one by one.
+Blocks of one size for all loops are fast where each loop does its own work. But what an inner loop computes
+for every turn of one around it is computed less often if that one's chunks are longer, whatever those of the
+inner one. Where memory is tight, the lengths that fit are looked at one by one.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ def _groups(block: Block, together: Ties, fixed: Mapping[int, int]) -> list[tupl
     return [some for some in (*tied, *alone) if not any(loop.id in fixed for loop in some)]
 
 
-def _trades(
-    schedule: Schedule, groups: Sequence[tuple[Loop, ...]], even: Length
-) -> Iterator[dict[int, int]]:
+def _trades(schedule: Schedule, groups: Sequence[tuple[Loop, ...]], even: Length) -> Iterator[dict[int, int]]:
     """The lengths with those of one group longer, and those of another one shorter or as they are."""
     chunks = dict(schedule.chunks)
 
