@@ -15,14 +15,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 REGIMES = (
     *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
-    *("negative", "zeros", "zeros"),
+    *("negative", "zeros", "zeros", "undefined"),
 )
 """What data may be like that a rule of the default class has to do with; some come more often."""
 
 TAME = ("steps", "opposed", "positive", "zeros", "negative")
 """What data may be like whose sizes are moderate."""
 
-INFINITE = ("special", "infinite")
+INFINITE = ("special", "infinite", "undefined")
 """The regimes whose numbers are not all finite by intent."""
 
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
@@ -42,7 +42,7 @@ class Regime:
 
     - `name`: "wide": any exponent for each number; "levels": one for each variable; "steps": the same,
       within a few orders of magnitude; "special": special numbers in places; "infinite": an
-      infinity of one sign for each variable, in places; "opposed":
+      infinity of one sign for each variable, in places; "undefined": NaN in places; "opposed":
       large numbers, of one sign for each variable, close to one another; "edge": near the largest number;
       "negative", "positive", "zeros".
     - `exponent`: the decimal exponent that a variable's numbers have at most.
@@ -87,6 +87,8 @@ class Regime:
                 return self.sprinkled(rng, normal, rng.choice([0.1, 0.6, 0.6, 1.0]))
             case "infinite":
                 return np.where(rng.random(shape) < 0.4, rng.choice([np.inf, -np.inf]), normal)
+            case "undefined":
+                return np.where(rng.random(shape) < rng.choice([0.2, 1.0]), np.nan, normal)
             case "opposed":
                 centre = 10**self.exponent * rng.choice([-1.0, 1.0])
                 return np.asarray(centre * (1 + SPREAD * normal))

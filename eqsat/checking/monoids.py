@@ -97,7 +97,10 @@ def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFail
                 merged(monoid, merged(monoid, x, identity), y),
                 merged(monoid, x, y),
             ),
-            ("the identity is not one for a single state", merged(monoid, identity, x), x),
+            *(
+                ("the identity is not one for a single state", merged(monoid, identity, state), state)
+                for state in states
+            ),
         ]
         for law, left, right in pairs:
             found = _first_difference(monoid, law, states, finished(monoid, left), finished(monoid, right))

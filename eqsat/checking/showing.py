@@ -117,4 +117,5 @@ def _rounded(value: Array) -> Array:
     with np.errstate(all="ignore"):
         exponent = np.floor(np.log10(np.max(np.abs(value[np.isfinite(value)]), initial=1e-300)))
     digits = int(np.clip(12 - exponent, 0, 300))
-    return np.asarray(np.round(value, min(digits, 16)))
+    wide = value.astype(np.result_type(value, np.float64))  # 10^16 is no half
+    return np.asarray(np.round(wide, min(digits, 16)))
