@@ -8,8 +8,7 @@ of blocks, too, or of two rows instead of the vector: products of matrices are a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from eqsat.backend.elementwise import dtype_text
@@ -17,9 +16,6 @@ from eqsat.backend.layout import Emitted, Lengths, dimension_text, length_text, 
 from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
-
-Length = Callable[[Axis], int]
-"""How long an axis is, or what loops take of it at once."""
 
 LONG = 1_024
 """So many terms are added up one after the other without much loss: 1e-6 in single precision."""
@@ -72,35 +68,6 @@ def contraction_text(
 def product_text(op: Dot, left: Emitted, right: Emitted) -> Emitted:
     """The product of two matrices of the op's dtype."""
     return _einsum(left, right, op.axes, _precision(op))
-
-
-def packing_less(op: Dot, left: Emitted, right: Emitted, length: Length) -> tuple[Emitted, Emitted]:
-    """The operands of a product of two matrices so that little is packed for it.
-
-    YNNPACK packs some columns of the right operand, but takes only left operands whose rows are summed over
-    (docs/xla.md); others are Eigen's, which packs all of both. So one of which that is true comes first, if
-    there is one, and else a copy of the smaller one.
-    XLA fuses no transposition past a barrier into a product.
-    """
-    rows, columns = (
-        math.prod(length(axis) for axis in operand.order if axis not in op.axes) for operand in (left, right)
-    )
-    matrices = set(left.order) & set(right.order) == op.axes and min(rows, columns) > 1
-    if not matrices:
-        return left, right
-    small, large = (left, right) if rows <= columns else (right, left)
-    for operand, other in ((large, small), (small, large)):
-        if _adds_up_rows(op, operand):
-            return operand, other
-    free = [axis for axis in small.order if axis not in op.axes]
-    summed = [axis for axis in large.order if axis in op.axes]
-    copied = transposed(small, (*free, *summed))
-    return Emitted(f"lax.optimization_barrier({copied.text})", copied.order), large
-
-
-def _adds_up_rows(op: Dot, operand: Emitted) -> bool:
-    """Whether what is summed over comes last."""
-    return set(operand.order[-len(op.axes) :]) == op.axes
 
 
 def _precision(op: Dot) -> str:

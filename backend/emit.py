@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from eqsat.backend import chunk_bar, selection, slicing
 from eqsat.backend.calls import call_source
-from eqsat.backend.contractions import contraction_text, packing_less
+from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
 from eqsat.backend.elementwise import (
     constant_text,
@@ -300,8 +300,6 @@ class Emitter:
         left, right = (self.value(arg, scope) for arg in term.args)
         if comes_backwards(op, left, right, self.wanted.get(term.number), self.length):
             left, right = right, left
-        if self.forms.packs_less:
-            left, right = packing_less(op, left, right, self.length)
         chunked = self.pieces if self.forms.adds_rows else None
         lengths = {**scope.lengths_of(term.args[0]), **scope.lengths_of(term.args[1])}
         value = contraction_text(op, left, right, [arg.dtype for arg in term.args], chunked, lengths)

@@ -15,10 +15,7 @@ class Forms:
       may be written as products. None: no sum may be.
     - `adds_rows`: whether a product of a vector and a matrix adds the matrix's rows one after the other, and
       so is to be written in blocks where there are many.
-    - `packs_less`: whether a product whose left operand is not stored row by row is given a copy that is, so
-      that the library that packs less computes it.
     """
 
     fused_reduction: int | None = None
     adds_rows: bool = False
-    packs_less: bool = False

@@ -53,13 +53,9 @@ SHORT = 1e-3
 """Seconds: what takes less as written is taken to take as long when it is told how much slower a plan is.
 A call by itself takes a part of that, and for a hundredth of a second people wait."""
 
-SLOW = 3.0
-"""A program predicted to take more than so many times as long as the function as written is slow: faster ones
-are looked for in wider searches."""
-
 MAX_SLOWDOWN = 10.0
-"""Where all take more than so many times as long, those that need least are tried, too; and unless the caller
-says otherwise, there is no plan if they take as long."""
+"""A program predicted to take more than so many times as long as the function as written is slow: faster ones
+are looked for in wider searches, and unless the caller says otherwise, there is no plan if there are none."""
 
 
 @dataclass
@@ -265,34 +261,27 @@ class Planner:
     def _fastest(self, original: Certified, job: Job) -> Trial | None:
         """The first program found that fits and is not slow, or else the fastest that fits."""
         fastest: Trial | None = None
-
-        def takes() -> float:
-            return math.inf if fastest is None else fastest.seconds(self.machine)
-
-        for most_axes in SPLIT_AXES:
-            if self.deadline.passed() or takes() <= self._longest(SLOW):
-                break
-            search = self._saturate(job.program, self.budget, most_axes)
-            rest, trial = self.rest, self._fitting(search, original.fixed, takes())
-            if trial is not None:
+        for trial in self._within(original, job):
+            if fastest is None or trial.seconds(self.machine) < fastest.seconds(self.machine):
                 fastest = trial
-            elif fastest is not None:
-                self.rest = rest
-            if len(search.large) < most_axes:
+            if fastest.seconds(self.machine) <= self._longest(MAX_SLOWDOWN):
                 break
-        if takes() > self._longest(MAX_SLOWDOWN):
-            for trial in self._least_within(original.fixed):
-                if trial.seconds(self.machine) < takes():
-                    fastest = trial
-                if takes() <= self._longest(MAX_SLOWDOWN):
-                    break
         return fastest
 
-    def _least_within(self, fixed: int) -> Iterator[Trial]:
-        """The programs that need least, with chunks as long as fit."""
-        for trial in self._leanest(fixed):
+    def _within(self, original: Certified, job: Job) -> Iterator[Trial]:
+        """Programs that fit, from wider and wider searches."""
+        for most_axes in SPLIT_AXES:
+            if self.deadline.passed():
+                break
+            search = self._saturate(job.program, self.budget, most_axes)
+            trial = self._fitting(search, original.fixed)
+            if trial is not None:
+                yield trial
+            if len(search.large) < most_axes:
+                break
+        for trial in self._leanest(original.fixed):
             if trial.peak <= self.budget:
-                trial = grown(trial, self.budget, self._job.trials, self.machine, self.deadline)
+                trial = grown(trial, self.budget, job.trials, self.machine, self.deadline)
                 if trial.peak <= self.budget:
                     yield trial
 

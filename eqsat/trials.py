@@ -131,10 +131,7 @@ class Trials:
             self._fused_excess = certified.peak / candidate.predicted_peak
             module = self.emitted(candidate)
             certified = self._compiled(candidate, module, HONEST, budget)
-        trial = self._note(Trial(candidate, module, certified))
-        if certified.peak - certified.scratch <= budget < certified.peak:
-            return self._packing_less(trial, budget)
-        return trial
+        return self._note(Trial(candidate, module, certified))
 
     def draft(self, candidate: Candidate) -> Trial:
         """Emit a candidate and compile it under options that hide nothing: not to be run."""
@@ -142,25 +139,7 @@ class Trials:
         certified = self._certified(candidate, module, HONEST, draft=True)
         if certified.in_doubt:
             certified = self._certified(candidate, module, HONEST, draft=True, closely=True)
-        trial = self._note(Trial(candidate, module, certified))
-        return self._packing_less(trial, 0) if certified.scratch else trial
-
-    def _packing_less(self, trial: Trial, budget: float) -> Trial:
-        """The trial, or one of the same candidate whose products pack less, if that is smaller.
-
-        **Arguments:**
-
-        - `budget`: bytes for which it is compiled; 0 if it is only drafted.
-        """
-        candidate = trial.candidate
-        module = self.emitted(candidate, packs_less=True)
-        if module.source == trial.module.source:
-            return trial
-        if budget:
-            certified = self._compiled(candidate, module, HONEST, budget)
-        else:
-            certified = self._certified(candidate, module, HONEST, draft=True)
-        return self._note(Trial(candidate, module, certified)) if certified.peak < trial.peak else trial
+        return self._note(Trial(candidate, module, certified))
 
     @property
     def smallest(self) -> Trial | None:
@@ -222,13 +201,12 @@ class Trials:
             self._done[key] = certified
         return self._done[key]
 
-    def emitted(self, candidate: Candidate, options: str = HONEST, packs_less: bool = False) -> Module:
-        """A candidate's source, in the form that is fast under these options, or whose products pack less."""
+    def emitted(self, candidate: Candidate, options: str = HONEST) -> Module:
+        """A candidate's source, in the form that is fast under these options."""
         names = self.input_names(candidate.schedule.program)
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
-        forms = replace(self.forms, packs_less=packs_less)
-        forms = replace(forms, fused_reduction=None) if options == OWN else forms
+        forms = replace(self.forms, fused_reduction=None) if options == OWN else self.forms
         return self.stopwatch.timed(
             "emit",
             lambda: emit(

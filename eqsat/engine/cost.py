@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from eqsat.ir.axis import Axis, layout_axes, layout_shape, parts
+from eqsat.ir.axis import Axis, layout_shape, parts
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
-from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import (
     Chunk,
     Concat,
@@ -36,7 +35,6 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
-from eqsat.ir.term import Term
 from eqsat.machine import Machine
 
 Axes = frozenset[Axis]
@@ -57,17 +55,11 @@ class Valued(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of which little is known.
-
-    **Attributes:**
-
-    - `order`: of an input, of slices of one, the order of its axes in memory. Others are as is wanted.
-    """
+    """A value of which nothing else is known."""
 
     axes: Axes
     open: Axes
     dtype: str
-    order: tuple[Axis, ...] | None = None
 
 
 VIEW_PRIMITIVES = frozenset(
@@ -116,9 +108,6 @@ PACKING_ROWS = 0.25
 
 LEAST_FILLING = 0.2
 """What part of the rate a product with a vector reaches, if memory is fast enough."""
-
-PACKED_DEPTH = 656
-"""The other library for products packs so many rows of both operands."""
 
 PANEL_TILE = 4
 """A panel is filled up to a multiple of so many columns."""
@@ -256,7 +245,7 @@ class CostModel:
 
     def operation(self, op: Operation, result: Valued, operands: Sequence[Valued]) -> float:
         """Floating-point operations of a named operation, all slices together."""
-        sizes = core_sizes(op)
+        sizes = _core_sizes(op)
         core = frozenset(op.axes)
         opened = result.open.union(*(operand.open for operand in operands))
         slices = self.elements(result.axes - core, opened)
@@ -304,12 +293,11 @@ class CostModel:
         """Bytes that an op takes while it runs, beside its operands and its result.
 
         The library of a matrix product takes panels of its right operand. Which one that will be is the
-        compiler's choice: it is taken to be the one that needs less. But the left operand's rows are
-        summed over, or else it is copied, or both are packed by another library.
+        compiler's choice: it is taken to be the one that needs less.
         """
         if isinstance(op, Operation) and op.spec.beside is not None:
             slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
-            return math.ceil(op.spec.beside(core_sizes(op)) * slices) * itemsize(op.dtype)
+            return math.ceil(op.spec.beside(_core_sizes(op)) * slices) * itemsize(op.dtype)
         if not isinstance(op, Dot) or not self.machine.panel_columns:
             return 0
         shared = operands[0].axes & operands[1].axes
@@ -321,15 +309,7 @@ class CostModel:
             if columns > 1:
                 columns = math.ceil(columns / PANEL_TILE) * PANEL_TILE
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
-        left = [sums_rows(operand, op.axes) for operand in operands]
-        rows = [self.elements(operand.axes - shared, operand.open) for operand in operands]
-        if shared != op.axes or all(left) or min(rows) == 1:
-            return _counted(min(sizes))
-        depth = self.elements(shared, operands[0].open)
-        packed = _counted(min(depth, PACKED_DEPTH) * sum(rows) * itemsize(op.dtype))
-        if any(left):
-            return min(packed, _counted(sizes[left.index(False)]))
-        return min(packed, min(map(self.bytes, operands)) + _counted(max(sizes)))
+        return min(sizes) if min(sizes) >= LEAST_PANEL else 0
 
     def stores_operands(self, op: Op, operands: Sequence[Valued]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""
@@ -362,26 +342,8 @@ class CostModel:
                 return False
 
 
-def _counted(panel: int) -> int:
-    return panel if panel >= LEAST_PANEL else 0
-
-
-def sums_rows(operand: Valued, axes: Axes) -> bool:
-    """Whether the rows of a matrix lie along these axes: what is no input lies as is wanted."""
-    order = operand.order if isinstance(operand, Value) else _order(operand)
-    return order is None or frozenset(order[-len(axes) :]) == axes
-
-
-def _order(operand: Valued) -> tuple[Axis, ...] | None:
-    """The order in memory of the axes of an input, or of slices of one."""
-    named: dict[Axis, Axis] = {}
-    while isinstance(operand, Term) and isinstance(operand.op, (Chunk, Rename)):
-        if isinstance(operand.op, Rename):
-            named[operand.op.old] = named.pop(operand.op.new, operand.op.new)
-        (operand,) = operand.args
-    if not (isinstance(operand, Term) and isinstance(operand.op, Leaf)):
-        return None
-    return tuple(named.get(axis, axis) for axis in layout_axes(operand.op.layout))
+def _core_sizes(op: Operation) -> dict[str, float]:
+    return {letter: float(axis.size) for letter, axis in zip(op.spec.signature.axes, op.axes, strict=True)}
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:

@@ -18,7 +18,7 @@ from eqsat.engine.families import NO_FAMILIES, Families, agreed
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.switching import Switcher
 from eqsat.engine.weights import Weights
-from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Opaque, Rename
 
 MOST_MASKED_CLASSES = 40_000
@@ -107,10 +107,7 @@ class Extractor:
         self.inside = inside or {}
         self.model = model
         self.roots = tuple(dict.fromkeys(roots))
-        orders = self._orders()
-        self.values = [
-            Value(c.axes, c.open, c.dtype, orders.get(number)) for number, c in enumerate(graph.classes)
-        ]
+        self.values = [Value(c.axes, c.open, c.dtype) for c in graph.classes]
         self.bytes = [model.bytes(value) for value in self.values]
         self.given = self._given()
         self.one_pass = False
@@ -139,28 +136,6 @@ class Extractor:
                 given[number] = True
                 reached.extend(named.get(number, ()))
         return given
-
-    def _orders(self) -> dict[int, tuple[Axis, ...]]:
-        """Of the classes that hold an input or slices of one, the order of their axes in memory."""
-        orders: dict[int, tuple[Axis, ...]] = {}
-        named: dict[int, list[tuple[int, Chunk | Rename]]] = {}
-        for number, eclass in enumerate(self.graph.classes):
-            for node in eclass.nodes:
-                if isinstance(node.op, Leaf):
-                    orders[number] = layout_axes(node.op.layout)
-                elif isinstance(node.op, (Rename, Chunk)):
-                    named.setdefault(node.children[0], []).append((number, node.op))
-        reached = list(orders)
-        while reached:
-            number = reached.pop()
-            for other, op in named.get(number, ()):
-                if other not in orders:
-                    order = orders[number]
-                    if isinstance(op, Rename):
-                        order = tuple(op.new if axis == op.old else axis for axis in order)
-                    orders[other] = order
-                    reached.append(other)
-        return orders
 
     def _stored(self, number: int, node: ENode, operands: list[Value]) -> tuple[int, ...]:
         """The classes that get a buffer when this node is chosen, but for results of the program."""

@@ -121,8 +121,6 @@ _BOOKKEEPING = f"""
 (rule ((= e (RenameCore j k (AxesCons j rest)))) ((union e (AxesCons k (RenameCore j k rest)))))
 (rule ((= e (RenameCore j k (AxesCons i rest))) (!= i j)) ((union e (AxesCons i (RenameCore j k rest)))))
 (rule ((= e (Operation f c a))) ((called e)))
-; A chunk of what is stored is stored: along another axis, it may be computed piece by piece in turn.
-(rule ((stored a) (= e (Chunk n a))) ((stored e)))
 ; Which of two axes comes first in a delta does not matter.
 (rule ((= e (Delta i j))) ((union e (Delta j i))))
 ; The number of elements along a set of axes.

@@ -20,7 +20,6 @@ from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.order import in_lean_order
 from eqsat.planning.remembered import NO_CHUNKS, Remembered
 from eqsat.planning.storage import stored_terms
-from eqsat.planning.trading import traded
 from eqsat.planning.turning import reads_again, turnings
 from eqsat.planning.tying import Ties, tied, ties
 
@@ -258,15 +257,7 @@ def _choose_lengths(
             small, leanest = middle, found
     if _seconds(too_much, machine) < WORTH_MEMORY * _seconds(leanest[0], machine):
         leanest = _between(sized, targets[too_large], targets[small], leanest, budget)
-    best = fastest(small, leanest)
-    if not nested:
-        return best
-
-    def fitting(schedule: Schedule) -> int | None:
-        peak = predicted_peak(schedule, machine)
-        return peak if peak <= budget else None
-
-    return traded(*best, together, fixed, even_length, lambda schedule: _seconds(schedule, machine), fitting)
+    return fastest(small, leanest)
 
 
 def _between(

@@ -15,13 +15,12 @@ from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
 from eqsat.ir.widening import widened
-from eqsat.planning.blocks import Block, Compute, Loop
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.chunks import WORTH_MEMORY
 from eqsat.planning.exploring import PlannedCall, Search
 from eqsat.planning.keeping import with_kept
 from eqsat.planning.liveness import simulate
-from eqsat.planning.loops import TooManyStepsError, build, is_free
+from eqsat.planning.loops import TooManyStepsError, build
 
 MOST_LIVE = 4
 """So many of the values that are alive at the peak, the largest first, are tried to find one to be spared."""
@@ -266,23 +265,6 @@ class Maker:
             and not extractor.given[number]
         )
 
-    def computing_parts(self) -> list[Candidate]:
-        """Candidates that compute what loops slice by slices, where others compute it whole in every turn."""
-        found = []
-        for way, made in list(self.ways):
-            cut = {
-                made.classes[term.number]
-                for term in sliced_inside(made.candidate.schedule.block)
-                if term.number in made.classes
-            }
-            without = frozenset(cut - self.search.families.of.keys())
-            selection = way.again(way.split, without) if without else None
-            if selection is not None and self._is_new(selection):
-                other = self._made(selection)
-                self.ways.append((way, other))
-                found.append(other.candidate)
-        return found
-
     def sparing(self, way: Way, made: Made, seconds: float = math.inf) -> list[Candidate]:
         """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
 
@@ -330,22 +312,6 @@ class Maker:
             return False
         self.seen.add(key)
         return True
-
-
-def sliced_inside(block: Block) -> list[Term]:
-    """What the loops of a block compute whole in every turn, and then read only their slices of."""
-    return [term for loop in block.own_loops for term in _sliced_in(loop)]
-
-
-def _sliced_in(loop: Loop) -> list[Term]:
-    steps = [step.term for inner in loop.body.blocks() for step in inner.steps if isinstance(step, Compute)]
-    closed = [result for inner in loop.body.loops for result in inner.results]
-    computed = {term.number for term in (*steps, *closed) if not is_free(term)}
-    sliced = [term.args[0] for term in steps if term.op == Chunk(loop.axis)]
-    return [
-        *(term for term in sliced if term.number in computed),
-        *sliced_inside(loop.body),
-    ]
 
 
 def _slices(selection: Selection) -> bool:

@@ -75,7 +75,6 @@ def _under(
         if maker is not None:
             put_off += [maker] if maker.repetitive else []
         if maker is not None and maker.found:
-            maker.found += maker.computing_parts()
             fitting = [c.predicted_seconds for c in maker.found if c.predicted_peak <= budget]
             fastest = min([fastest, *fitting])
             inside = maker.computing_inside(fastest)

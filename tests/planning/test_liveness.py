@@ -346,14 +346,14 @@ def test_more_and_shorter_chunks_take_longer() -> None:
 
 
 def test_panels_that_a_product_packs_count_while_it_runs() -> None:
-    """Both operands lie along their columns: another library packs 656 rows of each, in memory of its own."""
+    """A deep product packs 128 columns of an operand, in memory of the library's own."""
     deep, rows, columns = Axis(5, 5_000), Axis(6, 300), Axis(7, 400)
     terms = Terms()
     x, y = leaf(terms, 0, deep, rows), leaf(terms, 1, deep, columns)
     both = terms.make(Dot(frozenset({deep}), F32), (x, y))
     made = program(terms, [x, y], terms.make(Reduce("sum", frozenset({rows}), F32), (both,)))
     peak, usage = simulate(schedule(made), CPU)
-    panels = 656 * (300 + 400) * 4
+    panels = 128 * 5_000 * 4
     assert peak == made.fixed_bytes + both.bytes + panels
     assert simulate(schedule(made), NO_PANELS)[0] == made.fixed_bytes + both.bytes
     assert (both, both.bytes) in usage.live
