@@ -17,6 +17,7 @@ from eqsat.ir.axis import Axis, layout_shape, parts
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
+from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import (
     Chunk,
     Concat,
@@ -245,7 +246,7 @@ class CostModel:
 
     def operation(self, op: Operation, result: Valued, operands: Sequence[Valued]) -> float:
         """Floating-point operations of a named operation, all slices together."""
-        sizes = _core_sizes(op)
+        sizes = core_sizes(op)
         core = frozenset(op.axes)
         opened = result.open.union(*(operand.open for operand in operands))
         slices = self.elements(result.axes - core, opened)
@@ -297,7 +298,7 @@ class CostModel:
         """
         if isinstance(op, Operation) and op.spec.beside is not None:
             slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
-            return math.ceil(op.spec.beside(_core_sizes(op)) * slices) * itemsize(op.dtype)
+            return math.ceil(op.spec.beside(core_sizes(op)) * slices) * itemsize(op.dtype)
         if not isinstance(op, Dot) or not self.machine.panel_columns:
             return 0
         shared = operands[0].axes & operands[1].axes
@@ -340,10 +341,6 @@ class CostModel:
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:
                 return False
-
-
-def _core_sizes(op: Operation) -> dict[str, float]:
-    return {letter: float(axis.size) for letter, axis in zip(op.spec.signature.axes, op.axes, strict=True)}
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:
