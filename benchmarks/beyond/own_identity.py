@@ -37,7 +37,8 @@ def data(count: int) -> tuple[Array, ...]:
 
 def case(count: int) -> Case:
     hand = {"two sums by hand": by_hand}
-    return Case(f"waves from {count:,} points", field, partial(data, count), ("1MB",), hand, rules=RULES)
+    title = f"waves from {count:,} points"
+    return Case(title, field, partial(data, count), ("1MB",), hand, rules=RULES, accuracy="rescales")
 
 
 CASES = (case(5_000), case(10_000))

@@ -31,6 +31,7 @@ class Case:
     - `by_hand`: functions of the same arguments that give the same results, by name.
     - `reference`: what `part` of the result should be, from the arguments; by default the program in float64.
     - `rules`: files of rules beyond the shipped ones.
+    - `accuracy`: as for `eqsat.optimize`.
     """
 
     title: str
@@ -41,6 +42,7 @@ class Case:
     reference: Callable[..., Any] | None = None
     part: Callable[[Any], Any] = lambda result: result
     rules: tuple[Path, ...] = ()
+    accuracy: str = "reassociates"
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def measure(case: Case, runs: int) -> list[Row]:
         peaks[name] = plain_peak(function, arguments)
         functions[name] = fastest({name: function}, arguments).function
     for budget in case.budgets:
-        optimized = eqsat.optimize(case.function, budget=budget, rules=case.rules)
+        optimized = eqsat.optimize(case.function, budget=budget, rules=case.rules, accuracy=case.accuracy)
         plan = optimized.plan(*arguments)
         assert plan.peak_bytes <= parse_budget(budget), "over budget: this is a bug, please report it"
         name = f"eqsat, {format_bytes(parse_budget(budget))}"
