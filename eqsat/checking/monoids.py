@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.checking.building import IllFormed
 from eqsat.checking.drawing import Drawer
 from eqsat.checking.instance import values_of
 from eqsat.checking.judging import Criterion, differs
@@ -213,6 +214,6 @@ def _drawn_states(
         again = drawer.instance(rng.randrange(2**32), kinds, style, instance.placement, sizes)
         try:
             found.append(tuple(values_of(again, fold.operands)))
-        except EqsatError:
+        except (EqsatError, IllFormed):
             return None
     return found[0], found[1], found[2]
