@@ -63,6 +63,8 @@ def check_classes(rule: Rule, text: str) -> None:
             raise Refusal(position, "a function is listed twice", "leave one of them out")
         if not members and family not in CLASSES:
             hint = nearest(family, CLASSES) or f"the classes are {alternatives(CLASSES, 'and')}"
+            if family in ELEMENTWISE or family in REDUCTIONS or family in OPERATIONS:
+                hint = f"functions are listed in braces: `for {function} in {{{family}}}`"
             raise Refusal(position, f"there is no class `{family}`", hint)
         if function in seen:
             raise Refusal(position, f"`{function}` already ranges over a class", "one class for each name")

@@ -182,9 +182,7 @@ class Shaper:
         )
         self.refuse(somewhere(common(entries, operand.axes)), node, message)
         message = f"`{operator}` needs the axis `{node.axis}` whole, and this is a chunk of it"
-        hint = (
-            f"`fold[{node.axis}, s] chunk[{node.axis}] a`, with s in selections, keeps the best of all"
-        )
+        hint = f"`fold[{node.axis}, s] chunk[{node.axis}] a`, with s in selections, keeps the best of all"
         self.refuse(somewhere(common(axis, operand.cut)), node, message, hint)
         axes = union(without(operand.axes, axis), entries)
         return Shape(axes, without(operand.cut, axis), operand.open)

@@ -28,6 +28,16 @@ my.rules:2:3: there is no reduction or operation `summ`
     |   ^
   hint: did you mean `sum`?
 """,
+    "function_for_a_class": """
+rule r
+  f(-a) => f(a)
+  for f in cos
+----
+my.rules:3:7: there is no class `cos`
+  3 |   for f in cos
+    |       ^
+  hint: functions are listed in braces: `for f in {cos}`
+""",
     "unknown_class": """
 rule r
   f(a) => f(-a)
