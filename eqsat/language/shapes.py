@@ -221,7 +221,10 @@ class Shaper:
             self.refuse(missing, node, f"the operand has no axis `{node.old}`")
         # Without the axis, a new renaming is the operand itself, as with a chunk.
         clash = operand.axes[old] & operand.axes[new]
-        self.refuse(clash, node, f"the operand may have an axis `{node.new}` already")
+        product = isinstance(node.operand, Apply) and node.operand.function in ("mul", "div")
+        operator = f"rename[{node.old}->{node.new}]"
+        hint = f"`{operator}` is of the whole product: write `({operator} a) * b`" if product else ""
+        self.refuse(clash, node, f"the operand may have an axis `{node.new}` already", hint)
 
         def moved(members: Members) -> Members:
             places = list(members)

@@ -19,6 +19,15 @@ my.rules:2:12: there is no elementwise function `sqr`
     |            ^
   hint: did you mean `sqrt`?
 """,
+    "function_of_numpy": """
+rule r
+  log(1 + exp(a)) => logaddexp(a, 0)
+----
+my.rules:2:22: there is no elementwise function `logaddexp`
+  2 |   log(1 + exp(a)) => logaddexp(a, 0)
+    |                      ^
+  hint: functions are the elementwise primitives of JAX, as `exp` or `log1p`
+""",
     "unknown_reduction": """
 rule r
   summ[k] a => a

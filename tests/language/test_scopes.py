@@ -185,6 +185,15 @@ my.rules:2:35: `top_k[n, m]` needs the axis `n` whole, and this is a chunk of it
     |                                   ^
   hint: `fold[n, s] chunk[n] a`, with s in selections, keeps the best of all
 """,
+    "renaming_of_a_product": """
+rule r
+  sum[i, j] (w{i, !j} * rename[i->j] w * (x{i, !j} - rename[i->j] x)) => 0 * sum[i] w
+----
+my.rules:2:25: this never matches: the operand may have an axis `j` already
+  2 |   sum[i, j] (w{i, !j} * rename[i->j] w * (x{i, !j} - rename[i->j] x)) => 0 * sum[i] w
+    |                         ^
+  hint: `rename[i->j]` is of the whole product: write `(rename[i->j] a) * b`
+""",
     "property_of_an_axis_that_is_not_there": """
 rule r
   exp(a{!i}) * b{i, j} => b * exp(a + 0)  where spd[i, j](a)
