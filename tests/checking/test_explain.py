@@ -1,4 +1,7 @@
-"""What rules do, shown on examples: of every shipped rule in some runs, of every fifth in all."""
+"""What rules do, shown on examples: of every fifth shipped rule, or of all:
+
+EQSAT_EXPLAINED=all python -m pytest tests/checking/test_explain.py
+"""
 
 from __future__ import annotations
 
