@@ -261,8 +261,10 @@ class Builder:
         op = self.select_op(kind, self.axes[axis], out, operand.dtype)
         if op.k > op.axis.size:
             raise IllFormed(f"`{kind}[{axis}]` of more entries than there are")
-        if op.axis not in operand.axes or op.out_axis in operand.axes or op.axis in operand.open:
-            raise IllFormed(f"`{kind}[{axis}]` of an operand without `{axis}`, or of a chunk of it")
+        if op.axis not in operand.axes or op.out_axis in operand.axes:
+            raise IllFormed(f"`{kind}[{axis}]` of an operand without `{axis}`")
+        if op.axis in operand.open and op.kind == "top_k":
+            raise IllFormed(f"`{kind}[{axis}]` of a chunk of `{axis}`")
         return self.terms.make(op, [operand])
 
     def fold(self, node: FoldOf, operands: list[Term]) -> Term:

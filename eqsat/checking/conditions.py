@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from eqsat.checking.rewriting import rewritten
+from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import (
     Arithmetic,
     AxisDefinition,

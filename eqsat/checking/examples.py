@@ -17,7 +17,6 @@ from eqsat.checking.kinds import DTYPES
 from eqsat.checking.memberships import ANY, Column, columns, single_axes, variable_names
 from eqsat.checking.placement import Placement, required_sets
 from eqsat.checking.renaming import renamed
-from eqsat.checking.rewriting import rewritten
 from eqsat.checking.sizes import SizeRules
 from eqsat.checking.statement import CORE, Statement
 from eqsat.checking.typing import Kinds, kinds_of
@@ -27,6 +26,7 @@ from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Const, Leaf, Operation
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms
+from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import ChunkOf, Comparison, Example, Expression, Rule
 from eqsat.language.traverse import walk
 

@@ -343,15 +343,16 @@ def _complaint(idle: Sequence[Need], implied: bool, needs: Sequence[Need]) -> tu
     position = idle[0].condition.position
     gone = {id(need.condition) for need in idle}
     kept = [str(need) for need in needs if gone.intersection(map(id, need.instead))]
-    stays = f"; then {listed(kept)} has to stay" if kept else ""
+    stays = f"; then {listed(kept)} {'has' if len(kept) == 1 else 'have'} to stay" if kept else ""
+    it = "it" if len(idle) == 1 else "them"
     if implied:
         hold = "holds" if len(idle) == 1 else "hold"
         return (
             position,
             f"{condition} {names} {hold} {IMPLIED}",
-            f"the rest of the rule implies it: leave it out{stays}",
+            f"the rest of the rule implies {it}: leave {it} out{stays}",
         )
-    advice = f"leave it out, or add a `reject` on which the rule fires without it{stays}"
+    advice = f"leave {it} out, or add a `reject` on which the rule fires without {it}{stays}"
     return position, f"nothing needs {condition} {names}", advice
 
 

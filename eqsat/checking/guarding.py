@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, product
@@ -11,9 +12,10 @@ import numpy as np
 
 from eqsat.checking.accuracy import Fits
 from eqsat.checking.instance import Instance
+from eqsat.checking.memberships import variable_names
 from eqsat.ir.guard import Guard, NoTest, conditions, joined
 from eqsat.ir.interpret import interpret
-from eqsat.ir.program import Output
+from eqsat.ir.program import Output, Program
 
 POWERS = (128, 120, 96, 64, 32, 24, 16, 8, 4, 2, 1, 0)
 """Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds, of
@@ -37,11 +39,12 @@ def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
     if instance.width != "single":
         return  # the bounds in a guard are of the dtype, and these instances are of float32
     floats = [name for name in guard.variables if instance.values[name].dtype.kind == "f"]
-    if holds(guard, instance):
-        yield instance
-    within: Instance | None = instance if holds(guard, instance) else None
+    test = _Test(guard, instance)
+    within: Instance | None = instance if test.holds(instance) else None
+    if within:
+        yield within
     for sign in (1, -1):
-        moved = _moved(guard, instance, floats, sign)
+        moved = _moved(test, instance, floats, sign)
         if moved is not None:
             within = within or moved
             yield replace(moved, style=f"{instance.style}, {_sizes(floats, [sign] * len(floats))}")
@@ -50,14 +53,14 @@ def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
     for signs in product((1, -1), repeat=min(len(floats), MOST_MOVED)):
         found = within
         for name, sign in zip(floats, signs, strict=False):
-            found = _moved(guard, found, [name], sign) or found
+            found = _moved(test, found, [name], sign) or found
         yield replace(found, style=f"{instance.style}, {_sizes(floats, signs)}")
     for name, sign in product(floats, (1, -1)):
         others = [other for other in floats if other != name]
-        end = _moved(guard, within, others, -sign) or within
+        end = _moved(test, within, others, -sign) or within
         for power in BETWEEN:
             between = _scaled(end, [name], sign * power)
-            if holds(guard, between):
+            if test.holds(between):
                 yield replace(between, style=f"{instance.style}, {name} by 2^{sign * power}")
 
 
@@ -67,16 +70,16 @@ def _sizes(names: Sequence[str], signs: Sequence[int]) -> str:
     )
 
 
-def _moved(guard: Guard, instance: Instance, names: Sequence[str], sign: int) -> Instance | None:
+def _moved(test: _Test, instance: Instance, names: Sequence[str], sign: int) -> Instance | None:
     """The instance with some variables as large as the guard lets them be, or as small for a sign of -1."""
     for above, power in pairwise(POWERS):
         found = _scaled(instance, names, sign * power)
-        if power and _fits(guard, found, instance):
+        if power and _fits(test, found, instance):
             # Most mistakes are at the very limit.
             while above - power > 1:
                 middle = (power + above) // 2
                 further = _scaled(instance, names, sign * middle)
-                if _fits(guard, further, instance):
+                if _fits(test, further, instance):
                     found, power = further, middle
                 else:
                     above = middle
@@ -84,28 +87,47 @@ def _moved(guard: Guard, instance: Instance, names: Sequence[str], sign: int) ->
     return None
 
 
-def _fits(guard: Guard, moved: Instance, instance: Instance) -> bool:
+def _fits(test: _Test, moved: Instance, instance: Instance) -> bool:
     """Whether the guard holds of moved data, and what was finite still is."""
     finite = all(
         np.array_equal(np.isfinite(value), np.isfinite(instance.values[name]))
         for name, value in moved.values.items()
         if value.dtype.kind == "f"
     )
-    return finite and holds(guard, moved)
+    return finite and test.holds(moved)
 
 
 def holds(guard: Guard, instance: Instance) -> bool:
     """Whether the guard holds of an instance's data, in single precision."""
-    sides = instance.sides
-    leaves = sides.builder.leaves
-    axes = {name: sides.builder.set_of([name]) for name in guard.axes}
-    try:
-        tests = conditions(guard, {name: leaves[name] for name in guard.variables}, axes, sides.terms)
-    except NoTest:
-        return False
-    program = replace(sides.program, outputs=(Output(joined(tests, sides.terms), ()),))
-    with np.errstate(all="ignore"):
-        return bool(interpret(program, sides.arrays, precision="single")[0])
+    return _Test(guard, instance).holds(instance)
+
+
+class _Test:
+    """Whether a guard holds of an instance, or of others that differ from it in values alone."""
+
+    def __init__(self, guard: Guard, instance: Instance) -> None:
+        self.guard = guard
+        self.constants = {name: instance.values[name] for name in instance.constants}
+        self.inputs = [name for name in variable_names(instance.statement.rule) if name not in self.constants]
+        sides = instance.sides
+        leaves = sides.builder.leaves
+        axes = {name: sides.builder.set_of([name]) for name in guard.axes}
+        values = {name: leaves[name] for name in guard.variables}
+        self.program: Program | None = None
+        with suppress(NoTest):
+            test = joined(conditions(guard, values, axes, sides.terms), sides.terms)
+            inputs = sides.program.inputs[: len(self.inputs)]
+            self.program = replace(sides.program, inputs=inputs, outputs=(Output(test, ()),))
+
+    def holds(self, instance: Instance) -> bool:
+        constants = self.constants.items()
+        if not all(np.array_equal(instance.values[name], value, equal_nan=True) for name, value in constants):
+            return holds(self.guard, instance)  # constants are part of the program
+        if self.program is None:
+            return False
+        with np.errstate(all="ignore"):
+            arrays = [instance.values[name] for name in self.inputs]
+            return bool(interpret(self.program, arrays, precision="single")[0])
 
 
 def _scaled(instance: Instance, names: Sequence[str], power: int) -> Instance:

@@ -14,7 +14,6 @@ from eqsat.checking.building import Builder, IllFormed
 from eqsat.checking.kinds import DTYPES
 from eqsat.checking.memberships import variable_names
 from eqsat.checking.placement import Placement
-from eqsat.checking.rewriting import rewritten
 from eqsat.checking.statement import Statement
 from eqsat.checking.typing import Kinds
 from eqsat.ir.axis import Axis
@@ -22,6 +21,7 @@ from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Chunk, Concat, Const, Leaf, Map
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
+from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import ChunkOf, Expression
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.checking.building import IllFormed
 from eqsat.checking.drawing import Drawer
 from eqsat.checking.instance import values_of
 from eqsat.checking.judging import Criterion, differs
@@ -77,10 +78,13 @@ def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFail
     - `rules`: those that may fold with the monoid.
     """
     tried = 0
-    identity = tuple(np.asarray(part.value) for part in monoid.identity)
     for states in _triples(monoid, rules):
         tried += 1
         x, y, z = states
+        identity = tuple(
+            np.asarray(part.value > 0 if value.dtype == bool else part.value)
+            for part, value in zip(monoid.identity, x, strict=True)
+        )
         pairs: list[tuple[str, State, State]] = [
             (
                 "merging is not associative, (x y) z is not x (y z)",
@@ -186,9 +190,23 @@ def _folds(rule: Rule, monoid: Monoid) -> bool:
 
 def _arbitrary(monoid: Monoid, rng: np.random.Generator) -> State:
     special = np.array([0.0, 1.0, 2.0, -1.0, np.inf, -np.inf, np.nan])
+    truths = {name for formula in (*monoid.merge, monoid.finish) for name in _truths(formula)}
     return tuple(
-        np.where(rng.random(40) < 0.3, rng.choice(special, 40), rng.normal(size=40)) for _ in monoid.state
+        rng.random(40) < 0.5
+        if truths & {part, f"{part}1", f"{part}2"}
+        else np.where(rng.random(40) < 0.3, rng.choice(special, 40), rng.normal(size=40))
+        for part in monoid.state
     )
+
+
+def _truths(formula: Formula) -> Iterator[str]:
+    """The names in a formula that can't be floats: whatever is chosen by, or joined by logic."""
+    if isinstance(formula, Applied):
+        logical = formula.operands if formula.function in ("and", "or", "xor", "not") else ()
+        logical = formula.operands[:1] if formula.function == "select_n" else logical
+        yield from (operand.name for operand in logical if isinstance(operand, Name))
+        for operand in formula.operands:
+            yield from _truths(operand)
 
 
 def _drawn_states(
@@ -213,6 +231,6 @@ def _drawn_states(
         again = drawer.instance(rng.randrange(2**32), kinds, style, instance.placement, sizes)
         try:
             found.append(tuple(values_of(again, fold.operands)))
-        except EqsatError:
+        except (EqsatError, IllFormed):
             return None
     return found[0], found[1], found[2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from eqsat.checking.rewriting import rewritten
+from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import (
     Arithmetic,
     ChunkOf,

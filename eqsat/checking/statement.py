@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from eqsat.checking.kinds import words
-from eqsat.checking.rewriting import rewritten
 from eqsat.errors import RuleError
 from eqsat.ir.elementwise import COMMUTATIVE, ELEMENTWISE, IDENTITIES, INCREASING, LINEAR
 from eqsat.ir.numpy_functions import NUMPY_FUNCTIONS
 from eqsat.ir.operations import OperationSpec, Signature, known_operation, parse_signature
 from eqsat.language.listed import functions_in
+from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,

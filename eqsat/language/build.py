@@ -16,6 +16,7 @@ from eqsat.language.conditions import Condition, condition_of
 from eqsat.language.diagnostics import Refusal, alternatives, nearest
 from eqsat.language.functions import ENTRIES
 from eqsat.language.guards import Compared, GuardClause, data_guard_of
+from eqsat.language.lengths import with_lengths
 from eqsat.language.limits import MOST_DIGITS
 from eqsat.language.listed import class_of
 from eqsat.language.monoids import Part, monoid_of
@@ -106,12 +107,11 @@ class _Builder:
         items = [item for clause in clauses for item in clause]
         folds = {node.monoid for side in (left, right) for node in walk(side) if isinstance(node, FoldOf)}
         named_class = next(known for known in ACCURACIES if known == accuracy)
-        both_ways = sign == "=="
         return Rule(
             name=str(name),
             left=left,
-            right=right,
-            both_ways=both_ways,
+            right=with_lengths(right, (left, right) if sign == "==" else (left,)),
+            both_ways=sign == "==",
             accuracy=named_class,
             classes=_those(items, tuple),
             guards=_those(items, Guard),
@@ -128,7 +128,7 @@ class _Builder:
                 for monoid, declared in self.vocabulary.monoids.items()
                 if monoid in folds and monoid not in self.bound
             ),
-            data_guard=data_guard_of(_those(items, GuardClause), named_class, left, both_ways),
+            data_guard=data_guard_of(_those(items, GuardClause), named_class, left, sign == "=="),
             position=self._at(name),
         )
 

@@ -40,6 +40,9 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import function_name, is_set, operator_axes, walk
 from eqsat.language.vocabulary import Vocabulary
 
+LONGEST_VARIABLE = 3
+"""A longer name of a function is taken for that of one, and not for a variable: `softplus`."""
+
 
 def check_functions(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
     """Refuses unknown functions and classes, wrong numbers of operands, and sets for single axes."""
@@ -63,6 +66,8 @@ def check_classes(rule: Rule, text: str) -> None:
             raise Refusal(position, "a function is listed twice", "leave one of them out")
         if not members and family not in CLASSES:
             hint = nearest(family, CLASSES) or f"the classes are {alternatives(CLASSES, 'and')}"
+            if family in ELEMENTWISE or family in REDUCTIONS or family in OPERATIONS:
+                hint = f"functions are listed in braces: `for {function} in {{{family}}}`"
             raise Refusal(position, f"there is no class `{family}`", hint)
         if function in seen:
             raise Refusal(position, f"`{function}` already ranges over a class", "one class for each name")
@@ -141,7 +146,11 @@ def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None
             hint = f"it names its axes: `{name}[i, j] a`"
         elif name in PROPERTIES:
             hint = "it is a property, which conditions speak of: `where` follows the equation"
+        elif name == "size":
+            hint = "a length is of an axis, on the right side of a rule: `size(k)`"
         message = f"there is no elementwise function `{name}`"
+        if len(name) > LONGEST_VARIABLE and not hint:
+            hint = "functions are the elementwise primitives of JAX, as `exp` or `log1p`"
         raise Refusal(node.position, message, hint or _declare(name, "elementwise"))
     arity = ELEMENTWISE[name].arity
     if not node.variadic and len(node.operands) != arity:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from eqsat.language.check_functions import reserved
@@ -11,6 +11,7 @@ from eqsat.language.functions import REDUCED
 from eqsat.language.syntax import (
     Apply,
     AxisDefinition,
+    Comparison,
     ConstantValue,
     Contraction,
     CopyDefinition,
@@ -23,7 +24,7 @@ from eqsat.language.syntax import (
     SizeOf,
     Variable,
 )
-from eqsat.language.traverse import function_name, is_set, operator_axes, parts, variables, walk
+from eqsat.language.traverse import function_name, is_set, operator_axes, parts, variables, walk, written
 
 
 def check_names(rule: Rule, matched: str = "on the left") -> None:
@@ -112,7 +113,14 @@ def _check_copies(rule: Rule) -> None:
 
 
 def _check_matched_sets(rule: Rule) -> None:
-    """What a rule is matched with reduces over one name at a time: which axes would be J's, which K's?"""
+    """Each axis of an operator has a name of its own; and a set of them is matched by one name at a time."""
+    for node in (*walk(rule.left), *walk(rule.right)):
+        if isinstance(node, Reduction | Contraction):
+            for number, name in enumerate(node.axes):
+                if name in node.axes[:number]:
+                    what = "set" if is_set(name) else "axis"
+                    message = f"the {what} `{name}` is in `[{', '.join(node.axes)}]` twice"
+                    raise Refusal(node.position, message, "leave one of them out, or name another one")
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         for node in walk(side):
             if isinstance(node, Reduction | Contraction) and len(node.axes) > 1:
@@ -135,6 +143,7 @@ class _Bound:
     axes: Set[str]
     functions: Set[str]
     where: str
+    compared: Mapping[str, Comparison]
 
     def demand_term(self, name: str, position: Position) -> None:
         if name not in self.terms:
@@ -153,6 +162,14 @@ class _Bound:
         else:
             message = f"the axis `{name}` is not bound {self.where}"
             hint = f"choose one: `where {name} in K`, or by a pattern {self.where}: `a{{{name}}}`"
+            if name in self.compared:
+                # `h = size(p) / 2` is about a constant h.
+                comparison = self.compared[name]
+                length = written(comparison.right)
+                message = f"`{name} = {length}` makes no axis `{name}`"
+                sized = any(isinstance(part, SizeOf) for part in parts(comparison.right))
+                hint = f"write `{name} = axis({length if sized else 'size(p) / 2'})`"
+                raise Refusal(comparison.position, message, hint)
         raise Refusal(position, message, nearest(name, self.axes) or hint)
 
 
@@ -234,7 +251,12 @@ def _bound_by(rule: Rule, side: Expression, where: str) -> _Bound:
             if _is_known(definition, terms, axes):
                 axes.add(definition.name)
     functions = {function for function, _ in rule.classes}
-    return _Bound(terms, axes, functions, where)
+    compared = {
+        comparison.left.name: comparison
+        for comparison in rule.comparisons
+        if comparison.relation == "=" and isinstance(comparison.left, ConstantValue)
+    }
+    return _Bound(terms, axes, functions, where, compared)
 
 
 def _sized(new: LengthDefinition) -> set[str]:

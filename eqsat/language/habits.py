@@ -11,9 +11,23 @@ KEYWORDS = frozenset(
 )
 """Words of the language, which no variable, axis or function may be called."""
 
+ARROWS = "`=>` rewrites one way, `==` both ways"
+
 HABITS = {
-    "=": "`=>` rewrites one way, `==` both ways",
-    "->": "`=>` rewrites one way, `==` both ways",
+    "=": ARROWS,
+    "->": ARROWS,
+    "~": ARROWS,
+    "~>": ARROWS,
+    ":=": ARROWS,
+    "<=": ARROWS,
+    "=>>": ARROWS,
+    "==>": ARROWS,
+    "===": "`==` rewrites both ways",
+    "<=>": "`==` rewrites both ways",
+    "<->": "`==` rewrites both ways",
+    "<==>": "`==` rewrites both ways",
+    "<-": "rules are read from left to right: `left => right`",
+    "<--": "rules are read from left to right: `left => right`",
     "**": "a power is written `a^2`",
     "//": "a comment begins with `#`, a quotient is written with one `/`",
     "@": "a matrix product is a contraction over a named axis: `dot[k](a, b)`",
@@ -27,6 +41,7 @@ HABITS = {
 
 CLAUSES = {
     **dict.fromkeys(("when", "if", "given", "with", "provided", "assuming", "require", "requires"), "where"),
+    **dict.fromkeys(("whenever", "iff", "such", "suchthat", "st", "having", "let", "condition"), "where"),
     **dict.fromkeys(("forall", "all", "foreach", "over", "any"), "for"),
     **dict.fromkeys(("examples", "accept", "accepts", "test"), "example"),
     **dict.fromkeys(("rejects", "refuse", "refuses", "counterexample"), "reject"),

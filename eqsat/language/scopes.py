@@ -118,7 +118,8 @@ def _check_not_vacuous(left: Expression, trials: list[_Trial]) -> None:
             for trial, worlds in present:
                 for reason in trial.reasons:
                     if reason.worlds & worlds:
-                        raise Refusal(reason.position, f"this never matches: {reason.message}", hint)
+                        message = f"this never matches: {reason.message}"
+                        raise Refusal(reason.position, message, reason.hint or hint)
             what = f"an axis of `{name}`" if is_set(name) else f"the axis `{name}`"
             raise Refusal(node.position, f"this never matches: there can't be {what}", hint)
 

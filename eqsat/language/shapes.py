@@ -181,6 +181,9 @@ class Shaper:
             f"the entries of `{operator}` are along `{node.out_axis}`, which its operand may have already"
         )
         self.refuse(somewhere(common(entries, operand.axes)), node, message)
+        message = f"`{operator}` needs the axis `{node.axis}` whole, and this is a chunk of it"
+        hint = f"`fold[{node.axis}, s] chunk[{node.axis}] a`, with s in selections, keeps the best of all"
+        self.refuse(somewhere(common(axis, operand.cut)), node, message, hint)
         axes = union(without(operand.axes, axis), entries)
         return Shape(axes, without(operand.cut, axis), operand.open)
 
@@ -203,10 +206,9 @@ class Shaper:
                 else:
                     message = f"the operand `{label}` of `{operator}` must not have the axis `{name}`"
                     self.refuse(somewhere(there), node, message, hint)
-                if letter in signature.result:
-                    message = f"`{operator}` needs the axis `{name}` whole, and this is a chunk of it"
-                    chunked = somewhere(common(axis, operand.cut))
-                    self.refuse(chunked, node, message, "it can be done chunk by chunk along all other axes")
+                message = f"`{operator}` needs the axis `{name}` whole, and this is a chunk of it"
+                chunked = somewhere(common(axis, operand.cut))
+                self.refuse(chunked, node, message, "it can be done chunk by chunk along all other axes")
         rest = self.together(node, operands)
         return Shape(union(without(rest.axes, core), result), without(rest.cut, core), rest.open)
 
@@ -219,7 +221,10 @@ class Shaper:
             self.refuse(missing, node, f"the operand has no axis `{node.old}`")
         # Without the axis, a new renaming is the operand itself, as with a chunk.
         clash = operand.axes[old] & operand.axes[new]
-        self.refuse(clash, node, f"the operand may have an axis `{node.new}` already")
+        product = isinstance(node.operand, Apply) and node.operand.function in ("mul", "div")
+        operator = f"rename[{node.old}->{node.new}]"
+        hint = f"`{operator}` is of the whole product: write `({operator} a) * b`" if product else ""
+        self.refuse(clash, node, f"the operand may have an axis `{node.new}` already", hint)
 
         def moved(members: Members) -> Members:
             places = list(members)

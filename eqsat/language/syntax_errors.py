@@ -7,13 +7,19 @@ from dataclasses import dataclass
 
 from lark import Token, UnexpectedInput, UnexpectedToken
 
+from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.diagnostics import Refusal, alternatives
 from eqsat.language.functions import GUARDS, REDUCTIONS
 from eqsat.language.habits import CHARACTERS, CLAUSES, FORMS, HABITS, KEYWORDS, STATEMENTS
 from eqsat.language.syntax import Position
 
+_ARROWS = ("<==>", "<=>", "<->", "<--", "<-", "===", "==>", "=>>", "=>", "==", "->", ":=", "~>")
+"""What is told apart in a text that does not parse, the longest first."""
+
 _LEXEME = re.compile(
-    r"[A-Za-z_]\w*|[0-9]+(\.[0-9]+)?|=>|==|->|<=|>=|!=|\*\*|//|&&|\|\||\.T\b|\.[0-9]+|\.[A-Za-z_]\w*|\.\.|.",
+    r"[A-Za-z_]\w*|[0-9]+(\.[0-9]+)?|"
+    + "|".join(_ARROWS)
+    + r"|<=|>=|!=|\*\*|//|&&|\|\||\.T\b|\.[0-9]+|\.[A-Za-z_]\w*|\.\.|.",
     re.DOTALL,
 )
 
@@ -77,9 +83,11 @@ def syntax_error(
             message = "this text does not end"
     context = next((token.type for token in reversed(read) if token.type in _CONTEXTS), "")
     place = _Place(found, after, context, read, accepts)
-    if found == ">" and place.before == "MINUS" and read[-1].end_column == column:
-        minus = Position(file, line, column - 1)
-        return Refusal(minus, "unexpected `->`", HABITS["->"])
+    beside = bool(read) and (read[-1].end_line, read[-1].end_column) == (line, column)
+    joined = f"{read[-1]}{found}" if beside else ""
+    if found and joined in HABITS and place.before in ("MINUS", "BOTH_WAYS", "ARROW"):
+        begin = Position(file, line, column - len(read[-1]))
+        return Refusal(begin, f"unexpected `{joined}`", _about_arrows(context) or HABITS[joined])
     nameless = _nameless(place)
     if nameless:
         where = read[-1] if place.before == "RULE_NAME" else None
@@ -115,6 +123,12 @@ class _Place:
     @property
     def before(self) -> str:
         return self.read[-1].type if self.read else ""
+
+    @property
+    def as_term(self) -> bool:
+        """Whether what follows goes on with a term."""
+        operators = ("*", "+", "-", "/", "^", ")", ",", "{", "]")
+        return self.after[:1] in operators or self.after[:2] in ("=>", "==")
 
 
 def _nameless(place: _Place) -> tuple[str, str] | None:
@@ -165,7 +179,15 @@ def _advice(place: _Place) -> str:
         return "names are made of the letters a to z and A to Z, digits and `_`"
     if found == '"':
         return 'a text ends in its line, by another `"`' if "STRING" in place.accepts else ""
-    for guess in (_about_conditions, _about_names, _about_numbers, _about_equations, _about_brackets):
+    for guess in (
+        _about_classes,
+        _about_clauses,
+        _about_conditions,
+        _about_names,
+        _about_numbers,
+        _about_equations,
+        _about_brackets,
+    ):
         advice = guess(place)
         if advice:
             return advice
@@ -175,12 +197,58 @@ def _advice(place: _Place) -> str:
     return f"it is written {forms[-1]}" if forms else ""
 
 
+def _about_arrows(context: str) -> str:
+    """What is said about an arrow after the equation."""
+    return "the conditions follow the equation" if context == "_WHERE" else ""
+
+
+def _about_classes(place: _Place) -> str:
+    """What is said about `for f in ...`, which is also written with `=`, with other brackets or with none."""
+    found, before = place.found, place.before
+    listed = "`for f in {sin, cos}` lists functions, `for f in elementwise` names a class"
+    if place.context == "_WHERE" and before == "_IN" and found == "{":
+        return "functions are listed by `for`: `for f in {sin, cos}`"
+    if place.context != "_FOR" or before not in ("_FOR", "_IN", "NAME", "COMMA"):
+        return ""
+    if found in ("[", "(", "=", ":", "") or ("_IN" in place.accepts and found.isidentifier()):
+        return listed
+    return ""
+
+
+def _about_clauses(place: _Place) -> str:
+    """What is said about clauses that begin with another word, or in another place."""
+    found, after, read = place.found, place.after, place.read
+    follow = "conditions follow the equation: `left => right  where float(a)`"
+    clauses = ("where", "for", "guard", "example", "reject", "source")
+    if place.before == "RULE_NAME" and found in clauses and not place.as_term:
+        return f"clauses follow the equation: `left => right  {found} {FORMS.get(found, '...')}`"
+    if place.before == "NAME" and read[-2].type == "RULE_NAME" and CLAUSES.get(read[-1].lower()) == "where":
+        return follow
+    if place.before == "RPAR" and len(read) > 3 and read[-4].type == "RULE_NAME" and read[-2] in ACCURACIES:
+        return f"the accuracy class is in brackets: `rule {read[-4]} [{read[-2]}]`"
+    if "_WHERE" not in place.accepts:
+        return ""
+    if found == "unless":
+        return "no condition is negated, but for comparisons: `where size(k) != 1`"
+    if found == "s" and after.startswith(".t"):
+        return f"that is `where` here: `where {FORMS['where']}`"
+    if found == "," and place.context != "_WHERE":
+        return "no comma is before a clause: `left => right  where float(a)`"
+    if found == ":" and place.context in _STATEMENTS and "ARROW" not in place.accepts:
+        return follow
+    return ""
+
+
 def _about_conditions(place: _Place) -> str:
     found, accepts = place.found, place.accepts
     if place.context != "_WHERE":
         return ""
     if found == "==":
         return "numbers are compared by one `=`"
+    if found == ":=":
+        return "a definition is written with `=`: `l = copy(k)`"
+    if found in ("->", "<=>", "<->", "==>", "~>"):
+        return _about_arrows(place.context)
     if found in ("and", "&&", "&"):
         return "conditions are separated by `,`"
     if found in ("or", "||", "|"):
@@ -206,11 +274,9 @@ def _about_names(place: _Place) -> str:
     in_pattern = "RBRACE" in accepts or place.before in ("LBRACE", "BANG")
     if in_pattern and (found.isdigit() or found in ("=", ":")):
         return "a pattern names the axes that a term has or lacks: `a{k, !j}`"
-    if found in KEYWORDS and "NAME" in accepts:
-        # Where a term could be, such a word more likely begins what comes after one.
-        as_term = place.after[:1] in ("*", "+", "-", "/", "^", ")", ",", "{", "]")
-        if "NUMBER" not in accepts or as_term or place.after[:2] in ("=>", "=="):
-            return f"`{found}` is a word of the language and can't be a name"
+    # Where a term could be, such a word more likely begins what comes after one.
+    if found in KEYWORDS and "NAME" in accepts and ("NUMBER" not in accepts or place.as_term):
+        return f"`{found}` is a word of the language and can't be a name"
     return ""
 
 

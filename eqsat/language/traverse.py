@@ -10,6 +10,7 @@ from eqsat.language.syntax import (
     Arithmetic,
     ChunkOf,
     ConcatOf,
+    ConstantValue,
     Contraction,
     DeltaOf,
     Expression,
@@ -21,6 +22,7 @@ from eqsat.language.syntax import (
     Reduction,
     RenameOf,
     SelectionOf,
+    SizeOf,
     Variable,
 )
 
@@ -65,6 +67,25 @@ def parts(quantity: Quantity) -> Iterator[Quantity]:
     if isinstance(quantity, Arithmetic):
         yield from parts(quantity.left)
         yield from parts(quantity.right)
+
+
+def written(quantity: Quantity) -> str:
+    """A quantity as rules write it."""
+    match quantity:
+        case Number(text=text):
+            return text
+        case SizeOf(name=name):
+            return f"size({name})"
+        case ConstantValue(name=name):
+            return name
+        case Arithmetic(operator=operator, left=left, right=right):
+            around = ((left, "+-" if operator in "*/" else ""), (right, "+-*/"))
+            sides = [
+                f"({text})" if isinstance(side, Arithmetic) and side.operator in looser else text
+                for side, looser in around
+                for text in [written(side)]
+            ]
+            return f" {operator} ".join(sides)
 
 
 def operator_axes(node: Expression) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from eqsat.checking.conditions import conditions_of, text_of, without
-from eqsat.checking.rewriting import with_operands
 from eqsat.language.accuracies import ACCURACIES
+from eqsat.language.rewriting import with_operands
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,

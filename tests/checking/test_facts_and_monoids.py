@@ -110,3 +110,12 @@ def test_an_average_is_not_associative() -> None:
 
 def test_a_monoid_that_no_rule_folds_with() -> None:
     assert check_rules("monoid product\n  state  p = 1\n  merge  p = p1 * p2").ok
+
+
+CHOSEN = "monoid chosen  state u = 0, s = 0  merge u = or(u1, u2), s = s1 + s2  finish select_n(u, 0, s)"
+
+
+def test_a_part_may_be_a_truth_value() -> None:
+    assert check_rules(CHOSEN).ok
+    with pytest.raises(RuleError, match="the identity changes"):
+        check_rules(CHOSEN.replace("u = 0", "u = 1"))

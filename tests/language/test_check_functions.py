@@ -19,6 +19,15 @@ my.rules:2:12: there is no elementwise function `sqr`
     |            ^
   hint: did you mean `sqrt`?
 """,
+    "function_of_numpy": """
+rule r
+  log(1 + exp(a)) => logaddexp(a, 0)
+----
+my.rules:2:22: there is no elementwise function `logaddexp`
+  2 |   log(1 + exp(a)) => logaddexp(a, 0)
+    |                      ^
+  hint: functions are the elementwise primitives of JAX, as `exp` or `log1p`
+""",
     "unknown_reduction": """
 rule r
   summ[k] a => a
@@ -27,6 +36,16 @@ my.rules:2:3: there is no reduction or operation `summ`
   2 |   summ[k] a => a
     |   ^
   hint: did you mean `sum`?
+""",
+    "function_for_a_class": """
+rule r
+  f(-a) => f(a)
+  for f in cos
+----
+my.rules:3:7: there is no class `cos`
+  3 |   for f in cos
+    |       ^
+  hint: functions are listed in braces: `for f in {cos}`
 """,
     "unknown_class": """
 rule r

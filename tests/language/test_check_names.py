@@ -38,6 +38,53 @@ my.rules:2:13: the axis `n` is not bound on the left
     |             ^
   hint: choose one: `where n in K`, or by a pattern on the left: `a{n}`
 """,
+    "length_for_an_axis": """
+rule r
+  sum[p] a => sum[h, j] split[p, h, j] a
+  where h = axis(size(p) / 2), j = 2 * size(p) / (size(h) + size(h))
+----
+my.rules:3:32: `j = 2 * size(p) / (size(h) + size(h))` makes no axis `j`
+  3 |   where h = axis(size(p) / 2), j = 2 * size(p) / (size(h) + size(h))
+    |                                ^
+  hint: write `j = axis(2 * size(p) / (size(h) + size(h)))`
+""",
+    "number_for_an_axis": """
+rule r
+  sum[p] a => sum[h, j] split[p, h, j] a
+  where h = axis(size(p) / 2), j = 2
+----
+my.rules:3:32: `j = 2` makes no axis `j`
+  3 |   where h = axis(size(p) / 2), j = 2
+    |                                ^
+  hint: write `j = axis(size(p) / 2)`
+""",
+    "axis_twice_in_a_reduction": """
+rule r
+  sum[p, p] a => sum[p] a
+----
+my.rules:2:3: the axis `p` is in `[p, p]` twice
+  2 |   sum[p, p] a => sum[p] a
+    |   ^
+  hint: leave one of them out, or name another one
+""",
+    "axis_twice_in_a_contraction": """
+rule r
+  dot[j](a, b) => dot[j, j](a, b)
+----
+my.rules:2:19: the axis `j` is in `[j, j]` twice
+  2 |   dot[j](a, b) => dot[j, j](a, b)
+    |                   ^
+  hint: leave one of them out, or name another one
+""",
+    "set_twice_in_a_reduction": """
+rule r
+  sum[J] sum[K] a => sum[J, K, J] a
+----
+my.rules:2:22: the set `J` is in `[J, K, J]` twice
+  2 |   sum[J] sum[K] a => sum[J, K, J] a
+    |                      ^
+  hint: leave one of them out, or name another one
+""",
     "unbound_set": """
 rule r
   a + b => sum[K] (a + b)

@@ -167,6 +167,33 @@ my.rules:2:22: the left side is a chunk along `n`, the right is not
     |                      ^
   hint: take a chunk of each operand that may have `n`
 """,
+    "operation_of_a_chunk": """
+rule r
+  logsumexp[n] a => fold[n, max] logsumexp[n] chunk[n] a  where large(n)
+----
+my.rules:2:34: `logsumexp[n]` needs the axis `n` whole, and this is a chunk of it
+  2 |   logsumexp[n] a => fold[n, max] logsumexp[n] chunk[n] a  where large(n)
+    |                                  ^
+  hint: it can be done chunk by chunk along all other axes
+""",
+    "best_entries_of_a_chunk": """
+rule r
+  max[n] a => fold[n, max] max[m] top_k[n, m] chunk[n] a  where large(n), m = axis(size(n) / 2)
+----
+my.rules:2:35: `top_k[n, m]` needs the axis `n` whole, and this is a chunk of it
+  2 |   max[n] a => fold[n, max] max[m] top_k[n, m] chunk[n] a  where large(n), m = axis(size(n) / 2)
+    |                                   ^
+  hint: `fold[n, s] chunk[n] a`, with s in selections, keeps the best of all
+""",
+    "renaming_of_a_product": """
+rule r
+  sum[i, j] (w{i, !j} * rename[i->j] w * (x{i, !j} - rename[i->j] x)) => 0 * sum[i] w
+----
+my.rules:2:25: this never matches: the operand may have an axis `j` already
+  2 |   sum[i, j] (w{i, !j} * rename[i->j] w * (x{i, !j} - rename[i->j] x)) => 0 * sum[i] w
+    |                         ^
+  hint: `rename[i->j]` is of the whole product: write `(rename[i->j] a) * b`
+""",
     "property_of_an_axis_that_is_not_there": """
 rule r
   exp(a{!i}) * b{i, j} => b * exp(a + 0)  where spd[i, j](a)
@@ -217,6 +244,7 @@ RIGHT = """
     fold[n, sum] sum[n] chunk[n] a => sum[n] a
     fold[n, sum] (c{!n} * sum[n] chunk[n] a) => c * sum[n] a
     s[n] a => fold[n, s] chunk[n] a  for s in selections
+    argmax[n] a => fold[n, min] ((min[n] chunk[n] iota[n]) + argmax[n] chunk[n] a)
     chunk[n] s[k] a{n} => s[k] chunk[n] a  for s in selections
     chunk[n] f(a..) => f(chunk[n] a..)  for f in calls where passes(f, n)
     f(f(a..)) => f(a..)  for f in calls

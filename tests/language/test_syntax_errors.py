@@ -222,6 +222,7 @@ my.rules:3:9: unexpected `elementwise`
   3 |   for f elementwise
     |         ^
   hint: expected `in`
+        `for f in {sin, cos}` lists functions, `for f in elementwise` names a class
 """,
     "definition_that_adds": """
 rule r
@@ -270,6 +271,78 @@ def test_message(case: str) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse_rules(text, "my.rules")
     assert str(caught.value) == message.rstrip("\n")
+
+
+FORM = "that is `where` here: `where float(a), n in K`"
+FOLLOWS = "conditions follow the equation: `left => right  where float(a)`"
+NO_COMMA = "no comma is before a clause: `left => right  where float(a)`"
+ONE_WAY, BOTH_WAYS = "`=>` rewrites one way, `==` both ways", "`==` rewrites both ways"
+LISTED = "`for f in {sin, cos}` lists functions, `for f in elementwise` names a class"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "found", "advice"),
+    [
+        ("a * 1 => a such that float(a)", "2:12", "such", FORM),
+        ("a * 1 => a s.t. float(a)", "2:12", "s", FORM),
+        ("a * 1 => a when float(a)", "2:12", "when", FORM),
+        ("a * 1 => a if float(a)", "2:12", "if", FORM),
+        ("a * 1 => a iff float(a)", "2:12", "iff", FORM),
+        ("a * 1 => a with float(a)", "2:12", "with", FORM),
+        (
+            "a * 1 => a unless float(a)",
+            "2:12",
+            "unless",
+            "no condition is negated, but for comparisons: `where size(k) != 1`",
+        ),
+        ("a * 1 => a, where float(a)", "2:11", ",", NO_COMMA),
+        ("a * 1 => a,\n  where float(a)", "2:11", ",", NO_COMMA),
+        ("a * 1 => a : float(a)", "2:12", ":", FOLLOWS),
+        ("if float(a) a * 1 => a", "2:4", "float", FOLLOWS),
+        ("let l = copy(k) a * 1 => a", "2:5", "l", FOLLOWS),
+        (
+            "for f in {sin} f(-a) => -f(a)",
+            "2:1",
+            "for",
+            "clauses follow the equation: `left => right  for f in elementwise`",
+        ),
+        ("a * 1 -> a", "2:7", "->", ONE_WAY),
+        ("a * 1 := a", "2:7", ":=", ONE_WAY),
+        ("a * 1 ~ a", "2:7", "~", ONE_WAY),
+        ("a * 1 ~> a", "2:7", "~>", ONE_WAY),
+        ("a * 1 <= a", "2:7", "<=", ONE_WAY),
+        ("a * 1 ==> a", "2:7", "==>", ONE_WAY),
+        ("a * 1 <=> a", "2:7", "<=>", BOTH_WAYS),
+        ("a * 1 <-> a", "2:7", "<->", BOTH_WAYS),
+        ("a * 1 === a", "2:7", "===", BOTH_WAYS),
+        ("a <- a * 1", "2:3", "<-", "rules are read from left to right: `left => right`"),
+        ("a * 1 => a where n in N -> large(n)", "2:25", "->", "the conditions follow the equation"),
+        ("a{k} => a where l := copy(k)", "2:19", ":=", "a definition is written with `=`: `l = copy(k)`"),
+        ("f(-a) => -f(a) for f in [sin, tan]", "2:25", "[", LISTED),
+        ("f(-a) => -f(a) for f in (sin, tan)", "2:25", "(", LISTED),
+        ("f(-a) => -f(a) for f = sin", "2:22", "=", LISTED),
+        ("f(-a) => -f(a) for all f in {sin, tan}", "2:24", "f", LISTED),
+        (
+            "f(-a) => -f(a) where f in {sin, tan}",
+            "2:27",
+            "{",
+            "functions are listed by `for`: `for f in {sin, cos}`",
+        ),
+        ("(exact) a * 1 => a", "2:9", "a", "the accuracy class is in brackets: `rule r [exact]`"),
+    ],
+)
+def test_what_is_written_by_habit_is_understood(text: str, place: str, found: str, advice: str) -> None:
+    message = message_about(f"rule r\n{text}")
+    assert message is not None
+    assert message.startswith(f"my.rules:{place}: unexpected `{found}`\n")
+    assert message.endswith(advice)
+
+
+def test_functions_that_end_a_rule_without_braces() -> None:
+    message = message_about("rule r  f(-a) => -f(a)  for f in sin, tan")
+    assert message is not None
+    assert message.startswith("my.rules:1:42: the rule is not finished\n")
+    assert message.endswith(LISTED)
 
 
 def message_about(text: str) -> str | None:

@@ -52,7 +52,13 @@ def finished(monoid: Monoid, state: State) -> Array:
 
 
 def identity(monoid: Monoid) -> State:
-    return tuple(np.float32(constant.value) for constant in monoid.identity)
+    """The identity; the only part that is a truth value is called u, in a monoid of averages."""
+    constants = zip(monoid.state, monoid.identity, strict=True)
+    truth = monoid.name == "averaged_where"
+    return tuple(
+        np.asarray(one.value > 0) if truth and part == "u" else np.float32(one.value)
+        for part, one in constants
+    )
 
 
 def exponentials(x: Array) -> State:
@@ -64,6 +70,11 @@ def averaged(x: Array) -> State:
     largest, total = exponentials(x)
     weights = np.exp(x - (largest if np.isfinite(largest) else 0)) / (total if total else 1)
     return largest, total, (weights * np.float32(0.5) * values(x)).sum()
+
+
+def averaged_where(x: Array) -> State:
+    """What is -inf is masked."""
+    return np.asarray((x > -np.inf).any()), *averaged(x)
 
 
 def values(x: Array) -> Array:
@@ -81,10 +92,17 @@ def codeviations(x: Array) -> State:
     return np.float32(len(x)), u, v, (x - u).sum(), (y - v).sum(), ((x - u) * (y - v)).sum()
 
 
+def average(x: Array, of_nothing: float) -> Any:
+    if not np.isfinite(x.max()):
+        return of_nothing
+    return np.average(values(x).astype(float), weights=np.exp(np.float64(x) - x.max()))
+
+
 CHUNKS: dict[str, Callable[[Array], State]] = {
     "rescaled": exponentials,
     "rescaled_or_nan": exponentials,
     "averaged": averaged,
+    "averaged_where": averaged_where,
     "rescaled_logarithm": exponentials,
     "deviations": deviations,
     "codeviations": codeviations,
@@ -94,11 +112,8 @@ CHUNKS: dict[str, Callable[[Array], State]] = {
 WHOLE: dict[str, Callable[[Array], Any]] = {
     "rescaled": lambda x: np.exp(np.float64(x) - x.max()).sum() if np.isfinite(x.max()) else 0.0,
     "rescaled_or_nan": lambda x: np.exp(np.float64(x) - x.max()).sum() if np.isfinite(x.max()) else np.nan,
-    "averaged": lambda x: (
-        np.average(values(x).astype(float), weights=np.exp(np.float64(x) - x.max()))
-        if np.isfinite(x.max())
-        else np.nan
-    ),
+    "averaged": lambda x: average(x, np.nan),
+    "averaged_where": lambda x: average(x, 0.0),
     "rescaled_logarithm": lambda x: np.logaddexp.reduce(np.float64(x)),
     "deviations": lambda x: np.float64(x).var() * len(x),
     "codeviations": lambda x: np.cov(np.float64(x), np.cos(x) + np.float64(x))[0, 1] * (len(x) - 1),
