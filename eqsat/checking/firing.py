@@ -15,7 +15,7 @@ from eqsat.checking.judging import Criterion, differs
 from eqsat.checking.statement import directions, loops, statements
 from eqsat.engine.compile import compile_rule
 from eqsat.engine.compiled import CompiledRule
-from eqsat.engine.saturate import Limits, saturate
+from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
 from eqsat.ir.interpret import interpret
@@ -133,7 +133,18 @@ def _run(loaded: Loaded, rule: Rule | Fact) -> Outcome:
         return Outcome(loaded, matched, ())
     made = tuple(_made(program, found.graph))
     nodes = (node for eclass in found.graph.classes for node in eclass.nodes)
-    return Outcome(loaded, bool(made) or any(node.maker == NUMBER for node in nodes), made)
+    fired = bool(made) or any(node.maker == NUMBER for node in nodes) or _merges(loaded, compiled, found)
+    return Outcome(loaded, fired, made)
+
+
+def _merges(loaded: Loaded, compiled: list[CompiledRule], found: Saturation) -> bool:
+    """Whether a rule makes terms equal that others have made: there are fewer classes with it."""
+    others = compiled[1:]
+    if not others:
+        return False
+    terms = list(loaded.program.reachable())
+    without = saturate(loaded.program, others, loaded.large, terms, LIMITS)
+    return len(found.graph.classes) < len(without.graph.classes)
 
 
 def _made(program: Program, graph: Snapshot) -> Iterator[tuple[Term, Term]]:
