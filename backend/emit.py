@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from eqsat.backend import chunk_bar, selection, slicing
+from eqsat.backend import chunk_bar, packing, selection, slicing
 from eqsat.backend.calls import call_source
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
@@ -33,6 +34,7 @@ from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.orders import comes_backwards, elementwise_order, wanted_orders
+from eqsat.backend.packing import packing_little
 from eqsat.backend.pieces import Pieces
 from eqsat.backend.reductions import reduction_text
 from eqsat.backend.rounding import ROUNDED, ROUNDING, rounded_products
@@ -62,7 +64,7 @@ from eqsat.planning.blocks import Block, Compute, Joint, Loop, Schedule, Turning
 
 INDENT = "    "
 
-HELPERS = (COPY, ROUNDED, MAGNITUDES, *selection.NAMES)
+HELPERS = (COPY, ROUNDED, MAGNITUDES, packing.BY_COLUMNS, *selection.NAMES)
 """Functions that the emitted text may define."""
 
 RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "turn", "carry", *HELPERS)
@@ -159,19 +161,13 @@ class Emitter:
         self.line(scope, f"return {tuple_text(results) if results else '()'}")
         body = "\n".join(self.lines)
         imports = ["import jax.numpy as jnp", "from jax import lax", *self.names.imports]
-        helpers = ""
-        if self.selects:
-            helpers = f"\n\n{selection.FUNCTIONS}"
-        if self.copies:
-            helpers += f"\n\n{COPYING}"
-        if self.rounds:
-            helpers += f"\n\n{ROUNDING}"
-        if self.tests_magnitudes:
-            helpers += f"\n\n{FUNCTION}"
+        wanted = {selection.FUNCTIONS: self.selects, COPYING: self.copies, ROUNDING: self.rounds}
+        wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
+        helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]
             helpers += f"\n\n{chunk_bar.FUNCTION}"
-        elif re.search(r"\bjax\.(?!numpy)", body):
+        elif re.search(r"\bjax\.(?!numpy)", helpers + body):
             imports = ["import jax", *imports]
         objects = ""
         if self.names.objects:
@@ -302,8 +298,12 @@ class Emitter:
             left, right = right, left
         chunked = self.pieces if self.forms.adds_rows else None
         lengths = {**scope.lengths_of(term.args[0]), **scope.lengths_of(term.args[1])}
-        value = contraction_text(op, left, right, [arg.dtype for arg in term.args], chunked, lengths)
-        return self.assign(scope, term, "dot", value)
+        dtypes = [arg.dtype for arg in term.args]
+        product = partial(contraction_text, op, dtypes=dtypes, chunked=chunked, lengths=lengths)
+        if self.forms.panel is not None:
+            chunks = {axis: self.length(axis) for axis in lengths}
+            product = partial(packing_little, op, product=product, chunks=chunks, panel=self.forms.panel)
+        return self.assign(scope, term, "dot", product(left, right))
 
     def control(self, step: Compute, scope: Scope) -> Emitted:
         """A result of control flow; the call is written with the first one."""

@@ -26,6 +26,9 @@ from eqsat.progress import Progress
 R = TypeVar("R")
 
 
+PANELS = 0.5
+"""Products of which more would be too much pack at most this part of what is left: two may run at once."""
+
 SURE = 0.6
 """What is predicted to need less than this part of a budget is compiled in full at once."""
 
@@ -131,7 +134,10 @@ class Trials:
             self._fused_excess = certified.peak / candidate.predicted_peak
             module = self.emitted(candidate)
             certified = self._compiled(candidate, module, HONEST, budget)
-        return self._note(Trial(candidate, module, certified))
+        trial = self._note(Trial(candidate, module, certified))
+        if certified.peak - certified.scratch <= budget < certified.peak:
+            return self._packing_less(trial, budget)
+        return trial
 
     def draft(self, candidate: Candidate) -> Trial:
         """Emit a candidate and compile it under options that hide nothing: not to be run."""
@@ -140,6 +146,16 @@ class Trials:
         if certified.in_doubt:
             certified = self._certified(candidate, module, HONEST, draft=True, closely=True)
         return self._note(Trial(candidate, module, certified))
+
+    def _packing_less(self, trial: Trial, budget: float) -> Trial:
+        """The trial, or one of the same candidate whose products pack less, if that is smaller."""
+        candidate = trial.candidate
+        room = budget - (trial.peak - trial.certified.scratch)
+        module = self.emitted(candidate, panel=int(PANELS * room))
+        if module.source == trial.module.source:
+            return trial
+        certified = self._compiled(candidate, module, HONEST, budget)
+        return self._note(Trial(candidate, module, certified)) if certified.peak < trial.peak else trial
 
     @property
     def smallest(self) -> Trial | None:
@@ -201,12 +217,18 @@ class Trials:
             self._done[key] = certified
         return self._done[key]
 
-    def emitted(self, candidate: Candidate, options: str = HONEST) -> Module:
-        """A candidate's source, in the form that is fast under these options."""
+    def emitted(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Module:
+        """A candidate's source, in the form that is fast under these options.
+
+        **Arguments:**
+
+        - `panel`: bytes that the library may pack for a product, as `Forms` has it.
+        """
         names = self.input_names(candidate.schedule.program)
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
-        forms = replace(self.forms, fused_reduction=None) if options == OWN else self.forms
+        forms = replace(self.forms, panel=panel)
+        forms = replace(forms, fused_reduction=None) if options == OWN else forms
         return self.stopwatch.timed(
             "emit",
             lambda: emit(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import eqsat
 from eqsat.amounts import parse_budget
+from examples.measure import plain_peak
 from tests.stages import normal
 
 
@@ -34,6 +37,28 @@ def test_a_caller_may_take_any_plan() -> None:
     x = normal(2000)
     least = eqsat.minimum_budget(kernel)(x, x)
     assert eqsat.optimize(kernel, budget=least, max_slowdown=None).plan(x, x).peak_bytes <= least
+
+
+@pytest.mark.parametrize("part", [0.2, 0.5])
+def test_gradients_of_maxima_of_products_fit_in_parts_of_their_temporaries(part: float) -> None:
+    """One product can be known by chunks of one axis only: others of its values are computed by tiles."""
+    x = normal(80, 60)
+    gradient = jax.grad(lambda x: jnp.sum(jnp.max(x @ x.T @ x * 1.7, 1)))
+    budget = int(2 * x.nbytes + part * (plain_peak(gradient, [x]) - 2 * x.nbytes))
+    optimized = eqsat.optimize(gradient, budget=budget)
+    assert optimized.plan(x).peak_bytes <= budget
+    np.testing.assert_allclose(optimized(x), gradient(jnp.asarray(x)), rtol=1e-4, atol=1e-2)
+
+
+def test_a_product_that_is_in_the_place_of_the_result_until_it_is_a_mask_is_computed_once() -> None:
+    """Of two thirds of the product, as it is, there is no room beside the result: none is needed."""
+    x, b = normal(300, 280), normal(300)
+    gradient = jax.grad(lambda x, b: jnp.sum(jnp.max(x.T @ (x * b[:, None]), 1)))
+    optimized = eqsat.optimize(gradient, budget="882kB")
+    plan = optimized.plan(x, b)
+    assert plan.peak_bytes <= 882_000
+    assert plan.predicted_seconds < 4 * plan.original_seconds
+    np.testing.assert_allclose(optimized(x, b), gradient(jnp.asarray(x), b), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("factor", [0.5, 0, -1, "fast", True])

@@ -197,7 +197,7 @@ def _program(instance: Instance) -> Loaded:
     )
     output = Output(root, tuple(sorted(root.axes)))
     program = Program(tuple(inputs), (output,), terms, facts=facts)
-    names = {guard.operands[0] for guard in rule.guards if guard.name == "large"}
+    names = {guard.operands[0] for guard in rule.guards if guard.name in ("large", "tiled")}
     names |= {node.axis for node in walk(rule.left) if isinstance(node, ChunkOf)}
     large = tuple(
         instance.axes[axis] for name in sorted(names) for axis in sorted(instance.placement.of(name))

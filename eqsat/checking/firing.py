@@ -15,14 +15,15 @@ from eqsat.checking.judging import Criterion, differs
 from eqsat.checking.statement import directions, loops, statements
 from eqsat.engine.compile import compile_rule
 from eqsat.engine.compiled import CompiledRule
-from eqsat.engine.saturate import Limits, saturate
+from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term
 from eqsat.language.parse import parse_rules
-from eqsat.language.syntax import Comparison, Example, Fact, Rule
+from eqsat.language.syntax import ChunkOf, Comparison, Example, Fact, Rule
+from eqsat.language.traverse import walk
 
 LIMITS = Limits(seconds=5.0, algebra_rounds=3, loop_rounds=3)
 
@@ -31,6 +32,11 @@ MOST_STATEMENTS = 3
 
 NUMBER = 0
 """The number of the rule that is tried, by which the engine's nodes name their maker."""
+
+SPLITS = """
+rule split-result [exact]  a{n} => concat[n] chunk[n] a  where large(n), stored(a)
+rule split-chunk [exact]  chunk[n] a{m} => concat[m] chunk[m] chunk[n] a  where tiled(m), stored(a)
+"""
 
 
 @dataclass(frozen=True)
@@ -83,10 +89,8 @@ def fires_on(rule: Rule | Fact, loaded: Loaded) -> bool:
 @lru_cache(maxsize=16)
 def _compiled(rule: Rule | Fact) -> list[CompiledRule]:
     """The rule, and what it needs; the same list every time, for which the engine keeps an e-graph."""
-    compiled = [compile_rule(rule, NUMBER)]
-    if isinstance(rule, Rule) and loops(rule):
-        compiled.append(_split_result())
-    return compiled
+    splits = _splits(rule) if isinstance(rule, Rule) else []
+    return [compile_rule(rule, NUMBER), *splits]
 
 
 def fires(rule: Rule | Fact, example: Example) -> bool:
@@ -110,19 +114,25 @@ def why_not(rule: Rule | Fact, example: Example) -> str:
     for loaded in programs(rule, example):
         instance = loaded.instance
         stated = instance.statement.rule
-        others = [_split_result()] if loops(stated) else []
-        absent = absence(stated, loaded.program, others, loaded.large, LIMITS)
+        absent = absence(stated, loaded.program, _splits(stated), loaded.large, LIMITS)
         if absent is not None and absent.conditions:
             axes = {name: instance.axes_of(name) for name in instance.values}
             found.append((len(absent.conditions), told(absent, axes)))
     return min(found, key=lambda one: one[0])[1] if found else ""
 
 
+def _splits(rule: Rule) -> list[CompiledRule]:
+    """The rules by which chunks come about, and chunks of chunks, for a rule that moves such."""
+    if not loops(rule):
+        return []
+    chunks = (node.operand for node in walk(rule.left) if isinstance(node, ChunkOf))
+    return _compiled_splits()[: 2 if any(isinstance(inner, ChunkOf) for inner in chunks) else 1]
+
+
 @cache
-def _split_result() -> CompiledRule:
-    """The rule by which chunks come about, for rules that move them."""
-    text = "rule split-result [exact]  a{n} => concat[n] chunk[n] a  where large(n), stored(a)"
-    return compile_rule(parse_rules(text, "split").rules[0], NUMBER + 1)
+def _compiled_splits() -> list[CompiledRule]:
+    rules = parse_rules(SPLITS, "split").rules
+    return [compile_rule(rule, number) for number, rule in enumerate(rules, NUMBER + 1)]
 
 
 def _run(loaded: Loaded, rule: Rule | Fact) -> Outcome:
@@ -133,7 +143,18 @@ def _run(loaded: Loaded, rule: Rule | Fact) -> Outcome:
         return Outcome(loaded, matched, ())
     made = tuple(_made(program, found.graph))
     nodes = (node for eclass in found.graph.classes for node in eclass.nodes)
-    return Outcome(loaded, bool(made) or any(node.maker == NUMBER for node in nodes), made)
+    fired = bool(made) or any(node.maker == NUMBER for node in nodes) or _merges(loaded, compiled, found)
+    return Outcome(loaded, fired, made)
+
+
+def _merges(loaded: Loaded, compiled: list[CompiledRule], found: Saturation) -> bool:
+    """Whether a rule makes terms equal that others have made: there are fewer classes with it."""
+    others = compiled[1:]
+    if not others:
+        return False
+    terms = list(loaded.program.reachable())
+    without = saturate(loaded.program, others, loaded.large, terms, LIMITS)
+    return len(found.graph.classes) < len(without.graph.classes)
 
 
 def _made(program: Program, graph: Snapshot) -> Iterator[tuple[Term, Term]]:

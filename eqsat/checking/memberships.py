@@ -118,7 +118,7 @@ def _axis_names(rule: Rule) -> set[str]:
         names.add(definition.name)
         names.update(name for kind, name in (definition.first, *definition.less) if kind == "axes")
     for guard in rule.guards:
-        if guard.name in ("in", "large", "nonempty"):
+        if guard.name in ("in", "large", "tiled", "nonempty"):
             names.update(guard.operands)
     for known in rule.properties:
         names.update(known.axes)

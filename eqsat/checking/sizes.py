@@ -140,7 +140,7 @@ class SizeRules:
                         self.unite(one, other)
         for _ in self.products:
             self.unite_factors()
-        self.large = {guard.operands[0] for guard in rule.guards if guard.name == "large"}
+        self.large = {guard.operands[0] for guard in rule.guards if guard.name in ("large", "tiled")}
 
     def unite_factors(self) -> None:
         """Of two equal products that share a factor, the other factors are equal."""

@@ -252,8 +252,8 @@ class Conditions:
             case "in":
                 inner, outer = operands
                 return self.has(f"A_{outer}" if outer in self.terms else f"S_{outer}", inner)
-            case "large":
-                return f"(large {self.bound_axis(operands[0])})"
+            case "large" | "tiled":
+                return f"({name} {self.bound_axis(operands[0])})"
             case "stored" | "called":
                 return f"({name} t_{operands[0]})"
             case "passes" if self.classes[operands[0]] == "operations":

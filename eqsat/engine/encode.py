@@ -298,6 +298,7 @@ def encode_program(
     copies: Iterable[tuple[int, int]] = (),
     fenced: Collection[int] = (),
     beside: Iterable[Term] = (),
+    tiled: bool = True,
 ) -> Loading:
     """What to load for a program.
 
@@ -309,6 +310,7 @@ def encode_program(
     - `copies`: which copies of an axis rules may ask for, as `CompiledRule` has them.
     - `fenced`: the numbers of terms that stay what they are, but for chunks and names of axes.
     - `beside`: terms to load beside the program.
+    - `tiled`: whether chunks may be split into chunks along another axis.
     """
     symbols = Symbols()
     loading = Loading(symbols)
@@ -342,6 +344,7 @@ def encode_program(
         lines.append(f"(axis {number}) (set (size {number}) {float(axis.size)!r})")
     large_ids = {axis.id for axis in large}
     lines += [f"(large {number})" for number in sorted(large_ids)]
+    lines += [f"(tiled {number})" for number in sorted(large_ids) if tiled]
     lines += [f"(stored (Node {term.number}))" for term in stored]
     return loading
 

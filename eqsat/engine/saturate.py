@@ -114,6 +114,7 @@ def saturate(
     limits: Limits | None = None,
     deadline: Deadline = NO_DEADLINE,
     granted: Sequence[Granted] = (),
+    tiled: bool = True,
 ) -> Saturation:
     """Load a program, run the rules on it, and take a snapshot.
 
@@ -123,12 +124,13 @@ def saturate(
     - `stored`: terms that may be computed piece by piece.
     - `deadline`: when to stop, whatever the limits.
     - `granted`: what rules with guards may be used on. If there is nothing, it is noted where they match.
+    - `tiled`: whether chunks may be split into chunks along another axis.
     """
     limits = limits or Limits()
     began = time.perf_counter()
     with loaded_rules(rules) as library:
         run = _Run(program, library, limits, deadline, granted)
-        symbols = run.load(large, stored)
+        symbols = run.load(large, stored, tiled)
         reason = run.phase(loops=False, rounds=limits.algebra_rounds)
         guarded = [] if granted else run.find()
         run.ask_for_chunks()
@@ -194,13 +196,13 @@ class _Run:
         self.latest = 0
         self.effort = 0.0
 
-    def load(self, large: Iterable[Axis], stored: Iterable[Term]) -> Symbols:
+    def load(self, large: Iterable[Axis], stored: Iterable[Term], tiled: bool) -> Symbols:
         """Load the program; what its symbols stand for."""
         numbers = sorted(frozenset[float]().union(*(rule.numbers for rule in self.known)))
         copies = sorted(frozenset[tuple[int, int]]().union(*(rule.copies for rule in self.known)))
         fenced = compared(self.program).between
         beside = [value for one in self.granted for value in one.values]
-        loading = encode_program(self.program, large, stored, numbers, copies, fenced, beside)
+        loading = encode_program(self.program, large, stored, numbers, copies, fenced, beside, tiled)
         symbols = loading.symbols
         for rule in self.waiting:
             symbols.monoids.update(rule.monoids)

@@ -93,7 +93,7 @@ _ANALYSES = f"""
 (function core-axes (Core) Axes :merge old)
 (function size (i64) f64 :merge old) (function size-of (Axes) f64 :merge old) (relation need-size (Axes))
 (function number (String String) String :merge old)
-(relation axis (i64)) (relation copy (i64 i64 i64 i64)) (relation large (i64))
+(relation axis (i64)) (relation copy (i64 i64 i64 i64)) (relation large (i64)) (relation tiled (i64))
 (relation stored (T)) (relation called (T)) (relation simplified (i64 T))
 (relation symbol (T String)) (relation over (String String))
 (relation member (String String)) (relation uniform (String))

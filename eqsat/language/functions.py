@@ -53,6 +53,7 @@ ALONG = ("passes", *REDUCED)
 GUARDS: dict[str, tuple[str, ...]] = {
     "in": ("axes", "axes or term"),
     "large": ("axis",),
+    "tiled": ("axis",),
     "stored": ("term",),
     "called": ("term",),
     "passes": ("call", "axis"),

@@ -26,7 +26,8 @@ from eqsat.planning.sinking import with_sunk
 from eqsat.records import Place
 
 SPLIT_AXES = (2, 4)
-"""How many axes are considered for loops, those with most bytes first: few, and more if need be."""
+"""How many axes are considered for loops, those with most bytes first: few, and more if need be. Then chunks
+are split along other axes, too."""
 
 BIG_SHARE = 16
 """A term is big when it takes more than this part of the memory that is left for temporaries."""
@@ -246,10 +247,11 @@ def _prepared(
     if rules:
         program = with_contraction_orders(program, _reorders(rules), rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
-    key = (program.outputs, program.equalities, program.facts, large, tuple(stored), limits, *granted)
+    tiled = most_axes > SPLIT_AXES[0]
+    key = (program.outputs, program.equalities, program.facts, large, tiled, tuple(stored), limits, *granted)
     saturation = known.get(key)
     if saturation is None:
-        saturation = saturate(program, rules, large, stored, limits, deadline, granted)
+        saturation = saturate(program, rules, large, stored, limits, deadline, granted, tiled)
         if not deadline.passed():
             known[key] = saturation
     return Search(program, saturation, rules, machine, large, bodies)

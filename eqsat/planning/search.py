@@ -82,7 +82,9 @@ def _under(
             yield _ranked([*maker.found, *inside], budget)
             if fitting and not fits:
                 enough = MUCH_FASTER * min(fitting)
-                faster = [one for one in too_big if one[2].candidate.predicted_seconds < enough]
+                # Its chunks are the shortest, as nothing fits: how long it would take, extraction tells.
+                faster = [one for one in too_big if one[1].selection.seconds < enough]
+                faster.sort(key=lambda found: found[2].candidate.predicted_seconds)
                 yield from _sparing(faster[:1], budget, deadline, min(fitting))
             fits = fits or bool(fitting)
             too_big += [(maker, way, made) for way, made in maker.ways]

@@ -244,7 +244,7 @@ def equivalent(rule: Rule, mutant: Mutant) -> str:
     """Why a mutant is no worse than the rule, as far as its form tells; nothing if it should be."""
     if mutant.kind == "condition removed":
         condition = next(one for one in conditions_of(rule) if text_of(one) == mutant.change)
-        if isinstance(condition, Guard) and condition.name in ("large", "stored", "nonempty"):
+        if isinstance(condition, Guard) and condition.name in ("large", "tiled", "stored", "nonempty"):
             return "the condition says where the rule pays"
         if isinstance(condition, Comparison) and condition.relation != "=":
             return "the comparison says where the rule pays"

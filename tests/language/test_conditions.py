@@ -59,6 +59,7 @@ def shown(rule: Rule) -> list[str]:
 READ = {
     "n in K": "guard in(n, K)",
     "large(n)": "guard large(n)",
+    "tiled(n)": "guard tiled(n)",
     "passes(f, n)": "guard passes(f, n)",
     "constant(a)": "guard constant(a)",
     "spd[i, j](A)": "property spd[i, j](A)",

@@ -20,6 +20,7 @@ from eqsat.ir.term import Term
 from eqsat.machine import CPU
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
 from eqsat.planning.exploring import (
+    SPLIT_AXES,
     Saturations,
     Search,
     free_bytes,
@@ -259,3 +260,28 @@ def test_a_program_is_not_saturated_again_for_another_budget_with_the_same_axes(
     first, other, anew = (prepare(program, (), budget, CPU, known=known) for budget in (10**9, 10**8, None))
     assert other.saturation is first.saturation
     assert anew.saturation is not first.saturation, "without a budget there are no axes to loop over"
+
+
+def gradient_of_maxima() -> Program:
+    """Of a maximum of products, which needs no more than a mask of them."""
+
+    def maxima(x: Any, b: Any) -> Any:
+        return jnp.sum(jnp.max(x.T @ (x * b[:, None]), 1))
+
+    return lowered(jax.grad(maxima), normal(300, 280), normal(300))[0]
+
+
+def test_tiles_are_looked_for_in_wider_searches_only() -> None:
+    program, rules = gradient_of_maxima(), rules_for((), "reassociates")
+    few, many = (prepare(program, rules, 882_000, CPU, axes).saturation for axes in SPLIT_AXES)
+    assert not few.matches.get("split-chunk")
+    assert many.matches["split-chunk"] > 0
+
+
+def test_what_is_far_too_big_is_compared_by_what_it_would_take_with_room() -> None:
+    """With the product in the place of the result, nothing is computed twice."""
+    program = gradient_of_maxima()
+    search = prepare(program, rules_for((), "reassociates"), 882_000, CPU, SPLIT_AXES[-1])
+    fitting = [c for found in attempts(search, 882_000) for c in found if c.predicted_peak <= 882_000]
+    written = as_written(program, CPU, library=True).predicted_seconds
+    assert min(candidate.predicted_seconds for candidate in fitting) < 4 * written

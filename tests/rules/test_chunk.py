@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Const, Delta, Leaf, Map, Reduce, Rename
+from eqsat.ir.ops import Chunk, Const, Delta, Leaf, Map, Reduce, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from tests.rules.proving import can_stream, cannot_stream, optimized, saturated_program, streaming
@@ -140,3 +140,22 @@ def test_a_chunk_of_the_other_axis_of_a_diagonal_matrix() -> None:
     assert streams_delta(M, "matrix", f"{rules} chunk-delta")
     assert streams_delta(M, "rows", f"{rules} chunk-delta")
     assert not streams_delta(M, "rows", rules)
+
+
+def test_chunks_of_two_loops_change_places() -> None:
+    """A slice by both loops is the same whichever loop takes its slice first."""
+
+    def merged(rules: str) -> bool:
+        terms = Terms()
+        x = terms.make(Leaf(0, (N, M), "float32"))
+        program = Program((x,), (Output(terms.make(Map("exp", "float32"), [x]), (N, M)),), terms)
+        arrays = (np.ones((N.size, M.size)),)
+        graph = saturated_program(program, arrays, f"split-result chunk-map {rules}", [N, M])
+        found = [
+            {node.op.axis for node in eclass.nodes if isinstance(node.op, Chunk)}
+            for eclass in graph.saturation.graph.classes
+        ]
+        return {N, M} in found
+
+    assert merged("split-chunk chunk-past-chunk")
+    assert not merged("split-chunk")

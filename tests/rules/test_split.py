@@ -224,3 +224,24 @@ def test_a_convolution_by_chunks_of_its_features() -> None:
     cannot_stream(
         conv, ARRAYS, "k", "split-reduction split-contraction split-accumulation chunk-map chunk-call"
     )
+
+
+@pytest.mark.parametrize(
+    ("expression", "tiles"),
+    [
+        (f"cumsum({PAIRS}, 0) + cumsum({PAIRS}, 1)", True),
+        (f"{PAIRS} + 1", True),
+        (f"sum({PAIRS}, 1)", False),  # has no second axis
+    ],
+)
+def test_a_chunk_of_what_is_stored_is_computed_by_tiles(expression: str, tiles: bool) -> None:
+    rules = "split-result chunk-map split-chunk"
+
+    def tiled(rules: str) -> bool:
+        graph = saturated((expression,), ARRAYS, rules, "n m").saturation.graph
+        return any(
+            isinstance(node.op, Concat) and eclass.open for eclass in graph.classes for node in eclass.nodes
+        )
+
+    assert tiled(rules) == tiles
+    assert not tiled(rules.removesuffix(" split-chunk"))

@@ -1,0 +1,102 @@
+"""Products of matrices of which the library packs little.
+
+YNNPACK packs some columns of the right operand. It only takes left operands whose rows are summed over; other
+products are Eigen's, which packs all of both. So where one operand is such, it comes first, and else a turned
+copy of the smaller one. If what is packed of so many columns is too much, a loop takes fewer at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from eqsat.backend.layout import Emitted, transposed
+from eqsat.backend.orders import Length
+from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import itemsize
+from eqsat.ir.ops import Dot
+
+COLUMNS = 128
+"""So many columns are packed at once, or all that there are (64 for each thread; two threads)."""
+
+TILE = 4
+"""A multiple of this number of columns is packed."""
+
+WORK = 1 << 14
+"""A turn of a loop takes some microseconds: in that time, so many entries are multiplied and added up."""
+
+BY_COLUMNS = "by_columns"
+"""What the function is called in the emitted program."""
+
+FUNCTION = f"""def {BY_COLUMNS}(product, left, right, axis, place, width):
+    # Some columns of the right operand at a time: those of the result along dimension `place`.
+    width = min(width, right.shape[axis])
+
+    def turn(number, result):
+        columns = product(left, lax.dynamic_slice_in_dim(right, number * width, width, axis))
+        return lax.dynamic_update_slice_in_dim(result, columns, number * width, place)
+
+    result = jax.eval_shape(product, left, right)
+    turns = -(-right.shape[axis] // width)
+    return lax.fori_loop(0, turns, turn, jnp.zeros(result.shape, result.dtype))
+"""
+
+
+def packing_little(
+    op: Dot,
+    left: Emitted,
+    right: Emitted,
+    product: Callable[[Emitted, Emitted], Emitted],
+    chunks: Mapping[Axis, int],
+    panel: int,
+) -> Emitted:
+    """The product as text, so that at most so many bytes are packed, where it is one of two matrices.
+
+    **Arguments:**
+
+    - `product`: the text for two operands.
+    - `chunks`: how much of axes there is at once, where it is not all.
+    """
+
+    def length(axis: Axis) -> int:
+        return chunks.get(axis, axis.size)
+
+    rows, columns = (_columns(op, operand, length) for operand in (left, right))
+    if set(left.order) & set(right.order) != op.axes or min(rows, columns) == 1:
+        return product(left, right)
+    small, large = (left, right) if rows <= columns else (right, left)
+    if _sums_rows(op, large):
+        left, right = large, small
+    elif _sums_rows(op, small):
+        left, right = small, large
+    else:
+        free = [axis for axis in small.order if axis not in op.axes]
+        copied = transposed(small, (*free, *(axis for axis in large.order if axis in op.axes)))
+        # Without a barrier, XLA makes the copy a part of the product again.
+        left, right = Emitted(f"lax.optimization_barrier({copied.text})", copied.order), large
+    depth = math.prod(map(length, op.axes))
+    fitting = panel // (depth * itemsize(op.dtype)) // TILE * TILE
+    fitting = max(fitting, TILE, WORK // (depth * _columns(op, left, length)))
+    columns = _columns(op, right, length)
+    if fitting >= min(columns, COLUMNS):
+        return product(left, right)
+    axis = max((axis for axis in right.order if axis not in op.axes), key=length)
+    width = max(fitting * length(axis) // columns, 1)
+    return _by_columns(left, right, axis, width, product)
+
+
+def _by_columns(
+    left: Emitted, right: Emitted, axis: Axis, width: int, product: Callable[[Emitted, Emitted], Emitted]
+) -> Emitted:
+    part = product(Emitted("rows", left.order), Emitted("columns", right.order))
+    dimensions = f"{right.order.index(axis)}, {part.order.index(axis)}, {width}"
+    text = f"{BY_COLUMNS}(lambda rows, columns: {part.text}, {left.text}, {right.text}, {dimensions})"
+    return Emitted(text, part.order)
+
+
+def _sums_rows(op: Dot, operand: Emitted) -> bool:
+    return set(operand.order[-len(op.axes) :]) == op.axes
+
+
+def _columns(op: Dot, operand: Emitted, length: Length) -> int:
+    return math.prod(length(axis) for axis in operand.order if axis not in op.axes)
