@@ -14,7 +14,7 @@ from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import HONEST, OWN, Certified, certify
 from eqsat.backend.chunk_bar import updates
 from eqsat.backend.donation import Donation
-from eqsat.backend.emit import emit
+from eqsat.backend.emission import Emission
 from eqsat.backend.forms import Forms
 from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
@@ -203,32 +203,27 @@ class Trials:
 
     def emitted(self, candidate: Candidate, options: str = HONEST) -> Module:
         """A candidate's source, in the form that is fast under these options."""
-        names = self.input_names(candidate.schedule.program)
+        names = input_names(candidate.schedule.program, self.names)
+        emission = self.emission(candidate, options)
+        return self.stopwatch.timed("emit", lambda: emission.module(names, self.given_up.pairs))
+
+    def emission(self, candidate: Candidate, options: str = HONEST) -> Emission:
+        """What a candidate's source is emitted from."""
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
         forms = replace(self.forms, fused_reduction=None) if options == OWN else self.forms
-        return self.stopwatch.timed(
-            "emit",
-            lambda: emit(
-                candidate.schedule,
-                names,
-                makers=candidate.makers,
-                pairs=self.given_up.pairs,
-                updates=often,
-                forms=forms,
-                turned=candidate.turned,
-                joined=candidate.joined,
-            ),
-        )
+        schedule, makers = candidate.schedule, candidate.makers
+        return Emission(schedule, makers, often, forms, candidate.turned, candidate.joined)
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """A function whose results have the weak types of the traced one's."""
         return lambda *values: self.traced.typed(function(*values))
 
-    def input_names(self, program: Program) -> list[str]:
-        """What to call the inputs of a program: the arguments, and the arrays closed over."""
-        extra = len(program.inputs) - len(self.names)
-        return [*self.names, *(f"constant_{number}" for number in range(extra))]
+
+def input_names(program: Program, names: Sequence[str]) -> list[str]:
+    """What to call the inputs of a program: the arguments by their names, and the arrays closed over."""
+    extra = len(program.inputs) - len(names)
+    return [*names, *(f"constant_{number}" for number in range(extra))]
 
 
 def total_bytes(avals: Sequence[Any]) -> int:
