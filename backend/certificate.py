@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -113,17 +113,6 @@ class Certified:
 
     def __call__(self, *args: Any) -> list[Any]:
         return list(self.executable(*args))
-
-    def revived(self, executable: Any) -> Certified:
-        """The same with an executable that was made of this one's bytes.
-
-        **Raises:** `EqsatError` if it does not need what this one does.
-        """
-        memory = executable.memory_analysis()
-        needs = (memory.output_size_in_bytes, memory.temp_size_in_bytes, memory.alias_size_in_bytes)
-        if needs != (self.outputs, self.temporaries, self.aliased):
-            raise EqsatError("an executable is not the one that was certified")
-        return replace(self, executable=executable)
 
 
 def compiler_options() -> Flags:

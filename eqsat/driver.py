@@ -30,7 +30,7 @@ from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
 from eqsat.original import Obstacle, Original
-from eqsat.planned import Planned
+from eqsat.planned import Derivation, Planned
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.exploring import SPLIT_AXES, Saturations, Search, prepare
 from eqsat.planning.recording import peak_tensors, recorded
@@ -39,7 +39,7 @@ from eqsat.progress import SILENT, Progress
 from eqsat.records import PeakTensor
 from eqsat.reports.plan import Plan
 from eqsat.reports.refusal import Refusal, fixed_too_big, too_big, too_slow
-from eqsat.trials import Stopwatch, Trial, Trials, total_bytes
+from eqsat.trials import Stopwatch, Trial, Trials, input_names, total_bytes
 
 CLEARLY_FASTER = 0.7
 """A program that fits is rewritten only if that is predicted to take less than this part of its time..."""
@@ -371,16 +371,31 @@ class Planner:
         self._chosen = None
         original = self.original.to_run(self.budget)
         plan = self._plan(original, original, job, reason)
-        hoisted = job.hoisted if job else ()
-        return Planned(plan, self.traced, None, original, hoisted, self.given_up.arguments)
+        return self._as_it_is(plan, original, job)
+
+    def _as_it_is(self, plan: Plan, certified: Certified, job: Job | None) -> Planned:
+        """The function as it is, compiled."""
+        donated = self.given_up.arguments
+        if job is None:
+            return Planned(plan, self.traced, None, certified, donated=donated)
+        derivation = Derivation(job.program, job.trials.emission(job.written, OWN))
+        return Planned(plan, self.traced, None, certified, job.hoisted, donated, derivation)
 
     def _changed(self, trial: Trial, original: Certified, job: Job) -> Planned:
         self._chosen = trial
         if original.options == OWN:
             original = self.original.certified(draft=True)  # It is not said to need what fusions may hold.
         plan = self._plan(trial.certified, original, job, self.stop_reason, trial)
-        donated = self.given_up.arguments
-        return Planned(plan, self.traced, trial.module, trial.certified, job.hoisted, donated)
+        emission = job.trials.emission(trial.candidate, trial.certified.options, trial.panel)
+        return Planned(
+            plan,
+            self.traced,
+            trial.module,
+            trial.certified,
+            job.hoisted,
+            self.given_up.arguments,
+            Derivation(job.program, emission),
+        )
 
     def _plan(
         self,
@@ -411,7 +426,7 @@ class Planner:
         )
         if job is None:
             return plan
-        names, candidate = job.trials.input_names(job.program), chosen.candidate if chosen else None
+        names, candidate = input_names(job.program, self.names), chosen.candidate if chosen else None
         return recorded(plan, job.written, candidate, names, self.machine)
 
     def _too_big(self, original: Certified, job: Job) -> Refusal:
@@ -427,5 +442,5 @@ class Planner:
             reached, candidate = smallest.peak, smallest.candidate
         elif original.draft:
             reached = self.original.certified(original.options).peak
-        names = job.trials.input_names(job.program)
+        names = input_names(job.program, self.names)
         return reached, peak_tensors(candidate.schedule, names, self.machine)

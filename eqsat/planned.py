@@ -8,9 +8,25 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.backend.certificate import Certified
+from eqsat.backend.emission import Emission
 from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
+from eqsat.ir.program import Program
 from eqsat.reports.plan import Plan
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """What a plan's source came of.
+
+    **Attributes:**
+
+    - `program`: the function as it was lowered.
+    - `emission`: what the source was emitted from.
+    """
+
+    program: Program
+    emission: Emission
 
 
 @dataclass(frozen=True)
@@ -25,6 +41,7 @@ class Planned:
     - `certified`: the executable.
     - `hoisted`: the plan's constants, as the traced function has them.
     - `donated`: the numbers of the arguments that a call deletes, since results take their place.
+    - `derivation`: what the plan's source came of, until it has been kept; None if it has none.
     """
 
     plan: Plan
@@ -33,6 +50,7 @@ class Planned:
     certified: Certified
     hoisted: Sequence[Any] = ()
     donated: Sequence[int] = ()
+    derivation: Derivation | None = None
 
     def run(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat arrays of the traced dtypes, by the certified executable."""

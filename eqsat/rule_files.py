@@ -16,6 +16,7 @@ from eqsat.errors import RuleError
 from eqsat.ir.operations import REGISTERED, known_operation
 from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.parse import load_rules, load_text, register_operations
+from eqsat.language.position import Position
 from eqsat.language.syntax import (
     Fact,
     OperationDeclaration,
@@ -27,6 +28,7 @@ from eqsat.language.traverse import walk
 from eqsat.language.vocabulary import all_files
 from eqsat.rule_choice import RulePath
 from eqsat.rules import shipped
+from eqsat.serialisation import Codec, Special
 from eqsat.storage.values import kept
 
 
@@ -45,15 +47,20 @@ def compiled_rules(paths: Sequence[RulePath], accuracy: Accuracy, precision: str
     return _compiled(files, accuracy, precision)
 
 
-def load_file(path: RulePath) -> RuleFile:
+def load_file(path: RulePath, imports: bool = True) -> RuleFile:
     """A user's `.rules` file, which may use what the shipped ones declare.
+
+    **Arguments:**
+
+    - `imports`: whether to import the functions of its operations.
 
     **Raises:** `RuleError` if there is no such file, or if something in it is wrong.
     """
     file = Path(fspath(path))
     if not file.is_file():
         raise RuleError(f"there is no rules file {str(file)!r}")
-    return _bound(load_rules(file, shipped_files()))
+    found = load_rules(file, shipped_files())
+    return _bound(found) if imports else found
 
 
 def load_rules_from(text: str, name: str) -> RuleFile:
@@ -75,15 +82,21 @@ def shipped_files() -> tuple[RuleFile, ...]:
     paths = shipped()
     # Where a rule is from is part of it, and so is the folder.
     name = f"rules of {paths[0].parent}"
-    files = kept(name, lambda: tuple(all_files([load_rules(path) for path in paths])))
+    codec = Codec({Position: Special(str, Position.read)})
+    files = kept(
+        name, tuple[RuleFile, ...], lambda: tuple(all_files([load_rules(path) for path in paths])), codec
+    )
     register_operations(files)
     return files
 
 
 def _bind(declaration: OperationDeclaration) -> None:
-    """Give a declared operation the function that its declaration names, "module:name"."""
+    """Give a declared operation the function that its declaration names, "module:name".
+
+    **Raises:** `RuleError` if there is none, or if the operation has another function already.
+    """
     spec = REGISTERED[declaration.signature.name]
-    if spec.function is not None or not declaration.function:
+    if not declaration.function:
         return
     where = f"{declaration.position}: operation {spec.name}"
     module, _, name = declaration.function.partition(":")
@@ -93,6 +106,12 @@ def _bind(declaration: OperationDeclaration) -> None:
         raise RuleError(f"{where}: cannot import {declaration.function!r}: {error}") from error
     if not callable(function):
         raise RuleError(f"{where}: {declaration.function!r} is no function")
+    if spec.function is not None and spec.function is not function:
+        other = f"{spec.function.__module__}:{spec.function.__qualname__}"
+        raise RuleError(
+            f"{where}: it is {declaration.function!r} here, and {other!r} already, by `eqsat.operation` or"
+            " another file; give one of the two another name"
+        )
     REGISTERED[spec.name] = replace(spec, function=function)
 
 

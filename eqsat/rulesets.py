@@ -31,7 +31,7 @@ def rules_for(extra: Sequence[RulePath], accuracy: str) -> tuple[CompiledRule, .
 @cache
 def _shipped(accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
     name = f"rules of {shipped()[0].parent}, compiled: {accuracy}, {precision}"
-    return kept(name, lambda: _read((), accuracy, precision))
+    return kept(name, tuple[CompiledRule, ...], lambda: _read((), accuracy, precision))
 
 
 def _read(extra: Sequence[RulePath], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:

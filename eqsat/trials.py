@@ -14,7 +14,7 @@ from eqsat.amounts import format_bytes
 from eqsat.backend.certificate import HONEST, OWN, Certified, certify
 from eqsat.backend.chunk_bar import updates
 from eqsat.backend.donation import Donation
-from eqsat.backend.emit import emit
+from eqsat.backend.emission import Emission
 from eqsat.backend.forms import Forms
 from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
@@ -68,11 +68,17 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate, its source, and what it needs as compiled."""
+    """A candidate, its source, and what it needs as compiled.
+
+    **Attributes:**
+
+    - `panel`: bytes that the library may pack for a product, if its source was written for that.
+    """
 
     candidate: Candidate
     module: Module
     certified: Certified
+    panel: int | None = None
 
     @property
     def peak(self) -> int:
@@ -151,11 +157,14 @@ class Trials:
         """The trial, or one of the same candidate whose products pack less, if that is smaller."""
         candidate = trial.candidate
         room = budget - (trial.peak - trial.certified.scratch)
-        module = self.emitted(candidate, panel=int(PANELS * room))
+        panel = int(PANELS * room)
+        module = self.emitted(candidate, panel=panel)
         if module.source == trial.module.source:
             return trial
         certified = self._compiled(candidate, module, HONEST, budget)
-        return self._note(Trial(candidate, module, certified)) if certified.peak < trial.peak else trial
+        return (
+            self._note(Trial(candidate, module, certified, panel)) if certified.peak < trial.peak else trial
+        )
 
     @property
     def smallest(self) -> Trial | None:
@@ -218,39 +227,34 @@ class Trials:
         return self._done[key]
 
     def emitted(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Module:
-        """A candidate's source, in the form that is fast under these options.
+        """A candidate's source, in the form that is fast under these options."""
+        names = input_names(candidate.schedule.program, self.names)
+        emission = self.emission(candidate, options, panel)
+        return self.stopwatch.timed("emit", lambda: emission.module(names, self.given_up.pairs))
+
+    def emission(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Emission:
+        """What a candidate's source is emitted from.
 
         **Arguments:**
 
         - `panel`: bytes that the library may pack for a product, as `Forms` has it.
         """
-        names = self.input_names(candidate.schedule.program)
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
-        forms = replace(self.forms, panel=panel)
-        forms = replace(forms, fused_reduction=None) if options == OWN else forms
-        return self.stopwatch.timed(
-            "emit",
-            lambda: emit(
-                candidate.schedule,
-                names,
-                makers=candidate.makers,
-                pairs=self.given_up.pairs,
-                updates=often,
-                forms=forms,
-                turned=candidate.turned,
-                joined=candidate.joined,
-            ),
-        )
+        fused = None if options == OWN else self.forms.fused_reduction
+        forms = replace(self.forms, fused_reduction=fused, panel=panel)
+        schedule, makers = candidate.schedule, candidate.makers
+        return Emission(schedule, makers, often, forms, candidate.turned, candidate.joined)
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """A function whose results have the weak types of the traced one's."""
         return lambda *values: self.traced.typed(function(*values))
 
-    def input_names(self, program: Program) -> list[str]:
-        """What to call the inputs of a program: the arguments, and the arrays closed over."""
-        extra = len(program.inputs) - len(self.names)
-        return [*self.names, *(f"constant_{number}" for number in range(extra))]
+
+def input_names(program: Program, names: Sequence[str]) -> list[str]:
+    """What to call the inputs of a program: the arguments by their names, and the arrays closed over."""
+    extra = len(program.inputs) - len(names)
+    return [*names, *(f"constant_{number}" for number in range(extra))]
 
 
 def total_bytes(avals: Sequence[Any]) -> int:

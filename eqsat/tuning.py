@@ -122,7 +122,7 @@ class Tuner(Planner):
         """Programs that fit and may be faster than the one chosen: trials, or the function as it is."""
         best = chosen.candidate if chosen else job.written
         longest = SLOWEST * best.predicted_seconds
-        yield from self._as_it_is(job.written.predicted_seconds < longest)
+        yield from self._unrewritten(job.written.predicted_seconds < longest)
         rivals: list[Trial] = []
         if self.rest is not None:
             self.rest.longest = longest
@@ -137,7 +137,7 @@ class Tuner(Planner):
                     if other.peak <= self.budget:
                         yield other
 
-    def _as_it_is(self, every: bool) -> Iterator[Certified]:
+    def _unrewritten(self, every: bool) -> Iterator[Certified]:
         """The function as it is, if it fits, which is timed even if it is predicted to be slow.
 
         **Arguments:**
@@ -167,7 +167,7 @@ class Tuner(Planner):
         if isinstance(found, Trial):
             return self._changed(found, self.original.certified(draft=True), job)
         plan = self._plan(found, found, job, self.stop_reason)
-        return Planned(plan, self.traced, None, found, job.hoisted, self.given_up.arguments)
+        return self._as_it_is(plan, found, job)
 
     def _changed(self, trial: Trial, original: Certified, job: Job) -> Planned:
         self._last = trial

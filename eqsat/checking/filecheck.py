@@ -34,6 +34,7 @@ from eqsat.language.syntax import (
     RuleFile,
 )
 from eqsat.language.traverse import variables
+from eqsat.language.vocabulary import all_files
 
 
 class FileCheck:
@@ -241,10 +242,19 @@ class FileCheck:
 
     # ------------------------------------------------------------------------------------ the parts
 
+    def function_named(self, operation: str) -> str:
+        """The function that the declaration of an operation names, "module:name"; empty if none does."""
+        declared = (one for file in all_files([self.file, *self.known]) for one in file.operations)
+        return next((one.function for one in declared if one.signature.name == operation), "")
+
     def unusable_operation(self, rule: Rule) -> str:
         """What is wrong if an operation of a rule can't be called, or is not what its declaration says."""
         for node in users_operations(rule):
             spec = operation_called(node.name)
+            if spec.function is None and (named := self.function_named(spec.name)):
+                message = f"the operation `{spec.name}` is {named!r}, which was not imported"
+                advice = "`--allow-imports` imports it, which runs its module"
+                return self.at(node.position, message, advice)
             if spec.function is None:
                 message = f"the operation `{spec.name}` has no function to call"
                 advice = (

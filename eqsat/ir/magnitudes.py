@@ -50,6 +50,11 @@ def summed(operand: Term, along: Collection[Axis]) -> Operation | None:
     return _along(SUM, operand, along, lambda _: RESULTS - 1) if last else None
 
 
+def magnitude(signature: Signature, beside: Callable[[Sizes], float] | None = None) -> OperationSpec:
+    """One of `MAGNITUDES`, along all axes that its signature names."""
+    return OperationSpec(signature, MAGNITUDES[signature.name], each=_share, beside=beside)
+
+
 def _share(sizes: Sizes) -> float:
     """Operations for one of the results, of which the others cost nothing more."""
     return math.prod(sizes.values()) / RESULTS
@@ -58,6 +63,5 @@ def _share(sizes: Sizes) -> float:
 def _along(name: str, operand: Term, axes: Collection[Axis], beside: Callable[[Sizes], float]) -> Operation:
     core = tuple(sorted(axes, key=lambda axis: axis.id))
     letters = tuple(f"i{place}" for place in range(len(core)))
-    signature = Signature(name, letters, (("x", letters),), ())
-    spec = OperationSpec(signature, MAGNITUDES[name], each=_share, beside=beside)
+    spec = magnitude(Signature(name, letters, (("x", letters),), ()), beside)
     return Operation(spec, core, operand.dtype)

@@ -55,6 +55,7 @@ class Terms:
 
     def __init__(self) -> None:
         self._interned: dict[tuple[Op, tuple[int, ...]], Term] = {}
+        self._next = 0
         self.origins: dict[int, Place] = {}
 
     def __iter__(self) -> Iterator[Term]:
@@ -66,9 +67,16 @@ class Terms:
         key = (op, tuple(arg.number for arg in operands))
         term = self._interned.get(key)
         if term is None:
-            axes, dtype, opened = infer(op, operands)
-            term = Term(op, operands, axes, dtype, opened, len(self._interned))
-            self._interned[key] = term
+            term = self._interned[key] = Term(op, operands, *infer(op, operands), self._next)
+            self._next += 1
+        return term
+
+    def restore(self, number: int, op: Op, args: Iterable[Term] = ()) -> Term:
+        """A new term with the number that it had in another table, which nothing has in this one."""
+        operands = tuple(args)
+        term = Term(op, operands, *infer(op, operands), number)
+        self._interned[op, tuple(arg.number for arg in operands)] = term
+        self._next = max(self._next, number + 1)
         return term
 
 

@@ -15,3 +15,13 @@ class Position:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+    @classmethod
+    def read(cls, text: object) -> Position:
+        """The position that `str` wrote.
+
+        >>> Position.read("mine.rules:3:1").line
+        3
+        """
+        file, line, column = str(text).rsplit(":", 2)
+        return cls(file, int(line), int(column))

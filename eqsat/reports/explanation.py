@@ -11,9 +11,9 @@ from eqsat.amounts import format_bytes, format_seconds
 from eqsat.records import PeakTensor, TensorRecord
 from eqsat.reports.curve import explanation_figure
 from eqsat.reports.page import barrier_lines, cut, tensor_lines
-from eqsat.reports.plain import to_json
 from eqsat.reports.plan import MemoryRecord
 from eqsat.reports.showing import Report
+from eqsat.serialisation import to_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

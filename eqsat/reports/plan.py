@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.amounts import format_bytes
 from eqsat.records import GuardRecord, PeakTensor, Place, TensorRecord
-from eqsat.reports.plain import from_json, to_json
 from eqsat.reports.showing import Report
+from eqsat.serialisation import from_json, to_json
 
 # What shows a plan is imported when one is shown: a process that only runs one starts sooner.
 

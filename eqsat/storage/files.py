@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -21,6 +22,9 @@ KEPT_WHEN_FULL = 0.75
 
 DIGEST_BYTES = 20
 
+MOST_LINKS = 40
+"""So many links may be on the way to a folder, as Linux has it."""
+
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
 """The modes of what others than its owner can write to."""
 
@@ -29,8 +33,9 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 class KeptFiles:
     """A folder of files by name, in the user's cache.
 
-    What is kept may hold code. So the folder has to belong to the user, and nobody else may enter it: one
-    that others can write to is not used, nor one in a folder where others can put another in its place.
+    What is kept says what is computed. So nobody but the user and the system may be able to change it: the
+    folder is not used if others can write to it, or can put another one, or a link, in place of any folder on
+    the way to it.
 
     Every failure (no folder, a full disk, a file that is damaged) is the same as not having the file.
 
@@ -96,10 +101,13 @@ class KeptFiles:
             if make:
                 above.mkdir(mode=0o700, parents=True, exist_ok=True)
                 folder.mkdir(mode=0o700, exist_ok=True)
-            around, found = above.stat(), folder.stat()
+            open_to_others = changeable(folder)
         except OSError:
             return None
-        return folder if _protects(around, above) and _private(found, folder) else None
+        if open_to_others is not None:
+            _warn_of(str(folder), str(open_to_others))
+            return None
+        return folder
 
     def _shrink(self, folder: Path) -> None:
         """Remove the files that were not used for longest, if there are too many bytes."""
@@ -124,7 +132,7 @@ def _content(path: Path) -> bytes:
 
     **Raises:** `OSError` if there is none.
     """
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_BINARY", "O_NOFOLLOW"))
     with open(os.open(path, flags), "rb") as file:
         return file.read() if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else b""
 
@@ -133,28 +141,46 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 
 
-def _private(found: os.stat_result, folder: Path) -> bool:
-    """Whether only the user can have written to a folder; says so once if not."""
+def changeable(folder: Path) -> Path | None:
+    """The first place on the way to a folder that others than the user and root can change; None if none is.
+
+    Each folder and link from the root on is looked at, and not what it leads to, as OpenSSH does with the
+    files of a user: it has to be the user's or root's, and no one else may write to it. In a folder as /tmp,
+    where nobody can rename what is another's, others may write; but the last one is the user's alone.
+
+    **Raises:** `OSError` if it is not there, or no folder.
+    """
     if not hasattr(os, "getuid"):
-        return True  # no such modes: the platform's folder for the user's caches is private
-    if found.st_uid == os.getuid() and not found.st_mode & OTHERS:
-        return True
-    _warn_of(str(folder))
-    return False
-
-
-def _protects(found: os.stat_result, folder: Path) -> bool:
-    """Whether others can't rename what the user has in a folder; says so once if they can."""
-    if not found.st_mode & OTHERS or found.st_mode & stat.S_ISVTX:
-        return True
-    _warn_of(str(folder))
-    return False
+        return None  # no such modes: the platform's folder for the user's caches is private
+    owners = {0, os.getuid()}
+    todo, at = list(reversed(folder.absolute().parts)), Path()
+    links = 0
+    while todo:
+        part = todo.pop()
+        at = at.parent if part == os.pardir else at / part
+        found = at.lstat()
+        if found.st_uid not in owners:
+            return at
+        if stat.S_ISLNK(found.st_mode):
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(folder))
+            target = at.readlink()
+            todo += reversed(target.parts)
+            at = Path() if target.is_absolute() else at.parent
+            continue
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(at))
+        if found.st_mode & OTHERS and (not todo or not found.st_mode & stat.S_ISVTX):
+            return at
+    return None if found.st_uid == os.getuid() else at
 
 
 @cache
-def _warn_of(folder: str) -> None:
+def _warn_of(folder: str, place: str) -> None:
+    where = "it" if folder == place else place
     warnings.warn(
-        f"eqsat does not use {folder}: what is kept there is code, and others than you could have written"
-        " it. Make it yours alone (chmod 700), or name another folder in EQSAT_CACHE_DIR",
+        f"eqsat does not use {folder}: others than you can write to {where}, and what is kept there says what"
+        f" eqsat runs. Make it yours alone (chmod 700), or name another folder in EQSAT_CACHE_DIR",
         stacklevel=2,
     )

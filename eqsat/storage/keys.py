@@ -13,7 +13,6 @@ from importlib import metadata
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import jax
 import jaxlib.version
@@ -36,10 +35,8 @@ PROCESSOR = (b"flags", b"Features", b"model name", b"CPU part")
 """What Linux says of a processor on which machine code depends."""
 
 
-def plan_key(
-    program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike[str]]
-) -> tuple[str, list[Any]]:
-    """The name of a program's plan, and the constant arrays of the program, in an order that it fixes.
+def plan_key(program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike[str]]) -> str:
+    """The name of a program's plan.
 
     **Arguments:**
 
@@ -50,7 +47,6 @@ def plan_key(
     """
     found = Fingerprint()
     found.add(program)
-    arrays = list(found.arrays)
     found.add(asked)
     for path in rules:
         found.add(list(_texts(Path(path))))
@@ -58,7 +54,7 @@ def plan_key(
     found.add(sorted(UNDECLARED))
     found.add({name: str(getattr(jax.config, name, value)) for name, value in jax.config.values.items()})
     found.add([*_versions(), *_device()])
-    return found.hexdigest(), arrays
+    return found.hexdigest()
 
 
 def _texts(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
@@ -103,7 +99,6 @@ def eqsat_version() -> str:
     known = VERSIONS.read(name)
     if known is not None:
         return known.decode()
-    paths = [Path(path) for path, _ in files]
     paths = [Path(path) for path, _ in files]
     version = _digest(part for path in paths for part in (path.name.encode(), path.read_bytes()))
     VERSIONS.write(name, version.encode())

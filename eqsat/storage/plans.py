@@ -1,63 +1,59 @@
-"""Plans on disk: what one process has planned and compiled, the next one reads.
+"""Plans on disk: what one process has planned, the next one reads, emits and compiles.
 
-An entry has the plan, the source and the executable, and so takes the place of everything after tracing.
-Arrays that the function closes over are not in it: they are taken from the traced function. Plans do not
-depend on weak types. Executables do, as far as results have them: so there may be a plan whose source is yet
-to be compiled.
+An entry is data: the plan, and the schedule that its source is emitted from. So it takes the place of
+everything between lowering and emitting; what is compiled goes through JAX's compilation cache, if there is
+one. Arrays that the function closes over are not in it: they are taken from the traced function.
 """
 
 from __future__ import annotations
 
-import pickle
-import re
+import json
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from eqsat.backend.certificate import Certified, certify
-from eqsat.backend.executables import Packed, pack, unpack
-from eqsat.backend.module import Module
+from eqsat.backend.certificate import certify
+from eqsat.backend.donation import NOTHING, Donation
+from eqsat.cache_folder import cache_folder
+from eqsat.errors import EqsatError
 from eqsat.frontend.trace import Traced
-from eqsat.ir.dtypes import is_extended
-from eqsat.planned import Planned
+from eqsat.machine import Machine
+from eqsat.progress import SILENT
+from eqsat.records import Place
 from eqsat.reports.plan import Plan
+from eqsat.serialisation import RECORDS
 from eqsat.storage.files import KeptFiles
-from eqsat.storage.fingerprints import Unidentified, is_code
+from eqsat.storage.fingerprints import Unidentified
 from eqsat.storage.keys import plan_key
-from eqsat.storage.places import Places, moved, places_of
+from eqsat.storage.places import moved, places_of
 
-IMPORTED = re.compile(r"^(?:from|import) +(\w+)", re.MULTILINE)
-"""The package that an import line of a source is about."""
+if TYPE_CHECKING:
+    from eqsat.planned import Planned
+
+# What reads and writes an entry is imported when there is one: `eqsat.transforms` imports this module first.
 
 FILES = KeptFiles("plans")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept of a `Planned`.
+    """What is kept of a `Planned`, beside what its source is emitted from.
 
     **Attributes:**
 
-    - `plan`: without its constants.
-    - `constants`: of each, its place among the arrays of the jaxpr, or the array if it is none of them.
+    - `plan`: without its source and its constants.
     - `rewritten`: whether the plan's source is what runs.
-    - `certified`: without its executable, which is in `packed`.
     - `places`: where the program's equations were from.
     """
 
     plan: Plan
-    constants: tuple[int | np.ndarray[Any, Any], ...]
     rewritten: bool
-    certified: Certified
-    packed: Packed
-    places: Places
+    places: tuple[Place | None, ...]
 
 
 @dataclass(frozen=True)
@@ -66,137 +62,103 @@ class StoredPlan:
 
     **Attributes:**
 
-    - `plan_name`: of the plan, whatever the weak types of results.
+    - `key`: the name of the file.
     - `traced`: the program.
-    - `arrays`: the constant arrays of the program, in an order that it fixes.
-    - `donated`: the numbers of the arguments that a call deletes.
+    - `names`: of its arguments.
+    - `machine`: that plans are made for.
+    - `given_up`: the arguments whose place results may take.
     """
 
-    plan_name: str
+    key: str
     traced: Traced
-    arrays: Sequence[Any]
-    donated: Sequence[int] = ()
-
-    @property
-    def key(self) -> str:
-        """The name of the file."""
-        weak = "".join("01"[bool(aval.weak_type)] for aval in self.traced.closed.out_avals)
-        return f"{self.plan_name}.{int(weak or '0', 2):x}"
+    names: Sequence[str]
+    machine: Machine
+    given_up: Donation = NOTHING
 
     @classmethod
     def of(
         cls,
         traced: Traced,
+        names: Sequence[str],
         asked: object,
         rules: Sequence[str | PathLike[str]],
-        donated: Sequence[int] = (),
+        given_up: Donation,
+        machine: Machine,
     ) -> StoredPlan | None:
-        """Its place; None if the program can't be told from others in another process.
+        """Its place; None if nothing is kept, or the program can't be told from others in another process.
 
         `asked` and `rules` are what the caller asks for; see `plan_key`.
         """
-        if traced.closed.effects:
+        if traced.closed.effects or cache_folder() is None:
             return None
         try:
-            key, arrays = plan_key(traced.closed, (asked, donated), rules)
+            key = plan_key(traced.closed, (asked, given_up.arguments), rules)
         except Unidentified:
             return None
-        return cls(key, traced, arrays, donated)
+        return cls(key, traced, names, machine, given_up)
 
     @property
     def leanest(self) -> StoredPlan:
         """The place for what needs least, where nothing is within the budget."""
-        return replace(self, plan_name=f"{self.plan_name}-leanest")
-
-    # Reading.
+        return replace(self, key=f"{self.key}-leanest")
 
     def read(self) -> Planned | None:
-        """The plan, if it is there and its certificate still holds."""
-        return self._read() or self._read_similar()
-
-    def _read(self) -> Planned | None:
-        began = time.perf_counter()
+        """The plan, if it is there and its program still needs what it was certified for."""
         content = FILES.read(self.key)
         if content is None:
             return None
         try:
-            entry: Entry = pickle.loads(content)
-            planned = self._planned(entry)
-            executable = unpack(entry.packed, planned.inline, self.traced.closed.in_avals)
-            seconds = {"reading": time.perf_counter() - began}
-            return _with(planned, entry.certified.revived(executable), seconds)
+            return self._planned(content)
         except Exception:
             # Whatever is wrong with an entry, planning anew makes it right.
             FILES.remove(self.key)
             return None
 
-    def _read_similar(self) -> Planned | None:
-        """The plan for the same program with other weak types, compiled for those of the results here."""
-        for name in FILES.names(f"{self.plan_name}."):
-            began = time.perf_counter()
-            with suppress(Exception):  # as above; whoever asks for that entry removes it
-                entry: Entry = pickle.loads(FILES.read(name) or b"")
-                planned = self._planned(entry)
-                values = (*self.traced.closed.in_avals, *planned.constants)
-                types = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
-                read = time.perf_counter()
-                certified = certify(planned.program, types, entry.certified.options, donated=self.donated)
-                seconds = {"reading": read - began, "compile": time.perf_counter() - read}
-                # Arrays that are closed over may have been counted as arguments.
-                certified = replace(certified, arguments=entry.certified.arguments)
-                if certified.peak == entry.certified.peak:
-                    found = _with(planned, certified, seconds)
-                    self.write(found)
-                    return found
-        return None
+    def _planned(self, content: bytes) -> Planned:
+        from eqsat.original import Original
+        from eqsat.planned import Planned
+        from eqsat.storage import schedules
+        from eqsat.trials import Stopwatch, input_names
 
-    def _planned(self, entry: Entry) -> Planned:
-        """All of it but for the executable."""
-        hoisted = [self.arrays[place] if isinstance(place, int) else place for place in entry.constants]
+        began = time.perf_counter()
+        plain = json.loads(content)
+        entry: Entry = RECORDS.read(Entry, plain["entry"])
+        stopwatch = Stopwatch(SILENT)
+        original = Original(self.traced, self.machine, (), self.given_up, stopwatch)
+        program, hoisted, _ = original.lowered
+        emission = schedules.read(plain["emission"], program)
+        module = emission.module(input_names(program, self.names), self.given_up.pairs)
         plan = moved(entry.plan, entry.places, places_of(self.traced.closed))
-        plan = replace(plan, constants=tuple(map(jnp.asarray, hoisted)))
-        module = Module(plan.source, {}) if entry.rewritten else None
-        return Planned(plan, self.traced, module, entry.certified, hoisted, self.donated)
-
-    # Writing.
+        plan = replace(plan, source=module.source, constants=tuple(map(jnp.asarray, hoisted)))
+        read = time.perf_counter()
+        if entry.rewritten:
+            values = (*self.traced.closed.in_avals, *plan.constants)
+            types = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
+            function, donated = module.function(), self.given_up.arguments
+            certified = certify(
+                lambda *values: self.traced.typed(function(*values)), types, plan.options, donated=donated
+            )
+        else:
+            certified = original.certified(plan.options)
+        if certified.peak != plan.peak_bytes:
+            raise EqsatError("a program does not need what was certified")
+        seconds = {"reading": read - began, "compile": time.perf_counter() - read}
+        plan = replace(plan, planning_seconds=seconds)
+        runs = module if entry.rewritten else None
+        return Planned(plan, self.traced, runs, certified, hoisted, self.given_up.arguments)
 
     def write(self, planned: Planned) -> None:
-        """Keep a plan, if all that it needs can be kept."""
-        module, certified = planned.module, planned.certified
-        constants = self._places(planned.hoisted)
-        if constants is None or (module is not None and not _self_contained(module)):
+        """Keep a plan, if all that it needs is data."""
+        from eqsat.storage import schedules
+
+        derivation = planned.derivation
+        if derivation is None or (planned.module is not None and planned.module.objects):
             return
-        if module is None and not all(map(is_code, self.arrays)):
-            return  # its data is in the executable
-        packed = pack(certified.executable)
-        if packed is None:
+        try:
+            emission = schedules.written(derivation.emission, derivation.program)
+        except schedules.Unstorable:
             return
-        certified = replace(certified, executable=None)
-        plan = replace(planned.plan, constants=())
-        places = places_of(self.traced.closed)
-        entry = Entry(plan, constants, module is not None, certified, packed, places)
-        FILES.write(self.key, pickle.dumps(entry))
-
-    def _places(self, constants: Sequence[Any]) -> tuple[int | np.ndarray[Any, Any], ...] | None:
-        """Where constants are among the program's arrays; None if one that is not can't be kept itself."""
-        by_id = {id(array): place for place, array in enumerate(self.arrays)}
-        places: list[int | np.ndarray[Any, Any]] = []
-        for constant in constants:
-            place = by_id.get(id(constant))
-            if place is not None:
-                places.append(place)
-            elif is_code(constant) and not is_extended(str(constant.dtype)):
-                places.append(np.asarray(constant))
-            else:
-                return None
-        return tuple(places)
-
-
-def _with(planned: Planned, certified: Certified, seconds: dict[str, float]) -> Planned:
-    """What was read, with its executable, and how long it took to get, by stage."""
-    return replace(planned, certified=certified, plan=replace(planned.plan, planning_seconds=seconds))
-
-
-def _self_contained(module: Module) -> bool:
-    """Whether the text of a module is all there is to it: others than JAX may have changed by next time."""
-    return not module.objects and set(IMPORTED.findall(module.source)) <= {"jax", "numpy"}
+        plan = replace(planned.plan, constants=(), source="")
+        entry = Entry(plan, planned.module is not None, tuple(places_of(self.traced.closed)))
+        content = json.dumps({"entry": RECORDS.write(Entry, entry), "emission": emission})
+        FILES.write(self.key, content.encode())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
+import json
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from eqsat.cache_folder import cache_folder
+from eqsat.serialisation import RECORDS, Codec
 from eqsat.storage.files import KeptFiles
 from eqsat.storage.keys import eqsat_version
 
@@ -17,24 +18,25 @@ T = TypeVar("T")
 FILES = KeptFiles("values")
 
 
-def kept(name: str, compute: Callable[[], T]) -> T:
+def kept(name: str, kind: Any, compute: Callable[[], T], codec: Codec = RECORDS) -> T:
     """What `compute` returns, now or in an earlier process.
 
     **Arguments:**
 
     - `name`: tells it from other values of this version of eqsat; it may depend on nothing else.
+    - `kind`: its type, all of which `codec` can write and read.
     """
     if cache_folder() is None:
-        return compute()  # to name and to pickle what nobody keeps takes a while
+        return compute()  # to name and to write what nobody keeps takes a while
     key = hashlib.blake2b(f"{name} {eqsat_version()} {sys.version}".encode(), digest_size=20).hexdigest()
     content = FILES.read(key)
     if content is not None:
         try:
-            found: T = pickle.loads(content)
+            found: T = codec.read(kind, json.loads(content))
             return found
         except Exception:
             # Whatever is wrong with what was kept, computing it anew makes it right.
             FILES.remove(key)
     value = compute()
-    FILES.write(key, pickle.dumps(value))
+    FILES.write(key, json.dumps(codec.write(kind, value)).encode())
     return value

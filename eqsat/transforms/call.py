@@ -183,7 +183,8 @@ class Call(Program):
                 self.settings, budget=budget, rules=(), machine=machine, progress=bars, witness=None
             )
             asked = (settings, self.names)
-            place = StoredPlan.of(Traced(self.closed), asked, self.settings.rules, given_up.arguments)
+            traced = Traced(self.closed)
+            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, given_up, machine)
         found = place.read() or self._leanest(place.leanest) if place else None
         if found is None or (values is not None and not _is_tuned(found)):
             with Progress(f"planning {self.title}", self.settings.progress) as progress:
@@ -194,7 +195,7 @@ class Call(Program):
                 found = self._new(planner, budget)
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
-        return found
+        return replace(found, derivation=None)
 
     def explained(self, count: int, donated: Mask = ()) -> Explanation:
         """Where its memory goes, and what so many budgets would cost."""

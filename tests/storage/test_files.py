@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.storage.files import KeptFiles
+from eqsat.storage.files import KeptFiles, changeable
 
 
 @pytest.fixture
@@ -64,6 +64,44 @@ def test_a_folder_in_one_that_others_can_write_to_is_not_used(folder: Path) -> N
         assert FILES.read("one") is None
     folder.parent.chmod(0o1777)  # as of /tmp: nobody can rename what is another's
     assert FILES.read("one") == b"content"
+
+
+def test_a_folder_behind_a_link_that_others_can_change_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where others can write, they can make the link lead to another folder of the user's."""
+    mine, shared = tmp_path / "mine", tmp_path / "shared"
+    mine.mkdir(mode=0o700)
+    shared.mkdir()
+    (shared / "link").symlink_to(mine)
+    monkeypatch.setenv("EQSAT_CACHE_DIR", str(shared / "link" / "cache"))
+    FILES.write("one", b"content")
+    assert FILES.read("one") == b"content"
+    shared.chmod(0o777)
+    with pytest.warns(UserWarning, match="shared"):
+        assert FILES.read("one") is None
+
+
+def test_links_that_lead_nowhere_are_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(OSError, match="symbolic links"):
+        changeable(tmp_path / "one" / "cache")
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give files away")
+def test_a_folder_of_another_user_is_not_used(folder: Path) -> None:
+    FILES.write("one", b"content")
+    os.chown(folder.parent, 12345, 12345)
+    with pytest.warns(UserWarning, match="others than you"):
+        assert FILES.read("one") is None
+
+
+def test_a_link_in_place_of_a_file_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    FILES.write("one", b"content")
+    (folder / "one").rename(tmp_path / "elsewhere")
+    (folder / "one").symlink_to(tmp_path / "elsewhere")
+    assert FILES.read("one") is None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

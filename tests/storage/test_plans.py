@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,7 +52,7 @@ def test_plans_are_read(folder: Path, planned: list[str]) -> None:
     np.testing.assert_array_equal(again(ARRAY, ARRAY), expected)
     one, two = first.plan(ARRAY, ARRAY), again.plan(ARRAY, ARRAY)
     assert (two.source, two.peak_bytes, two.loops) == (one.source, one.peak_bytes, one.loops)
-    assert set(two.planning_seconds) == {"reading"}
+    assert set(two.planning_seconds) == {"reading", "compile"}
     assert len(planned) == 1
     # What is read can be made part of other programs.
     np.testing.assert_allclose(jax.jit(again)(ARRAY, ARRAY), expected, rtol=1e-5)
@@ -95,9 +96,8 @@ def test_weakly_typed_arguments_have_the_plan_of_others(
             assert [leaf.weak_type for leaf in result] == [leaf.weak_type for leaf in expected]
             np.testing.assert_allclose(result, expected, rtol=1e-4)
         assert results[0] == results[1]
-        assert set(optimized.plan(strong, ARRAY, ARRAY).planning_seconds) <= {"reading", "compile"}
     assert len(planned) == 1
-    assert len(list(folder.iterdir())) == 2  # an executable for each
+    assert len(list(folder.iterdir())) == 1
 
 
 @pytest.mark.parametrize("budget", ["30KB", "100MB"])
@@ -156,7 +156,7 @@ def test_arrays_that_are_closed_over_are_those_of_this_process(folder: Path, pla
     assert len(planned) == 1
 
 
-def test_values_that_are_in_the_executable_count(folder: Path, planned: list[str]) -> None:
+def test_values_that_are_part_of_the_program_count(folder: Path, planned: list[str]) -> None:
     for scale in (1, 2):
         table = np.arange(10, dtype=np.float32) * scale
         result = eqsat.optimize(lambda v, table=table: v[:10] * jnp.asarray(table), budget="1MB")(ARRAY)
@@ -175,7 +175,7 @@ def test_callbacks_are_not_kept(folder: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"no pickle", b"\x80\x04N."])
+@pytest.mark.parametrize("content", [b"", b"no json", b"[]", b'{"entry": {}, "emission": {}}'])
 def test_entries_that_make_no_sense_are_replaced(content: bytes, folder: Path, planned: list[str]) -> None:
     eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY)
     (entry,) = folder.iterdir()
@@ -183,6 +183,31 @@ def test_entries_that_make_no_sense_are_replaced(content: bytes, folder: Path, p
     eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY)
     assert len(planned) == 2
     eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY)
+    assert len(planned) == 2
+
+
+def test_nothing_that_is_read_is_run(folder: Path, planned: list[str]) -> None:
+    """Not even by who can write to the folder: an entry is data, and its source is emitted anew."""
+    expected = eqsat.optimize(matvec, budget="300KB")(ARRAY, ARRAY)
+    (entry,) = folder.iterdir()
+    files = KeptFiles("plans")
+    content = json.loads(files.read(entry.name) or b"")
+    assert content["entry"]["plan"]["source"] == ""
+    content["entry"]["plan"]["source"] = "raise SystemExit"
+    files.write(entry.name, json.dumps(content).encode())
+    np.testing.assert_array_equal(eqsat.optimize(matvec, budget="300KB")(ARRAY, ARRAY), expected)
+    assert len(planned) == 1
+
+
+def test_an_entry_that_needs_more_than_it_says_is_planned_anew(folder: Path, planned: list[str]) -> None:
+    eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY)
+    (entry,) = folder.iterdir()
+    files = KeptFiles("plans")
+    content = json.loads(files.read(entry.name) or b"")
+    chunks = content["emission"]["emission"]["schedule"]["chunks"]
+    chunks[0][1] *= 2
+    files.write(entry.name, json.dumps(content).encode())
+    assert eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY).peak_bytes <= 300_000
     assert len(planned) == 2
 
 

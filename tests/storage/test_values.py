@@ -21,12 +21,15 @@ def test_a_value_is_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         computed.append(number)
         return number
 
-    assert [kept("one", lambda: value(1)), kept("one", lambda: value(2))] == [1, 1]
-    assert kept("other", lambda: value(3)) == 3
+    assert [kept("one", int, lambda: value(1)), kept("one", int, lambda: value(2))] == [1, 1]
+    assert kept("other", int, lambda: value(3)) == 3
     assert computed == [1, 3]
     for entry in (tmp_path / "values").iterdir():
-        FILES.write(entry.name, b"no pickle")
-    assert kept("one", lambda: value(4)) == 4
+        FILES.write(entry.name, b"no json")
+    assert kept("one", int, lambda: value(4)) == 4
+    for entry in (tmp_path / "values").iterdir():
+        FILES.write(entry.name, b'"no int"')
+    assert kept("one", int, lambda: value(5)) == 5
 
 
 def test_rules_that_were_kept_are_those_that_were_read(

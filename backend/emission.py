@@ -1,0 +1,45 @@
+"""`Emission`: all that a module is emitted from but for the names of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.backend.emit import emit
+from eqsat.backend.forms import Forms
+from eqsat.backend.module import Module
+from eqsat.planning.blocks import Block, Joint, Schedule, Turning
+
+
+@dataclass(frozen=True)
+class Emission:
+    """What decides on the text of a module: the arguments of `emit`, as data that can be kept.
+
+    **Attributes:** as the arguments of `emit`.
+    """
+
+    schedule: Schedule
+    makers: Mapping[int, str]
+    updates: int
+    forms: Forms
+    turned: Mapping[int, Turning]
+    joined: Mapping[Block, tuple[Joint, ...]]
+
+    def module(self, names: Sequence[str], pairs: Mapping[int, int]) -> Module:
+        """The module.
+
+        **Arguments:**
+
+        - `names`: what to call the inputs.
+        - `pairs`: by output, which input's place it may take.
+        """
+        return emit(
+            self.schedule,
+            names,
+            makers=self.makers,
+            pairs=pairs,
+            updates=self.updates,
+            forms=self.forms,
+            turned=self.turned,
+            joined=self.joined,
+        )

@@ -1,0 +1,57 @@
+"""`eqsat check` runs no code that a rules file names, unless it is told to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from eqsat.cli import main
+from eqsat.errors import RuleError
+from eqsat.ir.operations import REGISTERED
+from eqsat.rule_files import load_file
+
+RULES = """
+operation {name}[i](a: i) -> i  from "{module}:softly"
+rule twice-{name} [exact]  {name}[i](a) + {name}[i](a) => 2 * {name}[i](a)
+  example  a: i
+"""
+
+
+@pytest.fixture
+def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
+    for module in ("importable_once", "importable_twice"):
+        (tmp_path / f"{module}.py").write_text(
+            "import pathlib\npathlib.Path('ran').touch()\ndef softly(a):\n    return a\n"
+        )
+    file = tmp_path / "mine.rules"
+    file.write_text(RULES.format(name="softly_checked", module="importable_once"))
+    yield file
+    for name in ("softly_checked", "softly_twice"):
+        REGISTERED.pop(name, None)
+
+
+def test_nothing_is_imported_unless_allowed(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(rules)]) == 1
+    said = capsys.readouterr().out
+    assert "'importable_once:softly', which was not imported" in said
+    assert "--allow-imports" in said
+    assert not (rules.parent / "ran").exists()
+    assert main(["check", "--allow-imports", "--examples", "5", str(rules)]) == 0
+    assert (rules.parent / "ran").exists()
+
+
+def test_one_operation_cannot_have_two_functions(rules: Path) -> None:
+    other = rules.with_name("other.rules")
+    rules.write_text(RULES.format(name="softly_twice", module="importable_once"))
+    other.write_text(RULES.format(name="softly_twice", module="importable_twice"))
+    load_file(rules)
+    load_file(rules)
+    with pytest.raises(
+        RuleError, match="'importable_twice:softly' here, and 'importable_once:softly' already"
+    ):
+        load_file(other)
