@@ -229,6 +229,7 @@ class Planner:
             self.budget,
             self.stopwatch,
             Forms() if exact else Forms(self.machine.fused_reduction, self.machine.adds_rows),
+            exact,
         )
         # Unlike other programs, this one is compiled: it takes what that says.
         taken = self.original.within(self.budget).taken
