@@ -56,8 +56,8 @@ ALLOWED = {
     "eqsat.pricing": "errors amounts reports driver",
     "eqsat.checking": "errors ir language engine planning machine backend",
     "eqsat.transforms": "errors amounts machine calibration deadline device_memory garbage frontend.trace"
-    " frontend.source frontend.values rule_choice rulesets backend.donation driver original planned pricing"
-    " progress tuning reports storage",
+    " frontend.generators frontend.source frontend.values rule_choice rulesets backend.donation driver"
+    " original planned pricing progress tuning reports storage",
     "eqsat.arguments": "",
     "eqsat.repeated": "budgets transforms",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports rule_choice arguments repeated"
