@@ -26,7 +26,8 @@ def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     if is_inexact(left.dtype) != is_inexact(right.dtype):
         # Integers times floats: JAX converts both. So a contraction is of integers if one of its operands is.
         left, right = operands = [
-            lowering.elementwise(map_maker("convert", dtype), [view], dtype) for view in operands
+            view if view.dtype == dtype else lowering.elementwise(map_maker("convert", dtype), [view], dtype)
+            for view in operands
         ]
     labels_left = _dot_labels("left", len(left.layout), left_contract, left_batch)
     labels_right = _dot_labels("right", len(right.layout), right_contract, right_batch)
