@@ -35,12 +35,12 @@ def integers(rng: np.random.Generator, length: int, dtype: str) -> jax.Array:
 PROGRAMS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "extremes": (
         "float32",
-        "split-extreme",
+        "split-unrounded",
         lambda x, y: (jnp.max(x[:, None] * y), jnp.min(jnp.abs(x[:, None]) * y, 0)),
     ),
     "extremes of bytes": (
         "uint8",
-        "split-extreme",
+        "split-unrounded",
         lambda x, y: (jnp.max(x[:, None] - y), jnp.min(x[:, None] * y, 0)),
     ),
     "sums and products": (
@@ -51,14 +51,19 @@ PROGRAMS: dict[str, tuple[str, str, Callable[..., Any]]] = {
     "sums of bytes": ("int8", "split-integers", lambda x, y: jnp.sum(x[:, None] ^ y, 0, dtype=jnp.int8)),
     "truths": (
         "float32",
-        "split-bits",
+        "split-unrounded",
         lambda x, y: (jnp.any(x[:, None] > y, 0), jnp.all(x[:, None] <= y), jnp.sum(x[:, None] == y, 0)),
     ),
-    "bits": ("uint32", "split-bits", lambda x, y: jnp.bitwise_xor.reduce(x[:, None] * y, None)),
+    "bits": ("uint32", "split-unrounded", lambda x, y: jnp.bitwise_xor.reduce(x[:, None] * y, None)),
     "products of matrices": (
         "int32",
         "split-integer-contraction",
         lambda x, y: (x * 3) @ (x[:, None] ^ y),
+    ),
+    "entries that are the maximum": (
+        "int8",
+        "split-unrounded",
+        lambda x, y: (lambda t: jnp.sum(t == jnp.max(t)))(jnp.float32(x)[:, None] * y),
     ),
     "places": ("float32", "", lambda x, y: (jnp.argmax(x[:, None] - y), jnp.argmin(x - y[:, None], 1))),
 }

@@ -129,11 +129,11 @@ STREAMED = "a: i l   b: n l   v: n j   m: bool i n   w: n"
             "((lambda t: exp(t - t.max(1, keepdims=True)))(a @ b.T))",
         ),
         (
-            "split-safe-exponentials max-with-lowest split-extreme chunk-contraction",
+            "split-safe-exponentials max-with-lowest split-unrounded chunk-contraction",
             "jax.nn.logsumexp(a @ b.T, 1)",
         ),
         (
-            "split-weighted-safe-exponentials sum-of-product max-with-lowest split-extreme"
+            "split-weighted-safe-exponentials sum-of-product max-with-lowest split-unrounded"
             " chunk-contraction chunk-map",
             "jax.nn.logsumexp(a @ b.T, 1, b=w ** 2)",
         ),
@@ -148,13 +148,13 @@ def test_another_divisor_is_no_average() -> None:
     expression = (
         "(lambda e: (e / e.sum(1, keepdims=True) ** 2) @ v)(exp(a @ b.T - (a @ b.T).max(1, keepdims=True)))"
     )
-    rules = f"{AVERAGE} split-reduction split-extreme split-contraction"
+    rules = f"{AVERAGE} split-reduction split-unrounded split-contraction"
     cannot_stream(expression, STREAMED, "n", rules, one_pass=True)
 
 
 def test_a_maximum_of_something_else_is_another_pass() -> None:
     expression = "(lambda t: (exp(t - t.max(1, keepdims=True) / 2) @ v))(a @ b.T)"
-    rules = f"{ATTENTION} split-reduction split-extreme split-contraction"
+    rules = f"{ATTENTION} split-reduction split-unrounded split-contraction"
     cannot_stream(expression, STREAMED, "n", rules, one_pass=True)
 
 
