@@ -6,8 +6,7 @@ import math
 from typing import Protocol, Self
 
 from eqsat.deadline import Deadline
-from eqsat.defects import reported
-from eqsat.engine.egraph import EGraphError
+from eqsat.defects import is_defect, reported
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.original import Obstacle, Original
 from eqsat.planned import Planned
@@ -28,7 +27,7 @@ class Planner(Protocol):
     original: Original
     obstacle: Obstacle | None
 
-    def minimum(self) -> int:
+    def searched_minimum(self) -> int:
         """The smallest budget in bytes that may do."""
         ...
 
@@ -46,7 +45,7 @@ def refused(planner: Planner, refusal: Refusal) -> BudgetError:
     try:
         return refusal.error(enough(planner, refusal))
     except Exception as error:
-        if isinstance(error, EqsatError) and not isinstance(error, EGraphError):
+        if not is_defect(error):
             raise
         written = reported(error, planner.original.traced.closed, planner.budget)
         refusal.reasons += (
@@ -69,7 +68,7 @@ def enough(planner: Planner, refusal: Refusal) -> int:
         return planner.original.within(0).peak
     if planner.deadline.passed():
         return least
-    may_do = planner.minimum() if refusal.reached is None else refusal.reached
+    may_do = planner.searched_minimum() if refusal.reached is None else refusal.reached
     too_small = planner.budget
     if too_small < may_do < least:
         if _does(planner, may_do):

@@ -1,20 +1,57 @@
-"""What users can send in when planning fails by a defect of eqsat."""
+"""What becomes of defects of eqsat, and what users can send in when planning fails by one."""
 
 from __future__ import annotations
 
 import platform
 import tempfile
 import traceback
+import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 from jax.extend.core import ClosedJaxpr
 
 from eqsat.amounts import UNLIMITED
+from eqsat.engine.egraph import EGraphError
+from eqsat.errors import EqsatError
+from eqsat.reports.refusal import Refusal
+
+R = TypeVar("R")
 
 PACKAGES = ("eqsat", "egglog", "jax", "jaxlib", "numpy")
 """Those whose versions matter."""
+
+
+def is_defect(error: BaseException) -> bool:
+    """Whether an error is none that eqsat means to raise.
+
+    >>> is_defect(AssertionError()), is_defect(EqsatError())
+    (True, False)
+    """
+    return isinstance(error, EGraphError) or not isinstance(error, (Refusal, EqsatError))
+
+
+def despite_defects(
+    action: Callable[[], R], instead: Callable[[], R], failed: str, program: ClosedJaxpr, budget: int
+) -> R:
+    """What an action gives; if it fails by a defect, a warning, and what another one gives.
+
+    **Arguments:**
+
+    - `failed`: what to say then: "the memory of f was not looked at".
+    """
+    try:
+        return action()
+    except Exception as error:
+        if not is_defect(error):
+            raise
+        written = reported(error, program, budget)
+        message = f"{failed}. This is a defect of eqsat, please report it: {error!r}; {written}"
+        warnings.warn(f"eqsat: {message}", stacklevel=2)
+        return instead()
 
 
 def reported(error: BaseException, program: ClosedJaxpr, budget: int) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +20,9 @@ from eqsat.backend.donation import NOTHING, Donation
 from eqsat.backend.forms import Forms
 from eqsat.branching import Branching
 from eqsat.deadline import NO_DEADLINE, Deadline
-from eqsat.defects import reported
+from eqsat.defects import despite_defects, is_defect, reported
 from eqsat.engine.compiled import CompiledRule
-from eqsat.engine.egraph import EGraphError
-from eqsat.errors import BudgetError, EqsatError
+from eqsat.errors import BudgetError
 from eqsat.fitting import Fitting
 from eqsat.floor import grown, leanest
 from eqsat.frontend.trace import Traced
@@ -40,6 +39,8 @@ from eqsat.records import PeakTensor
 from eqsat.reports.plan import Plan
 from eqsat.reports.refusal import Refusal, fixed_too_big, too_big, too_slow
 from eqsat.trials import Stopwatch, Trial, Trials, input_names, total_bytes
+
+R = TypeVar("R")
 
 CLEARLY_FASTER = 0.7
 """A program that fits is rewritten only if that is predicted to take less than this part of its time..."""
@@ -166,7 +167,7 @@ class Planner:
             plain = self._rewritten(original, fits)
             return self._guarded(original) or plain
         except Exception as error:
-            if isinstance(error, (Refusal, EqsatError)) and not isinstance(error, EGraphError):
+            if not is_defect(error):
                 raise
             return self._after(error, original, fits)
 
@@ -192,7 +193,17 @@ class Planner:
         ) from error
 
     def minimum(self) -> int:
-        """The smallest budget in bytes for which `planned` gives a program."""
+        """The smallest budget in bytes for which `planned` gives a program.
+
+        If looking for that fails by a defect, which is told of: what the function needs as it is.
+        """
+        failed = "a function was not rewritten, and this is what it needs as it is"
+        return self._despite_defects(
+            self.searched_minimum, lambda: self.original.minimum(draft=False), failed
+        )
+
+    def searched_minimum(self) -> int:
+        """The same, or the defect."""
         if self.obstacle is not None:
             return min(self.original.certified(OWN).peak, self.original.within(0).peak)
         fixed = self.original.certified(draft=True).fixed
@@ -206,7 +217,14 @@ class Planner:
         """What makes the smallest peak that there has been so far, and what stops it from being split."""
         if self.obstacle is not None:
             return ()
-        return self._peak_tensors(self.original.certified(draft=True), self._job)[1]
+        return self._despite_defects(
+            lambda: self._peak_tensors(self.original.certified(draft=True), self._job)[1],
+            tuple,
+            "what makes the peak of a function is not known",
+        )
+
+    def _despite_defects(self, action: Callable[[], R], instead: Callable[[], R], failed: str) -> R:
+        return despite_defects(action, instead, failed, self.traced.closed, self.budget)
 
     def at(self, budget: int) -> Planner:
         """A planner of the same function for another budget: what does not depend on that is done once."""
@@ -229,6 +247,7 @@ class Planner:
             self.budget,
             self.stopwatch,
             Forms() if exact else Forms(self.machine.fused_reduction, self.machine.adds_rows),
+            exact,
         )
         # Unlike other programs, this one is compiled: it takes what that says.
         taken = self.original.within(self.budget).taken

@@ -20,7 +20,7 @@ from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.machine import Machine
-from eqsat.planning.candidates import Candidate
+from eqsat.planning.candidates import Candidate, fusions_lose
 from eqsat.progress import Progress
 
 R = TypeVar("R")
@@ -100,6 +100,7 @@ class Trials:
     - `given_up`: the arguments whose place results may take.
     - `budget`: bytes that they should keep to, or 0: as few as can be.
     - `forms`: those that are written where XLA fuses nothing by itself.
+    - `exact`: whether all bits are to be those of the function.
 
     Those that are not sure to fit are drafted first, and compiled in full if they do.
     """
@@ -113,6 +114,7 @@ class Trials:
         budget: int,
         stopwatch: Stopwatch,
         forms: Forms,
+        exact: bool = False,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -121,6 +123,7 @@ class Trials:
         self.budget = budget
         self.stopwatch = stopwatch
         self.forms = forms
+        self.exact = exact
         self._noted: dict[tuple[str, str], Trial] = {}
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
         self._done: dict[tuple[str, str, bool], Certified] = {}
@@ -134,6 +137,7 @@ class Trials:
         One that does not fit may be a draft.
         """
         own = candidate.fused and self._fused_excess * candidate.predicted_peak <= budget
+        own = own and not (self.exact and fusions_lose(candidate.schedule.program))
         module = self.emitted(candidate, OWN if own else HONEST)
         certified = self._compiled(candidate, module, OWN if own else HONEST, budget)
         if own and certified.peak > budget:

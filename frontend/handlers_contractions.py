@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.registry import Views, handles, is_placed
+from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.ops import Dot, Reduce
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ def dot_general(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     if is_placed(params.get("out_sharding")) or 0 in lowering.shape(left) + lowering.shape(right):
         return None
     dtype = str(equation.outvars[0].aval.dtype)
+    if is_inexact(left.dtype) != is_inexact(right.dtype):
+        # Integers times floats: JAX converts both. So a contraction is of integers if one of its operands is.
+        left, right = operands = [
+            view if view.dtype == dtype else lowering.elementwise(map_maker("convert", dtype), [view], dtype)
+            for view in operands
+        ]
     labels_left = _dot_labels("left", len(left.layout), left_contract, left_batch)
     labels_right = _dot_labels("right", len(right.layout), right_contract, right_batch)
     targets, nodes = lowering.draft.align(

@@ -18,6 +18,7 @@ from jax import lax
 from jax.extend import random
 from jax.extend.core import ClosedJaxpr
 
+from eqsat.frontend.generators import is_threefry
 from eqsat.frontend.registry import Views, handles
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ def random_bits(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     keys, shape = equation.invars[0].aval, tuple(equation.params["shape"])
     config: Any = jax.config
     by_index = config.jax_threefry_partitionable
-    threefry = getattr(keys.dtype, "_impl", None) is random.threefry_prng_impl
-    if not (by_index and threefry and 0 < math.prod(shape) <= MOST):
+    if not (by_index and is_threefry(keys.dtype) and 0 < math.prod(shape) <= MOST):
         return None
     formula = _bits(tuple(keys.shape), keys.dtype, shape, equation.params["bit_width"])
     return lowering.inline(formula, operands, named=False)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from eqsat.frontend.generators import is_threefry
 from eqsat.frontend.passing_registry import Passing, Site, aligned, others, passes
-
-THREEFRY = "key<fry>"
-"""The dtype of the keys of JAX's default generator. Others may draw something else for a batch of keys."""
 
 
 def _keys(site: Site) -> Iterator[int]:
-    """The dimensions of an array of keys."""
-    return (dim for dim in range(len(site.args[0])) if str(site.dtypes[0]) == THREEFRY)
+    """The dimensions of an array of keys of JAX's default generator.
+
+    Others may draw something else for a batch of keys.
+    """
+    return (dim for dim in range(len(site.args[0])) if is_threefry(site.dtypes[0]))
 
 
 def _broadcast(site: Site) -> Iterator[Passing]:
@@ -36,7 +37,7 @@ def _drawn(site: Site) -> Iterator[Passing]:
 @passes("random_fold_in")
 def _folded_in(site: Site) -> Iterator[Passing]:
     # A key for all numbers may be a scalar, and so may a number for all keys.
-    if str(site.dtypes[0]) == THREEFRY:
+    if is_threefry(site.dtypes[0]):
         yield from _broadcast(site)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import warnings
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -182,11 +183,27 @@ def test_a_defect_while_looking_for_advice_is_part_of_the_refusal(monkeypatch: p
     def fails(_: Planner) -> int:
         raise SyntaxError("no such program")
 
-    monkeypatch.setattr(Planner, "minimum", fails)
+    monkeypatch.setattr(Planner, "searched_minimum", fails)
     error = refusal(lambda x: x + 1, 100, X)
     assert "alone exceed the budget of 100 B" in str(error)
     assert "defect of eqsat" in str(error)
     assert isinstance(error.__cause__, SyntaxError)
+
+
+@pytest.mark.parametrize("broken", ["eqsat.original.lower", "eqsat.driver.leanest"])
+def test_a_defect_while_looking_for_the_smallest_budget_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise AssertionError("no such program")
+
+    monkeypatch.setattr(broken, fails)
+    with pytest.warns(UserWarning, match="lease report it: AssertionError"):
+        least = eqsat.minimum_budget(sorted_products)(X)
+    with pytest.warns(UserWarning, match="lease report it: AssertionError"):
+        assert eqsat.explain(sorted_products, X, budgets=2).floor_bytes == least
+    with warnings.catch_warnings(action="ignore"):
+        assert eqsat.optimize(sorted_products, budget=least).plan(X).peak_bytes <= least
 
 
 def test_the_budget_advised_is_enough() -> None:

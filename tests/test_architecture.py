@@ -41,8 +41,8 @@ ALLOWED = {
     "eqsat.planned": "frontend.trace ir.program reports.plan backend",
     "eqsat.trials": "amounts frontend.trace ir machine planning.candidates backend progress",
     "eqsat.original": "machine frontend ir backend planning.candidates trials",
-    "eqsat.defects": "amounts",
-    "eqsat.advice": "deadline defects engine.egraph errors original planned reports",
+    "eqsat.defects": "amounts engine.egraph errors reports.refusal",
+    "eqsat.advice": "deadline defects errors original planned reports",
     "eqsat.fitting": "deadline machine planning trials",
     "eqsat.branching": "deadline ir machine planning trials fitting",
     "eqsat.floor": "deadline machine planning trials",
@@ -57,8 +57,8 @@ ALLOWED = {
     "eqsat.pricing": "errors amounts reports driver",
     "eqsat.checking": "errors ir language engine planning machine backend",
     "eqsat.transforms": "errors amounts machine calibration deadline device_memory garbage frontend.trace"
-    " frontend.source frontend.values rule_choice rulesets backend.donation driver original planned pricing"
-    " progress tuning reports storage",
+    " frontend.generators frontend.source frontend.values rule_choice rulesets backend.donation driver"
+    " original planned pricing progress tuning reports storage",
     "eqsat.arguments": "",
     "eqsat.repeated": "budgets transforms",
     "eqsat.api": "errors amounts budgets machine frontend.trace reports rule_choice arguments repeated"

@@ -103,14 +103,8 @@ class _Computer(Interpreter):
             match op:
                 case Reduce(kind="sum" | "mean" | "prod" as kind):
                     found = self.total(kind, values[term.args[0].number], term)
-                case Reduce(kind="max" | "min" as kind):
-                    found = self.extreme(
-                        kind, values[term.args[0].number], term, super().value(term, ranges, values)
-                    )
                 case Dot():
                     found = self.contraction(term, values)
-                case Map(name="max" | "min" as kind):
-                    found = self.larger(kind, term, values, super().value(term, ranges, values))
                 case Operation() | Opaque() if self.arithmetic.noise is not None:
                     found = super().value(term, ranges, values.new_child(self.nudged_operands(term, values)))
                 case Opaque(call=call) if self.arithmetic.order != "natural" and _contracts(call):
@@ -211,30 +205,6 @@ class _Computer(Interpreter):
         return np.asarray(
             found if self.arithmetic.order == "natural" else found + products.dtype.type(0)
         ).astype(dtype)
-
-    # ------------------------------------------------------------------------------- maxima
-
-    def extreme(self, kind: str, value: Array, term: Term, found: Array) -> Array:
-        """A maximum or minimum: 0 is larger than -0, as on XLA."""
-        if found.dtype.kind != "f" or value.size == 0:
-            return found
-        assert isinstance(term.op, Reduce)
-        positions = tuple(position(term.args[0], axis) for axis in term.op.axes)
-        signs = np.signbit(value) & (value == 0), ~np.signbit(value) & (value == 0)
-        wanted = np.any(signs[kind == "max"], axis=positions)
-        zero = 0.0 if kind == "max" else -0.0
-        return np.where((found == 0) & wanted, np.asarray(zero, found.dtype), found)
-
-    def larger(self, kind: str, term: Term, values: Values, found: Array) -> Array:
-        if found.dtype.kind != "f":
-            return found
-        axes = sorted(term.axes)
-        one, other = (aligned(values[arg.number], sorted(arg.axes), axes) for arg in term.args)
-        negative = (
-            np.signbit(one) & np.signbit(other) if kind == "max" else np.signbit(one) | np.signbit(other)
-        )
-        zeros = (one == 0) & (other == 0)
-        return np.where(zeros, np.where(negative, -0.0, 0.0).astype(found.dtype), found)
 
 
 def _is_real(value: Any) -> bool:

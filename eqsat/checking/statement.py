@@ -15,6 +15,7 @@ from eqsat.errors import RuleError
 from eqsat.ir.elementwise import COMMUTATIVE, ELEMENTWISE, IDENTITIES, INCREASING, LINEAR
 from eqsat.ir.numpy_functions import NUMPY_FUNCTIONS
 from eqsat.ir.operations import OperationSpec, Signature, known_operation, parse_signature
+from eqsat.language.functions import UNROUNDED
 from eqsat.language.listed import functions_in
 from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import (
@@ -119,6 +120,8 @@ def members(family: str) -> list[str]:
         return ["sum", "max", "mean", "prod", "min", "and", "or", "xor"]
     if family == "monoids":
         return [name for name in members("reductions") if name in IDENTITIES]
+    if family == "unrounded":
+        return list(UNROUNDED)
     if family == "selections":
         return list(SELECTIONS)
     if family == "calls":
@@ -157,7 +160,7 @@ def reduced(rule: Rule, function: str) -> tuple[str, str] | None:
     return next(((what, axis) for what, (name, axis) in said if name == function), None)
 
 
-_REDUCING = ("reductions", "monoids", "selections")
+_REDUCING = ("reductions", "monoids", "unrounded", "selections")
 
 
 def _arity(rule: Rule, function: str) -> int | None:

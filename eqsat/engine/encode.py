@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.engine.compiled import Granted
-from eqsat.engine.schema import DTYPE_CLASSES, NEW_AXES, type_text
+from eqsat.engine.schema import DTYPE_CLASSES, FENCE, NEW_AXES, type_text
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
@@ -44,12 +44,6 @@ EQUATED = -2
 
 LINES_OF_BLOCK = 8
 """How many terms or facts are loaded together: the engine's time for a block grows faster than its length."""
-
-FENCE = "!"
-"""Stands before the name of an op that no algebra may change: rules that name it don't know it by this name.
-
-Rules for all functions of a class do: a chunk of its result is still that of its operands' chunks.
-"""
 
 Cell = int | str | frozenset[Axis]
 """An argument of a constructor: a number, a text, or a set of axes."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from eqsat.ir.dtypes import accumulator, is_extended, is_inexact, is_real_float, numpy_dtype
 from eqsat.ir.elementwise import COMMUTATIVE, INCREASING, LINEAR
 from eqsat.ir.properties import PROPERTIES
+from eqsat.language.functions import UNROUNDED
 
 CONSTRUCTORS: dict[str, tuple[str, ...]] = {
     "Leaf": ("i64",),
@@ -48,8 +49,22 @@ NEW_AXES = 1 << 32
 """What the numbers of axes that rules make by their length begin at: the second of a rule, of length 5, is
 2 * NEW_AXES + 5."""
 
-FAMILIES = {"commutative": COMMUTATIVE, "increasing": INCREASING, "linear": LINEAR}
-"""The classes of elementwise functions that rules may range over, but for the class of all."""
+FENCE = "!"
+"""Stands before the name of an op that no algebra may change: rules that name it don't know it by this name.
+
+Rules for all functions of a class do: a chunk of its result is still that of its operands' chunks.
+"""
+
+FAMILIES = {
+    "commutative": COMMUTATIVE,
+    "increasing": INCREASING,
+    "linear": LINEAR,
+    "unrounded": frozenset({*UNROUNDED, *(FENCE + kind for kind in UNROUNDED)}),
+}
+"""The classes of functions that rules may range over, but for those of which all that fit are members.
+
+Reductions are split whether or not algebra may change them; elementwise functions are in classes for algebra.
+"""
 
 BOOKKEEPING = "bookkeeping"
 """The ruleset of what follows from the nodes that there are; run after every round of rules."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eqsat.engine.compiled import CompiledRule, Found
-from eqsat.engine.encode import FENCE, LOADED, Symbols, call_axes, precision_of
-from eqsat.engine.schema import CONSTRUCTORS
+from eqsat.engine.encode import LOADED, Symbols, call_axes, precision_of
+from eqsat.engine.schema import CONSTRUCTORS, FENCE
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import known_operation
 from eqsat.ir.ops import (

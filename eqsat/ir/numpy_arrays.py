@@ -82,10 +82,19 @@ def reduced(kind: str, value: Array, positions: tuple[int, ...], dtype: np.dtype
             total = _in_order(ufunc, value.astype(dtype), positions)
         else:
             total = ufunc.reduce(value.astype(dtype), axis=positions, dtype=dtype, **keywords)
+        if kind in ("max", "min") and total.dtype.kind == "f":
+            total = _with_signed_zeros(kind, np.asarray(total), value, positions)
         if kind == "mean":
             count = np.prod([value.shape[position] for position in positions])
             total = total / count.astype(dtype)
     return np.asarray(total)
+
+
+def _with_signed_zeros(kind: str, found: Array, value: Array, positions: tuple[int, ...]) -> Array:
+    """Extremes where 0 is above -0, as on XLA: of equal numbers, NumPy takes any."""
+    zero = 0.0 if kind == "max" else -0.0
+    there = np.any((value == 0) & (np.signbit(value) == np.signbit(zero)), axis=positions)
+    return np.where((found == 0) & there, found.dtype.type(zero), found)
 
 
 def _rounds_visibly(dtype: np.dtype[Any]) -> bool:

@@ -67,6 +67,17 @@ def _pow(x: Array, y: Array) -> Array:
     return np.asarray(np.power(x, y.astype(x.dtype) if x.dtype.kind in "fc" else y))
 
 
+def _max(x: Array, y: Array) -> Array:
+    """The larger one; 0 is above -0, as on XLA: of equal numbers, NumPy takes any."""
+    found = np.maximum(x, y)
+    return np.where((x == 0) & (y == 0), x + y, found) if found.dtype.kind == "f" else found
+
+
+def _min(x: Array, y: Array) -> Array:
+    found = np.minimum(x, y)
+    return np.where((x == 0) & (y == 0), -(-x - y), found) if found.dtype.kind == "f" else found
+
+
 def _atan2(y: Array, x: Array) -> Array:
     return np.asarray(np.arctan2(y, x) if y.dtype.kind == "f" else _from_jax("atan2")(y, x))
 
@@ -140,8 +151,8 @@ NUMPY_FUNCTIONS: dict[str, Function] = {
     "div": _div,
     "rem": _rem,
     "pow": _pow,
-    "max": np.maximum,
-    "min": np.minimum,
+    "max": _max,
+    "min": _min,
     "atan2": _atan2,
     "complex": lambda x, y: x + 1j * y,
     "and": np.bitwise_and,

@@ -12,6 +12,9 @@ REDUCTIONS = (*IDENTITIES, "mean")
 MONOIDS = tuple(IDENTITIES)
 """The reductions whose partial results can be combined by the same function, as a fold does."""
 
+UNROUNDED = ("max", "min", "and", "or", "xor")
+"""The monoids that round nothing: in any order, the same comes out."""
+
 ARITIES: dict[str, int | None] = {
     "elementwise": None,
     "commutative": 2,
@@ -22,7 +25,7 @@ ARITIES: dict[str, int | None] = {
 }
 """The classes whose functions are written `f(a)`, and of how many operands they are, if all of as many."""
 
-CLASSES = (*ARITIES, "reductions", "monoids", "selections")
+CLASSES = (*ARITIES, "reductions", "monoids", "unrounded", "selections")
 """What a function variable may range over; calls are all primitives that the language has no notation for
 (a cumulative sum, a scatter), operations are the named ones."""
 
@@ -38,10 +41,10 @@ PLACES = ("argmax", "argmin")
 SELECTIONS = (*PLACES, *ENTRIES)
 """What the class of selections holds."""
 
-REDUCING = frozenset({"reductions", "monoids", "selections"})
+REDUCING = frozenset({"reductions", "monoids", "unrounded", "selections"})
 """The classes whose functions are written `f[K] a`."""
 
-FOLDING = frozenset({"monoids", "selections"})
+FOLDING = frozenset({"monoids", "unrounded", "selections"})
 """The classes whose functions a `fold[n, f]` may combine with; a call only combines with itself."""
 
 REDUCED = ("accumulates", "sums")

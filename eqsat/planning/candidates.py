@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import Dot, Leaf, Map, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
@@ -175,14 +176,30 @@ def fusion_pays(schedule: Schedule, machine: Machine) -> bool:
 
 
 def fusions_round(program: Program) -> bool:
-    """Whether the compiler's own fusions round all that a program says is rounded.
+    """Whether the compiler's own fusions round, and wrap, all that a program says is rounded.
 
     On CPU, what the library computes in bfloat16 inside of a fusion is in single precision. A value that is
     computed in two loops would then be two numbers: scores exceed their maximum, and exponentials overflow.
+    Maxima and minima of integers of 8 bits are wrong, since these do not wrap around.
+    """
+    terms = [term for part in program.inside() for term in part.reachable()]
+    read = (arg for term in terms for arg in term.args)
+    return not any(isinstance(arg.op, Map) and arg.dtype == "bfloat16" for arg in read) and not any(
+        _is_extreme(term) and term.dtype in ("int8", "uint8") for term in terms
+    )
+
+
+def fusions_lose(program: Program) -> bool:
+    """Whether the compiler's own fusions may lose NaN, and the sign of zero: in maxima and minima of floats.
+
+    Plain JAX has them as well, so only programs that are to be exact go without.
     """
     terms = (term for part in program.inside() for term in part.reachable())
-    read = (arg for term in terms for arg in term.args)
-    return not any(isinstance(arg.op, Map) and arg.dtype == "bfloat16" for arg in read)
+    return any(_is_extreme(term) and is_real_float(term.dtype) for term in terms)
+
+
+def _is_extreme(term: Term) -> bool:
+    return isinstance(term.op, Reduce) and term.op.kind in ("max", "min")
 
 
 def fusion_costs(schedule: Schedule, machine: Machine) -> bool:

@@ -34,7 +34,7 @@ from eqsat.transforms.invalid import results_of
 from eqsat.transforms.nesting import Program, without_programs
 from eqsat.transforms.selection import Mask
 from eqsat.transforms.settings import Settings, setting
-from eqsat.transforms.surroundings import NOWHERE, Surroundings, needs_surroundings, side_effects
+from eqsat.transforms.surroundings import NOWHERE, Surroundings, needs_surroundings, reason_to_leave
 
 if TYPE_CHECKING:
     from eqsat.driver import Planner
@@ -85,17 +85,11 @@ class Call(Program):
     def as_jaxpr(self) -> ClosedJaxpr:
         return self.closed
 
-    @property
+    @functools.cached_property
     def obstacle(self) -> Obstacle | None:
         """What stands in the way of planning it, if anything does."""
-        seen = side_effects(self.closed.effects)
-        if seen:
-            reason = f"it has side effects ({', '.join(map(str, seen))})"
-        elif self.around != NOWHERE:
-            reason = "it depends on the mesh, or on the mapped axis, that it is called under"
-        else:
-            return None
-        return Obstacle(reason, self.around.compilable)
+        reason = reason_to_leave(self.closed, self.around)
+        return None if reason is None else Obstacle(reason, self.around.compilable)
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """A context in which it is traced and compiled by itself."""

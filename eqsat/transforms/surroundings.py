@@ -15,6 +15,8 @@ from jax._src.core import NamedAxisEffect, extend_axis_env_nd
 from jax.extend import core
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
+from eqsat.frontend.generators import draws_elsewhere
+
 NAMES_A_MESH = frozenset({"sharding_constraint", "reshard", "shard_map", "mesh_cast"})
 """Primitives that mean something on a mesh only."""
 
@@ -188,3 +190,14 @@ def named_axes(effects: Iterable[Any]) -> frozenset[Any]:
 def side_effects(effects: Iterable[Any]) -> tuple[Any, ...]:
     """Those of its effects that others can see: what it prints, says to Python, and the like."""
     return tuple(effect for effect in effects if not isinstance(effect, NamedAxisEffect))
+
+
+def reason_to_leave(closed: ClosedJaxpr, around: Surroundings) -> str | None:
+    """Why a program can't be planned, if it can't."""
+    if seen := side_effects(closed.effects):
+        return f"it has side effects ({', '.join(map(str, seen))})"
+    if around != NOWHERE:
+        return "it depends on the mesh, or on the mapped axis, that it is called under"
+    if draws_elsewhere(closed.jaxpr):
+        return "it draws random numbers by a generator that is none of JAX's own"
+    return None

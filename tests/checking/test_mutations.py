@@ -44,7 +44,7 @@ arithmetic: square-of-absolute-value absolute-value-of-nonnegative
 arithmetic: quotient-of-negation square-of-root choice-of-negative power-half
 sorting: head-of-sorted one-hot-product
 kronecker: kronecker-times-vector
-split: split-reduction split-contraction split-selection
+split: split-reduction split-unrounded split-integers split-contraction split-selection
 chunk: chunk-map chunk-contraction chunk-reduction
 rename: rename-map rename-reduction
 """

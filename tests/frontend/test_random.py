@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
+from jax.extend.random import define_prng_impl
 
 import eqsat
 from eqsat.frontend.passing import passing_dimensions
@@ -111,6 +113,52 @@ def test_keys_that_may_draw_otherwise_in_a_batch_do_not_pass() -> None:
     for fn in (lambda key: jax.random.bits(key, (5,)), lambda key: jax.random.split(key, 2)):
         for equation in jax.make_jaxpr(jax.vmap(fn))(keys).jaxpr.eqns:
             assert passing_dimensions(equation) == ()
+
+
+@pytest.mark.parametrize("name", ["rbg", "unsafe_rbg"])
+def test_what_a_batch_of_keys_draws_as_a_whole_is_used_by_chunks(name: str) -> None:
+    """The draws are split along the keys after they have been drawn; so are those of one key."""
+
+    def largest(key: Any, x: Any) -> Any:
+        draws = jax.vmap(lambda key: jax.random.uniform(key, (4,)))(jax.random.split(key, 61))
+        one = jax.random.normal(key, (61, 1))
+        return jnp.max(draws.max(1)[:, None] * x, 1), jnp.max(one - x, 1)
+
+    key, x = jax.random.key(1, impl=name), normal(5003)
+    optimized = eqsat.optimize(largest, budget="300kB", accuracy="exact")
+    assert optimized.plan(key, x).loops
+    for result, wanted in zip(optimized(key, x), jax.jit(largest)(key, x), strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def own_generator(tag: str) -> Any:
+    """A generator that draws other numbers for a batch of keys than for each of them: by XLA's."""
+
+    def seed(number: Any) -> Any:
+        return jnp.full(4, number).astype(jnp.uint32) * jnp.arange(1, 5, dtype=jnp.uint32)
+
+    def split(key: Any, shape: Any) -> Any:
+        return lax.rng_bit_generator(key, (*shape, 4), jnp.uint32)[1]
+
+    def bits(key: Any, width: int, shape: Any) -> Any:
+        return lax.rng_bit_generator(key, shape, f"uint{width}")[1]
+
+    return define_prng_impl(
+        key_shape=(4,), seed=seed, split=split, random_bits=bits, fold_in=lax.add, name=tag, tag=tag
+    )
+
+
+@pytest.mark.parametrize("tag", ["own", "fry"])
+def test_what_somebody_elses_generator_draws_is_left_alone(tag: str) -> None:
+    """Also where it calls itself by the name of JAX's."""
+
+    def largest(key: Any) -> Any:
+        return jax.vmap(lambda key: jax.random.normal(key, (400,)).max())(jax.random.split(key, 200))
+
+    key = jax.random.key(3, impl=own_generator(tag))
+    np.testing.assert_array_equal(eqsat.optimize(largest, budget="9MB")(key), jax.jit(largest)(key))
+    with pytest.raises(eqsat.BudgetError, match="a generator that is none of JAX's own"):
+        eqsat.optimize(largest, budget="200kB").plan(key)
 
 
 def test_a_batch_of_keys_is_folded_from_one_by_chunks() -> None:

@@ -170,7 +170,7 @@ rule r
 my.rules:2:13: a fold can't combine with any of the reductions
   2 |   f[N] a => fold[n, f] f[N] chunk[n] a
     |             ^
-  hint: let `f` range over monoids or selections
+  hint: let `f` range over monoids, selections or unrounded
 """,
     "call_without_passes": """
 rule r
