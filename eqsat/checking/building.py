@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 
+from eqsat.checking.dtypes import Dtypes
 from eqsat.checking.kinds import (
     CONTRACTION_KINDS,
-    DTYPES,
     ELEMENTWISE_KINDS,
     IOTA_KINDS,
     ORDERED_KINDS,
@@ -35,7 +35,6 @@ from eqsat.checking.statement import (
     operation_called,
     signature_of,
 )
-from eqsat.checking.typing import Kinds
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
@@ -73,6 +72,14 @@ from eqsat.language.syntax import (
     Variable,
 )
 
+OTHER_PART = {
+    "complex64": "float32",
+    "complex128": "float64",
+    "float32": "complex64",
+    "float64": "complex128",
+}
+"""By complex dtype that of its parts, and the other way round."""
+
 
 class IllFormed(Exception):
     """A side that makes no sense with these axes and dtypes."""
@@ -98,14 +105,14 @@ class Builder:
         placement: Placement,
         axes: Mapping[str, Axis],
         leaves: Mapping[str, Term],
-        kinds: Kinds,
+        dtypes: Dtypes,
         terms: Terms,
     ) -> None:
         self.statement = statement
         self.placement = placement
         self.axes = axes
         self.leaves = leaves
-        self.kinds = kinds
+        self.dtypes = dtypes
         self.terms = terms
         self.monoids: dict[str, Monoid] = dict(statement.rule.monoids)
         self.matching = True
@@ -132,7 +139,7 @@ class Builder:
 
     def own(self, node: Expression, dtype: str) -> str:
         """The dtype of a number, an index or a conversion: drawn on the left, its context's on the right."""
-        return DTYPES[self.kinds.nodes[id(node)]] if self.matching else dtype
+        return self.dtypes.of(node) if self.matching else dtype
 
     def term(self, node: Expression, dtype: str) -> Term:
         make = self.terms.make
@@ -225,7 +232,9 @@ class Builder:
         self.require(cases[0].dtype, allowed, f"an operand of `{name}`")
         before = kind_of(cases[-1].dtype)
         after = result_kind(name, before)
-        result = cases[-1].dtype if after == before else DTYPES[after]
+        result = cases[-1].dtype
+        if after != before:
+            result = "bool" if after == "b" else OTHER_PART[result]
         return self.terms.make(Map(name, result, _parameters(node)), operands)
 
     def reduction(self, node: Reduction, operand: Term) -> Term:

@@ -6,7 +6,7 @@ where factors are of very different sizes; one that splits a sum, where two vari
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,21 @@ class Regime:
         ordinary = ORDINARY[0] / 2 if name in INFINITE else rng.choice(ORDINARY)
         return Regime(name, exponent, tame, limits, ordinary)
 
+    def within(self, limits: Any) -> Regime:
+        """The same for a variable of another dtype."""
+        if limits.dtype == self.limits.dtype:
+            return self
+        most = 0.95 * float(np.log10(float(limits.max)))
+        return replace(self, limits=limits, exponent=min(self.exponent, most))
+
+    def complex_numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """The complex numbers of one variable: of some, one part is a zero of either sign."""
+        parts = np.stack([self.numbers(rng, shape), self.numbers(rng, shape)], axis=-1)
+        which = rng.integers(0, 6, (*shape, 1))
+        zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], parts.shape)
+        parts = np.where(which == np.arange(2), zeros, parts)
+        return np.ascontiguousarray(parts).view(np.complex128)[..., 0]
+
     def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """The numbers of one variable."""
         normal = rng.normal(size=shape)
@@ -91,7 +106,7 @@ class Regime:
                 return np.where(rng.random(shape) < rng.choice([0.2, 1.0]), np.nan, normal)
             case "opposed":
                 centre = 10**self.exponent * rng.choice([-1.0, 1.0])
-                return np.asarray(centre * (1 + SPREAD * normal))
+                return np.asarray(centre * (1 + max(SPREAD, 2 * float(self.limits.eps)) * normal))
             case "edge":
                 scale = float(self.limits.max) / rng.choice([1.01, 2.0, 4.0, 8.0])
                 signs = rng.choice([-1.0, 1.0], shape if rng.random() < 0.5 else ())
@@ -132,6 +147,10 @@ class Regime:
 
     def representable(self, value: Array, nonnegative: bool, nonzero: bool) -> Array:
         """Numbers that the dtype has, as far as a variable may have them."""
+        if value.dtype.kind == "c":
+            parts = np.stack([value.real, value.imag], axis=-1)
+            narrow = self.representable(parts, False, False).view(np.complex128)[..., 0]
+            return np.where(narrow == 0, 1.0, narrow) if nonzero else np.asarray(narrow)
         with np.errstate(all="ignore"):
             narrow = value.astype(self.limits.dtype).astype(np.float64)
         if self.name not in ("wide", *INFINITE):

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.checking.arithmetic import Arithmetic
+from eqsat.checking.dtypes import limits_of
 from eqsat.checking.instance import Instance
+from eqsat.ir.dtypes import numpy_dtype
 from eqsat.language.accuracies import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -35,16 +37,18 @@ EDGE = 0.98
 
 def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array] | None:
     """The values of both sides, if the right one is not what its class promises; None if it is."""
-    width = instance.width
-    left, right = instance.sides.run(Arithmetic(width))
+    left, right = instance.sides.run(Arithmetic())
     if left.shape != right.shape:
         return _widened(left), _widened(right)
-    if left.dtype.kind == "c":
-        return None
-    kept = _same_bits(left, right)
+    kept = _same_bits(_real(left), _real(right))
     if accuracy != "exact" and not np.all(kept):
-        kept = _kept(instance, left, right, accuracy == "reassociates")
+        kept = _kept(instance, _real(left), _real(right), accuracy == "reassociates")
     return None if bool(np.all(kept)) else (_widened(left), _widened(right))
+
+
+def _real(value: Array) -> Array:
+    """Complex numbers as real ones, along a last dimension; what is real as it is."""
+    return np.stack([value.real, value.imag], axis=-1) if value.dtype.kind == "c" else value
 
 
 def _same_bits(left: Array, right: Array) -> Array:
@@ -56,29 +60,33 @@ def _same_bits(left: Array, right: Array) -> Array:
 
 def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Array:
     """By element, whether the right side is as good as the left, or the left side settles nothing."""
-    sides, width = instance.sides, instance.width
-    true = sides.run_left(Arithmetic(width, rounds=False, bounded=False))
-    bounded = sides.run_left(Arithmetic(width, rounds=False))
-    noisy = [sides.run_left(Arithmetic(width, rounds=False, noise=seed)) for seed in range(SAMPLES)]
-    others = [
-        sides.run_left(Arithmetic(width, order="ascending")),
-        sides.run_left(Arithmetic(width, order="descending")),
-    ]
+
+    def run(arithmetic: Arithmetic) -> Array:
+        return _real(instance.sides.run_left(arithmetic))
+
+    dtype = instance.sides.left.dtype
+    true = run(Arithmetic(rounds=False, bounded=False))
+    bounded = run(Arithmetic(rounds=False))
+    noisy = [run(Arithmetic(rounds=False, noise=seed)) for seed in range(SAMPLES)]
+    others = [run(Arithmetic(order="ascending")), run(Arithmetic(order="descending"))]
     if left.dtype.kind != "f":
         settled = np.logical_and.reduce([value == left for value in (bounded, *others, *noisy)])
         return np.asarray(~settled | (left == right))
     with np.errstate(all="ignore"):
         kinds = _kinds(left)
         settled = np.logical_and.reduce([_kinds(value) == kinds for value in (bounded, *others, *noisy)])
-        limits = Arithmetic(width).limits
-        largest = float(limits.max)
+        limits = limits_of(dtype)
+        largest = np.longdouble(limits.max)
         settled &= ~((np.abs(true) > EDGE * largest) & (np.abs(true) < largest / EDGE))
         finite = np.isfinite(left) & np.isfinite(true)
-        found = left.astype(np.float64)
+        found = left.astype(true.dtype)
         spread = np.max([np.abs(value - bounded) for value in (*noisy, found)], axis=0)
-        # XLA has no subnormal numbers of single precision: what is less than the least normal one may be 0.
-        least = limits.smallest_subnormal if width == "half" else limits.tiny / MOST
-        scale = float(limits.eps) * np.minimum(np.abs(bounded), np.abs(true)) + float(least)
+        # XLA has no subnormal numbers but of halves: what is less than the least normal one may be 0.
+        least = limits.smallest_subnormal if dtype == "float16" else limits.tiny / MOST
+        size = np.minimum(np.abs(bounded), np.abs(true))
+        if numpy_dtype(dtype).kind == "c":
+            size = np.hypot(size[..., :1], size[..., 1:])
+        scale = float(limits.eps) * size + float(least)
         error = np.minimum(np.abs(right - bounded), np.abs(right - true))
         close = error <= MOST * (spread + scale)
         certain = (spread == 0) & (bounded == 0) & (left == 0)
