@@ -10,7 +10,9 @@ from itertools import pairwise, product
 import numpy as np
 
 from eqsat.checking.accuracy import Fits
+from eqsat.checking.dtypes import limits_of
 from eqsat.checking.instance import Instance
+from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.guard import Guard, NoTest, conditions, joined
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output
@@ -18,6 +20,10 @@ from eqsat.ir.program import Output
 POWERS = (128, 120, 96, 64, 32, 24, 16, 8, 4, 2, 1, 0)
 """Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds, of
 these and of those up to the next one."""
+
+RANGE = 128
+"""The exponent of the largest number of single precision, which these powers are for. Other dtypes have
+higher or lower ones, as their range is."""
 
 BETWEEN = (48, 64, 72, 80)
 """By as high ones, one variable is while the others are at the other end: there a square underflows, and a
@@ -34,8 +40,6 @@ def holding(guard: Guard) -> Fits:
 
 def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
     """The instance, and its variables as large and as small as the guard lets them be, in all ways."""
-    if instance.width != "single":
-        return  # the bounds in a guard are of the dtype, and these instances are of float32
     floats = [name for name in guard.variables if instance.values[name].dtype.kind == "f"]
     if holds(guard, instance):
         yield instance
@@ -55,7 +59,7 @@ def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
     for name, sign in product(floats, (1, -1)):
         others = [other for other in floats if other != name]
         end = _moved(guard, within, others, -sign) or within
-        for power in BETWEEN:
+        for power in _powers(BETWEEN, instance, [name]):
             between = _scaled(end, [name], sign * power)
             if holds(guard, between):
                 yield replace(between, style=f"{instance.style}, {name} by 2^{sign * power}")
@@ -69,7 +73,7 @@ def _sizes(names: Sequence[str], signs: Sequence[int]) -> str:
 
 def _moved(guard: Guard, instance: Instance, names: Sequence[str], sign: int) -> Instance | None:
     """The instance with some variables as large as the guard lets them be, or as small for a sign of -1."""
-    for above, power in pairwise(POWERS):
+    for above, power in pairwise(_powers(POWERS, instance, names)):
         found = _scaled(instance, names, sign * power)
         if power and _fits(guard, found, instance):
             # Most mistakes are at the very limit.
@@ -84,6 +88,13 @@ def _moved(guard: Guard, instance: Instance, names: Sequence[str], sign: int) ->
     return None
 
 
+def _powers(powers: Sequence[int], instance: Instance, names: Sequence[str]) -> list[int]:
+    """Powers of two for the dtype of these variables, the highest first."""
+    exponents = [int(limits_of(instance.dtypes.of_variable(name)).maxexp) for name in names]
+    largest = min(exponents, default=RANGE)
+    return sorted({power * largest // RANGE for power in powers}, reverse=True)
+
+
 def _fits(guard: Guard, moved: Instance, instance: Instance) -> bool:
     """Whether the guard holds of moved data, and what was finite still is."""
     finite = all(
@@ -95,7 +106,7 @@ def _fits(guard: Guard, moved: Instance, instance: Instance) -> bool:
 
 
 def holds(guard: Guard, instance: Instance) -> bool:
-    """Whether the guard holds of an instance's data, in single precision."""
+    """Whether the guard holds of an instance's data, as it is tested: in single precision, or in double."""
     sides = instance.sides
     leaves = sides.builder.leaves
     axes = {name: sides.builder.set_of([name]) for name in guard.axes}
@@ -105,7 +116,8 @@ def holds(guard: Guard, instance: Instance) -> bool:
         return False
     program = replace(sides.program, outputs=(Output(joined(tests, sides.terms), ()),))
     with np.errstate(all="ignore"):
-        return bool(interpret(program, sides.arrays, precision="single")[0])
+        doubles = any(dtype == "float64" for dtype in instance.dtypes.of_variables.values())
+        return bool(interpret(program, sides.arrays, precision="double" if doubles else "single")[0])
 
 
 def _scaled(instance: Instance, names: Sequence[str], power: int) -> Instance:
@@ -113,5 +125,6 @@ def _scaled(instance: Instance, names: Sequence[str], power: int) -> Instance:
     values = dict(instance.values)
     for name in names:
         with np.errstate(all="ignore"):
-            values[name] = np.asarray((values[name] * 2.0**power).astype(np.float32).astype(np.float64))
+            dtype = numpy_dtype(instance.dtypes.of_variable(name))
+            values[name] = np.asarray(np.ldexp(values[name], power).astype(dtype).astype(np.float64))
     return replace(instance, values=values)

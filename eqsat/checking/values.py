@@ -141,7 +141,8 @@ class Values:
                 ends = np.where(rng.random(shape) < 0.5, np.asarray(low, dtype), np.asarray(high, dtype))
                 which = rng.random(shape)
                 values = np.where(which < 0.1 * limits.dtype.itemsize, few, values)
-                values = np.maximum(np.where(which < 0.1, ends, values), np.asarray(low, dtype))
+                share = rng.choice([0.1, 0.5])
+                values = np.maximum(np.where(which < share, ends, values), np.asarray(low, dtype))
             if "nonzero" in role.scalar:
                 values = np.where(values == 0, np.asarray(1, dtype), values)
             return np.asarray(values, dtype)
