@@ -35,6 +35,7 @@ from eqsat.checking.statement import (
     operation_called,
     signature_of,
 )
+from eqsat.engine.encode import number_text
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
@@ -196,14 +197,10 @@ class Builder:
         return operand
 
     def number(self, node: Number, dtype: str) -> Term:
-        kind, value = kind_of(dtype), node.value
-        if kind in "iu":
-            if not value.is_integer() or (kind == "u" and value < 0):
-                raise NoSuchNumber(node.text)
-            return self.terms.make(Const(repr(int(value)), dtype))
-        if kind == "b":
+        text = number_text(node.value, dtype)
+        if text is None:
             raise NoSuchNumber(node.text)
-        return self.terms.make(Const(repr(value if kind == "f" else complex(value)), dtype))
+        return self.terms.make(Const(text, dtype))
 
     def application(self, node: Apply, dtype: str) -> Term:
         name = node.function
@@ -322,7 +319,7 @@ class Builder:
             layouts[1] = (*layouts[1], None)  # along which the coordinates of an index are
         out = (*batch, *(core[letter] for letter in signature.result))
         last = len(layouts[0]) - 1
-        parameters, primitive = _primitive(signature.name, last)
+        parameters, primitive = _primitive(signature.name, last, operands[-1].dtype)
         # One call for each way of laying its operands out: the same number for the same call.
         number = hash((name, tuple(layouts))) % 10**6
         dtype = operands[-1].dtype
@@ -330,7 +327,7 @@ class Builder:
         return Opaque(call, 0)
 
 
-def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
+def _primitive(name: str, last: int, dtype: str) -> tuple[dict[str, object], Any]:
     """The parameters and the primitive of a call, along the last dimension."""
     match name:
         case "sort":
@@ -339,27 +336,28 @@ def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
             return {"axis": last, "reverse": False}, jax.lax.cumsum_p
         case "dot_general":
             numbers = (((last,), (last,)), (tuple(range(last - 1)), tuple(range(last - 1))))
-            matrix = jax.ShapeDtypeStruct((2,) * (last + 1), "float32")
-            traced = jax.make_jaxpr(lambda a, b: jax.lax.dot_general(a, b, numbers))(matrix, matrix)
+            with jax.enable_x64(True):
+                matrix = jax.ShapeDtypeStruct((2,) * (last + 1), dtype)
+                traced = jax.make_jaxpr(lambda a, b: jax.lax.dot_general(a, b, numbers))(matrix, matrix)
             return dict(traced.eqns[-1].params), jax.lax.dot_general_p
         case "scatter_add":
-            return _scattering(last), jax.lax.scatter_add_p
+            return _scattering(last, dtype), jax.lax.scatter_add_p
         case _:
             flags = {"transpose_a": False, "conjugate_a": False, "unit_diagonal": False}
             return {"left_side": True, "lower": True, **flags}, jax.lax.linalg.triangular_solve_p
 
 
-def _scattering(last: int) -> dict[str, object]:
+def _scattering(last: int, dtype: str) -> dict[str, object]:
     """The parameters of adding numbers to entries along dimension `last`, those before it being a batch."""
     batch = tuple(range(last))
     numbers = jax.lax.ScatterDimensionNumbers((), (last,), (last,), batch, batch)
     shapes = [(2,) * (last + 1), (2,) * (last + 1) + (1,), (2,) * (last + 1)]
-    arrays = [
-        jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, ("f", "i", "f"), strict=True)
-    ]
-    traced = jax.make_jaxpr(lambda x, index, updates: jax.lax.scatter_add(x, index, updates, numbers))(
-        *arrays
-    )
+    with jax.enable_x64(True):
+        dtypes = (dtype, "int32", dtype)
+        arrays = [jax.ShapeDtypeStruct(*one) for one in zip(shapes, dtypes, strict=True)]
+        traced = jax.make_jaxpr(lambda x, index, updates: jax.lax.scatter_add(x, index, updates, numbers))(
+            *arrays
+        )
     return dict(traced.eqns[-1].params)
 
 

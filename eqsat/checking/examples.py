@@ -82,6 +82,13 @@ def programs_of(
                 return
 
 
+def drawn_program(statement: Statement) -> Loaded | None:
+    """A program that a statement may be about, on axes that are drawn; None if there is none."""
+    kinds = kinds_of(statement)
+    instance = Drawer(statement).draw(random.Random(0), kinds[0], Style("normal")) if kinds else None
+    return _program(instance) if instance is not None else None
+
+
 def schema_of(example: Example, variable: str) -> tuple[str, ...]:
     """The axes that an example gives a variable; `a_2` is one of those that `a..` stands for."""
     schemas = dict(example.schemas)

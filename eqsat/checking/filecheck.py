@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from eqsat.checking.accuracy import DRAWS, Measured, measure
+from eqsat.checking.endless import Together, endless
 from eqsat.checking.facts import FactTrial
 from eqsat.checking.firing import outcomes, stays, why_not
 from eqsat.checking.guarding import holding
@@ -152,9 +154,14 @@ class FileCheck:
         if not self.brief and next(trial.failures_of(INFINITE), None) is not None:
             notes = (*notes, "where the data is not finite, the right side may be NaN and the left side not")
         guarded, tested = self.guarded(rule)
+        growing = self.growth(rule)
         more, warnings, tried = self.examples_and_conditions(rule)
         tiers = {**report.tiers, **tried, "float32": measured.instances, "guarded": tested}
         failures = (*failures, *guarded, *more)
+        if self.strict:
+            failures = (*failures, *(self.at(rule.position, *one) for one in growing))
+        else:
+            warnings = (*warnings, *(f"{message} ({advice})" for message, advice in growing))
         return replace(report, tiers=tiers, failures=failures, warnings=warnings, notes=notes)
 
     def guarded(self, rule: Rule) -> tuple[tuple[str, ...], int]:
@@ -186,6 +193,24 @@ class FileCheck:
             )
             return (self.at(rule.position, message, narrower),), tested
         return (), tested
+
+    def growth(self, rule: Rule) -> list[tuple[str, str]]:
+        """What is wrong with a rule that never ends, alone or with the others, and what to do."""
+        if self.brief:
+            return []
+        alone = endless(rule, self.known)
+        if alone:
+            return [(f"`{rule.name}` never ends: it matches what it makes, {alone} of its example", ENDING)]
+        grown = self.together.endless(rule)
+        if not grown:
+            return []
+        names = listed([f"`{name}`" for name in grown])
+        ends = "never ends" if len(grown) == 1 else "never end together"
+        return [(f"on the example of `{rule.name}`, {names} {ends}", ENDING)]
+
+    @cached_property
+    def together(self) -> Together:
+        return Together(self.file, self.known)
 
     def broken(self, rule: Rule, failure: Failure, trial: Trial, report: RuleReport) -> RuleReport:
         """The report on a rule that is true of numbers, but not what its class promises of floats."""
@@ -334,6 +359,12 @@ class FileCheck:
 
 
 IMPLIED = "anyway"
+
+ENDING = (
+    "write a right side that no left side matches, or a condition that what is made does not fulfil; until then,"
+    " the engine stops at a limit, and other rules may not get their turn"
+)
+"""What to do about a rule that never ends."""
 
 
 def _complaint(idle: Sequence[Need], implied: bool, needs: Sequence[Need]) -> tuple[Position, str, str]:

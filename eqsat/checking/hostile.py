@@ -124,7 +124,8 @@ class Regime:
         """Numbers, of which a share is special, alike or not: single ones, or all along one dimension."""
         # Most of what is done with a NaN is NaN, and hides what the others do.
         one = np.nan if rng.random() < 0.4 else rng.choice(SPECIALS)
-        special = rng.choice(SPECIALS[:-1], numbers.shape) if rng.random() < 0.5 else one
+        several = SPECIALS if rng.random() < 0.3 else SPECIALS[:-1]
+        special = rng.choice(several, numbers.shape) if rng.random() < 0.5 else one
         where: Array = np.asarray(rng.random(numbers.shape) < share)
         if numbers.ndim and rng.random() < 0.4:
             along = int(rng.integers(numbers.ndim))

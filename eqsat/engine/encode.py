@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import jax
+
 from eqsat.engine.compiled import Granted
 from eqsat.engine.schema import DTYPE_CLASSES, NEW_AXES, type_text
 from eqsat.ir.axis import Axis, layout_axes
@@ -287,7 +289,8 @@ def number_text(value: float, dtype: str) -> str | None:
         return None
     if is_inexact(dtype):
         return repr(value if is_real_float(dtype) else complex(value))
-    return str(int(value)) if math.isfinite(value) and value == int(value) else None
+    limits = jax.numpy.iinfo(dtype)
+    return str(int(value)) if limits.min <= value <= limits.max and value == int(value) else None
 
 
 def encode_program(
