@@ -37,6 +37,7 @@ from eqsat.checking.statement import (
 )
 from eqsat.engine.encode import number_text
 from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.dtypes import counts_to
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import (
@@ -154,6 +155,8 @@ class Builder:
             case IotaOf(axis=axis):
                 own = self.own(node, dtype)
                 self.require(own, IOTA_KINDS, f"`iota[{axis}]`")
+                if self.matching and self.axes[axis].size - 1 > counts_to(own):
+                    raise IllFormed("indices that the dtype lacks: no program has them")
                 return make(Iota(self.axes[axis], own))
             case DeltaOf(first=first, second=second):
                 if self.axes[first].size != self.axes[second].size:

@@ -53,7 +53,7 @@ class Drawer:
 
         **Arguments:**
 
-        - `special`: the length of one axis: 0 or 1.
+        - `special`: the length of one axis.
         - `dtypes`: by default, those that stand for the kinds.
         """
         for attempt in range(MOST_TRIES):

@@ -23,7 +23,7 @@ NARROW = frozenset({"float16", "bfloat16"})
 TURNS: dict[str, tuple[str, ...]] = {
     "f": (
         *("float32", "float16", "bfloat16", "float64", "float32", "float16"),
-        *("float32", "bfloat16", "float32", "float64", "float16", "float32"),
+        *("float32", "float16", "bfloat16", "float32", "float64", "float16"),
     ),
     "i": ("int8", "int32", "int64", "int16", "int8"),
     "u": ("uint8", "uint32", "uint64", "uint16", "uint8"),

@@ -361,8 +361,8 @@ class FileCheck:
 IMPLIED = "anyway"
 
 ENDING = (
-    "write a right side that no left side matches, or a condition that what is made does not fulfil; until then,"
-    " the engine stops at a limit, and other rules may not get their turn"
+    "write a right side that no left side matches, or a condition that what is made does not fulfil; until"
+    " then, the engine stops at a limit, and other rules may not get their turn"
 )
 """What to do about a rule that never ends."""
 

@@ -15,12 +15,12 @@ from eqsat.checking.dtypes import TURNS, in_turn
 from eqsat.checking.instance import Instance
 from eqsat.checking.judging import PROMISES, Criterion, Failure, finite_part, judge
 from eqsat.checking.kinds import is_exact
-from eqsat.checking.memberships import variable_names
+from eqsat.checking.memberships import constant_names, variable_names
 from eqsat.checking.roles import Roles
 from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import Style
-from eqsat.language.syntax import Apply, FoldOf, OperationOf, Reduction, Rule
+from eqsat.language.syntax import Apply, FoldOf, IotaOf, OperationOf, Reduction, Rule
 from eqsat.language.traverse import walk
 
 CHUNKS = (1, 2, 3, 0)
@@ -31,6 +31,9 @@ EXAMPLES = 40
 
 MOST_OTHER_FAILURES = 20
 """So many failures on integers or complex numbers are passed over for one on floats."""
+
+LONG = (256, 300)
+"""Lengths that integers of 8 bits don't count to: that of which they make 0, and another one."""
 
 MOST_AWAITED = 12
 """So many more instances are drawn of a tier in which a dtype has not had its turn."""
@@ -47,7 +50,7 @@ class Tier:
 
     - `share`: of the instances that are asked for.
     - `kinds`: the kinds of numbers that it is for.
-    - `lengths`: special lengths that one axis may get: 1, or 0.
+    - `lengths`: a special length that one axis gets.
     - `turns`: the kinds whose dtypes take turns.
     - `narrow`: whether they include floats that are half as long as singles.
     """
@@ -106,6 +109,15 @@ def _is_exact(node: object, rule: Rule) -> bool:
             return True
 
 
+def counts(rule: Rule) -> bool:
+    """Whether a rule makes numbers of how many entries there are: then it matters how far a dtype counts."""
+    nodes = [node for side in (rule.left, rule.right) for node in walk(side)]
+    made = any(
+        isinstance(node, IotaOf) or (isinstance(node, Apply) and node.function == "convert") for node in nodes
+    )
+    return made and not constant_names(rule)
+
+
 def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
     """The tiers for a rule: those that find most mistakes first."""
     exact = rule.accuracy == "exact"
@@ -119,7 +131,7 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         Tier("extremes", Style("huge"), floats if exact else Criterion.NO_WORSE, 0.25, "f"),
         Tier("extremes", Style("normal"), floats, 0.25, "f", 1),
         Tier("extremes", Style("normal"), floats, 0.25, "f", 0),
-        Tier("extremes", Style("whole"), Criterion.EXACT, 0.15, "i", 0),
+        Tier("extremes", Style("whole"), Criterion.EXACT, 0.2, "iub", 0),
     ]
     promise = {"exact": Criterion.BITS, "reassociates": Criterion.ROUNDED, "rescales": Criterion.IN_RANGE}
     if rule.accuracy in promise:
@@ -128,7 +140,7 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         # Halves of chunks are summed in singles; and no sizes of halves are tame.
         wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
         # What is wrong about one function of a class shows on few of its instances.
-        share = (2.5 if rule.classes else 1.5) * (1 if wide else 2)
+        share = (3.75 if rule.classes else 2.25) * (1 if wide else 2)
         judged = promise[rule.accuracy]
         found += [
             Tier("hostile", Style(style), judged, share, "f", turns="fiu", narrow=not wide),
@@ -137,6 +149,8 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.
         found = [tier for tier in found if tier.style.name not in ("zeros", "huge")]
+    if counts(rule):
+        found += [Tier("long", Style("whole"), Criterion.EXACT, 0.2, "iub", length) for length in LONG]
     if maskable:
         found.insert(4, Tier("extremes", Style("masked"), floats, 0.5, "f"))
     return found

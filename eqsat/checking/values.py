@@ -32,6 +32,9 @@ SIGNS = frozenset({"nonnegative", "positive"})
 NO_ZEROS = frozenset({"positive", "nonzero"})
 """Properties of numbers that are not 0."""
 
+TRUE = (0.5, 0.5, 0.5, 0.5, 1.0)
+"""Shares of truth values that are true."""
+
 CENTRES = (30.0, 100.0)
 """Where clusters are: far apart, for their size; and of one sign, so that sums don't cancel."""
 
@@ -126,7 +129,11 @@ class Values:
     def plain(self, dtype: str, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
         rng, kind = self.rng, kind_of(dtype)
         if kind == "b":
-            return np.ones(shape, bool) if "nonzero" in role.scalar else np.asarray(rng.random(shape) < 0.5)
+            return (
+                np.ones(shape, bool)
+                if "nonzero" in role.scalar
+                else np.asarray(rng.random(shape) < rng.choice(TRUE))
+            )
         if kind in "iu":
             limits = np.iinfo(dtype)
             low, high = (
