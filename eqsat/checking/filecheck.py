@@ -22,9 +22,9 @@ from eqsat.checking.report import Report, RuleReport, indented, listed
 from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
 from eqsat.checking.statement import operation_called
-from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial
+from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial, kept_class
 from eqsat.errors import EqsatError
-from eqsat.language.accuracies import ACCURACIES, MEANINGS, Accuracy
+from eqsat.language.accuracies import ACCURACIES, MEANINGS
 from eqsat.language.check import check_file
 from eqsat.language.diagnostics import diagnostic
 from eqsat.language.syntax import (
@@ -140,7 +140,8 @@ class FileCheck:
             return replace(report, failures=(self.at(rule.position, message, advice),))
         measured = measure(rule)
         if not self.brief:
-            measured = replace(measured, accuracy=self.kept_class(rule, measured.accuracy))
+            found = measured.accuracy
+            measured = replace(measured, accuracy=found and kept_class(rule, found, self.examples))
         report = replace(report, measured=measured.accuracy)
         failures, notes = self.accuracy(rule, measured)
         if measured.negative:
@@ -217,22 +218,13 @@ class FileCheck:
         measured = measure(rule)
         worse = ACCURACIES[ACCURACIES.index(rule.accuracy) + 1]
         least = max(worse, measured.accuracy or worse, key=ACCURACIES.index)
-        deserved = self.kept_class(rule, least)
+        deserved = kept_class(rule, least, self.examples)
         evidence = f": {measured.evidence}" if deserved == measured.accuracy else ""
         message = f"`{rule.name}` is declared [{rule.accuracy}], but it is [{deserved}]{evidence}"
         advice = f"declare it [{deserved}]: {MEANINGS[deserved]}" if deserved else ""
         text = self.at(rule.position, message, advice)
         example = shown(shrunk(failure, trial.judge))
         return replace(report, measured=deserved, failures=(f"{text}\n{indented(example)}",))
-
-    def kept_class(self, rule: Rule, least: Accuracy | None) -> Accuracy | None:
-        """The first class, from one that was measured on, whose promise a rule keeps on hostile data."""
-        if least is None:
-            return None
-        for accuracy in ACCURACIES[ACCURACIES.index(least) :]:
-            if Trial(replace(rule, accuracy=accuracy), self.examples).keeps_promise():
-                return accuracy
-        return ACCURACIES[-1]
 
     def fact(self, fact: Fact) -> RuleReport:
         """The report on a fact."""

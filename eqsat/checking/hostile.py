@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 REGIMES = (
     *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
-    *("negative", "zeros", "zeros", "undefined"),
+    *("negative", "zeros", "zeros", "undefined", "whole"),
 )
 """What data may be like that a rule of the default class has to do with; some come more often."""
 
@@ -29,6 +29,9 @@ SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
 ORDINARY = (0.25, 0.5)
 """How often a variable has ordinary numbers, beside hostile ones: in one instance or another."""
+
+WHOLE = (-3.0, -2.0, -1.0, -1.0, 0.0, 1.0, 1.0, 2.0, 3.0)
+"""Small whole numbers, of which sums and products are often 0 or 1."""
 
 SPREAD = 1e-3
 """How far numbers of the regime "opposed" are from one another, relative to their size."""
@@ -44,7 +47,7 @@ class Regime:
       within a few orders of magnitude; "special": special numbers in places; "infinite": an
       infinity of one sign for each variable, in places; "undefined": NaN in places; "opposed":
       large numbers, of one sign for each variable, close to one another; "edge": near the largest number;
-      "negative", "positive", "zeros".
+      "negative", "positive", "zeros"; "whole": small whole numbers, which are computed with exactly.
     - `exponent`: the decimal exponent that a variable's numbers have at most.
     - `tame`: whether sizes are moderate, matrices regular, and no zeros negative.
     - `ordinary`: how often a variable has ordinary numbers.
@@ -68,6 +71,8 @@ class Regime:
         if name == "opposed":
             exponent = min(rng.uniform(1.0, 4.0 if tame else 6.0), 0.4 * most)
         ordinary = ORDINARY[0] / 2 if name in INFINITE else rng.choice(ORDINARY)
+        if name == "whole":
+            ordinary = 0.0
         return Regime(name, exponent, tame, limits, ordinary)
 
     def within(self, limits: Any) -> Regime:
@@ -113,6 +118,8 @@ class Regime:
                 return np.asarray(scale * signs * rng.uniform(0.9, 1.0, shape))
             case "negative":
                 return -np.abs(normal)
+            case "whole":
+                return rng.choice(WHOLE, shape)
             case "positive":
                 return rng.uniform(0.2, 2.0, shape)
             case _:
@@ -124,7 +131,7 @@ class Regime:
         """Numbers, of which a share is special, alike or not: single ones, or all along one dimension."""
         # Most of what is done with a NaN is NaN, and hides what the others do.
         one = np.nan if rng.random() < 0.4 else rng.choice(SPECIALS)
-        several = SPECIALS if rng.random() < 0.3 else SPECIALS[:-1]
+        several = SPECIALS if rng.random() < 0.5 else SPECIALS[:-1]
         special = rng.choice(several, numbers.shape) if rng.random() < 0.5 else one
         where: Array = np.asarray(rng.random(numbers.shape) < share)
         if numbers.ndim and rng.random() < 0.4:

@@ -20,6 +20,7 @@ from eqsat.checking.roles import Roles
 from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import Style
+from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.syntax import Apply, FoldOf, IotaOf, OperationOf, Reduction, Rule
 from eqsat.language.traverse import walk
 
@@ -294,6 +295,14 @@ def _awaited(tier: Tier, fitting: Sequence[tuple[Statement, Kinds]]) -> set[str]
         for turn in range(len(TURNS["f"])):
             found |= set(in_turn(kinds, turn, tier.turns, tier.narrow).chosen.values())
     return found
+
+
+def kept_class(rule: Rule, least: Accuracy, examples: int = EXAMPLES) -> Accuracy:
+    """The first class, from one on, whose promise a rule keeps on hostile data."""
+    for accuracy in ACCURACIES[ACCURACIES.index(least) :]:
+        if Trial(replace(rule, accuracy=accuracy), examples).keeps_promise():
+            return accuracy
+    return ACCURACIES[-1]
 
 
 def signature_of_kinds(kinds: Kinds) -> tuple[tuple[str, str], ...]:
