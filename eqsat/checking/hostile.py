@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 REGIMES = (
     *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
-    *("negative", "zeros", "zeros", "undefined", "whole"),
+    *("negative", "zeros", "zeros", "undefined", "whole", "whole"),
 )
 """What data may be like that a rule of the default class has to do with; some come more often."""
 
