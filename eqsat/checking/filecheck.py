@@ -45,7 +45,8 @@ class FileCheck:
 
     - `known`: other files whose rules, operations and monoids may be named.
     - `examples`: how many instances are drawn in the tier that draws most.
-    - `strict`: whether conditions that nothing needs, and rules without examples, are errors.
+    - `strict`: whether conditions that nothing needs, rules that never end, and rules without examples are
+      errors.
     - `brief`: whether the first thing that is wrong with a statement will do, as it was found and without
       advice, and nothing is said of what might be better.
     """
