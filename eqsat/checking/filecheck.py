@@ -202,7 +202,12 @@ class FileCheck:
             return []
         alone = endless(rule, self.known)
         if alone:
-            return [(f"`{rule.name}` never ends: it matches what it makes, {alone} of its example", ENDING)]
+            return [
+                (
+                    f"`{rule.name}` never ends by itself: it matches what it makes, {alone} of its example",
+                    ENDING,
+                )
+            ]
         grown = self.together.endless(rule)
         if not grown:
             return []
