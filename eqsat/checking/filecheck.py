@@ -202,12 +202,8 @@ class FileCheck:
             return []
         alone = endless(rule, self.known)
         if alone:
-            return [
-                (
-                    f"`{rule.name}` never ends by itself: it matches what it makes, {alone} of its example",
-                    ENDING,
-                )
-            ]
+            message = f"`{rule.name}` never ends by itself: it matches what it makes, {alone} of its example"
+            return [(message, ENDING)]
         grown = self.together.endless(rule)
         if not grown:
             return []

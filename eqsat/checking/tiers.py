@@ -151,7 +151,7 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         # Data with a condition number that is infinite, or near it.
         found = [tier for tier in found if tier.style.name not in ("zeros", "huge")]
     if counts(rule):
-        found += [Tier("long", Style("whole"), Criterion.EXACT, 0.2, "iub", length) for length in LONG]
+        found += [Tier("long", Style("whole"), Criterion.EXACT, 0.4, "iub", length) for length in LONG]
     if maskable:
         found.insert(4, Tier("extremes", Style("masked"), floats, 0.5, "f"))
     return found
@@ -263,6 +263,8 @@ class Trial:
                 for statement, kinds in fitting
                 if is_ring_only(statement.rule) or not set(kinds.variables.values()) & set("fc")
             ]
+        if tier.lengths in LONG:
+            fitting = [one for one in fitting if set(one[1].nodes.values()) & set("iu")] or fitting
         if tier.criterion in PROMISES:
             # What is hostile about floats shows in results that are floats, or truth values.
             shown = [one for one in fitting if one[1].nodes[id(one[0].rule.left)] in "fcb"]

@@ -32,7 +32,7 @@ SIGNS = frozenset({"nonnegative", "positive"})
 NO_ZEROS = frozenset({"positive", "nonzero"})
 """Properties of numbers that are not 0."""
 
-TRUE = (0.5, 0.5, 0.5, 0.5, 1.0)
+TRUE = (0.5, 0.5, 1.0)
 """Shares of truth values that are true."""
 
 CENTRES = (30.0, 100.0)
