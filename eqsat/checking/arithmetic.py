@@ -149,10 +149,10 @@ class _Computer(Interpreter):
         limits = limits_of(dtype)
         if value.dtype.kind == "c":
             # The parts of a product have errors as large as those of all of it.
-            sizes = np.abs(value)[..., None]
-            errors = float(limits.eps) * sizes * self.rng.uniform(-1, 1, (*value.shape, 2))
-            parts = _parts(value)
-            return _whole(np.where((parts != 0) & np.isfinite(sizes), parts + errors, parts))
+            parts, modulus = _parts(value), np.abs(value)[..., None]
+            sizes = np.where(np.isfinite(modulus), modulus, np.abs(parts))
+            errors = float(limits.eps) * sizes * self.rng.uniform(-1, 1, parts.shape)
+            return _whole(np.where((parts != 0) & np.isfinite(parts), parts + errors, parts))
         noisy = value * (1 + float(limits.eps) * self.rng.uniform(-1, 1, value.shape))
         tiny = (np.abs(value) < float(limits.tiny)) & (value != 0)
         step = float(limits.smallest_subnormal)

@@ -98,7 +98,8 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         least = limits.smallest_subnormal if dtype == "float16" else limits.tiny / MOST
         size = np.minimum(np.abs(bounded), np.abs(true))
         if numpy_dtype(dtype).kind == "c":
-            size = np.hypot(size[..., :1], size[..., 1:])
+            modulus = np.hypot(size[..., :1], size[..., 1:])
+            size = np.where(np.isfinite(modulus), modulus, size)
         scale = float(limits.eps) * size + float(least)
         error = np.minimum(np.abs(right - bounded), np.abs(right - true))
         close = error <= MOST * (spread + scale)

@@ -50,7 +50,7 @@ RIGHT = {
     "  where size(i) = size(k)",
     "logarithm-of-product": "log(a * b)  =>  log(a) + log(b)  where positive(a), positive(b)",
     "mean": "(sum[K] a{K}) / c  =>  mean[K] a  where c = size(K), float(a)",
-    "monotone": "max[k] f(a)  =>  f(max[k] a)  for f in increasing  where float(a)",
+    "monotone": "max[k] f(a)  =>  f(max[k] a)  for f in increasing  where float(a), size(k) > 0",
     "linear": "f(sum[K] a)  =>  sum[K] f(a)  for f in linear",
     "selection": "select_n(m, a, 0 * a)  =>  a * select_n(m, 1, 0)  where integer(a)",
     "indices": "rename[j->k] iota[j]  =>  iota[k]",
