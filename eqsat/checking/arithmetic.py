@@ -13,10 +13,10 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from eqsat.checking.dtypes import NARROW, limits_of
+from eqsat.checking.dtypes import NARROW
 from eqsat.checking.kinds import words
 from eqsat.ir.axis import Axis
-from eqsat.ir.dtypes import is_inexact, is_real_float, numpy_dtype
+from eqsat.ir.dtypes import is_inexact, is_real_float, limits_of, numpy_dtype
 from eqsat.ir.interpret import Interpreter, Values
 from eqsat.ir.jax_calls import Ranges
 from eqsat.ir.numpy_arrays import aligned, in_order, position, reduced
@@ -265,10 +265,17 @@ class _Computer(Interpreter):
 
     def extreme(self, kind: str, value: Array, term: Term, found: Array) -> Array:
         """A maximum or minimum: 0 is larger than -0, as on XLA."""
+        assert isinstance(term.op, Reduce)
+        return self.signed(kind, value, tuple(position(term.args[0], axis) for axis in term.op.axes), found)
+
+    def combined(self, kind: str, pieces: Array) -> Array:
+        found = super().combined(kind, pieces)
+        return self.signed(kind, pieces, (0,), found) if kind in ("max", "min") else found
+
+    def signed(self, kind: str, value: Array, positions: tuple[int, ...], found: Array) -> Array:
+        """An extreme along dimensions, with the sign that it has if it is 0."""
         if found.dtype.kind != "f" or value.size == 0:
             return found
-        assert isinstance(term.op, Reduce)
-        positions = tuple(position(term.args[0], axis) for axis in term.op.axes)
         signs = np.signbit(value) & (value == 0), ~np.signbit(value) & (value == 0)
         wanted = np.any(signs[kind == "max"], axis=positions)
         zero = 0.0 if kind == "max" else -0.0

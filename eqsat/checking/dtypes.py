@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-
-import jax
 
 from eqsat.checking.kinds import DTYPES
 from eqsat.checking.typing import Kinds
@@ -92,13 +89,3 @@ def in_turn(kinds: Kinds, turn: int, changing: str, narrow: bool = True) -> Dtyp
 def turns_of(kind: str, narrow: bool = True) -> tuple[str, ...]:
     """The dtypes of a kind in turn."""
     return tuple(dtype for dtype in TURNS[kind] if narrow or dtype not in NARROW)
-
-
-@cache
-def limits_of(dtype: str) -> Any:
-    """The digits and the range of a float's dtype, or of the parts of a complex one's.
-
-    >>> float(limits_of("bfloat16").eps), float(limits_of("float16").max)
-    (0.0078125, 65504.0)
-    """
-    return jax.numpy.finfo(dtype)

@@ -10,9 +10,8 @@ from itertools import pairwise, product
 import numpy as np
 
 from eqsat.checking.accuracy import Fits
-from eqsat.checking.dtypes import limits_of
 from eqsat.checking.instance import Instance
-from eqsat.ir.dtypes import numpy_dtype
+from eqsat.ir.dtypes import limits_of, numpy_dtype
 from eqsat.ir.guard import Guard, NoTest, conditions, joined
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output

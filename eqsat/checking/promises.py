@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.checking.arithmetic import Arithmetic
-from eqsat.checking.dtypes import limits_of
 from eqsat.checking.instance import Instance
-from eqsat.ir.dtypes import numpy_dtype
+from eqsat.ir.dtypes import limits_of, numpy_dtype
 from eqsat.language.accuracies import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]

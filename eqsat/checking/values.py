@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.dtypes import limits_of
 from eqsat.checking.hostile import Regime
 from eqsat.checking.kinds import kind_of
 from eqsat.checking.matrices import in_shape, matrices, spread
 from eqsat.checking.roles import Role
 from eqsat.errors import RuleError
+from eqsat.ir.dtypes import limits_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

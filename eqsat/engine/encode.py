@@ -11,12 +11,10 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import jax
-
 from eqsat.engine.compiled import Granted
 from eqsat.engine.schema import DTYPE_CLASSES, NEW_AXES, type_text
 from eqsat.ir.axis import Axis, layout_axes
-from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
+from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, limits_of
 from eqsat.ir.formula import Monoid
 from eqsat.ir.guard import Guard
 from eqsat.ir.operations import OperationSpec
@@ -289,7 +287,7 @@ def number_text(value: float, dtype: str) -> str | None:
         return None
     if is_inexact(dtype):
         return repr(value if is_real_float(dtype) else complex(value))
-    limits = jax.numpy.iinfo(dtype)
+    limits = limits_of(dtype)
     return str(int(value)) if limits.min <= value <= limits.max and value == int(value) else None
 
 
