@@ -103,6 +103,9 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         error = np.minimum(np.abs(right - bounded), np.abs(right - true))
         close = error <= MOST * (spread + scale)
         certain = (spread == 0) & (bounded == 0) & (left == 0)
+        if numpy_dtype(dtype).kind == "c":
+            # A part that underflows is a sum of products that do: its sign depends on which are made first.
+            certain &= true == 0
         # What is 0 for certain, has a sign.
         close &= ~certain | ((right == 0) & (np.signbit(right) == np.signbit(left)))
         if not everywhere:
