@@ -21,6 +21,7 @@ import numpy as np
 from eqsat.checking.arithmetic import Arithmetic
 from eqsat.checking.instance import Instance
 from eqsat.ir.dtypes import limits_of, numpy_dtype
+from eqsat.ir.ops import Reduce
 from eqsat.language.accuracies import Accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -104,14 +105,20 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         close = error <= MOST * (spread + scale)
         certain = (spread == 0) & (bounded == 0) & (left == 0)
         if numpy_dtype(dtype).kind == "c":
-            # A part that underflows is a sum of products that do: its sign depends on which are made first.
-            certain &= true == 0
+            # The parts of a product are sums: the sign of a zero depends on what is multiplied first.
+            certain &= (true == 0) & (not _multiplies_all(instance))
         # What is 0 for certain, has a sign.
         close &= ~certain | ((right == 0) & (np.signbit(right) == np.signbit(left)))
         if not everywhere:
             return np.asarray(~settled | ~finite | (np.abs(right - true) <= MOST * (spread + scale)) | close)
         same = _kinds(right) == kinds
         return np.asarray(~settled | np.where(np.isfinite(left), close & np.isfinite(right), same))
+
+
+def _multiplies_all(instance: Instance) -> bool:
+    """Whether there are products of all along an axis, which may be taken in any order."""
+    terms = instance.sides.program.reachable()
+    return any(isinstance(term.op, Reduce) and term.op.kind == "prod" for term in terms)
 
 
 def _is_whole(instance: Instance) -> bool:
