@@ -3,7 +3,9 @@
 - exact: the same bits.
 - reassociates: where the left side is a number, so is the right, the same but for a few times the error that
   the left side itself may have, whatever the order of its sums; where it is infinite or NaN, so is the right;
-  zeros keep their signs. Elements whose left side depends on the order of its sums are not judged.
+  zeros keep their signs. The parts of complex numbers are judged one by one; what is 0 there because it
+  underflows, or in a product along an axis, may have either sign. Elements whose left side depends on the
+  order of its sums are not judged.
 - rescales: where the left side is finite, the right is the same but for a few times that error.
 
 The error that the left side may have is measured by Monte Carlo arithmetic: every result of every op gets

@@ -186,3 +186,9 @@ def test_a_users_operation_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_results_are_the_same_every_time() -> None:
     first, second = (check_rules(text_of(WRONG, "softmax-without-normaliser"), fail=False) for _ in range(2))
     assert first.rules[0].failures == second.rules[0].failures
+
+
+def test_a_hint_says_which_class_the_rule_is_of_then() -> None:
+    text = "rule apart  log(a * b)  =>  log(a) + log(b)  where float(a)"
+    (failure,) = check_rules(text, fail=False).rule("apart").failures
+    assert "no such case is found with `where positive(a)`, declared [rescales]" in failure
