@@ -141,7 +141,7 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         # Halves of chunks are summed in singles; and no sizes of halves are tame.
         wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
         # What is wrong about one function of a class shows on few of its instances.
-        share = (3.75 if rule.classes else 2.25) * (1 if wide else 2)
+        share = (3.0 if rule.classes else 2.25) * (1 if wide else 2)
         judged = promise[rule.accuracy]
         found += [
             Tier("hostile", Style(style), judged, share, "f", turns="fiu", narrow=not wide),
