@@ -1,4 +1,4 @@
-"""How a program computes: in a narrow dtype, op by op, in one order of summation or another.
+"""How a program computes: in the dtypes of its terms, op by op, in one order of summation or another.
 
 The reference interpreter says what a program means. An `Arithmetic` says what comes out of it
 where numbers have few digits and a range: the rules' promises are about that.
@@ -13,11 +13,14 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
+from eqsat.checking.dtypes import NARROW
 from eqsat.checking.kinds import words
 from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import is_inexact, is_real_float, limits_of, numpy_dtype
 from eqsat.ir.interpret import Interpreter, Values
 from eqsat.ir.jax_calls import Ranges
-from eqsat.ir.numpy_arrays import aligned, position, reduced
+from eqsat.ir.numpy_arrays import aligned, in_order, position, reduced
+from eqsat.ir.numpy_functions import OWN
 from eqsat.ir.ops import (
     Call,
     Chunk,
@@ -42,9 +45,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Order = Literal["natural", "ascending", "descending"]
 """In which order a sum or a product is taken. The extreme ones have the extreme partial results."""
 
-WIDTHS: dict[str, type[np.floating[Any]]] = {"half": np.float16, "single": np.float32}
-"""The dtypes whose digits and range programs are run with, by what the interpreter calls the precision."""
-
 COPIES = frozenset(
     words("neg abs max min clamp select_n copy stop_gradient real imag conj sign floor ceil round")
 )
@@ -57,90 +57,110 @@ class Arithmetic:
 
     **Attributes:**
 
-    - `width`: the dtype whose range the numbers have: "half" or "single".
-    - `rounds`: whether numbers have its digits as well. Otherwise they have those of double precision.
-    - `bounded`: whether numbers over its range are infinite, and those under it 0.
+    - `rounds`: whether numbers have the digits of their dtypes. Otherwise they have those of double
+      precision, or of NumPy's widest floats where there are doubles.
+    - `bounded`: whether numbers over the range of their dtype are infinite, and those under it 0.
     - `order`: of sums and products.
-    - `noise`: the seed of relative errors of one unit in the last place of `width`, drawn for each number
+    - `noise`: the seed of relative errors of one unit in the last place, drawn for each number
       that an op rounds (Parker, "Monte Carlo arithmetic", 1997); None for none.
     """
 
-    width: str
     rounds: bool = True
     bounded: bool = True
     order: Order = "natural"
     noise: int | None = None
 
-    @property
-    def limits(self) -> Any:
-        return np.finfo(WIDTHS[self.width])
-
     def run(
         self, program: Program, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int] | None = None
     ) -> list[Array]:
         """The outputs of a program."""
-        return _Computer(arrays, chunk_lengths or {}, self).run(program)
+        precision = OWN
+        if not self.rounds:
+            doubles = any(term.dtype in ("float64", "complex128") for term in program.reachable())
+            precision = "extended" if doubles else "double"
+        return _Computer(arrays, chunk_lengths or {}, self, precision).run(program)
 
 
 class _Computer(Interpreter):
     """The interpreter, in some arithmetic."""
 
     def __init__(
-        self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], arithmetic: Arithmetic
+        self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], arithmetic: Arithmetic, precision: str
     ) -> None:
-        super().__init__(arrays, chunk_lengths, arithmetic.width if arithmetic.rounds else "double")
+        super().__init__(arrays, chunk_lengths, precision)
         self.arithmetic = arithmetic
         self.rng = np.random.default_rng(arithmetic.noise)
 
     def another(self, arrays: Sequence[Any]) -> Interpreter:
-        return _Computer(arrays, self.chunk_lengths, self.arithmetic)
+        return _Computer(arrays, self.chunk_lengths, self.arithmetic, self.precision)
 
     def value(self, term: Term, ranges: Ranges, values: Values) -> Any:
         op = term.op
-        if isinstance(op, Concat | Fold):
-            return self.loop(term, op, ranges, values)
         with np.errstate(all="ignore"):
             match op:
+                case Concat() | Fold():
+                    found = self.loop(term, op, ranges, values)
+                    return self.in_range(found, term.dtype) if self.arithmetic.rounds else found
+                case Leaf():
+                    return self.given(super().value(term, ranges, values), term.dtype)
                 case Reduce(kind="sum" | "mean" | "prod" as kind):
                     found = self.total(kind, values[term.args[0].number], term)
                 case Dot():
                     found = self.contraction(term, values)
+                case Map(name="mul" | "square" | "integer_pow") if numpy_dtype(term.dtype).kind == "c":
+                    found = self.complex_power(op, term, values)
                 case Operation() | Opaque() if self.arithmetic.noise is not None:
                     found = super().value(term, ranges, values.new_child(self.nudged_operands(term, values)))
                 case Opaque(call=call) if self.arithmetic.order != "natural" and _contracts(call):
                     found = self.contraction(term, values)
                 case _:
                     found = super().value(term, ranges, values)
-            return self.rounded(op, found)
+            return self.rounded(op, term.dtype, found)
 
     # ------------------------------------------------------------------------------- rounding
 
-    def rounded(self, op: Any, value: Any) -> Any:
+    def given(self, value: Any, dtype: str) -> Any:
+        """An input, which is of its dtype however it is computed with."""
+        if not is_inexact(dtype):
+            return value
+        return value.astype(numpy_dtype(dtype)).astype(self.dtype(dtype))
+
+    def rounded(self, op: Any, dtype: str, value: Any) -> Any:
         """A result with the range of its dtype, and its noise."""
-        if not _is_real(value):
+        if not is_inexact(dtype):
             return value
         if self.arithmetic.noise is not None and not _copies(op):
-            value = self.nudged(value)
-        return self.in_range(value) if self.arithmetic.bounded else value
+            value = self.nudged(value, dtype)
+        return self.in_range(value, dtype) if self.arithmetic.bounded else value
 
     def nudged_operands(self, term: Term, values: Values) -> dict[Any, Any]:
         """Operands with rounding errors."""
-        reals = [arg.number for arg in term.args if _is_real(values[arg.number])]
-        return {number: self.nudged(values[number]) for number in reals}
+        inexact = [arg for arg in term.args if is_inexact(arg.dtype)]
+        return {arg.number: self.nudged(values[arg.number], arg.dtype) for arg in inexact}
 
-    def nudged(self, value: Array) -> Array:
-        """A value with another rounding error for each number."""
-        limits = self.arithmetic.limits
+    def nudged(self, value: Array, dtype: str) -> Array:
+        """A value with another rounding error for each number; a zero is still one."""
+        limits = limits_of(dtype)
+        if value.dtype.kind == "c":
+            # The parts of a product have errors as large as those of all of it.
+            parts, modulus = _parts(value), np.abs(value)[..., None]
+            sizes = np.where(np.isfinite(modulus), modulus, np.abs(parts))
+            errors = float(limits.eps) * sizes * self.rng.uniform(-1, 1, parts.shape)
+            return _whole(np.where((parts != 0) & np.isfinite(parts), parts + errors, parts))
         noisy = value * (1 + float(limits.eps) * self.rng.uniform(-1, 1, value.shape))
         tiny = (np.abs(value) < float(limits.tiny)) & (value != 0)
         step = float(limits.smallest_subnormal)
         return np.where(tiny, value + step * self.rng.uniform(-1, 1, value.shape), noisy)
 
-    def in_range(self, value: Array) -> Array:
-        """A value in double precision with the range of a narrow dtype."""
-        if self.arithmetic.rounds:
+    def in_range(self, value: Array, dtype: str) -> Array:
+        """A value with the range of its dtype, if it has more digits."""
+        if not is_inexact(dtype):
             return value
-        limits = self.arithmetic.limits
+        if self.arithmetic.rounds:
+            return value.astype(numpy_dtype(dtype)).astype(np.float32) if dtype == "bfloat16" else value
+        if value.dtype.kind == "c":
+            return _whole(self.in_range(_parts(value), dtype))
+        limits = limits_of(dtype)
         step = float(limits.smallest_subnormal)
         size = np.abs(value)
         value = np.where(size < float(limits.tiny), np.rint(value / step) * step, value)
@@ -156,21 +176,29 @@ class _Computer(Interpreter):
         """A sum, mean or product. Halves are accumulated in single precision, as XLA does."""
         assert isinstance(term.op, Reduce)
         dtype = self.dtype(term.op.dtype)
+        if dtype.kind == "c" and kind != "prod":
+            totals = [self.total_of(kind, part, term) for part in np.moveaxis(_parts(value), -1, 0)]
+            return _whole(np.stack(totals, axis=-1))
+        return self.total_of(kind, value, term)
+
+    def total_of(self, kind: str, value: Array, term: Term) -> Array:
+        """A total of real numbers, or a product of complex ones."""
+        assert isinstance(term.op, Reduce)
         positions = tuple(position(term.args[0], axis) for axis in term.op.axes)
-        if dtype.kind != "f":
-            return reduced(kind, value, positions, dtype)
-        ordered = self.in_order(self.wide(self.noisy_terms(value)), positions, kind == "prod")
-        wide = self.wide(np.zeros((), dtype)).dtype
-        found = reduced(kind, ordered, (0,), wide)
-        if kind == "mean" and ordered.shape[0] == 0:
-            found = np.full_like(found, np.nan)
+        dtype = value.dtype
+        if dtype.kind not in "fc":
+            return reduced(kind, value, positions, self.dtype(term.op.dtype))
+        ordered = self.in_order(self.wide(self.noisy_terms(value, term.op.dtype)), positions, kind == "prod")
+        found = in_order(np.multiply if kind == "prod" else np.add, ordered, (0,))
+        if kind == "mean":
+            found = found / found.dtype.type(ordered.shape[0])
         if kind != "prod":
-            found = found + wide.type(0)  # a sum starts at 0: that of -0 is 0
+            found = found + found.dtype.type(0)  # a sum starts at 0: that of -0 is 0
         return np.asarray(found).astype(dtype)
 
-    def noisy_terms(self, value: Array) -> Array:
+    def noisy_terms(self, value: Array, dtype: str) -> Array:
         """What is summed, each with a rounding error of its own: partial sums are rounded."""
-        return self.nudged(value) if self.arithmetic.noise is not None else value
+        return self.nudged(value, dtype) if self.arithmetic.noise is not None else value
 
     def in_order(self, value: Array, positions: Sequence[int], by_size: bool) -> Array:
         """What is summed along one dimension, the first, in the wanted order."""
@@ -185,30 +213,66 @@ class _Computer(Interpreter):
 
     def contraction(self, term: Term, values: Values) -> Array:
         dtype = self.dtype(term.dtype)
-        if dtype.kind != "f":
+        if dtype.kind not in "fc":
             return np.asarray(super().value(term, {}, values))
         axes = sorted(term.args[0].axes | term.args[1].axes)
         one, other = (
             aligned(self.wide(values[arg.number].astype(dtype)), sorted(arg.axes), axes) for arg in term.args
         )
-        products = np.asarray(one * other)
+        summed = [place for place, axis in enumerate(axes) if axis not in term.axes]
+        if dtype.kind == "f":
+            return self.sum_of_products(np.asarray(one * other), summed, term).astype(dtype)
+        products = np.moveaxis(_parts(self.noisy_terms(_product(one, other), term.dtype)), -1, 0)
+        return _whole(np.stack([self.sum_of_products(part, summed, term) for part in products], axis=-1))
+
+    def sum_of_products(self, products: Array, summed: Sequence[int], term: Term) -> Array:
         if self.arithmetic.bounded and not self.arithmetic.rounds:
             # The products are not rounded to halves, but they have a range.
-            largest = np.finfo(np.float32).max
-            products = np.where(np.abs(products) > largest, np.copysign(np.inf, products), products)
-        summed = [place for place, axis in enumerate(axes) if axis not in term.axes]
-        ordered = self.in_order(self.noisy_terms(products), summed, by_size=False)
+            limits = limits_of("float32" if term.dtype in NARROW else term.dtype)
+            products = np.where(np.abs(products) > float(limits.max), np.copysign(np.inf, products), products)
+        if is_real_float(term.dtype):
+            products = self.noisy_terms(products, term.dtype)
+        ordered = self.in_order(products, summed, by_size=False)
         if self.arithmetic.order == "natural":
             ordered = ordered[::-1]  # not in the order of a sum: the two are different loops
-        found = reduced("sum", ordered, (0,), products.dtype)
+        found = in_order(np.add, ordered, (0,))
         # A contraction may start at 0 or at its first product.
-        return np.asarray(
-            found if self.arithmetic.order == "natural" else found + products.dtype.type(0)
-        ).astype(dtype)
+        return np.asarray(found if self.arithmetic.order == "natural" else found + products.dtype.type(0))
+
+    def complex_power(self, op: Map, term: Term, values: Values) -> Array:
+        """A product of complex numbers, or a power by products, as XLA has it: without Annex G of C."""
+        axes = sorted(term.axes)
+        one, *others = (aligned(values[arg.number], sorted(arg.axes), axes) for arg in term.args)
+        if others:
+            return _product(one, others[0])
+        exponent = int(dict(op.params).get("y", 2))
+        found, power, rest = None, one, abs(exponent)
+        while rest:
+            if rest % 2:
+                found = power if found is None else _product(found, power)
+            rest //= 2
+            power = _product(power, power) if rest else power
+        result = np.ones_like(one) if found is None else found
+        return result if exponent >= 0 else np.asarray(1 / result)
 
 
-def _is_real(value: Any) -> bool:
-    return isinstance(value, np.ndarray | np.generic) and value.dtype.kind == "f"
+def _parts(value: Array) -> Array:
+    """Complex numbers as real ones, along a last dimension of two."""
+    return np.stack([value.real, value.imag], axis=-1)
+
+
+def _whole(parts: Array) -> Array:
+    """The complex numbers that have these parts."""
+    found = np.empty(parts.shape[:-1], np.result_type(parts.dtype, np.complex64))
+    found.real, found.imag = parts[..., 0], parts[..., 1]
+    return found
+
+
+def _product(one: Array, other: Array) -> Array:
+    """A product of complex numbers by four of real ones: NumPy's may be fused, here and not there."""
+    real = one.real * other.real - one.imag * other.imag
+    imag = one.real * other.imag + one.imag * other.real
+    return _whole(np.stack([real, imag], axis=-1))
 
 
 def _contracts(call: Call) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 
+from eqsat.checking.dtypes import Dtypes
 from eqsat.checking.kinds import (
     CONTRACTION_KINDS,
-    DTYPES,
     ELEMENTWISE_KINDS,
     IOTA_KINDS,
     ORDERED_KINDS,
@@ -35,8 +35,9 @@ from eqsat.checking.statement import (
     operation_called,
     signature_of,
 )
-from eqsat.checking.typing import Kinds
+from eqsat.engine.encode import number_text
 from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.dtypes import counts_to
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import (
@@ -73,6 +74,14 @@ from eqsat.language.syntax import (
     Variable,
 )
 
+OTHER_PART = {
+    "complex64": "float32",
+    "complex128": "float64",
+    "float32": "complex64",
+    "float64": "complex128",
+}
+"""By complex dtype that of its parts, and the other way round."""
+
 
 class IllFormed(Exception):
     """A side that makes no sense with these axes and dtypes."""
@@ -98,14 +107,14 @@ class Builder:
         placement: Placement,
         axes: Mapping[str, Axis],
         leaves: Mapping[str, Term],
-        kinds: Kinds,
+        dtypes: Dtypes,
         terms: Terms,
     ) -> None:
         self.statement = statement
         self.placement = placement
         self.axes = axes
         self.leaves = leaves
-        self.kinds = kinds
+        self.dtypes = dtypes
         self.terms = terms
         self.monoids: dict[str, Monoid] = dict(statement.rule.monoids)
         self.matching = True
@@ -132,7 +141,7 @@ class Builder:
 
     def own(self, node: Expression, dtype: str) -> str:
         """The dtype of a number, an index or a conversion: drawn on the left, its context's on the right."""
-        return DTYPES[self.kinds.nodes[id(node)]] if self.matching else dtype
+        return self.dtypes.of(node) if self.matching else dtype
 
     def term(self, node: Expression, dtype: str) -> Term:
         make = self.terms.make
@@ -146,6 +155,8 @@ class Builder:
             case IotaOf(axis=axis):
                 own = self.own(node, dtype)
                 self.require(own, IOTA_KINDS, f"`iota[{axis}]`")
+                if self.matching and self.axes[axis].size - 1 > counts_to(own):
+                    raise IllFormed("indices that the dtype lacks: no program has them")
                 return make(Iota(self.axes[axis], own))
             case DeltaOf(first=first, second=second):
                 if self.axes[first].size != self.axes[second].size:
@@ -189,14 +200,10 @@ class Builder:
         return operand
 
     def number(self, node: Number, dtype: str) -> Term:
-        kind, value = kind_of(dtype), node.value
-        if kind in "iu":
-            if not value.is_integer() or (kind == "u" and value < 0):
-                raise NoSuchNumber(node.text)
-            return self.terms.make(Const(repr(int(value)), dtype))
-        if kind == "b":
+        text = number_text(node.value, dtype)
+        if text is None:
             raise NoSuchNumber(node.text)
-        return self.terms.make(Const(repr(value if kind == "f" else complex(value)), dtype))
+        return self.terms.make(Const(text, dtype))
 
     def application(self, node: Apply, dtype: str) -> Term:
         name = node.function
@@ -225,7 +232,9 @@ class Builder:
         self.require(cases[0].dtype, allowed, f"an operand of `{name}`")
         before = kind_of(cases[-1].dtype)
         after = result_kind(name, before)
-        result = cases[-1].dtype if after == before else DTYPES[after]
+        result = cases[-1].dtype
+        if after != before:
+            result = "bool" if after == "b" else OTHER_PART[result]
         return self.terms.make(Map(name, result, _parameters(node)), operands)
 
     def reduction(self, node: Reduction, operand: Term) -> Term:
@@ -315,7 +324,7 @@ class Builder:
             layouts[1] = (*layouts[1], None)  # along which the coordinates of an index are
         out = (*batch, *(core[letter] for letter in signature.result))
         last = len(layouts[0]) - 1
-        parameters, primitive = _primitive(signature.name, last)
+        parameters, primitive = _primitive(signature.name, last, operands[-1].dtype)
         # One call for each way of laying its operands out: the same number for the same call.
         number = hash((name, tuple(layouts))) % 10**6
         dtype = operands[-1].dtype
@@ -323,7 +332,7 @@ class Builder:
         return Opaque(call, 0)
 
 
-def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
+def _primitive(name: str, last: int, dtype: str) -> tuple[dict[str, object], Any]:
     """The parameters and the primitive of a call, along the last dimension."""
     match name:
         case "sort":
@@ -332,27 +341,28 @@ def _primitive(name: str, last: int) -> tuple[dict[str, object], Any]:
             return {"axis": last, "reverse": False}, jax.lax.cumsum_p
         case "dot_general":
             numbers = (((last,), (last,)), (tuple(range(last - 1)), tuple(range(last - 1))))
-            matrix = jax.ShapeDtypeStruct((2,) * (last + 1), "float32")
-            traced = jax.make_jaxpr(lambda a, b: jax.lax.dot_general(a, b, numbers))(matrix, matrix)
+            with jax.enable_x64(True):
+                matrix = jax.ShapeDtypeStruct((2,) * (last + 1), dtype)
+                traced = jax.make_jaxpr(lambda a, b: jax.lax.dot_general(a, b, numbers))(matrix, matrix)
             return dict(traced.eqns[-1].params), jax.lax.dot_general_p
         case "scatter_add":
-            return _scattering(last), jax.lax.scatter_add_p
+            return _scattering(last, dtype), jax.lax.scatter_add_p
         case _:
             flags = {"transpose_a": False, "conjugate_a": False, "unit_diagonal": False}
             return {"left_side": True, "lower": True, **flags}, jax.lax.linalg.triangular_solve_p
 
 
-def _scattering(last: int) -> dict[str, object]:
+def _scattering(last: int, dtype: str) -> dict[str, object]:
     """The parameters of adding numbers to entries along dimension `last`, those before it being a batch."""
     batch = tuple(range(last))
     numbers = jax.lax.ScatterDimensionNumbers((), (last,), (last,), batch, batch)
     shapes = [(2,) * (last + 1), (2,) * (last + 1) + (1,), (2,) * (last + 1)]
-    arrays = [
-        jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(shapes, ("f", "i", "f"), strict=True)
-    ]
-    traced = jax.make_jaxpr(lambda x, index, updates: jax.lax.scatter_add(x, index, updates, numbers))(
-        *arrays
-    )
+    with jax.enable_x64(True):
+        dtypes = (dtype, "int32", dtype)
+        arrays = [jax.ShapeDtypeStruct(*one) for one in zip(shapes, dtypes, strict=True)]
+        traced = jax.make_jaxpr(lambda x, index, updates: jax.lax.scatter_add(x, index, updates, numbers))(
+            *arrays
+        )
     return dict(traced.eqns[-1].params)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from eqsat.checking.building import IllFormed, NoSuchNumber
 from eqsat.checking.conditions import Condition
+from eqsat.checking.dtypes import Dtypes, standing
 from eqsat.checking.instance import Instance
 from eqsat.checking.memberships import constant_names, variable_names
 from eqsat.checking.placement import Placement, Placements
@@ -41,13 +42,19 @@ class Drawer:
         return self.placements.possible
 
     def draw(
-        self, rng: random.Random, kinds: Kinds, style: Style, special: int | None = None
+        self,
+        rng: random.Random,
+        kinds: Kinds,
+        style: Style,
+        special: int | None = None,
+        dtypes: Dtypes | None = None,
     ) -> Instance | None:
         """An instance whose left side makes sense; None if none was found.
 
         **Arguments:**
 
-        - `special`: the length of one axis: 0 or 1.
+        - `special`: the length of one axis.
+        - `dtypes`: by default, those that stand for the kinds.
         """
         for attempt in range(MOST_TRIES):
             extra = rng.choice((0, 1) if self.slow else (0, 1, 1, 2))
@@ -62,7 +69,7 @@ class Drawer:
             sizes = rules.draw(lengths_rng, placement, special, self.violated, narrow, tuple(self.constants))
             if sizes is None:
                 continue
-            instance = self.instance(rng.randrange(2**32), kinds, style, placement, sizes)
+            instance = self.instance(rng.randrange(2**32), kinds, style, placement, sizes, dtypes)
             try:
                 _ = instance.sides
             except NoSuchNumber:
@@ -73,13 +80,22 @@ class Drawer:
             return instance
         return None
 
-    def instance(self, seed: int, kinds: Kinds, style: Style, placement: Placement, sizes: Sizes) -> Instance:
+    def instance(
+        self,
+        seed: int,
+        kinds: Kinds,
+        style: Style,
+        placement: Placement,
+        sizes: Sizes,
+        dtypes: Dtypes | None = None,
+    ) -> Instance:
         """An instance with these axes and lengths."""
+        dtypes = dtypes or standing(kinds)
         roles = Roles(self.statement, placement).roles
         names = variable_names(self.statement.rule)
         having = [placement.of(name) for name in names if placement.of(name)]
         shared = frozenset.intersection(*having) if having else frozenset()
-        values = Values(seed, style, sizes.lengths, kinds.variables, roles, shared)
+        values = Values(seed, style, sizes.lengths, dtypes.of_variables, roles, shared)
         # What is solved for is drawn after the matrix.
         ordered = sorted(names, key=lambda name: name in roles and roles[name].solved is not None)
         drawn = {name: values.draw(name, sorted(placement.of(name))) for name in ordered}
@@ -88,10 +104,9 @@ class Drawer:
         return Instance(
             self.statement,
             placement,
-            kinds,
+            dtypes,
             sizes.lengths,
             drawn,
             frozenset(sizes.constants),
             str(style),
-            width=style.width,
         )

@@ -12,8 +12,8 @@ import numpy as np
 
 from eqsat.checking.building import Builder, IllFormed, NoSuchNumber
 from eqsat.checking.drawing import Drawer
+from eqsat.checking.dtypes import standing
 from eqsat.checking.instance import Instance
-from eqsat.checking.kinds import DTYPES
 from eqsat.checking.memberships import ANY, Column, columns, single_axes, variable_names
 from eqsat.checking.placement import Placement, required_sets
 from eqsat.checking.renaming import renamed
@@ -80,6 +80,13 @@ def programs_of(
                 count += 1
             if count == MOST_PROGRAMS:
                 return
+
+
+def drawn_program(statement: Statement) -> Loaded | None:
+    """A program that a statement may be about, on axes that are drawn; None if there is none."""
+    kinds = kinds_of(statement)
+    instance = Drawer(statement).draw(random.Random(0), kinds[0], Style("normal")) if kinds else None
+    return _program(instance) if instance is not None else None
 
 
 def schema_of(example: Example, variable: str) -> tuple[str, ...]:
@@ -170,13 +177,14 @@ def _program(instance: Instance) -> Loaded:
     # The nodes of the left side have kinds by identity, so those of the whole one are inferred anew.
     bare = replace(statement, rule=replace(rule, left=left))
     kinds = next(k for k in kinds_of(bare) if dict(k.variables) == dict(instance.kinds.variables))
+    dtypes = standing(kinds)
     terms = Terms()
     leaves: dict[str, Term] = {}
     inputs: list[Term] = []
     arrays: list[Array] = []
     called = {guard.operands[0] for guard in rule.guards if guard.name == "called"}
     for name in variable_names(rule):
-        value, dtype = instance.values[name], DTYPES[kinds.variables[name]]
+        value, dtype = instance.values[name], dtypes.of_variable(name)
         if name in instance.constants:
             leaves[name] = terms.make(Const(repr(value.item()), dtype))
             continue
@@ -188,8 +196,8 @@ def _program(instance: Instance) -> Loaded:
         if name in called and layout:  # the result of some operation
             reverse = Operation(OPERATIONS["reverse"], layout[:1], dtype)
             leaves[name] = terms.make(reverse, [leaves[name]])
-    builder = Builder(bare, instance.placement, instance.axes, leaves, kinds, terms)
-    root = builder.build(left, DTYPES[kinds.nodes[id(left)]], matching=True)
+    builder = Builder(bare, instance.placement, instance.axes, leaves, dtypes, terms)
+    root = builder.build(left, dtypes.of(left), matching=True)
     facts = tuple(
         KnownFact(known.name, leaves[known.term], tuple(instance.axes[axis] for axis in known.axes))
         for known in rule.properties

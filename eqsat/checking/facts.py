@@ -37,9 +37,7 @@ class FactTrial(Trial):
 
     def judge(self, instance: Instance, criterion: Criterion) -> Failure | None:
         computed = criterion in PROMISES
-        value = (
-            instance.sides.run(Arithmetic(instance.width))[0] if computed else instance.sides.evaluate_left()
-        )
+        value = instance.sides.run(Arithmetic())[0] if computed else instance.sides.evaluate_left()
         axes = sorted(instance.sides.left.axes)
         core = [axes.index(instance.axes[name]) for name in self.fact.axes]
         stacked = np.moveaxis(value, core, range(-len(core), 0)) if core else value

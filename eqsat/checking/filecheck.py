@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from eqsat.checking.accuracy import DRAWS, Measured, measure
+from eqsat.checking.endless import Together, endless
 from eqsat.checking.facts import FactTrial
 from eqsat.checking.firing import outcomes, stays, why_not
 from eqsat.checking.guarding import holding
@@ -20,9 +22,9 @@ from eqsat.checking.report import Report, RuleReport, indented, listed
 from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
 from eqsat.checking.statement import operation_called
-from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial
+from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial, kept_class
 from eqsat.errors import EqsatError
-from eqsat.language.accuracies import ACCURACIES, MEANINGS, Accuracy
+from eqsat.language.accuracies import ACCURACIES, MEANINGS
 from eqsat.language.check import check_file
 from eqsat.language.diagnostics import diagnostic
 from eqsat.language.syntax import (
@@ -44,7 +46,8 @@ class FileCheck:
 
     - `known`: other files whose rules, operations and monoids may be named.
     - `examples`: how many instances are drawn in the tier that draws most.
-    - `strict`: whether conditions that nothing needs, and rules without examples, are errors.
+    - `strict`: whether conditions that nothing needs, rules that never end, and rules without examples are
+      errors.
     - `brief`: whether the first thing that is wrong with a statement will do, as it was found and without
       advice, and nothing is said of what might be better.
     """
@@ -139,7 +142,8 @@ class FileCheck:
             return replace(report, failures=(self.at(rule.position, message, advice),))
         measured = measure(rule)
         if not self.brief:
-            measured = replace(measured, accuracy=self.kept_class(rule, measured.accuracy))
+            found = measured.accuracy
+            measured = replace(measured, accuracy=found and kept_class(rule, found, self.examples))
         report = replace(report, measured=measured.accuracy)
         failures, notes = self.accuracy(rule, measured)
         if measured.negative:
@@ -153,9 +157,14 @@ class FileCheck:
         if not self.brief and next(trial.failures_of(INFINITE), None) is not None:
             notes = (*notes, "where the data is not finite, the right side may be NaN and the left side not")
         guarded, tested = self.guarded(rule)
+        growing = self.growth(rule)
         more, warnings, tried = self.examples_and_conditions(rule)
         tiers = {**report.tiers, **tried, "float32": measured.instances, "guarded": tested}
         failures = (*failures, *guarded, *more)
+        if self.strict:
+            failures = (*failures, *(self.at(rule.position, *one) for one in growing))
+        else:
+            warnings = (*warnings, *(f"{message} ({advice})" for message, advice in growing))
         return replace(report, tiers=tiers, failures=failures, warnings=warnings, notes=notes)
 
     def guarded(self, rule: Rule) -> tuple[tuple[str, ...], int]:
@@ -188,27 +197,37 @@ class FileCheck:
             return (self.at(rule.position, message, narrower),), tested
         return (), tested
 
+    def growth(self, rule: Rule) -> list[tuple[str, str]]:
+        """What is wrong with a rule that never ends, alone or with the others, and what to do."""
+        if self.brief:
+            return []
+        alone = endless(rule, self.known)
+        if alone:
+            message = f"`{rule.name}` never ends by itself: it matches what it makes, {alone} of its example"
+            return [(message, ENDING)]
+        grown = self.together.endless(rule)
+        if not grown:
+            return []
+        names = listed([f"`{name}`" for name in grown])
+        ends = "never ends" if len(grown) == 1 else "never end together"
+        return [(f"on the example of `{rule.name}`, {names} {ends}", ENDING)]
+
+    @cached_property
+    def together(self) -> Together:
+        return Together(self.file, self.known)
+
     def broken(self, rule: Rule, failure: Failure, trial: Trial, report: RuleReport) -> RuleReport:
         """The report on a rule that is true of numbers, but not what its class promises of floats."""
         measured = measure(rule)
         worse = ACCURACIES[ACCURACIES.index(rule.accuracy) + 1]
         least = max(worse, measured.accuracy or worse, key=ACCURACIES.index)
-        deserved = self.kept_class(rule, least)
+        deserved = kept_class(rule, least, self.examples)
         evidence = f": {measured.evidence}" if deserved == measured.accuracy else ""
         message = f"`{rule.name}` is declared [{rule.accuracy}], but it is [{deserved}]{evidence}"
         advice = f"declare it [{deserved}]: {MEANINGS[deserved]}" if deserved else ""
         text = self.at(rule.position, message, advice)
         example = shown(shrunk(failure, trial.judge))
         return replace(report, measured=deserved, failures=(f"{text}\n{indented(example)}",))
-
-    def kept_class(self, rule: Rule, least: Accuracy | None) -> Accuracy | None:
-        """The first class, from one that was measured on, whose promise a rule keeps on hostile data."""
-        if least is None:
-            return None
-        for accuracy in ACCURACIES[ACCURACIES.index(least) :]:
-            if Trial(replace(rule, accuracy=accuracy), self.examples).keeps_promise():
-                return accuracy
-        return ACCURACIES[-1]
 
     def fact(self, fact: Fact) -> RuleReport:
         """The report on a fact."""
@@ -344,6 +363,12 @@ class FileCheck:
 
 
 IMPLIED = "anyway"
+
+ENDING = (
+    "write a right side that no left side matches, or a condition that what is made does not fulfil; until"
+    " then, the engine stops at a limit, and other rules may not get their turn"
+)
+"""What to do about a rule that never ends."""
 
 
 def _complaint(idle: Sequence[Need], implied: bool, needs: Sequence[Need]) -> tuple[Position, str, str]:

@@ -13,6 +13,7 @@ import numpy as np
 from eqsat.checking.accuracy import Fits
 from eqsat.checking.instance import Instance
 from eqsat.checking.memberships import variable_names
+from eqsat.ir.dtypes import limits_of, numpy_dtype
 from eqsat.ir.guard import Guard, NoTest, conditions, joined
 from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output, Program
@@ -20,6 +21,10 @@ from eqsat.ir.program import Output, Program
 POWERS = (128, 120, 96, 64, 32, 24, 16, 8, 4, 2, 1, 0)
 """Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds, of
 these and of those up to the next one."""
+
+RANGE = 128
+"""The exponent of the largest number of single precision, which these powers are for. Other dtypes have
+higher or lower ones, as their range is."""
 
 BETWEEN = (48, 64, 72, 80)
 """By as high ones, one variable is while the others are at the other end: there a square underflows, and a
@@ -36,8 +41,6 @@ def holding(guard: Guard) -> Fits:
 
 def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
     """The instance, and its variables as large and as small as the guard lets them be, in all ways."""
-    if instance.width != "single":
-        return  # the bounds in a guard are of the dtype, and these instances are of float32
     floats = [name for name in guard.variables if instance.values[name].dtype.kind == "f"]
     test = _Test(guard, instance)
     within: Instance | None = instance if test.holds(instance) else None
@@ -58,7 +61,7 @@ def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
     for name, sign in product(floats, (1, -1)):
         others = [other for other in floats if other != name]
         end = _moved(test, within, others, -sign) or within
-        for power in BETWEEN:
+        for power in _powers(BETWEEN, instance, [name]):
             between = _scaled(end, [name], sign * power)
             if test.holds(between):
                 yield replace(between, style=f"{instance.style}, {name} by 2^{sign * power}")
@@ -72,7 +75,7 @@ def _sizes(names: Sequence[str], signs: Sequence[int]) -> str:
 
 def _moved(test: _Test, instance: Instance, names: Sequence[str], sign: int) -> Instance | None:
     """The instance with some variables as large as the guard lets them be, or as small for a sign of -1."""
-    for above, power in pairwise(POWERS):
+    for above, power in pairwise(_powers(POWERS, instance, names)):
         found = _scaled(instance, names, sign * power)
         if power and _fits(test, found, instance):
             # Most mistakes are at the very limit.
@@ -87,6 +90,13 @@ def _moved(test: _Test, instance: Instance, names: Sequence[str], sign: int) -> 
     return None
 
 
+def _powers(powers: Sequence[int], instance: Instance, names: Sequence[str]) -> list[int]:
+    """Powers of two for the dtype of these variables, the highest first."""
+    exponents = [int(limits_of(instance.dtypes.of_variable(name)).maxexp) for name in names]
+    largest = min(exponents, default=RANGE)
+    return sorted({power * largest // RANGE for power in powers}, reverse=True)
+
+
 def _fits(test: _Test, moved: Instance, instance: Instance) -> bool:
     """Whether the guard holds of moved data, and what was finite still is."""
     finite = all(
@@ -98,7 +108,7 @@ def _fits(test: _Test, moved: Instance, instance: Instance) -> bool:
 
 
 def holds(guard: Guard, instance: Instance) -> bool:
-    """Whether the guard holds of an instance's data, in single precision."""
+    """Whether the guard holds of an instance's data, as it is tested: in single precision, or in double."""
     return _Test(guard, instance).holds(instance)
 
 
@@ -113,6 +123,8 @@ class _Test:
         leaves = sides.builder.leaves
         axes = {name: sides.builder.set_of([name]) for name in guard.axes}
         values = {name: leaves[name] for name in guard.variables}
+        doubles = any(dtype == "float64" for dtype in instance.dtypes.of_variables.values())
+        self.precision = "double" if doubles else "single"
         self.program: Program | None = None
         with suppress(NoTest):
             test = joined(conditions(guard, values, axes, sides.terms), sides.terms)
@@ -127,7 +139,7 @@ class _Test:
             return False
         with np.errstate(all="ignore"):
             arrays = [instance.values[name] for name in self.inputs]
-            return bool(interpret(self.program, arrays, precision="single")[0])
+            return bool(interpret(self.program, arrays, precision=self.precision)[0])
 
 
 def _scaled(instance: Instance, names: Sequence[str], power: int) -> Instance:
@@ -135,5 +147,6 @@ def _scaled(instance: Instance, names: Sequence[str], power: int) -> Instance:
     values = dict(instance.values)
     for name in names:
         with np.errstate(all="ignore"):
-            values[name] = np.asarray((values[name] * 2.0**power).astype(np.float32).astype(np.float64))
+            dtype = numpy_dtype(instance.dtypes.of_variable(name))
+            values[name] = np.asarray(np.ldexp(values[name], power).astype(dtype).astype(np.float64))
     return replace(instance, values=values)

@@ -1,4 +1,4 @@
-"""What would make a wrong rule right, as far as trying tells."""
+"""What would make a wrong rule right, as far as trying tells: a condition, and the class that it then has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eqsat.checking.conditions import text_of
 from eqsat.checking.judging import Failure
 from eqsat.checking.memberships import axis_sets, single_axes, variable_names
 from eqsat.checking.necessity import LoadCheck
-from eqsat.checking.tiers import Trial
+from eqsat.checking.tiers import Trial, kept_class
 from eqsat.errors import RuleError
 from eqsat.language.syntax import Apply, Comparison, Guard, Number, PropertyGuard, Rule, SizeOf
 from eqsat.language.traverse import variables, walk
@@ -40,7 +40,9 @@ def hint(rule: Rule, failure: Failure, load_check: LoadCheck, examples: int) -> 
         trial = Trial(safer, examples, promises=False)
         if trial.failure() is None and trial.tally.finite:
             texts = ", ".join(text_of(condition) for condition in conditions)
-            return f"no such case is found with `where {texts}`"
+            kept = kept_class(safer, rule.accuracy, examples)
+            declared = "" if kept == rule.accuracy else f", declared [{kept}]"
+            return f"no such case is found with `where {texts}`{declared}"
     return ""
 
 

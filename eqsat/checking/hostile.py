@@ -6,7 +6,7 @@ where factors are of very different sizes; one that splits a sum, where two vari
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 REGIMES = (
     *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
-    *("negative", "zeros", "zeros", "undefined"),
+    *("negative", "zeros", "zeros", "undefined", "whole", "whole"),
 )
 """What data may be like that a rule of the default class has to do with; some come more often."""
 
@@ -29,6 +29,9 @@ SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
 ORDINARY = (0.25, 0.5)
 """How often a variable has ordinary numbers, beside hostile ones: in one instance or another."""
+
+WHOLE = (-3.0, -2.0, -1.0, -1.0, 0.0, 1.0, 1.0, 2.0, 3.0)
+"""Small whole numbers, of which sums and products are often 0 or 1."""
 
 SPREAD = 1e-3
 """How far numbers of the regime "opposed" are from one another, relative to their size."""
@@ -44,7 +47,7 @@ class Regime:
       within a few orders of magnitude; "special": special numbers in places; "infinite": an
       infinity of one sign for each variable, in places; "undefined": NaN in places; "opposed":
       large numbers, of one sign for each variable, close to one another; "edge": near the largest number;
-      "negative", "positive", "zeros".
+      "negative", "positive", "zeros"; "whole": small whole numbers, which are computed with exactly.
     - `exponent`: the decimal exponent that a variable's numbers have at most.
     - `tame`: whether sizes are moderate, matrices regular, and no zeros negative.
     - `ordinary`: how often a variable has ordinary numbers.
@@ -68,7 +71,24 @@ class Regime:
         if name == "opposed":
             exponent = min(rng.uniform(1.0, 4.0 if tame else 6.0), 0.4 * most)
         ordinary = ORDINARY[0] / 2 if name in INFINITE else rng.choice(ORDINARY)
+        if name == "whole":
+            ordinary = 0.0
         return Regime(name, exponent, tame, limits, ordinary)
+
+    def within(self, limits: Any) -> Regime:
+        """The same for a variable of another dtype."""
+        if limits.dtype == self.limits.dtype:
+            return self
+        most = 0.95 * float(np.log10(float(limits.max)))
+        return replace(self, limits=limits, exponent=min(self.exponent, most))
+
+    def complex_numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """The complex numbers of one variable: of some, one part is a zero of either sign."""
+        parts = np.stack([self.numbers(rng, shape), self.numbers(rng, shape)], axis=-1)
+        which = rng.integers(0, 6, (*shape, 1))
+        zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], parts.shape)
+        parts = np.where(which == np.arange(2), zeros, parts)
+        return np.ascontiguousarray(parts).view(np.complex128)[..., 0]
 
     def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """The numbers of one variable."""
@@ -91,13 +111,15 @@ class Regime:
                 return np.where(rng.random(shape) < rng.choice([0.2, 1.0]), np.nan, normal)
             case "opposed":
                 centre = 10**self.exponent * rng.choice([-1.0, 1.0])
-                return np.asarray(centre * (1 + SPREAD * normal))
+                return np.asarray(centre * (1 + max(SPREAD, 2 * float(self.limits.eps)) * normal))
             case "edge":
                 scale = float(self.limits.max) / rng.choice([1.01, 2.0, 4.0, 8.0])
                 signs = rng.choice([-1.0, 1.0], shape if rng.random() < 0.5 else ())
                 return np.asarray(scale * signs * rng.uniform(0.9, 1.0, shape))
             case "negative":
                 return -np.abs(normal)
+            case "whole":
+                return rng.choice(WHOLE, shape)
             case "positive":
                 return rng.uniform(0.2, 2.0, shape)
             case _:
@@ -109,7 +131,8 @@ class Regime:
         """Numbers, of which a share is special, alike or not: single ones, or all along one dimension."""
         # Most of what is done with a NaN is NaN, and hides what the others do.
         one = np.nan if rng.random() < 0.4 else rng.choice(SPECIALS)
-        special = rng.choice(SPECIALS[:-1], numbers.shape) if rng.random() < 0.5 else one
+        several = SPECIALS if rng.random() < 0.5 else SPECIALS[:-1]
+        special = rng.choice(several, numbers.shape) if rng.random() < 0.5 else one
         where: Array = np.asarray(rng.random(numbers.shape) < share)
         if numbers.ndim and rng.random() < 0.4:
             along = int(rng.integers(numbers.ndim))
@@ -132,6 +155,10 @@ class Regime:
 
     def representable(self, value: Array, nonnegative: bool, nonzero: bool) -> Array:
         """Numbers that the dtype has, as far as a variable may have them."""
+        if value.dtype.kind == "c":
+            parts = np.stack([value.real, value.imag], axis=-1)
+            narrow = self.representable(parts, False, False).view(np.complex128)[..., 0]
+            return np.where(narrow == 0, 1.0, narrow) if nonzero else np.asarray(narrow)
         with np.errstate(all="ignore"):
             narrow = value.astype(self.limits.dtype).astype(np.float64)
         if self.name not in ("wide", *INFINITE):

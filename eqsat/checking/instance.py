@@ -11,12 +11,13 @@ import numpy as np
 
 from eqsat.checking.arithmetic import Arithmetic
 from eqsat.checking.building import Builder, IllFormed
-from eqsat.checking.kinds import DTYPES
+from eqsat.checking.dtypes import Dtypes
 from eqsat.checking.memberships import variable_names
 from eqsat.checking.placement import Placement
 from eqsat.checking.statement import Statement
 from eqsat.checking.typing import Kinds
 from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Chunk, Concat, Const, Leaf, Map
 from eqsat.ir.program import Output, Program
@@ -38,18 +39,20 @@ class Instance:
       `constants` are scalars that the program contains.
     - `style`: what the values are like.
     - `chunk`: how long chunks are; 0 for whole axes.
-    - `width`: the dtype that a promise is judged in: "half" or "single".
     """
 
     statement: Statement
     placement: Placement
-    kinds: Kinds
+    dtypes: Dtypes
     lengths: Mapping[str, int]
     values: Mapping[str, Array]
     constants: frozenset[str]
     style: str
     chunk: int = 0
-    width: str = "single"
+
+    @property
+    def kinds(self) -> Kinds:
+        return self.dtypes.kinds
 
     def axes_of(self, variable: str) -> tuple[str, ...]:
         """The axes of a variable, in the order of its value's dimensions."""
@@ -98,10 +101,10 @@ class Sides:
         leaves = {name: self.leaf(name) for name in variable_names(instance.statement.rule)}
         self.inputs = [leaf for leaf in leaves.values() if isinstance(leaf.op, Leaf)]
         self.builder = builder = Builder(
-            instance.statement, instance.placement, instance.axes, leaves, instance.kinds, self.terms
+            instance.statement, instance.placement, instance.axes, leaves, instance.dtypes, self.terms
         )
         rule = instance.statement.rule
-        dtype = DTYPES[instance.kinds.nodes[id(rule.left)]]
+        dtype = instance.dtypes.of(rule.left)
         self.matched = builder.build(rule.left, dtype, matching=True)
         try:
             self.made = builder.build(rule.right, self.matched.dtype, matching=False)
@@ -120,12 +123,12 @@ class Sides:
 
     def leaf(self, name: str) -> Term:
         instance = self.instance
-        value, dtype = instance.values[name], DTYPES[instance.kinds.variables[name]]
+        value, dtype = instance.values[name], instance.dtypes.of_variable(name)
         if name in instance.constants:
             number = value.item()
-            text = repr(float(number)) if dtype == "float32" else repr(int(number))
+            text = repr(float(number)) if is_real_float(dtype) else repr(int(number))
             return self.terms.make(Const(text, dtype))
-        if value.dtype.kind == "i" and dtype == "int8":
+        if value.dtype.kind == "i":
             dtype = str(value.dtype)
         layout = tuple(instance.axes[axis] for axis in instance.axes_of(name))
         self.arrays.append(value)

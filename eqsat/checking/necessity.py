@@ -30,7 +30,7 @@ LoadCheck = Callable[[Rule | Fact], None]
 """Raises `RuleError` if a rule or a fact can't be loaded."""
 
 
-RARE = 6
+RARE = 4
 """How many times more hostile instances are drawn before a condition is said to be needless: few of them are
 hostile to it."""
 

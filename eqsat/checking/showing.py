@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.checking.instance import Instance
 from eqsat.checking.judging import Failure
-from eqsat.checking.kinds import DTYPES
+from eqsat.checking.kinds import kind_of
 from eqsat.checking.memberships import axis_sets
 from eqsat.checking.statement import ENTRIES, loops
 
@@ -52,7 +52,7 @@ def shown(failure: Failure) -> str:
     instance = failure.instance
     lines = [f"{failure.problem}, {_where(instance)}:"]
     assignments = [
-        (name, literal(_presented(value, instance.kinds.variables[name])), _axes_text(instance, name))
+        (name, literal(_presented(value, instance.dtypes.of_variable(name))), _axes_text(instance, name))
         for name, value in instance.values.items()
     ]
     width = max((len(f"{name} = {text}") for name, text, _ in assignments), default=0)
@@ -71,17 +71,17 @@ def shown(failure: Failure) -> str:
 
 
 def _where(instance: Instance) -> str:
-    kinds = {kind for kind in instance.kinds.variables.values() if kind != "f"}
-    dtypes = ", ".join(sorted(DTYPES[kind] for kind in kinds))
+    found = set(instance.dtypes.of_variables.values())
+    dtypes = ", ".join(sorted(found - {"float32"}))
     return (
         f"for {dtypes} among others"
-        if "f" in instance.kinds.variables.values() and dtypes
+        if "float32" in found and dtypes
         else (f"for {dtypes}" if dtypes else "on these arrays")
     )
 
 
-def _presented(value: Array, kind: str) -> Array:
-    return value.astype(DTYPES[kind]) if kind in "iu" and value.dtype.kind not in "iu" else value
+def _presented(value: Array, dtype: str) -> Array:
+    return value.astype(dtype) if kind_of(dtype) in "iu" and value.dtype.kind not in "iu" else value
 
 
 def _axes_text(instance: Instance, name: str) -> str:

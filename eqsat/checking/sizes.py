@@ -17,7 +17,7 @@ from eqsat.checking.conditions import Condition
 from eqsat.checking.kinds import words
 from eqsat.checking.memberships import has_entries
 from eqsat.checking.placement import Placement
-from eqsat.checking.statement import ENTRIES, PRIMITIVES, Statement, operation_called
+from eqsat.checking.statement import ENTRIES, PRIMITIVES, SELECTIONS, Statement, operation_called
 from eqsat.language.syntax import (
     Arithmetic,
     Comparison,
@@ -43,6 +43,11 @@ LENGTHS = (2, 3, 4, 5, 6)
 MORE_LENGTHS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 20, 33)
 FEWER_LENGTHS = (2, 3, 2, 3, 4)
 """For statements of many axes."""
+
+SHORT_LENGTHS = (1, 2, 1)
+"""For rules about short axes."""
+
+TRIED_LENGTHS = (LENGTHS, FEWER_LENGTHS, MORE_LENGTHS, MORE_LENGTHS, SHORT_LENGTHS)
 
 LARGE_LENGTHS = (5, 7, 8)
 """For axes that are to be split: neither 2 nor 3 divides the first two."""
@@ -87,7 +92,7 @@ class SizeRules:
     - `sums`: an axis, another one, and by how much that is shorter.
     - `computed`: an axis, and the arithmetic that says how long it is.
     - `ordered`: a shorter axis (or an equal one) and a longer one.
-    - `needed`: axes that can't be empty: of operations, selections and reductions that have no identity.
+    - `needed`: axes that can't be empty: of operations and selections.
     - `large`: axes that are to be split.
     """
 
@@ -123,7 +128,7 @@ class SizeRules:
                     self.needed.update(axes)
                 case SelectionOf(axis=axis, out_axis=entries):
                     self.needed.update((entries, axis))
-                case Reduction(kind=kind, axes=axes) if kind not in ("sum", "prod", "and", "or", "xor"):
+                case Reduction(kind=kind, axes=axes) if kind in SELECTIONS:
                     self.needed.update((*axes, ENTRIES))
         for copy in rule.copies:
             if copy.longer:
@@ -214,14 +219,20 @@ class SizeRules:
         violated: Condition | None = None,
         kinds: str = "f",
         names: tuple[str, ...] = (),
-        lengths_of: Sequence[Sequence[int]] = (LENGTHS, FEWER_LENGTHS, MORE_LENGTHS, MORE_LENGTHS),
+        lengths_of: Sequence[Sequence[int]] = (
+            LENGTHS,
+            FEWER_LENGTHS,
+            MORE_LENGTHS,
+            MORE_LENGTHS,
+            SHORT_LENGTHS,
+        ),
         most: float = MOST_ELEMENTS,
     ) -> Sizes | None:
         """Lengths and constants under which the comparisons hold; None if none were found.
 
         **Arguments:**
 
-        - `special`: the length of one axis, of those that may have it: 0 or 1.
+        - `special`: the length of one axis, of those that may have it.
         - `violated`: a comparison that must not hold.
         - `kinds`: those of the constants.
         - `names`: the variables that are constants.
@@ -240,7 +251,7 @@ class SizeRules:
             if attempt % 2 == 0 and lengths_of[0] is LENGTHS:
                 chosen.update((root, rng.choice(LARGE_LENGTHS)) for root in sorted(large))
             if special is not None and attempt < MOST_TRIES // 2:
-                free = [root for root in roots if special == 1 or self.may_be_empty(root, placement)]
+                free = [root for root in roots if special != 0 or self.may_be_empty(root, placement)]
                 if not free:
                     return None
                 chosen[rng.choice(free)] = special

@@ -5,21 +5,23 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from eqsat.checking.accuracy import Fits, as_drawn
 from eqsat.checking.conditions import Condition
 from eqsat.checking.drawing import Drawer
+from eqsat.checking.dtypes import TURNS, in_turn
 from eqsat.checking.instance import Instance
 from eqsat.checking.judging import PROMISES, Criterion, Failure, finite_part, judge
 from eqsat.checking.kinds import is_exact
-from eqsat.checking.memberships import variable_names
+from eqsat.checking.memberships import constant_names, variable_names
 from eqsat.checking.roles import Roles
 from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import Style
-from eqsat.language.syntax import Apply, FoldOf, OperationOf, Reduction, Rule
+from eqsat.language.accuracies import ACCURACIES, Accuracy
+from eqsat.language.syntax import Apply, FoldOf, IotaOf, OperationOf, Reduction, Rule
 from eqsat.language.traverse import walk
 
 CHUNKS = (1, 2, 3, 0)
@@ -30,6 +32,12 @@ EXAMPLES = 40
 
 MOST_OTHER_FAILURES = 20
 """So many failures on integers or complex numbers are passed over for one on floats."""
+
+LONG = (256, 300)
+"""Lengths that integers of 8 bits don't count to: that of which they make 0, and another one."""
+
+MOST_AWAITED = 12
+"""So many more instances are drawn of a tier in which a dtype has not had its turn."""
 
 SLOW = 8
 """Calls and users' operations are compiled for each shape, so there are so many times fewer of them."""
@@ -43,7 +51,9 @@ class Tier:
 
     - `share`: of the instances that are asked for.
     - `kinds`: the kinds of numbers that it is for.
-    - `lengths`: special lengths that one axis may get: 1, or 0.
+    - `lengths`: a special length that one axis gets.
+    - `turns`: the kinds whose dtypes take turns.
+    - `narrow`: whether they include floats that are half as long as singles.
     """
 
     name: str
@@ -52,6 +62,8 @@ class Tier:
     share: float
     kinds: str
     lengths: int | None = None
+    turns: str = ""
+    narrow: bool = True
 
 
 INFINITE = Tier("infinite", Style("infinite"), Criterion.NO_WORSE, 0.5, "f")
@@ -98,20 +110,29 @@ def _is_exact(node: object, rule: Rule) -> bool:
             return True
 
 
+def counts(rule: Rule) -> bool:
+    """Whether a rule makes numbers of how many entries there are: then it matters how far a dtype counts."""
+    nodes = [node for side in (rule.left, rule.right) for node in walk(side)]
+    made = any(
+        isinstance(node, IotaOf) or (isinstance(node, Apply) and node.function == "convert") for node in nodes
+    )
+    return made and not constant_names(rule)
+
+
 def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
     """The tiers for a rule: those that find most mistakes first."""
     exact = rule.accuracy == "exact"
     floats = Criterion.CLOSE
     found = [
-        Tier("exact", Style("whole"), Criterion.EXACT, 0.5, "fiucb" if ring else "iub"),
-        Tier("exact", Style("full"), Criterion.EXACT, 0.5, "iu"),
+        Tier("exact", Style("whole"), Criterion.EXACT, 0.5, "fiucb" if ring else "iub", turns="iu"),
+        Tier("exact", Style("full"), Criterion.EXACT, 0.5, "iu", turns="iu"),
         Tier("float64", Style("normal"), floats, 0.5, "fc"),
         Tier("float64", Style("positive"), floats, 0.5, "fc"),
         Tier("extremes", Style("zeros"), floats if exact else Criterion.FINITE, 0.25, "fc"),
         Tier("extremes", Style("huge"), floats if exact else Criterion.NO_WORSE, 0.25, "f"),
         Tier("extremes", Style("normal"), floats, 0.25, "f", 1),
         Tier("extremes", Style("normal"), floats, 0.25, "f", 0),
-        Tier("extremes", Style("whole"), Criterion.EXACT, 0.15, "i", 0),
+        Tier("extremes", Style("whole"), Criterion.EXACT, 0.2, "iub", 0),
     ]
     promise = {"exact": Criterion.BITS, "reassociates": Criterion.ROUNDED, "rescales": Criterion.IN_RANGE}
     if rule.accuracy in promise:
@@ -119,15 +140,18 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         style = "tame" if tame else "hostile"
         # Halves of chunks are summed in singles; and no sizes of halves are tame.
         wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
-        widths = ("single",) if wide else ("single", "half")
         # What is wrong about one function of a class shows on few of its instances.
-        share = 2.5 if rule.classes else 1.5
+        share = (3.0 if rule.classes else 2.25) * (1 if wide else 2)
+        judged = promise[rule.accuracy]
         found += [
-            Tier("hostile", Style(style, width=width), promise[rule.accuracy], share, "f") for width in widths
+            Tier("hostile", Style(style), judged, share, "f", turns="fiu", narrow=not wide),
+            Tier("hostile", Style(style), judged, 0.5, "c", turns="fiu"),
         ]
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.
         found = [tier for tier in found if tier.style.name not in ("zeros", "huge")]
+    if counts(rule):
+        found += [Tier("long", Style("whole"), Criterion.EXACT, 0.4, "iub", length) for length in LONG]
     if maskable:
         found.insert(4, Tier("extremes", Style("masked"), floats, 0.5, "f"))
     return found
@@ -239,21 +263,48 @@ class Trial:
                 for statement, kinds in fitting
                 if is_ring_only(statement.rule) or not set(kinds.variables.values()) & set("fc")
             ]
+        if tier.lengths in LONG:
+            fitting = [one for one in fitting if set(one[1].nodes.values()) & set("iu")] or fitting
         if tier.criterion in PROMISES:
             # What is hostile about floats shows in results that are floats, or truth values.
-            shown = [one for one in fitting if one[1].nodes[id(one[0].rule.left)] in "fb"]
+            shown = [one for one in fitting if one[1].nodes[id(one[0].rule.left)] in "fcb"]
             fitting = shown or fitting
+            if "c" not in tier.kinds:
+                fitting = [one for one in fitting if "c" not in one[1].nodes.values()]
         if not fitting:
             return
         # Every choice of kinds gets its share, and floats most of it.
         count = max(4, round(self.examples * tier.share))
         if any(is_slow(statement.rule) for statement, _ in fitting):
             count = max(3, count // SLOW)
-        for number in range(max(count, min(len(fitting), 2 * count))):
-            statement, kinds = fitting[number % len(fitting)]
-            instance = self.drawer(statement).draw(self.rng, kinds, tier.style, tier.lengths)
+        awaited = _awaited(tier, fitting)
+        for number in range(max(count, min(len(fitting), 2 * count)) + MOST_AWAITED):
+            if number >= count and not awaited:
+                break
+            place = number % len(fitting)
+            statement, kinds = fitting[place]
+            dtypes = in_turn(kinds, number // len(fitting) + place, tier.turns, tier.narrow)
+            instance = self.drawer(statement).draw(self.rng, kinds, tier.style, tier.lengths, dtypes)
             if instance is not None:
+                awaited -= set(dtypes.chosen.values())
                 yield from self.fits(instance)
+
+
+def _awaited(tier: Tier, fitting: Sequence[tuple[Statement, Kinds]]) -> set[str]:
+    """The dtypes of which something is to be drawn in a tier."""
+    found: set[str] = set()
+    for _, kinds in fitting:
+        for turn in range(len(TURNS["f"])):
+            found |= set(in_turn(kinds, turn, tier.turns, tier.narrow).chosen.values())
+    return found
+
+
+def kept_class(rule: Rule, least: Accuracy, examples: int = EXAMPLES) -> Accuracy:
+    """The first class, from one on, whose promise a rule keeps on hostile data."""
+    for accuracy in ACCURACIES[ACCURACIES.index(least) :]:
+        if Trial(replace(rule, accuracy=accuracy), examples).keeps_promise():
+            return accuracy
+    return ACCURACIES[-1]
 
 
 def signature_of_kinds(kinds: Kinds) -> tuple[tuple[str, str], ...]:

@@ -51,10 +51,17 @@ MOST_CONSIDERED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """One way to choose kinds: of each variable, and of each node of the left side by its `id`."""
+    """One way to choose kinds: of each variable, and of each node of the left side by its `id`.
+
+    **Attributes:**
+
+    - `variable_classes`, `classes`: numbers, the same for variables and nodes that have one dtype.
+    """
 
     variables: Mapping[str, str]
     nodes: Mapping[int, str]
+    variable_classes: Mapping[str, int]
+    classes: Mapping[int, int]
 
     def __str__(self) -> str:
         return "".join(sorted(set(self.variables.values()) or set(self.nodes.values())))
@@ -180,6 +187,8 @@ def kinds_of(statement: Statement) -> list[Kinds]:
     inference.guards()
     roots = sorted({inference.find(number) for number in inference.nodes.values()})
     found: list[Kinds] = []
+    variable_classes = {name: inference.find(number) for name, number in inference.variables.items()}
+    classes = {node: inference.find(number) for node, number in inference.nodes.items()}
     for chosen in islice(product(*(inference.allowed[root] for root in roots)), MOST_CONSIDERED):
         kind = dict(zip(roots, chosen, strict=True))
         of = {number: kind[inference.find(number)] for number in inference.nodes.values()}
@@ -188,6 +197,8 @@ def kinds_of(statement: Statement) -> list[Kinds]:
                 Kinds(
                     {name: of[number] for name, number in inference.variables.items()},
                     {node: of[number] for node, number in inference.nodes.items()},
+                    variable_classes,
+                    classes,
                 )
             )
     # Terms of one dtype are what most programs are made of.

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.arithmetic import WIDTHS
 from eqsat.checking.hostile import Regime
-from eqsat.checking.kinds import DTYPES
+from eqsat.checking.kinds import kind_of
 from eqsat.checking.matrices import in_shape, matrices, spread
 from eqsat.checking.roles import Role
 from eqsat.errors import RuleError
+from eqsat.ir.dtypes import limits_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,6 +31,9 @@ SIGNS = frozenset({"nonnegative", "positive"})
 
 NO_ZEROS = frozenset({"positive", "nonzero"})
 """Properties of numbers that are not 0."""
+
+TRUE = (0.5, 0.5, 1.0)
+"""Shares of truth values that are true."""
 
 CENTRES = (30.0, 100.0)
 """Where clusters are: far apart, for their size; and of one sign, so that sums don't cancel."""
@@ -50,14 +53,12 @@ class Style:
     - `condition`: of matrices that operations or properties are about.
     - `lone`: whether all is well-conditioned but for one direction.
     - `consistent`: whether what is solved for is of order 1, not the right-hand side.
-    - `width`: the dtype that "hostile" and "tame" numbers are of: "half" or "single".
     """
 
     name: str
     condition: float = 1.0
     consistent: bool = False
     lone: bool = False
-    width: str = "single"
 
     def __str__(self) -> str:
         shown = self.name
@@ -72,7 +73,7 @@ class Values:
     **Arguments:**
 
     - `lengths`: of all axes.
-    - `kinds`: of the variables.
+    - `dtypes`: of the variables.
     - `shared`: axes that all variables have.
     """
 
@@ -81,26 +82,28 @@ class Values:
         seed: int,
         style: Style,
         lengths: Mapping[str, int],
-        kinds: Mapping[str, str],
+        dtypes: Mapping[str, str],
         roles: Mapping[str, Role],
         shared: frozenset[str] = frozenset(),
     ) -> None:
         self.rng = np.random.default_rng(seed)
         self.style = style
         self.lengths = lengths
-        self.kinds = kinds
+        self.dtypes = dtypes
         self.roles = roles
         self.shared = shared
         self.regime: Regime | None = None
         if style.name in ("hostile", "tame"):
-            self.regime = Regime.drawn(self.rng, style.name == "tame", np.finfo(WIDTHS[style.width]))
+            floats = [dtype for dtype in dtypes.values() if kind_of(dtype) in "fc"]
+            limits = limits_of(floats[0] if floats else "float32")
+            self.regime = Regime.drawn(self.rng, style.name == "tame", limits)
         self.drawn: dict[str, Array] = {}
         self.axes: dict[str, tuple[str, ...]] = {}
 
     def draw(self, name: str, axes: Sequence[str]) -> Array:
         """A value, with its dimensions in the order of `axes`, in the widest dtype of its kind."""
         role = self.roles.get(name, Role())
-        kind = self.kinds[name]
+        dtype = self.dtypes[name]
         shape = tuple(self.lengths[axis] for axis in axes)
         if role.index_along is not None:
             value = self.rng.integers(-1, self.lengths[role.index_along] + 1, shape).astype(np.int8)
@@ -109,40 +112,50 @@ class Values:
         elif self.style.consistent and role.solved is not None and role.solved[0] in self.drawn:
             value = self.image(role.solved, tuple(axes), shape)
         else:
-            value = self.plain(kind, shape, role, tuple(axes))
-        if self.regime is not None and value.dtype.kind == "f":
-            scalar = role.scalar
+            value = self.plain(dtype, shape, role, tuple(axes))
+        if self.regime is not None and kind_of(dtype) in "fc":
+            scalar, regime = role.scalar, self.regime.within(limits_of(dtype))
             if role.matrix and not any("orthogonal" in wanted for wanted in role.matrix.values()):
                 plain = all(wanted <= SINGULAR for wanted in role.matrix.values()) and not scalar
-                value = self.regime.matrix(self.rng, value, plain)
+                value = regime.matrix(self.rng, value, plain)
                 for pair, wanted in role.matrix.items():
                     places = axes.index(pair[0]), axes.index(pair[1])
                     stacked = in_shape(np.moveaxis(value, places, (-2, -1)), wanted)
                     value = np.moveaxis(stacked, (-2, -1), places)
-            value = self.regime.representable(value, bool(scalar & SIGNS), bool(scalar & NO_ZEROS))
+            value = regime.representable(value, bool(scalar & SIGNS), bool(scalar & NO_ZEROS))
         self.drawn[name], self.axes[name] = value, tuple(axes)
         return value
 
-    def plain(self, kind: str, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
-        rng = self.rng
+    def plain(self, dtype: str, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
+        rng, kind = self.rng, kind_of(dtype)
         if kind == "b":
-            return np.ones(shape, bool) if "nonzero" in role.scalar else np.asarray(rng.random(shape) < 0.5)
+            return (
+                np.ones(shape, bool)
+                if "nonzero" in role.scalar
+                else np.asarray(rng.random(shape) < rng.choice(TRUE))
+            )
         if kind in "iu":
-            limits = np.iinfo(DTYPES[kind])
+            limits = np.iinfo(dtype)
             low, high = (
                 (limits.min, limits.max) if self.style.name == "full" else (-4 if kind == "i" else 0, 4)
             )
             if role.scalar & SIGNS:
                 low, high = int("positive" in role.scalar), high if self.style.name == "full" else 6
-            values = rng.integers(low, high, shape, endpoint=True)
+            values = rng.integers(low, high, shape, dtype, endpoint=True)
             if self.style.name == "full":
-                # Mistakes are at the ends: there is no -x for the smallest x.
-                values = np.where(rng.random(shape) < 0.1, rng.choice((low, high), shape), values)
+                # Of wide dtypes, most numbers are very large. And there is no -x for the smallest x.
+                few = rng.integers(low, high, shape, dtype, endpoint=True) % np.asarray(100, dtype)
+                ends = np.where(rng.random(shape) < 0.5, np.asarray(low, dtype), np.asarray(high, dtype))
+                which = rng.random(shape)
+                values = np.where(which < 0.1 * limits.dtype.itemsize, few, values)
+                share = rng.choice([0.1, 0.5])
+                values = np.maximum(np.where(which < share, ends, values), np.asarray(low, dtype))
             if "nonzero" in role.scalar:
-                values = np.where(values == 0, 1, values)
-            return np.asarray(values.astype(DTYPES[kind]))
-        if self.regime is not None and kind == "f":
-            return self.regime.numbers(rng, shape)
+                values = np.where(values == 0, np.asarray(1, dtype), values)
+            return np.asarray(values, dtype)
+        if self.regime is not None and kind in "fc":
+            regime = self.regime.within(limits_of(dtype))
+            return regime.numbers(rng, shape) if kind == "f" else regime.complex_numbers(rng, shape)
         value = self.floats(shape, role, axes)
         if role.away:
             value = np.where(value < 0, value - 0.3, value + 0.3)

@@ -30,7 +30,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="conditions that nothing needs, and missing examples, are errors",
+        help="conditions that nothing needs, rules that never end, and missing examples are errors",
     )
     parser.add_argument(
         "--allow-imports",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from eqsat.engine.compiled import Granted
 from eqsat.engine.schema import DTYPE_CLASSES, FENCE, NEW_AXES, type_text
 from eqsat.ir.axis import Axis, layout_axes
-from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float
+from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, limits_of
 from eqsat.ir.formula import Monoid
 from eqsat.ir.guard import Guard
 from eqsat.ir.operations import OperationSpec
@@ -281,7 +281,8 @@ def number_text(value: float, dtype: str) -> str | None:
         return None
     if is_inexact(dtype):
         return repr(value if is_real_float(dtype) else complex(value))
-    return str(int(value)) if math.isfinite(value) and value == int(value) else None
+    limits = limits_of(dtype)
+    return str(int(value)) if limits.min <= value <= limits.max and value == int(value) else None
 
 
 def encode_program(

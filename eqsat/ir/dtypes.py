@@ -55,12 +55,22 @@ def accumulator(name: str) -> str:
 
 
 @cache
+def limits_of(name: str) -> Any:
+    """The range of a dtype and, of a float or of the parts of a complex number, the digits.
+
+    >>> float(limits_of("bfloat16").eps), float(limits_of("float16").max), limits_of("int8").min
+    (0.0078125, 65504.0, -128)
+    """
+    limits: Any = jax.numpy.finfo if is_inexact(name) else jax.numpy.iinfo
+    return limits(numpy_dtype(name))
+
+
+@cache
 def counts_to(name: str) -> int:
     """The largest n so that a dtype has all of 0, 1, ..., n.
 
     >>> counts_to("uint8"), counts_to("float32"), counts_to("bfloat16"), counts_to("complex64")
     (255, 16777216, 256, 16777216)
     """
-    dtype = numpy_dtype(name)
-    limits: Any = (jax.numpy.finfo if is_inexact(name) else jax.numpy.iinfo)(dtype)
+    limits = limits_of(name)
     return int(2 ** (limits.nmant + 1) if is_inexact(name) else limits.max)

@@ -187,12 +187,16 @@ class Interpreter:
                     held = term
                 return state
             case Fold(monoid=str(kind)):
-                return reduced(kind, np.stack(firsts), (0,), firsts[0].dtype)
+                return self.combined(kind, np.stack(firsts))
             case Fold(monoid=Select() as selection):
                 whole = np.concatenate(firsts, position(bodies[0], op.axis))
                 return selected(selection, whole, bodies[0], sorted(term.axes), self.dtype(selection.dtype))
             case _:
                 return np.concatenate(firsts, position(bodies[0], op.axis))
+
+    def combined(self, kind: str, pieces: Array) -> Array:
+        """What the chunks' results make, which lie along the first dimension."""
+        return reduced(kind, pieces, (0,), pieces.dtype)
 
     def merged(self, term: Term, monoid: Monoid, pieces: list[list[Array]]) -> Array:
         """The chunks' states merged in order, starting from the identity, and finished."""

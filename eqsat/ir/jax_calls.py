@@ -13,7 +13,7 @@ from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.interpret_control import Run, controlled
 from eqsat.ir.numpy_arrays import Array, as_value, laid_out, position
-from eqsat.ir.numpy_functions import reference_dtype
+from eqsat.ir.numpy_functions import for_jax, reference_dtype
 from eqsat.ir.numpy_operations import in_numpy
 from eqsat.ir.operation_function import applied
 from eqsat.ir.ops import Call, Operation
@@ -54,6 +54,8 @@ def called(
         array = laid_out(value, sorted(arg.axes), layout, lengths)
         if not any_dtype and not is_extended(arg.dtype):
             array = array.astype(numpy_dtype(arg.dtype))
+        if isinstance(array, np.ndarray):
+            array = for_jax(array)
         arrays.append(array)
     if call.control is not None:
         results = controlled(call, arrays, run)
@@ -99,7 +101,7 @@ def operated(op: Operation, args: list[Array], term: Term, precision: str) -> Ar
     found = in_numpy(op, arrays, orders, batch)
     with jax.enable_x64(True), np.errstate(all="ignore"):
         if found is None:
-            found = np.asarray(applied(op, list(map(jax.numpy.asarray, arrays)), orders, batch))
+            found = np.asarray(applied(op, list(map(jax.numpy.asarray, map(for_jax, arrays))), orders, batch))
         result = found.astype(reference_dtype(op.dtype, precision))
     order = [*batch, *op.core(op.spec.signature.result)]
     return np.transpose(result, [order.index(axis) for axis in sorted(term.axes)])

@@ -79,7 +79,7 @@ def reduced(kind: str, value: Array, positions: tuple[int, ...], dtype: np.dtype
         keywords["initial"] = _extreme(value.dtype, highest=kind == "min")
     with np.errstate(all="ignore"):
         if _rounds_visibly(dtype) and ufunc in (np.add, np.multiply):
-            total = _in_order(ufunc, value.astype(dtype), positions)
+            total = in_order(ufunc, value.astype(dtype), positions)
         else:
             total = ufunc.reduce(value.astype(dtype), axis=positions, dtype=dtype, **keywords)
         if kind in ("max", "min") and total.dtype.kind == "f":
@@ -102,7 +102,7 @@ def _rounds_visibly(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "fc" and dtype.itemsize // (2 if dtype.kind == "c" else 1) == 4
 
 
-def _in_order(ufunc: np.ufunc, value: Array, positions: Sequence[int]) -> Array:
+def in_order(ufunc: np.ufunc, value: Array, positions: Sequence[int]) -> Array:
     """A sum or product, number after number: NumPy's own order depends on how an array lies in memory."""
     moved = np.moveaxis(value, sorted(positions), range(len(positions)))
     count = int(np.prod(moved.shape[: len(positions)]))
@@ -131,7 +131,7 @@ def contracted(a: Array, b: Array, term: Term, dtype: np.dtype[Any]) -> Array:
         with np.errstate(all="ignore"):
             one, other = (aligned(value.astype(dtype), have, axes) for value, have in sides)
             summed = [place for place, axis in enumerate(axes) if axis not in term.axes]
-            return _in_order(np.add, np.asarray(one * other), summed)
+            return in_order(np.add, np.asarray(one * other), summed)
     with np.errstate(all="ignore"):
         result = np.einsum(a.astype(dtype), a_axes, b.astype(dtype), b_axes, out_axes, optimize=True)
     return np.asarray(result, dtype)

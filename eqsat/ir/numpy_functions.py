@@ -23,9 +23,12 @@ ROUND_HALF_EVEN = 1
 PRECISIONS: dict[str, tuple[type[np.floating[Any]], type[np.complexfloating[Any, Any]]]] = {
     "double": (np.float64, np.complex128),
     "single": (np.float32, np.complex64),
-    "half": (np.float16, np.complex64),
+    "extended": (np.longdouble, np.clongdouble),
 }
 """In which dtypes floats and complex numbers are computed, whatever their width in the program."""
+
+OWN = "own"
+"""The precision of a run in which each term has its own dtype; only bfloat16 has the digits of float32."""
 
 
 def reference_dtype(name: str, precision: str = "double") -> np.dtype[Any]:
@@ -39,8 +42,16 @@ def reference_dtype(name: str, precision: str = "double") -> np.dtype[Any]:
     dtype = numpy_dtype(name)
     if not is_inexact(name):
         return dtype
+    if precision == OWN:
+        return np.dtype(np.float32) if name == "bfloat16" else dtype
     real, complex_ = PRECISIONS[precision]
     return np.dtype(complex_ if jax.numpy.issubdtype(dtype, np.complexfloating) else real)
+
+
+def for_jax(value: Array) -> Array:
+    """A value in a dtype that JAX has: its widest in place of an extended one."""
+    wide = {np.dtype(np.longdouble): np.float64, np.dtype(np.clongdouble): np.complex128}
+    return value.astype(wide.get(value.dtype, value.dtype), copy=False)
 
 
 def _div(x: Array, y: Array) -> Array:
@@ -95,7 +106,7 @@ def _from_jax(name: str) -> Function:
         if primitive is None and not hasattr(jax.lax, name):
             raise EqsatError(f"the reference interpreter does not know the elementwise function {name!r}")
         with jax.enable_x64(True):
-            arrays = np.broadcast_arrays(*operands)
+            arrays = np.broadcast_arrays(*map(for_jax, operands))
             if primitive is None:
                 return np.asarray(getattr(jax.lax, name)(*arrays, **params))
             return np.asarray(primitive.bind(*arrays, **params))
@@ -177,7 +188,7 @@ def _convert(x: Array, dtype: np.dtype[Any]) -> Array:
         x = x.real
     if x.dtype.kind == "f" and dtype.kind in "iu":
         with jax.enable_x64(True):
-            return np.asarray(jax.lax.convert_element_type(x, dtype))
+            return np.asarray(jax.lax.convert_element_type(for_jax(x), dtype))
     if jax.numpy.issubdtype(x.dtype, np.integer) and dtype.itemsize == x.dtype.itemsize == 1:
         x = x.astype(np.int64)  # NumPy knows no way from int4 to uint4
     return x.astype(dtype)

@@ -20,6 +20,7 @@ from eqsat.language.syntax import Rule
 SQUARES = """
 rule factor [cancels]
   sum[K] (c{!K} * a{K})^2  =>  c^2 * sum[K] a^2
+  where wide(a)
   guard GUARD
   example  a: i k  c: i
 """
@@ -66,6 +67,10 @@ def test_a_guard_that_keeps_a_promise_is_accepted(text: str) -> None:
     [
         # The square of c underflows where c a does not.
         SQUARES.replace("GUARD", "max(abs(a)) <= 1e9, min(abs(a)) >= 1e-9, max(abs(c)) <= 1e9"),
+        # The same of halves, at sizes that are moderate for singles.
+        SQUARES.replace("where wide(a)\n", "").replace(
+            "GUARD", "max(abs(a)) <= 1e9, min(abs(a)) > 1e-9, max(abs(c)) < 9, min(abs(c)) > 0.1"
+        ),
         # Points may be near to one another as compared with their norms.
         DISTANCE.replace("GUARD", "max(sum[K] a^2) <= 4, max(sum[K] b^2) <= 4"),
         KERNEL.replace("GUARD", "max(sum[K] a^2) <= 1e6, max(sum[K] b^2) <= 1e6"),

@@ -36,7 +36,7 @@ def test_conditions_that_truth_needs(text: str) -> None:
     [
         ("sum[K] (c{!K} * a)  =>  c * sum[K] a  where float(a)", "`float(a)`"),
         ("sum[k] (a * b{k})  =>  dot[k](a, b)  where k in a, positive(b)", "`positive(b)`"),
-        ("exp(a{i}) * exp(b)  =>  exp(a + b)  where size(i) > 2", "`size(i) > 2`"),
+        ("exp(a{i})^2  =>  exp(2 * a)  where size(i) > 2", "`size(i) > 2`"),
         ("max(a, max(b, c{!i}))  =>  max(max(a, b), c)  where i in a", "`c{!i}`"),
     ],
 )

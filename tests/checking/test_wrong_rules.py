@@ -50,7 +50,7 @@ RIGHT = {
     "  where size(i) = size(k)",
     "logarithm-of-product": "log(a * b)  =>  log(a) + log(b)  where positive(a), positive(b)",
     "mean": "(sum[K] a{K}) / c  =>  mean[K] a  where c = size(K), float(a)",
-    "monotone": "max[k] f(a)  =>  f(max[k] a)  for f in increasing  where float(a)",
+    "monotone": "max[k] f(a)  =>  f(max[k] a)  for f in increasing  where float(a), size(k) > 0",
     "linear": "f(sum[K] a)  =>  sum[K] f(a)  for f in linear",
     "selection": "select_n(m, a, 0 * a)  =>  a * select_n(m, 1, 0)  where integer(a)",
     "indices": "rename[j->k] iota[j]  =>  iota[k]",
@@ -186,3 +186,9 @@ def test_a_users_operation_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_results_are_the_same_every_time() -> None:
     first, second = (check_rules(text_of(WRONG, "softmax-without-normaliser"), fail=False) for _ in range(2))
     assert first.rules[0].failures == second.rules[0].failures
+
+
+def test_a_hint_says_which_class_the_rule_is_of_then() -> None:
+    text = "rule apart  log(a * b)  =>  log(a) + log(b)  where float(a)"
+    (failure,) = check_rules(text, fail=False).rule("apart").failures
+    assert "no such case is found with `where positive(a)`, declared [rescales]" in failure

@@ -1,0 +1,119 @@
+"""Rules that never end: they match what they made, and each round adds terms to those of the round before.
+
+A rule is run on its own example, alone but for the rules that clear renamings away; then with the rules of
+its file that are used by default. Most come to an end after a round or two, and associativity after a few.
+The engine stops one that does not at a limit: until then it fills the graph, and others don't get on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+
+from eqsat.checking.examples import Loaded, drawn_program
+from eqsat.checking.firing import programs
+from eqsat.checking.statement import directions, statements
+from eqsat.engine.compile import compile_rule
+from eqsat.engine.compiled import CompiledRule
+from eqsat.engine.saturate import Limits, Saturation, saturate
+from eqsat.language.accuracies import ACCURACIES, Accuracy
+from eqsat.language.syntax import Fact, Rule, RuleFile
+
+LIMITS = Limits(seconds=5.0, algebra_rounds=12, loop_rounds=12)
+"""On an example, what ends does so much sooner."""
+
+MOST_PROGRAMS = 2
+"""An example may mean several programs: so many are run."""
+
+DEFAULT: Accuracy = "reassociates"
+"""Up to this class, rules are used by default."""
+
+RENAMING = "rename.rules"
+
+
+def endless(rule: Rule, known: Sequence[RuleFile]) -> str:
+    """How a rule grows that never ends; nothing if it does.
+
+    **Arguments:**
+
+    - `known`: among them, the file of the rules that clear renamings away.
+    """
+    alone = [compiled(rule, 0)]
+    for loaded in _examples(rule):
+        found = _run(loaded, alone)
+        if not ended(found):
+            found = _run(loaded, [*alone, *_renaming(known, {rule.name})])
+        if not ended(found):
+            made = dict(found.growth).get(rule.name, 0)
+            banned = rule.name in found.banned
+            end = "until the engine bans it" if banned else f"in {LIMITS.algebra_rounds} rounds"
+            return f"{made:,} terms {end}"
+    return ""
+
+
+class Together:
+    """The rules and facts of a file that are used by default, run together on the example of each.
+
+    **Attributes:**
+
+    - `named`: the rules that were said to grow without an end; each is named once.
+    """
+
+    def __init__(self, file: RuleFile, known: Sequence[RuleFile]) -> None:
+        usable = [rule for rule in file.rules if _by_default(rule)]
+        self.names = {rule.name for rule in usable}
+        mine = [compiled(one, number) for number, one in enumerate([*usable, *file.facts])]
+        self.rules = [*mine, *_renaming(known, self.names, len(mine))]
+        self.named: set[str] = set()
+
+    def endless(self, rule: Rule) -> tuple[str, ...]:
+        """The rules that grow without an end on the example of a rule, those that grow most first."""
+        if rule.name not in self.names or len(self.names) < 2:
+            return ()
+        for loaded in islice(_examples(rule), 1):
+            found = _run(loaded, self.rules)
+            grown = tuple(name for name, _ in found.growth)
+            if not ended(found) and not self.named.intersection(grown):
+                self.named.update(grown)
+                return grown
+        return ()
+
+
+def _renaming(known: Sequence[RuleFile], names: Collection[str], first: int = 1) -> list[CompiledRule]:
+    """The rules that clear renamings away, but those of these names."""
+    rules = [rule for file in known if file.file.endswith(RENAMING) for rule in file.rules]
+    return [compiled(rule, number) for number, rule in enumerate(rules, first) if rule.name not in names]
+
+
+def ended(found: Saturation) -> bool:
+    """Whether rules came to an end by themselves."""
+    return found.stop_reason == "saturated" and not found.banned
+
+
+@cache
+def compiled(rule: Rule | Fact, number: int) -> CompiledRule:
+    """A rule for the engine, used wherever it matches."""
+    free = replace(rule, data_guard=None) if isinstance(rule, Rule) else rule
+    return compile_rule(free, number)
+
+
+def _by_default(rule: Rule) -> bool:
+    accuracy = rule.data_guard.accuracy if rule.data_guard is not None else rule.accuracy
+    return ACCURACIES.index(accuracy) <= ACCURACIES.index(DEFAULT)
+
+
+def _examples(rule: Rule) -> Iterator[Loaded]:
+    """Programs on which a rule fires: its examples, or the left side on axes that are drawn."""
+    fitting = [example for example in rule.examples if example.fires]
+    for example in fitting:
+        yield from islice(programs(rule, example), MOST_PROGRAMS)
+    if not fitting:
+        drawn = map(drawn_program, islice(statements(directions(rule)[0]), 1))
+        yield from (loaded for loaded in drawn if loaded is not None)
+
+
+def _run(loaded: Loaded, rules: Sequence[CompiledRule]) -> Saturation:
+    program = loaded.program
+    return saturate(program, rules, loaded.large, list(program.reachable()), LIMITS)
