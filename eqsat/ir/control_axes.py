@@ -39,10 +39,17 @@ def passes(call: Call, axis: Axis) -> bool:
 
 
 def takes_slices(call: Call, axis: Axis) -> bool:
-    """Whether slices of the operands along the axis give the bodies just those slices of their inputs."""
+    """Whether slices of the operands along the axis give the bodies just those slices of their inputs.
+
+    Loops do not run along it: neither over slices of an operand, nor over the entries of a result.
+    """
     assert call.control is not None
     for place, layout in enumerate(call.arg_layouts):
         if place in sliced(call.control) and axis in parts(layout[0]):
+            return False
+    if isinstance(call.control, Scan):
+        stacked = call.out_layouts[len(call.control.carried) :]
+        if any(axis in parts(layout[0]) for layout in stacked):
             return False
     for body in call.bodies:
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):

@@ -86,6 +86,18 @@ def test_a_sum_that_starts_elsewhere_than_at_zero_is_not_summed_over_chunks() ->
     assert summed(total, normal(4), xs) == set()
 
 
+def test_an_axis_that_a_loop_stacks_its_results_along_is_not_summed_over_by_it() -> None:
+    """The sums of rows stand where the entries of rows do: each is of a whole row, not of a chunk of it."""
+
+    def powers(x, weigh):
+        sums = lax.scan(lambda c, row: (c, row.sum()), 0.0, x)[1]
+        return weigh(sums, x).sum()
+
+    x = normal(5, 5)
+    assert summed(lambda x: powers(x, lambda sums, x: sums[:, None] * x), x) == {5}
+    assert summed(lambda x: powers(x, lambda sums, x: sums[None, :] * x), x) == set()
+
+
 def test_branches_that_sum_add_up_if_each_of_them_does() -> None:
     def chosen(p, x, other):
         return lax.cond(p > 0, lambda x: x.sum(0), other, x)
