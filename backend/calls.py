@@ -15,7 +15,7 @@ from typing import Any
 # Imported for the printers that they register.
 from eqsat.backend import calls_arrays as calls_arrays
 from eqsat.backend import calls_library as calls_library
-from eqsat.backend.calls_registry import PRINTERS, Params, Site, Unprintable, bind_source
+from eqsat.backend.calls_registry import PRINTERS, CallSite, Params, Unprintable, bind_source
 from eqsat.backend.namespace import Namespace
 
 __all__ = ["Namespace", "call_source"]
@@ -48,7 +48,7 @@ def call_source(
         shapes = [tuple(shape) for shape in arg_shapes], [tuple(shape) for shape in out_shapes]
         read = Params(params)
         try:
-            text = printer(Site(primitive, read, tuple(args), *shapes, names))
+            text = printer(CallSite(primitive, read, tuple(args), *shapes, names))
         except Unprintable:
             pass
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.backend.calls_registry import Printer, Site, Unprintable, call, prints
+from eqsat.backend.calls_registry import CallSite, Printer, Unprintable, call, prints
 from eqsat.backend.literals import dtype_name, items, literal
 
 OPERATORS = {
@@ -53,47 +53,47 @@ for _primitive, _symbol in OPERATORS.items():
 
 
 @prints("neg")
-def _neg(site: Site) -> str:
+def _neg(site: CallSite) -> str:
     return f"-{site.args[0]}"
 
 
 @prints("name")
-def _name_of_residual(site: Site) -> str:
+def _name_of_residual(site: CallSite) -> str:
     # Only differentiation reads the names.
     site.params.skip("name")
     return site.args[0]
 
 
 @prints("conj")
-def _conj(site: Site) -> str:
+def _conj(site: CallSite) -> str:
     site.params.skip("input_dtype")
     return call("lax.conj", *site.args)
 
 
 @prints("integer_pow")
-def _integer_pow(site: Site) -> str:
+def _integer_pow(site: CallSite) -> str:
     return call("lax.integer_pow", *site.args, literal(site.params["y"]))
 
 
 @prints("round")
-def _round(site: Site) -> str:
+def _round(site: CallSite) -> str:
     return call("lax.round", *site.args, literal(site.params["rounding_method"]))
 
 
 @prints("reduce_precision")
-def _reduce_precision(site: Site) -> str:
+def _reduce_precision(site: CallSite) -> str:
     names = ("exponent_bits", "mantissa_bits")
     return call("lax.reduce_precision", *site.args, **{name: literal(site.params[name]) for name in names})
 
 
 @prints("convert_element_type")
-def _convert(site: Site) -> str:
+def _convert(site: CallSite) -> str:
     site.params.skip("weak_type")
     return call("lax.convert_element_type", *site.args, dtype_name(site.params["new_dtype"]))
 
 
 @prints("bitcast_convert_type")
-def _bitcast(site: Site) -> str:
+def _bitcast(site: CallSite) -> str:
     return call("lax.bitcast_convert_type", *site.args, dtype_name(site.params["new_dtype"]))
 
 
@@ -101,40 +101,40 @@ def _bitcast(site: Site) -> str:
 
 
 @prints("broadcast_in_dim")
-def _broadcast_in_dim(site: Site) -> str:
+def _broadcast_in_dim(site: CallSite) -> str:
     site.params.skip("shape")
     dims = literal(site.params["broadcast_dimensions"])
     return call("lax.broadcast_in_dim", site.args[0], items(site.out_shapes[0]), dims)
 
 
 @prints("reshape")
-def _reshape(site: Site) -> str:
+def _reshape(site: CallSite) -> str:
     site.params.skip("new_sizes")
     return call("lax.reshape", site.args[0], items(site.out_shapes[0]), **site.given(dimensions=None))
 
 
 @prints("transpose")
-def _transpose(site: Site) -> str:
+def _transpose(site: CallSite) -> str:
     return call("lax.transpose", site.args[0], literal(site.params["permutation"]))
 
 
 @prints("squeeze")
-def _squeeze(site: Site) -> str:
+def _squeeze(site: CallSite) -> str:
     return call("lax.squeeze", site.args[0], literal(site.params["dimensions"]))
 
 
 @prints("rev")
-def _rev(site: Site) -> str:
+def _rev(site: CallSite) -> str:
     return call("lax.rev", site.args[0], literal(site.params["dimensions"]))
 
 
 @prints("tile")
-def _tile(site: Site) -> str:
+def _tile(site: CallSite) -> str:
     return call("lax.tile", site.args[0], literal(site.params["reps"]))
 
 
 @prints("iota")
-def _iota(site: Site) -> str:
+def _iota(site: CallSite) -> str:
     site.params.skip("shape")
     if site.args:
         raise Unprintable("a shape that is known at run time only")
@@ -143,22 +143,22 @@ def _iota(site: Site) -> str:
 
 
 @prints("concatenate")
-def _concatenate(site: Site) -> str:
+def _concatenate(site: CallSite) -> str:
     return call("lax.concatenate", items(site.args), literal(site.params["dimension"]))
 
 
 @prints("stack")
-def _stack(site: Site) -> str:
+def _stack(site: CallSite) -> str:
     return call("lax.stack", items(site.args), axis=literal(site.params["axis"]))
 
 
 @prints("unstack")
-def _unstack(site: Site) -> str:
+def _unstack(site: CallSite) -> str:
     return call("lax.unstack", site.args[0], axis=literal(site.params["axis"]))
 
 
 @prints("split")
-def _split(site: Site) -> str:
+def _split(site: CallSite) -> str:
     axis = site.params["axis"]
     site.params.skip("sizes")
     sizes = items(shape[axis] for shape in site.out_shapes)
@@ -166,17 +166,17 @@ def _split(site: Site) -> str:
 
 
 @prints("pad")
-def _pad(site: Site) -> str:
+def _pad(site: CallSite) -> str:
     return call("lax.pad", *site.args, literal(site.params["padding_config"]))
 
 
 @prints("optimization_barrier")
-def _optimization_barrier(site: Site) -> str:
+def _optimization_barrier(site: CallSite) -> str:
     return call("lax.optimization_barrier", items(site.args))
 
 
 @prints("device_put")
-def _device_put(site: Site) -> str:
+def _device_put(site: CallSite) -> str:
     # Without devices, it only says that the operands are arrays.
     if any(place is not None for name in ("devices", "srcs") for place in site.params[name]):
         raise Unprintable("devices")
@@ -188,7 +188,7 @@ def _device_put(site: Site) -> str:
 
 
 @prints("slice")
-def _slice(site: Site) -> str:
+def _slice(site: CallSite) -> str:
     starts, limits, strides = (site.params[k] for k in ("start_indices", "limit_indices", "strides"))
     texts = [
         # Of a dimension taken from 0 in steps of 1, the limit is the result's length, even if split.
@@ -200,7 +200,7 @@ def _slice(site: Site) -> str:
 
 
 @prints("dynamic_slice")
-def _dynamic_slice(site: Site) -> str:
+def _dynamic_slice(site: CallSite) -> str:
     site.params.skip("slice_sizes")
     sizes = items(site.out_shapes[0])
     # The function would count negative starts from the end; the primitive takes them for 0.
@@ -210,13 +210,13 @@ def _dynamic_slice(site: Site) -> str:
 
 
 @prints("dynamic_update_slice")
-def _dynamic_update_slice(site: Site) -> str:
+def _dynamic_update_slice(site: CallSite) -> str:
     starts = items(site.args[2:])
     return call("lax.dynamic_update_slice", *site.args[:2], starts, allow_negative_indices="False")
 
 
 @prints("gather")
-def _gather(site: Site) -> str:
+def _gather(site: CallSite) -> str:
     numbers = site.params["dimension_numbers"]
     sizes = list(map(literal, site.params["slice_sizes"]))
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
@@ -230,7 +230,7 @@ def _gather(site: Site) -> str:
 
 
 @prints("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "scatter")
-def _scatter(site: Site) -> str:
+def _scatter(site: CallSite) -> str:
     if site.primitive.name == "scatter" and site.params["update_jaxpr"] is not None:
         raise Unprintable("a scatter with an update function")
     site.params.skip("update_jaxpr", "update_consts")  # what the primitive's name says
@@ -244,37 +244,37 @@ def _scatter(site: Site) -> str:
 
 
 @prints("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor")
-def _reduce(site: Site) -> str:
+def _reduce(site: CallSite) -> str:
     return call(f"lax.{site.primitive.name}", site.args[0], axes=literal(tuple(site.params["axes"])))
 
 
 @prints("argmax", "argmin")
-def _arg_reduce(site: Site) -> str:
+def _arg_reduce(site: CallSite) -> str:
     (axis,) = site.params["axes"]
     dtype = dtype_name(site.params["index_dtype"])
     return call(f"lax.{site.primitive.name}", site.args[0], literal(axis), dtype)
 
 
 @prints("top_k")
-def _top_k(site: Site) -> str:
+def _top_k(site: CallSite) -> str:
     text = call("lax.top_k", site.args[0], literal(site.params["k"]), axis=literal(site.params["axis"]))
     return f"tuple({text})"
 
 
 @prints("sort")
-def _sort(site: Site) -> str:
+def _sort(site: CallSite) -> str:
     options = {"dimension": literal(site.params["dimension"]), **site.given(is_stable=True, num_keys=1)}
     return call("lax.sort", items(site.args), **options)
 
 
 @prints("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-def _cumulative(site: Site) -> str:
+def _cumulative(site: CallSite) -> str:
     axis = literal(site.params["axis"])
     return call(f"lax.{site.primitive.name}", site.args[0], axis=axis, **site.given(reverse=False))
 
 
 @prints("empty", "empty2")
-def _empty(site: Site) -> str:
+def _empty(site: CallSite) -> str:
     # Nothing reads an empty value, so any will do.
     site.params.skip("memory_space")
     return call("jnp.zeros", items(site.out_shapes[0]), dtype_name(site.params["dtype"]))

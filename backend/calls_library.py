@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from eqsat.backend.calls_registry import Site, Unprintable, call, prints
+from eqsat.backend.calls_registry import CallSite, Unprintable, call, prints
 from eqsat.backend.literals import dtype_name, items, literal
 
 # Contractions, linear algebra, transforms
 
 
 @prints("dot_general")
-def _dot_general(site: Site) -> str:
+def _dot_general(site: CallSite) -> str:
     numbers = literal(site.params["dimension_numbers"])
     options = site.given(precision=None)
     if site.params["preferred_element_type"] is not None:
@@ -18,7 +18,7 @@ def _dot_general(site: Site) -> str:
 
 
 @prints("conv_general_dilated")
-def _convolution(site: Site) -> str:
+def _convolution(site: CallSite) -> str:
     names = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "dimension_numbers")
     options = {name: literal(site.params[name]) for name in names}
     options |= site.given(feature_group_count=1, batch_group_count=1, precision=None)
@@ -32,7 +32,7 @@ def _convolution(site: Site) -> str:
 
 
 @prints("triangular_solve")
-def _triangular_solve(site: Site) -> str:
+def _triangular_solve(site: CallSite) -> str:
     options = site.given(
         left_side=False, lower=False, transpose_a=False, conjugate_a=False, unit_diagonal=False
     )
@@ -50,23 +50,23 @@ def _triangular_solve(site: Site) -> str:
 
 
 @prints("lu")
-def _lu(site: Site) -> str:
+def _lu(site: CallSite) -> str:
     return f"tuple({call('lax.linalg.lu', site.args[0])})"
 
 
 @prints("tridiagonal_solve")
-def _tridiagonal_solve(site: Site) -> str:
+def _tridiagonal_solve(site: CallSite) -> str:
     return call("lax.linalg.tridiagonal_solve", *site.args, **site.given(perturb_singular=False))
 
 
 @prints("lu_pivots_to_permutation")
-def _lu_pivots_to_permutation(site: Site) -> str:
+def _lu_pivots_to_permutation(site: CallSite) -> str:
     size = literal(site.params["permutation_size"])
     return call("lax.linalg.lu_pivots_to_permutation", site.args[0], size)
 
 
 @prints("fft")
-def _fft(site: Site) -> str:
+def _fft(site: CallSite) -> str:
     return call(
         "lax.fft", site.args[0], literal(site.params["fft_type"]), literal(site.params["fft_lengths"])
     )
@@ -78,13 +78,13 @@ IMPLEMENTATIONS = {"threefry2x32", "rbg", "unsafe_rbg"}
 """Implementations of keys that JAX knows by name; users may register others."""
 
 
-def _one_key(site: Site) -> str:
+def _one_key(site: CallSite) -> str:
     if site.arg_shapes[0]:
         raise Unprintable("an array of keys")
     return site.args[0]
 
 
-def _implementation(site: Site) -> str:
+def _implementation(site: CallSite) -> str:
     name = site.params["impl"].name
     if name not in IMPLEMENTATIONS:
         raise Unprintable("keys of the user's own making")
@@ -92,7 +92,7 @@ def _implementation(site: Site) -> str:
 
 
 @prints("random_bits")
-def _random_bits(site: Site) -> str:
+def _random_bits(site: CallSite) -> str:
     site.params.skip("shape")
     return call(
         "jax.random.bits",
@@ -103,27 +103,27 @@ def _random_bits(site: Site) -> str:
 
 
 @prints("random_split")
-def _random_split(site: Site) -> str:
+def _random_split(site: CallSite) -> str:
     return call("jax.random.split", _one_key(site), literal(site.params["shape"]))
 
 
 @prints("random_fold_in")
-def _random_fold_in(site: Site) -> str:
+def _random_fold_in(site: CallSite) -> str:
     if site.arg_shapes[1]:
         raise Unprintable("an array of numbers")
     return call("jax.random.fold_in", _one_key(site), site.args[1])
 
 
 @prints("random_seed")
-def _random_seed(site: Site) -> str:
+def _random_seed(site: CallSite) -> str:
     return call("jax.random.key", _one_key(site), impl=_implementation(site))
 
 
 @prints("random_wrap")
-def _random_wrap(site: Site) -> str:
+def _random_wrap(site: CallSite) -> str:
     return call("jax.random.wrap_key_data", site.args[0], impl=_implementation(site))
 
 
 @prints("random_unwrap")
-def _random_unwrap(site: Site) -> str:
+def _random_unwrap(site: CallSite) -> str:
     return call("jax.random.key_data", site.args[0])

@@ -51,7 +51,7 @@ def silent(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CallSite:
     """A call to print."""
 
     primitive: Any
@@ -70,7 +70,7 @@ class Site:
         }
 
 
-Printer = Callable[[Site], str]
+Printer = Callable[[CallSite], str]
 
 PRINTERS: dict[str, Printer] = {}
 """By primitive name."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from eqsat.backend.calls_registry import call as call_text
 from eqsat.backend.layout import Emitted, Lengths, by_axes, realised, tuple_text
 from eqsat.ir.axis import Layout, layout_axes
-from eqsat.ir.control import Body, Choice, Scan, While
+from eqsat.ir.control import Body, Scan, Switch, While
 from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.substitution import chunk_of
 from eqsat.planning.blocks import Block, Compute
@@ -45,7 +45,7 @@ class ControlEmitter:
                 return self.scan(scan)
             case While() as loop:
                 return self.while_loop(loop)
-            case Choice():
+            case Switch():
                 return self.choice()
         raise AssertionError(f"{self.call.primitive} is no control flow")
 

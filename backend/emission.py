@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.emit import emit
-from eqsat.backend.forms import Forms
 from eqsat.backend.module import Module
 from eqsat.planning.blocks import Block, Joint, Schedule, Turning
 
@@ -21,7 +21,7 @@ class Emission:
     schedule: Schedule
     makers: Mapping[int, str]
     updates: int
-    forms: Forms
+    forms: CodegenOptions
     turned: Mapping[int, Turning]
     joined: Mapping[Block, tuple[Joint, ...]]
 

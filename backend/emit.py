@@ -8,6 +8,7 @@ from functools import partial
 
 from eqsat.backend import chunk_bar, packing, selection, slicing
 from eqsat.backend.calls import call_source
+from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
 from eqsat.backend.elementwise import (
@@ -17,9 +18,8 @@ from eqsat.backend.elementwise import (
     operand_text,
     takes_bare_numbers,
 )
-from eqsat.backend.forms import Forms
+from eqsat.backend.horizontal_fusion import joined
 from eqsat.backend.in_place import overwritten
-from eqsat.backend.joining import joined
 from eqsat.backend.layout import (
     Emitted,
     Lengths,
@@ -28,18 +28,18 @@ from eqsat.backend.layout import (
     sizes_of,
     tuple_text,
 )
+from eqsat.backend.layout_assignment import comes_backwards, elementwise_order, wanted_orders
 from eqsat.backend.loops import LoopEmitter
 from eqsat.backend.magnitudes import FUNCTION, MAGNITUDES, PLACES
 from eqsat.backend.module import Module
 from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
-from eqsat.backend.orders import comes_backwards, elementwise_order, wanted_orders
 from eqsat.backend.packing import packing_little
 from eqsat.backend.pieces import Pieces
 from eqsat.backend.reductions import reduction_text
+from eqsat.backend.relayout import COPY, COPYING, copied
 from eqsat.backend.rounding import ROUNDED, ROUNDING, rounded_products
 from eqsat.backend.scope import Scope
-from eqsat.backend.turning import COPY, COPYING, copied
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import (
@@ -81,7 +81,7 @@ class Emitter:
         makers: Mapping[int, str],
         pairs: Mapping[int, int],
         updates: int,
-        forms: Forms,
+        forms: CodegenOptions,
         turned: Mapping[int, Turning],
         joints: Mapping[Block, Sequence[Joint]],
     ) -> None:
@@ -375,7 +375,7 @@ def emit(
     makers: Mapping[int, str] | None = None,
     pairs: Mapping[int, int] | None = None,
     updates: int = 0,
-    forms: Forms | None = None,
+    forms: CodegenOptions | None = None,
     turned: Mapping[int, Turning] | None = None,
     joined: Mapping[Block, Sequence[Joint]] | None = None,
 ) -> Module:
@@ -392,7 +392,14 @@ def emit(
     - `joined`: by block, the products that are taken as one.
     """
     emitter = Emitter(
-        schedule, names, makers or {}, pairs or {}, updates, forms or Forms(), turned or {}, joined or {}
+        schedule,
+        names,
+        makers or {},
+        pairs or {},
+        updates,
+        forms or CodegenOptions(),
+        turned or {},
+        joined or {},
     )
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

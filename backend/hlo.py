@@ -91,14 +91,14 @@ class Computation:
 
 
 @dataclass(frozen=True)
-class Module:
+class HloModule:
     """A compiled program."""
 
     computations: dict[str, Computation]
     entry: str
 
 
-def parse(text: str) -> Module:
+def parse(text: str) -> HloModule:
     """Read the text of an optimised HLO module.
 
     >>> module = parse(
@@ -128,7 +128,7 @@ def parse(text: str) -> Module:
                 current = {}
                 computations[found[2]] = Computation(found[2], current)
                 entry = found[2] if found[1] else entry
-    return Module(computations, entry)
+    return HloModule(computations, entry)
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from eqsat.backend.layout import (
     tuple_text,
 )
 from eqsat.backend.monoids import identity_text, merge_text
-from eqsat.backend.turning import copy_ahead
+from eqsat.backend.relayout import copy_ahead
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator
 from eqsat.ir.formula import Monoid

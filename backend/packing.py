@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from eqsat.backend.layout import Emitted, transposed
-from eqsat.backend.orders import Length
+from eqsat.backend.layout_assignment import Length
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Dot

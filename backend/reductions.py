@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import block_length, contraction_text, in_blocks, sum_of_blocks
 from eqsat.backend.elementwise import dtype_text
-from eqsat.backend.forms import Forms
 from eqsat.backend.layout import Emitted, Lengths, length_text, tuple_text
 from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
@@ -35,7 +35,7 @@ def reduction_text(
     op: Reduce,
     operand: Term,
     value: Emitted,
-    forms: Forms,
+    forms: CodegenOptions,
     chunked: Mapping[Axis, Pieces],
     lengths: Lengths,
 ) -> Emitted:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from eqsat.backend.hlo import Computation, Instruction, Module
+from eqsat.backend.hlo import Computation, HloModule, Instruction
 from eqsat.backend.workspaces import (
     column_bytes,
     convolution_bytes,
@@ -44,7 +44,7 @@ RENAMING = frozenset({"broadcast", "bitcast", "reshape"})
 """Opcodes for which a fusion makes no value."""
 
 
-def scratch_bytes(module: Module, threads: int = 0) -> int:
+def scratch_bytes(module: HloModule, threads: int = 0) -> int:
     """Bytes that a program needs at most beside its buffers.
 
     **Arguments:**
@@ -57,7 +57,7 @@ def scratch_bytes(module: Module, threads: int = 0) -> int:
 class Scratch:
     """The scratch of the computations of one module."""
 
-    def __init__(self, module: Module, threads: int) -> None:
+    def __init__(self, module: HloModule, threads: int) -> None:
         self.module = module
         self.threads = threads
         self._known: dict[str, int] = {}

@@ -33,10 +33,10 @@ from eqsat.engine.extract import Choice, Extractor, Selection
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
-from eqsat.machine import CPU
 from eqsat.planning.candidates import as_written
-from eqsat.planning.exploring import free_bytes, prepare
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import free_bytes, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 from examples import programs
 
 CAPS = (math.inf, 0.3, 0.03)

@@ -28,10 +28,10 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
 from eqsat.language.accuracies import ACCURACIES
-from eqsat.machine import CPU
-from eqsat.planning.exploring import Search, prepare
 from eqsat.planning.search import attempts
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import Search, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 from examples import programs
 
 Function = Callable[..., Any]

@@ -22,11 +22,11 @@ from benchmarks.records import write
 from eqsat.backend.emit import emit
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
-from eqsat.machine import CPU
 from eqsat.planning.candidates import as_written
-from eqsat.planning.exploring import free_bytes, prepare
 from eqsat.planning.search import attempts
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import free_bytes, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 
 LENGTHS = (100, 300, 1000, 3000, 5000, 10_000, 20_000)
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from eqsat.garbage import uncollected
+from eqsat.support.gc_pause import uncollected
 
 if TYPE_CHECKING:
     from eqsat.annotations import assume, operation
     from eqsat.api import Optimized, optimize
     from eqsat.backend.certificate import compiler_options
-    from eqsat.budgets import budget
-    from eqsat.calibration import calibrate
+    from eqsat.dispatch.budget_scope import budget
     from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
     from eqsat.questions import compare_accuracies, explain, minimum_budget
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
+    from eqsat.targets.calibration import calibrate
 
 __all__ = [
     "AccuracyComparison",
@@ -48,8 +48,8 @@ HOMES = {
     "eqsat.annotations": "assume operation",
     "eqsat.api": "Optimized optimize",
     "eqsat.backend.certificate": "compiler_options",
-    "eqsat.budgets": "budget",
-    "eqsat.calibration": "calibrate",
+    "eqsat.dispatch.budget_scope": "budget",
+    "eqsat.targets.calibration": "calibrate",
     "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",
     "eqsat.questions": "compare_accuracies explain minimum_budget",
     "eqsat.reports.comparison": "AccuracyComparison",

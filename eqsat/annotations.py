@@ -17,7 +17,7 @@ from eqsat.errors import EqsatError
 from eqsat.ir.operations import REGISTERED, UNDECLARED, OperationSpec, Signature, known_operation
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.check import check_file
-from eqsat.language.habits import KEYWORDS
+from eqsat.language.common_mistakes import KEYWORDS
 from eqsat.language.parse import parse_rules
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 import jax
 import jax.numpy as jnp
 
-from eqsat.amounts import format_bytes, parse_budget
-from eqsat.arguments import (
+from eqsat.compiler.observer import Observer
+from eqsat.compiler.settings import Settings, setting
+from eqsat.dispatch.arguments import (
     Donated,
     Statics,
     abstract,
@@ -26,20 +27,19 @@ from eqsat.arguments import (
     posing_as,
     signature,
 )
-from eqsat.budgets import override
+from eqsat.dispatch.budget_scope import override
+from eqsat.dispatch.executable_cache import CachedCall, circumstances, static_key
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import Traced, trace
-from eqsat.machine import Machine
-from eqsat.repeated import Repeated, circumstances, static_key
+from eqsat.frontend.trace_context import NO_MESH, NOWHERE, TraceContext, needs_trace_context
 from eqsat.reports.plan import Plan
-from eqsat.rule_choice import RulePath, check_accuracy
+from eqsat.rulesets.options import RulePath, check_accuracy
+from eqsat.support.units import format_bytes, parse_budget
+from eqsat.targets.machine import Machine
 from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs
 from eqsat.transforms.primitives import optimized_p
 from eqsat.transforms.selection import Mask
-from eqsat.transforms.settings import Settings, setting
-from eqsat.transforms.surroundings import NO_MESH, NOWHERE, Surroundings, needs_surroundings
-from eqsat.transforms.witness import Witness
 
 if TYPE_CHECKING:
     from eqsat.reports.explanation import Explanation
@@ -83,7 +83,7 @@ class Optimized(Generic[P, R]):
             donate_argnames=donated.names or None,
         )
         self._instances: dict[Any, Instance] = {}
-        self._last: Repeated | None = None
+        self._last: CachedCall | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         result: R
@@ -94,7 +94,7 @@ class Optimized(Generic[P, R]):
             return result
         if setting("jax_disable_jit"):
             return self._fn(*args, **kwargs)
-        around = Surroundings.now()
+        around = TraceContext.now()
         instance, leaves = self._instance(args, kwargs, around)
         call = instance.call
         if call is None:
@@ -106,7 +106,8 @@ class Optimized(Generic[P, R]):
         flat = optimized_p.bind(*around.made_to_vary(arrays), program=call, donated=instance.donated)
         if not instance.captured:
             tree = jax.tree.structure((dynamic, named))
-            self._last = Repeated.of(call, instance.donated, tree, leaves, static, instance.unflatten)
+            compilation, donated = call.compilation, instance.donated
+            self._last = CachedCall.of(compilation, donated, tree, leaves, static, instance.unflatten)
         result = instance.unflatten(flat)
         return result
 
@@ -121,18 +122,18 @@ class Optimized(Generic[P, R]):
 
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s."""
-        instance, leaves = self._instance(args, kwargs, Surroundings.now())
-        return self._checked(instance).planned((), leaves, instance.donated).plan
+        instance, leaves = self._instance(args, kwargs, TraceContext.now())
+        return self._checked(instance).compilation.planned((), leaves, instance.donated).plan
 
     def minimum_bytes(self, *args: Any, **kwargs: Any) -> int:
         """The smallest budget for arguments of these shapes."""
-        instance, _ = self._instance(args, kwargs, Surroundings.now())
-        return self._checked(instance).minimum(instance.donated)
+        instance, _ = self._instance(args, kwargs, TraceContext.now())
+        return self._checked(instance).compilation.minimum(instance.donated)
 
     def explained(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
         """Where the memory goes for arguments of these shapes, and what so many budgets would cost."""
-        instance, _ = self._instance(args, kwargs, Surroundings.now())
-        return self._checked(instance).explained(count, instance.donated)
+        instance, _ = self._instance(args, kwargs, TraceContext.now())
+        return self._checked(instance).compilation.explained(count, instance.donated)
 
     def _checked(self, instance: Instance) -> Call:
         """The program of an instance.
@@ -153,7 +154,7 @@ class Optimized(Generic[P, R]):
 
     def program(self, *args: Any, **kwargs: Any) -> Call | None:
         """What a call with these arguments evaluates; None if it is left to `jax.jit`."""
-        return self._instance(args, kwargs, Surroundings.now())[0].call
+        return self._instance(args, kwargs, TraceContext.now())[0].call
 
     @property
     def accuracy(self) -> str:
@@ -170,13 +171,13 @@ class Optimized(Generic[P, R]):
         settings = replace(self._settings, accuracy=check_accuracy(accuracy), budget=budget)
         return Optimized(self._fn, settings, self._statics, self._donated)
 
-    def watched(self, witness: Witness) -> Optimized[P, R]:
-        """The same with a witness of its plans."""
-        settings = replace(self._settings, witness=witness)
+    def watched(self, observer: Observer) -> Optimized[P, R]:
+        """The same with a observer of its plans."""
+        settings = replace(self._settings, observer=observer)
         return Optimized(self._fn, settings, self._statics, self._donated)
 
     def _instance(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], around: Surroundings
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], around: TraceContext
     ) -> tuple[Instance, list[Any]]:
         """The function at these types of arguments, and the arguments' leaves."""
         args, kwargs, static = self._statics.split(args, kwargs)
@@ -208,7 +209,7 @@ class Optimized(Generic[P, R]):
         return found, leaves
 
     def _traced(
-        self, flat: Callable[..., Any], leaves: Sequence[Any], around: Surroundings, names: Sequence[str]
+        self, flat: Callable[..., Any], leaves: Sequence[Any], around: TraceContext, names: Sequence[str]
     ) -> Instance:
         """The function of flat arguments as a program, if it can be one of its own."""
         if any(map(is_symbolic, leaves)):
@@ -217,14 +218,14 @@ class Optimized(Generic[P, R]):
         if not around.empty or not plain:
             here = trace(flat, tuple(around.made_to_vary(leaves)), {})
             captured = bool(here.captured) and not around.mesh.empty
-            if captured or not plain or needs_surroundings(here.closed.jaxpr):
+            if captured or not plain or needs_trace_context(here.closed.jaxpr):
                 return self._instance_of(here, names, around)
         # Without a mesh there is none to leave, and what a jit in here has traced JAX keeps for other calls.
         nowhere = contextlib.nullcontext() if around.mesh.empty else jax.sharding.use_abstract_mesh(NO_MESH)
         with nowhere:
             return self._instance_of(trace(flat, tuple(map(abstract, leaves)), {}), names)
 
-    def _instance_of(self, traced: Traced, names: Sequence[str], around: Surroundings = NOWHERE) -> Instance:
+    def _instance_of(self, traced: Traced, names: Sequence[str], around: TraceContext = NOWHERE) -> Instance:
         """What was traced as a program, under what it depends on."""
         settings = replace(self._settings, double=setting("jax_enable_x64"))
         if (other := override()) is not None:

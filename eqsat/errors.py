@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.records import PeakTensor
+from eqsat.support.records import PeakTensor
 
 
 class EqsatError(Exception):

@@ -11,8 +11,8 @@ from eqsat.language.accuracies import ACCURACIES, MEANINGS, Accuracy
 from eqsat.reports.comparison import AccuracyComparison, ClassPrice
 from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
-from eqsat.rule_choice import check_accuracy
-from eqsat.rulesets import rules_for
+from eqsat.rulesets.options import check_accuracy
+from eqsat.rulesets.selection import rules_for
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 
 from eqsat.checking.filecheck import FileCheck
-from eqsat.checking.report import Report, RuleReport
-from eqsat.checking.tiers import EXAMPLES
+from eqsat.checking.regimes import EXAMPLES
+from eqsat.checking.report import CheckReport, RuleReport
 from eqsat.errors import RuleError
 from eqsat.language.syntax import RuleFile
-from eqsat.rule_files import load_file, load_rules_from, shipped_files
+from eqsat.rulesets.files import load_file, load_rules_from, shipped_files
 
-__all__ = ["Report", "RuleReport", "check_rules"]
+__all__ = ["CheckReport", "RuleReport", "check_rules"]
 
 TEXT = "rules"
 """What the position of an error in rules that were given as a text begins with."""
@@ -32,7 +32,7 @@ def check_rules(
     names: Sequence[str] | None = None,
     strict: bool = False,
     fail: bool = True,
-) -> Report:
+) -> CheckReport:
     """Checks rules by test: see `rules/README.md` for what is tried.
 
     **Arguments:**

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 import eqsat
-from eqsat.amounts import format_bytes, parse_budget
+from eqsat.support.units import format_bytes, parse_budget
 from examples.measure import difference, has_room_for, interleaved, plain_peak, seconds_text
 
 WIDTH = 100

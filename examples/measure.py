@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from eqsat.backend.certificate import HONEST, certify
-from eqsat.device_memory import free_host_bytes
+from eqsat.targets.device_memory import free_host_bytes
 
 PLAIN_SHARE = 0.5
 """What is not ours is run where it needs at most this share of the memory that is free."""

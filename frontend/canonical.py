@@ -2,8 +2,8 @@
 
 The name of a call in a jaxpr is only a hint: users have functions called `solve`, and so is the
 derivative of one. So the operation's own function is traced on the same shapes, and the values of the
-two are compared (`eqsat.frontend.values`). A `vmap` of a call is recognised by tracing a `vmap` of the
-function: for each way in which it may have come about.
+two are compared (`eqsat.frontend.value_numbering`). A `vmap` of a call is recognised by tracing a `vmap` of
+the function: for each way in which it may have come about.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import jax.scipy.linalg
 from jax.extend.core import ClosedJaxpr
 
 from eqsat.frontend.naming import Labels
-from eqsat.frontend.values import Numbering, primitives
+from eqsat.frontend.value_numbering import Numbering, primitives
 from eqsat.ir.operations import OPERATIONS, OperationSpec, known_operation
 
 Shape = tuple[int, ...]

@@ -15,7 +15,7 @@ from eqsat.frontend.draft import DraftBody, DraftLayout, MakeOp, Resolver, View
 from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.naming import Made, build_names
 from eqsat.frontend.registry import Views, handles
-from eqsat.ir.control import Choice, Control, Scan, While, carried, sliced
+from eqsat.ir.control import Control, Scan, Switch, While, carried, sliced
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Call, Opaque, Reduce
 
@@ -252,7 +252,7 @@ def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     if index is not None:
         return lowering.inline(branches[min(max(int(index), 0), len(branches) - 1)], operands[1:])
     views = list(operands)
-    control = Choice()
+    control = Switch()
     sources = range(1, len(operands))
     bodies = tuple(
         lower_body(lowering, views, control, partial(lowering.inline, branch), sources) for branch in branches

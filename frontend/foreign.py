@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.frontend.values import primitives
+from eqsat.frontend.value_numbering import primitives
 
 if TYPE_CHECKING:
     from eqsat.frontend.draft import View

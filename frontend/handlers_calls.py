@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from eqsat.frontend.registry import Views, handles
-from eqsat.frontend.values import CALLS, called
+from eqsat.frontend.value_numbering import CALLS, called
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from eqsat.frontend.draft import View
 from eqsat.frontend.naming import Claim
 from eqsat.frontend.registry import Views, handles
-from eqsat.frontend.values import TRANSPARENT
+from eqsat.frontend.value_numbering import TRANSPARENT
 from eqsat.ir.properties import PROPERTIES
 
 if TYPE_CHECKING:

@@ -14,22 +14,22 @@ from eqsat.frontend import handlers as handlers
 from eqsat.frontend import names_arrays as names_arrays
 from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_linalg as names_linalg
-from eqsat.frontend.accumulating import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
 from eqsat.frontend.naming import Claim, Made, Name, build_names, with_whole_axis
 from eqsat.frontend.passing import passing_dimensions
+from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
 from eqsat.frontend.source import place_of
-from eqsat.frontend.values import Numbering
+from eqsat.frontend.value_numbering import Numbering
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
-from eqsat.records import Place
+from eqsat.support.records import Place
 
 SHAPE_PRESERVING: Mapping[str, int] = {
     "cholesky": 0,

@@ -18,7 +18,7 @@ from eqsat.frontend.resolve import Resolver
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.operations import OPERATIONS, OperationSpec
 from eqsat.ir.ops import Map, Operation
-from eqsat.records import Place
+from eqsat.support.records import Place
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering

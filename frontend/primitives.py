@@ -13,7 +13,7 @@ from enum import Enum
 
 from eqsat.frontend.handlers_reductions import REDUCTIONS
 from eqsat.frontend.passing import RULES
-from eqsat.frontend.values import CALLS, TRANSPARENT
+from eqsat.frontend.value_numbering import CALLS, TRANSPARENT
 from eqsat.ir.elementwise import ELEMENTWISE
 
 

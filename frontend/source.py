@@ -11,8 +11,8 @@ from typing import Any
 
 from jax.extend import source_info_util
 
-from eqsat import records
-from eqsat.records import Place
+from eqsat.support import records
+from eqsat.support.records import Place
 
 FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?::[\d:-]+)? \((?P<function>.*)\)")
 """A line of `source_info_util.summarize`."""

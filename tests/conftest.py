@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from eqsat import machine
-from eqsat.cache_folder import VARIABLE
+from eqsat.support.cache_folder import VARIABLE
+from eqsat.targets import machine
 
 os.environ[VARIABLE] = ""
 machine.last_level_cache = lambda: None

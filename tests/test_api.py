@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.amounts import parse_budget
-from eqsat.driver import Planner
+from eqsat.compiler.planner import Planner
+from eqsat.support.units import parse_budget
 from tests.kernels import BUDGET, SMALL, V, X, Y, close, kernel
 from tests.stages import normal
 
@@ -190,7 +190,7 @@ def test_a_defect_while_looking_for_advice_is_part_of_the_refusal(monkeypatch: p
     assert isinstance(error.__cause__, SyntaxError)
 
 
-@pytest.mark.parametrize("broken", ["eqsat.original.lower", "eqsat.driver.leanest"])
+@pytest.mark.parametrize("broken", ["eqsat.compiler.baseline.lower", "eqsat.compiler.planner.leanest"])
 def test_a_defect_while_looking_for_the_smallest_budget_is_told_of(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

@@ -13,15 +13,15 @@ from jax import lax
 import eqsat
 from eqsat.backend.certificate import HONEST, OWN, certify
 from eqsat.backend.donation import NOTHING
-from eqsat.driver import Planner
+from eqsat.compiler.baseline import Baseline
+from eqsat.compiler.candidate_compiler import Stopwatch
+from eqsat.compiler.planner import Planner
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
-from eqsat.machine import CPU
-from eqsat.original import Original
 from eqsat.planning.candidates import as_written, fusion_costs
-from eqsat.progress import SILENT
-from eqsat.rulesets import rules_for
-from eqsat.trials import Stopwatch
+from eqsat.rulesets.selection import rules_for
+from eqsat.support.progress import SILENT
+from eqsat.targets.machine import CPU
 from tests.stages import normal
 
 
@@ -136,8 +136,8 @@ def test_fusions_are_left_out_where_they_take_much_memory_from_the_system(
         found = certify(function, inputs, options, *rest, **given)
         return replace(found, temporaries=found.temporaries + more) if options == OWN else found
 
-    monkeypatch.setattr("eqsat.original.certify", recorded)
-    original = Original(trace(layers, (normal(300, 300),), {}), CPU, (), NOTHING, Stopwatch(SILENT))
+    monkeypatch.setattr("eqsat.compiler.baseline.certify", recorded)
+    original = Baseline(trace(layers, (normal(300, 300),), {}), CPU, (), NOTHING, Stopwatch(SILENT))
     seen = original.within(2 * more)
     assert seen.options == HONEST
     assert seen.draft
@@ -156,7 +156,7 @@ def test_options_that_hide_too_much_are_not_tried_on_every_candidate(monkeypatch
         off = options == HONEST and tried.count(HONEST) <= 2
         return replace(found, scratch=found.scratch + honest.temporaries) if off else found
 
-    monkeypatch.setattr("eqsat.trials.certify", recorded)
+    monkeypatch.setattr("eqsat.compiler.candidate_compiler.certify", recorded)
     eqsat.optimize(variances, budget=honest.peak - honest.temporaries // 2).plan(x)
     assert tried.count(OWN) == 1
     assert tried.count(HONEST) > 2

@@ -17,7 +17,7 @@ from jax.experimental.jet import jet
 from jax.extend.core import jaxpr_as_fun
 
 import eqsat
-from eqsat.transforms.call import Call
+from eqsat.compiler.compilation import Compilation
 from tests.kernels import close
 from tests.stages import normal
 from tests.transformations import TRANSFORMATIONS, Vectors, total
@@ -31,11 +31,11 @@ def unplanned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs are evaluated and lowered as they were written: planning is tested elsewhere."""
 
     class AsWritten:
-        def __init__(self, call: Call) -> None:
+        def __init__(self, call: Compilation) -> None:
             self.inline = jaxpr_as_fun(call.closed)
             self.run = jax.jit(self.inline)
 
-    monkeypatch.setattr(Call, "planned", lambda call, placement=(): AsWritten(call))
+    monkeypatch.setattr(Compilation, "planned", lambda call, placement=(): AsWritten(call))
 
 
 def wave(x: Any) -> Any:

@@ -13,7 +13,7 @@ import jax
 import eqsat
 from benchmarks.loops import fastest
 from benchmarks.records import RESULTS, markdown, write
-from eqsat.amounts import format_bytes, parse_budget
+from eqsat.support.units import format_bytes, parse_budget
 from examples.comparison import in_double_precision
 from examples.measure import difference, has_room_for, interleaved, plain_peak, seconds_text
 

@@ -21,7 +21,7 @@ import numpy as np
 
 import eqsat
 from benchmarks.records import RESULTS, markdown, ratio_text, time_text, write
-from eqsat.amounts import format_bytes, parse_budget
+from eqsat.support.units import format_bytes, parse_budget
 from examples.comparison import LONG
 from examples.measure import difference, has_room_for, interleaved, seconds_text
 from examples.programs import kernel_matvec

@@ -26,7 +26,7 @@ import eqsat
 from benchmarks.fresh import ROOT, settle, status
 from benchmarks.paper.knn_methods import FUNCTIONS, METHODS, PEERS, Search, chunked, distances
 from benchmarks.records import RESULTS, markdown, write
-from eqsat.amounts import format_bytes
+from eqsat.support.units import format_bytes
 from examples.data import images, word_vectors
 from examples.measure import has_room_for, interleaved, plain_peak
 

@@ -31,7 +31,7 @@ from scipy.optimize import minimize
 import eqsat
 from benchmarks.paper.gp_model import Model, model, with_inducing
 from benchmarks.records import RESULTS, markdown, write
-from eqsat.amounts import format_bytes, parse_budget
+from eqsat.support.units import format_bytes, parse_budget
 from examples.data import Regression, regression
 from examples.measure import seconds_text
 

@@ -26,7 +26,7 @@ import optax
 import eqsat
 from benchmarks.paper.gp_model import KERNELS, model
 from benchmarks.records import RESULTS, markdown, write
-from eqsat.amounts import format_bytes, parse_budget
+from eqsat.support.units import format_bytes, parse_budget
 from examples.data import regression
 from examples.measure import seconds_text
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import eqsat
 from benchmarks.records import markdown, ratio_text, time_text
-from eqsat.amounts import format_bytes
+from eqsat.support.units import format_bytes
 from examples.comparison import compare
 from examples.measure import difference, interleaved, plain_peak
 
@@ -65,7 +65,7 @@ def row(
         found = compare(f"{program}, {size:,}", function, *arguments, budget=budget)
     except eqsat.BudgetError as error:
         print(error)
-        allowed = eqsat.amounts.parse_budget(budget)
+        allowed = eqsat.support.units.parse_budget(budget)
         return Row(program, size, allowed, plain_peak(function, arguments), None)
     seconds, apart = found.seconds, None
     if found.plain is not None:

@@ -19,7 +19,7 @@ from benchmarks.records import RESULTS, cpu_name, write
 from benchmarks.speed import attention, contractions, growth, kernels, models, neighbours, programs
 from benchmarks.speed.case import Measurable, Row
 from benchmarks.speed.table import figure, table, text
-from eqsat.cache_folder import VARIABLE
+from eqsat.support.cache_folder import VARIABLE
 
 GROUPS: dict[str, Callable[[bool], Iterator[Measurable]]] = {
     kernels.GROUP: kernels.cases,

@@ -11,7 +11,7 @@ from benchmarks import scaling
 from benchmarks.big_programs import PROGRAMS
 from benchmarks.loops import Function
 from benchmarks.speed.case import PATIENCE, Row
-from eqsat.amounts import parse_budget
+from eqsat.support.units import parse_budget
 from examples.measure import interleaved
 from examples.programs import attention, attention_data, kernel_data, kernel_matvec
 

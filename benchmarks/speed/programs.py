@@ -20,7 +20,7 @@ import eqsat
 from benchmarks.fresh import ROOT
 from benchmarks.loops import Function
 from benchmarks.speed.case import SLACK, Case, Measurable, Row
-from eqsat.cache_folder import VARIABLE
+from eqsat.support.cache_folder import VARIABLE
 from examples import programs as basic
 from examples.data import images, regression
 from examples.measure import plain_peak, seconds_of

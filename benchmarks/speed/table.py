@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.records import markdown
 from benchmarks.speed.case import HAND, PLAIN, Row
-from eqsat.amounts import format_bytes
+from eqsat.support.units import format_bytes
 from examples.measure import seconds_text
 
 if TYPE_CHECKING:

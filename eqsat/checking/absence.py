@@ -170,4 +170,5 @@ def _compiled(probes: dict[str, Rule], first: int) -> Iterator[tuple[str, Compil
         except EqsatError:
             continue
         text = one.text.replace(f"(is-{MARK} e)", f"(simplified {number} e)")
-        yield name, replace(one, text=text, needs=tuple(replace(n, made=frozenset()) for n in one.needs))
+        triggers = tuple(replace(trigger, made=frozenset()) for trigger in one.triggers)
+        yield name, replace(one, text=text, triggers=triggers)

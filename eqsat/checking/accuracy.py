@@ -18,8 +18,9 @@ import numpy as np
 from eqsat.checking.building import IllFormed
 from eqsat.checking.drawing import Drawer
 from eqsat.checking.instance import Instance
-from eqsat.checking.judging import well_posed
-from eqsat.checking.roles import Roles
+from eqsat.checking.operand_constraints import OperandConstraints
+from eqsat.checking.oracle import well_posed
+from eqsat.checking.placement import Placement
 from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
 from eqsat.checking.typing import Kinds, kinds_of
 from eqsat.checking.values import OFFSET, Style
@@ -217,7 +218,7 @@ def _is_float(kinds: Kinds) -> bool:
 def _styles(statement: Statement, drawer: Drawer) -> list[Style]:
     found = [*PLAIN, *CANCELLING]
     placement = drawer.placements.draw(random.Random(0), 1)
-    if placement is not None and any(role.conditioned for role in Roles(statement, placement).roles.values()):
+    if placement is not None and _conditioned(statement, placement):
         found += ILL_CONDITIONED
     return found
 
@@ -266,3 +267,9 @@ def _ratios(left: Array, reference: Array, right: Array) -> tuple[Array, tuple[f
         relative = (float(np.median(left_error / scale)), float(np.median(right_error / scale)))
         largest = np.max(right_error) / max(np.max(left_error), epsilon * np.max(size), 1e-35)
     return ratio, (*relative, float(largest))
+
+
+def _conditioned(statement: Statement, placement: Placement) -> bool:
+    """Whether an operand of the left side has to be well conditioned."""
+    constraints = OperandConstraints(statement, placement)
+    return any(role.conditioned for role in constraints.roles.values())

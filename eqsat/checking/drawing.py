@@ -11,8 +11,8 @@ from eqsat.checking.conditions import Condition
 from eqsat.checking.dtypes import Dtypes, standing
 from eqsat.checking.instance import Instance
 from eqsat.checking.memberships import constant_names, variable_names
+from eqsat.checking.operand_constraints import OperandConstraints
 from eqsat.checking.placement import Placement, Placements
-from eqsat.checking.roles import Roles
 from eqsat.checking.sizes import SizeRules, Sizes
 from eqsat.checking.statement import Statement, is_slow
 from eqsat.checking.typing import Kinds
@@ -91,7 +91,7 @@ class Drawer:
     ) -> Instance:
         """An instance with these axes and lengths."""
         dtypes = dtypes or standing(kinds)
-        roles = Roles(self.statement, placement).roles
+        roles = OperandConstraints(self.statement, placement).roles
         names = variable_names(self.statement.rule)
         having = [placement.of(name) for name in names if placement.of(name)]
         shared = frozenset.intersection(*having) if having else frozenset()

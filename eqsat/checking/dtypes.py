@@ -76,7 +76,7 @@ def in_turn(kinds: Kinds, turn: int, changing: str, narrow: bool = True) -> Dtyp
     for number, kind in sorted(of_class.items()):
         if kind not in changing or kind not in TURNS:
             continue
-        taken = turns_of(kind, narrow)
+        taken = iterations_of(kind, narrow)
         if kind == "f" and "c" in of_class.values():
             taken = ("float32",)  # those that complex64 is made of
         place = places.setdefault(kind, 0)
@@ -86,6 +86,6 @@ def in_turn(kinds: Kinds, turn: int, changing: str, narrow: bool = True) -> Dtyp
 
 
 @cache
-def turns_of(kind: str, narrow: bool = True) -> tuple[str, ...]:
+def iterations_of(kind: str, narrow: bool = True) -> tuple[str, ...]:
     """The dtypes of a kind in turn."""
     return tuple(dtype for dtype in TURNS[kind] if narrow or dtype not in NARROW)

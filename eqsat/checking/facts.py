@@ -9,9 +9,9 @@ import numpy as np
 from eqsat.checking.arithmetic import Arithmetic
 from eqsat.checking.conditions import Condition
 from eqsat.checking.instance import Instance
-from eqsat.checking.judging import PROMISES, Criterion, Failure
 from eqsat.checking.matrices import has_property
-from eqsat.checking.tiers import EXAMPLES, Tier, Trial
+from eqsat.checking.oracle import PROMISES, Criterion, Failure
+from eqsat.checking.regimes import EXAMPLES, Tier, Trial
 from eqsat.language.syntax import Fact
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -14,15 +14,15 @@ from eqsat.checking.facts import FactTrial
 from eqsat.checking.firing import outcomes, stays, why_not
 from eqsat.checking.guarding import holding
 from eqsat.checking.hints import hint
-from eqsat.checking.judging import PROMISES, Failure
 from eqsat.checking.monoids import check_monoid
 from eqsat.checking.necessity import LoadCheck, Need, needs_of
 from eqsat.checking.operations import broken_declaration, users_operations
-from eqsat.checking.report import Report, RuleReport, indented, listed
+from eqsat.checking.oracle import PROMISES, Failure
+from eqsat.checking.regimes import EXAMPLES, INFINITE, Trial, kept_class
+from eqsat.checking.report import CheckReport, RuleReport, indented, listed
 from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
 from eqsat.checking.statement import operation_called
-from eqsat.checking.tiers import EXAMPLES, INFINITE, Trial, kept_class
 from eqsat.errors import EqsatError
 from eqsat.language.accuracies import ACCURACIES, MEANINGS
 from eqsat.language.check import check_file
@@ -66,7 +66,7 @@ class FileCheck:
         self.strict = strict
         self.brief = brief
 
-    def report(self, names: Sequence[str] = ()) -> Report:
+    def report(self, names: Sequence[str] = ()) -> CheckReport:
         """The report on all rules, facts and monoids of the file, or on those of these names."""
         statements: list[Rule | Fact | MonoidDeclaration] = [
             *self.file.monoids,
@@ -80,7 +80,7 @@ class FileCheck:
                 began = time.perf_counter()
                 report = self.checked(statement)
                 found.append(replace(report, seconds=time.perf_counter() - began))
-        return Report(tuple(found))
+        return CheckReport(tuple(found))
 
     def name_of(self, statement: Rule | Fact | MonoidDeclaration) -> str:
         """The name of a statement with its file's."""

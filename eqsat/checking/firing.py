@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.checking.absence import absence, told
 from eqsat.checking.examples import Loaded, programs_of
-from eqsat.checking.judging import Criterion, differs
+from eqsat.checking.oracle import Criterion, differs
 from eqsat.checking.statement import directions, loops, statements
 from eqsat.engine.compile import compile_rule
 from eqsat.engine.compiled import CompiledRule

@@ -7,10 +7,10 @@ from dataclasses import replace
 from itertools import islice
 
 from eqsat.checking.conditions import text_of
-from eqsat.checking.judging import Failure
 from eqsat.checking.memberships import axis_sets, single_axes, variable_names
 from eqsat.checking.necessity import LoadCheck
-from eqsat.checking.tiers import Trial, kept_class
+from eqsat.checking.oracle import Failure
+from eqsat.checking.regimes import Trial, kept_class
 from eqsat.errors import RuleError
 from eqsat.language.syntax import Apply, Comparison, Guard, Number, PropertyGuard, Rule, SizeOf
 from eqsat.language.traverse import variables, walk

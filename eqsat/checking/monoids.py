@@ -18,7 +18,7 @@ import numpy as np
 from eqsat.checking.building import IllFormed
 from eqsat.checking.drawing import Drawer
 from eqsat.checking.instance import values_of
-from eqsat.checking.judging import Criterion, differs
+from eqsat.checking.oracle import Criterion, differs
 from eqsat.checking.showing import literal
 from eqsat.checking.sizes import Sizes
 from eqsat.checking.statement import Statement, directions, statements

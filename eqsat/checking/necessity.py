@@ -21,7 +21,7 @@ from eqsat.checking.conditions import Condition, conditions_of, text_of, without
 from eqsat.checking.facts import FactTrial
 from eqsat.checking.firing import fires_on, programs
 from eqsat.checking.kinds import GUARDED
-from eqsat.checking.tiers import Trial, signature_of_kinds
+from eqsat.checking.regimes import Trial, signature_of_kinds
 from eqsat.errors import EqsatError, RuleError
 from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.syntax import Comparison, Fact, Guard, Rule

@@ -47,7 +47,7 @@ class RuleReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class CheckReport:
     """What was found out about all rules, in order."""
 
     rules: tuple[RuleReport, ...]

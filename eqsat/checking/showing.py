@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.checking.instance import Instance
-from eqsat.checking.judging import Failure
 from eqsat.checking.kinds import kind_of
 from eqsat.checking.memberships import axis_sets
+from eqsat.checking.oracle import Failure
 from eqsat.checking.statement import ENTRIES, loops
 
 Array = np.ndarray[Any, np.dtype[Any]]

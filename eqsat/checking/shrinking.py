@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.checking.instance import Instance
-from eqsat.checking.judging import Criterion, Failure, judge
 from eqsat.checking.memberships import single_axes, variable_names
+from eqsat.checking.operand_constraints import OperandConstraints
+from eqsat.checking.oracle import Criterion, Failure, judge
 from eqsat.checking.placement import Placement, required_sets
-from eqsat.checking.roles import Roles
 from eqsat.checking.sizes import SizeRules
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -149,7 +149,7 @@ def _shorter_axes(instance: Instance) -> Iterator[Instance]:
     wholes = {axis for axis, _ in rules.products}
     matrix_axes = {
         axis
-        for role in Roles(instance.statement, instance.placement).roles.values()
+        for role in OperandConstraints(instance.statement, instance.placement).roles.values()
         for pair in role.matrix
         for axis in pair
     }
@@ -173,7 +173,7 @@ def _shorter_axes(instance: Instance) -> Iterator[Instance]:
 
 def _simpler_values(instance: Instance) -> Iterator[Instance]:
     """Whole variables replaced by zeros, ones or rounded numbers, as far as their roles allow."""
-    roles = Roles(instance.statement, instance.placement).roles
+    roles = OperandConstraints(instance.statement, instance.placement).roles
     for name, value in instance.values.items():
         if name in instance.constants or (name in roles and roles[name].matrix):
             continue
@@ -196,7 +196,7 @@ def _simpler(value: Array, positive: bool) -> Iterator[Array]:
 
 def _simpler_elements(instance: Instance) -> Iterator[Instance]:
     """Single elements replaced by 0 or 1."""
-    roles = Roles(instance.statement, instance.placement).roles
+    roles = OperandConstraints(instance.statement, instance.placement).roles
     for name, value in instance.values.items():
         if value.size > 12 or name in instance.constants or (name in roles and roles[name].matrix):
             continue

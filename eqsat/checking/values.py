@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.checking.hostile import Regime
 from eqsat.checking.kinds import kind_of
 from eqsat.checking.matrices import in_shape, matrices, spread
-from eqsat.checking.roles import Role
+from eqsat.checking.operand_constraints import OperandConstraint
 from eqsat.errors import RuleError
 from eqsat.ir.dtypes import limits_of
 
@@ -83,7 +83,7 @@ class Values:
         style: Style,
         lengths: Mapping[str, int],
         dtypes: Mapping[str, str],
-        roles: Mapping[str, Role],
+        roles: Mapping[str, OperandConstraint],
         shared: frozenset[str] = frozenset(),
     ) -> None:
         self.rng = np.random.default_rng(seed)
@@ -102,7 +102,7 @@ class Values:
 
     def draw(self, name: str, axes: Sequence[str]) -> Array:
         """A value, with its dimensions in the order of `axes`, in the widest dtype of its kind."""
-        role = self.roles.get(name, Role())
+        role = self.roles.get(name, OperandConstraint())
         dtype = self.dtypes[name]
         shape = tuple(self.lengths[axis] for axis in axes)
         if role.index_along is not None:
@@ -126,7 +126,9 @@ class Values:
         self.drawn[name], self.axes[name] = value, tuple(axes)
         return value
 
-    def plain(self, dtype: str, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
+    def plain(
+        self, dtype: str, shape: tuple[int, ...], role: OperandConstraint, axes: tuple[str, ...]
+    ) -> Array:
         rng, kind = self.rng, kind_of(dtype)
         if kind == "b":
             return (
@@ -175,7 +177,7 @@ class Values:
             value = np.where(value == 0, 1.0, value)
         return np.asarray(value)
 
-    def floats(self, shape: tuple[int, ...], role: Role, axes: tuple[str, ...]) -> Array:
+    def floats(self, shape: tuple[int, ...], role: OperandConstraint, axes: tuple[str, ...]) -> Array:
         rng = self.rng
         match self.style.name:
             case "positive":
@@ -212,7 +214,7 @@ class Values:
 
     # ------------------------------------------------------------------------------- matrices
 
-    def matrix(self, role: Role, axes: tuple[str, ...]) -> Array:
+    def matrix(self, role: OperandConstraint, axes: tuple[str, ...]) -> Array:
         if len(role.matrix) > 1:
             pairs = " and ".join(f"[{', '.join(pair)}]" for pair in role.matrix)
             raise RuleError(f"the checker can't draw one term with properties along {pairs}")

@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Sequence
 
 from eqsat.checking.filecheck import FileCheck
-from eqsat.checking.report import Report
-from eqsat.checking.tiers import EXAMPLES
+from eqsat.checking.regimes import EXAMPLES
+from eqsat.checking.report import CheckReport
 from eqsat.commands.statuses import DONE, WRONG
 from eqsat.commands.target import import_from_here
 from eqsat.errors import EqsatError
 from eqsat.language.syntax import RuleFile
-from eqsat.rule_files import load_file, shipped_files
+from eqsat.rulesets.files import load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.allow_imports:
         import_from_here()
     files = [load_file(path, arguments.allow_imports) for path in arguments.files] or list(shipped_files())
-    reports: list[Report] = []
+    reports: list[CheckReport] = []
     for file in files:
         check = FileCheck(file, _known(files), arguments.examples, strict)
         reports.append(check.report(arguments.rule))
-    whole = Report(tuple(rule for report in reports for rule in report.rules))
+    whole = CheckReport(tuple(rule for report in reports for rule in report.rules))
     if arguments.rule and not whole.rules:
         raise EqsatError(f"there is no rule called {' or '.join(arguments.rule)}")
     print(whole)

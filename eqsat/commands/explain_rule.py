@@ -9,7 +9,7 @@ from eqsat.commands.shapes import parse_arguments
 from eqsat.commands.statuses import DONE
 from eqsat.commands.target import as_called, find_function, import_from_here, told
 from eqsat.errors import EqsatError
-from eqsat.rule_files import load_file, shipped_files
+from eqsat.rulesets.files import load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from eqsat.checking.presence import presence
     from eqsat.frontend.lower import lower
     from eqsat.frontend.trace import trace
-    from eqsat.rulesets import rules_for
+    from eqsat.rulesets.selection import rules_for
 
     try:
         closed = trace(function, args, kwargs).closed

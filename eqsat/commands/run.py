@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from eqsat.amounts import parse_budget
 from eqsat.commands.statuses import WRONG
 from eqsat.errors import EqsatError
 from eqsat.running.imports import when_imported
 from eqsat.running.saving import check_target, save_reports
 from eqsat.running.script import Script
 from eqsat.running.session import Session
+from eqsat.support.units import parse_budget
 
 VARIABLE = "EQSAT_BUDGET"
 """The environment variable that has the budget of those who name none."""

@@ -16,7 +16,7 @@ from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.conditions import numbered_copies
 from eqsat.engine.direction import Direction, Use
 from eqsat.engine.encode import monoid_key
-from eqsat.engine.needs import needs
+from eqsat.engine.rule_triggers import triggers
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.ir.operations import known_operation
 from eqsat.language.listed import each_function
@@ -216,7 +216,7 @@ def compile_rule(rule: Rule | Fact, number: int, precision: str = "", guarded: b
         copies=frozenset((copy.longer, which) for copy, which in numbered_copies(rule)),
         numbers=_numbers(rule),
         monoids={monoid_key(monoid): monoid for _, monoid in rule.monoids} if isinstance(rule, Rule) else {},
-        needs=tuple(needs(said, left, right) for said, left, right in directions),
+        triggers=tuple(triggers(said, left, right) for said, left, right in directions),
         guard=None if guard is None else guard.guard,
     )
 

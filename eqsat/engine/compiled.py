@@ -16,7 +16,7 @@ from eqsat.language.accuracies import Accuracy
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Triggers:
     """What one direction of a rule is about.
 
     **Attributes:**
@@ -50,7 +50,7 @@ class CompiledRule:
       those that are as long.
     - `numbers`: those that it may make constants of.
     - `monoids`: the declared ones that it folds with, by the e-graph's names for them.
-    - `needs`: for each direction what a program must contain for the rule to match, and what the rule
+    - `triggers`: for each direction what a program must contain for the rule to match, and what the rule
       makes of it.
     - `guard`: what has to hold of the data where it is used; None if nothing has to.
     """
@@ -67,7 +67,7 @@ class CompiledRule:
     copies: frozenset[tuple[int, int]]
     numbers: frozenset[float]
     monoids: Mapping[str, Monoid]
-    needs: tuple[Needs, ...]
+    triggers: tuple[Triggers, ...]
     guard: Guard | None = None
 
     @property

@@ -36,7 +36,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
-from eqsat.machine import Machine
+from eqsat.targets.machine import Machine
 
 Axes = frozenset[Axis]
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from eqsat.engine.cost import CostModel, Value
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
+from eqsat.engine.local_search import Switcher
 from eqsat.engine.snapshot import ENode, Snapshot
-from eqsat.engine.switching import Switcher
 from eqsat.engine.weights import Weights
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Opaque, Rename
@@ -48,7 +48,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeChoice:
     """A node that its class may be computed by.
 
     **Attributes:**
@@ -111,7 +111,7 @@ class Extractor:
         self.bytes = [model.bytes(value) for value in self.values]
         self.given = self._given()
         self.one_pass = False
-        self._weighed: dict[int, list[Choice]] = {}
+        self._weighed: dict[int, list[NodeChoice]] = {}
         self._bits: dict[Axis, int] = {}
         self._open = [sum(map(self._bit, eclass.open)) for eclass in graph.classes]
 
@@ -178,7 +178,7 @@ class Extractor:
         self.one_pass = one_pass
         return agreed(self.families, self.choices(cap, split, without), self._cheapest)
 
-    def _cheapest(self, choices: list[Choice]) -> Selection | None:
+    def _cheapest(self, choices: list[NodeChoice]) -> Selection | None:
         """The cheapest program that is found of some nodes."""
         order, chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
@@ -193,7 +193,7 @@ class Extractor:
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
 
-    def _weigh(self, number: int) -> list[Choice]:
+    def _weigh(self, number: int) -> list[NodeChoice]:
         """The nodes of a class, each with its time and its largest buffer."""
         found = self._weighed.get(number)
         if found is None:
@@ -212,7 +212,7 @@ class Extractor:
                 loop = self._bit(node.op.axis) if isinstance(node.op, (Fold, Concat)) else 0
                 stored = self._stored(number, node, operands)
                 largest = self._largest_stored(number, node, stored)
-                found.append(Choice(number, node, cost, largest, stored, loop))
+                found.append(NodeChoice(number, node, cost, largest, stored, loop))
             self._weighed[number] = found
         return found
 
@@ -225,10 +225,10 @@ class Extractor:
         cap: float,
         split: frozenset[Axis] | None = None,
         without: frozenset[int] = frozenset(),
-    ) -> list[Choice]:
+    ) -> list[NodeChoice]:
         """The nodes that are allowed, of the classes that the roots may need."""
         loops = ~0 if split is None else sum(map(self._bit, split))
-        choices: list[Choice] = []
+        choices: list[NodeChoice] = []
         seen = set(self.roots)
         stack = list(self.roots)
         while stack:
@@ -244,7 +244,7 @@ class Extractor:
                         stack.append(child)
         return choices
 
-    def _cheapest_trees(self, choices: list[Choice]) -> tuple[list[int], dict[int, Choice]]:
+    def _cheapest_trees(self, choices: list[NodeChoice]) -> tuple[list[int], dict[int, NodeChoice]]:
         """Knuth's generalisation of Dijkstra: classes in the order in which their best tree is known."""
         users: dict[int, list[int]] = {}
         waiting = [0] * len(choices)
@@ -259,7 +259,7 @@ class Extractor:
                 heapq.heappush(heap, (choice.cost, index))
         order: list[int] = []
         closed: dict[int, int] = {}
-        chosen: dict[int, Choice] = {}
+        chosen: dict[int, NodeChoice] = {}
         while heap:
             total, index = heapq.heappop(heap)
             choice = choices[index]
@@ -281,8 +281,8 @@ class Extractor:
         return order, chosen
 
     def _improve(
-        self, choices: list[Choice], order: list[int], chosen: dict[int, Choice]
-    ) -> dict[int, Choice]:
+        self, choices: list[NodeChoice], order: list[int], chosen: dict[int, NodeChoice]
+    ) -> dict[int, NodeChoice]:
         """Rounds of choosing, class by class, the node whose whole DAG is cheapest.
 
         The classes that the best program of a class is made of are the bits of an integer. Only what
@@ -290,7 +290,7 @@ class Extractor:
         changed are looked at again.
         """
         position = {number: index for index, number in enumerate(order)}
-        by_class: list[list[tuple[Choice, list[int]]]] = [[] for _ in order]
+        by_class: list[list[tuple[NodeChoice, list[int]]]] = [[] for _ in order]
         for choice in choices:
             if choice.number in position and all(child in position for child in choice.node.children):
                 children = [position[child] for child in choice.node.children]
@@ -310,7 +310,7 @@ class Extractor:
                 last = examined[index]
                 if last and all(changed[child] <= last for child in operands[index]):
                     continue
-                found: list[tuple[Choice, list[int], int]] = []
+                found: list[tuple[NodeChoice, list[int], int]] = []
                 for choice, children in options:
                     mask = 0
                     for child in children:
@@ -343,10 +343,10 @@ class Extractor:
         return best
 
     def _switched(
-        self, choices: list[Choice], trees: dict[int, Choice], selected: dict[int, Choice]
-    ) -> dict[int, Choice]:
+        self, choices: list[NodeChoice], trees: dict[int, NodeChoice], selected: dict[int, NodeChoice]
+    ) -> dict[int, NodeChoice]:
         """A choice improved by switching."""
-        options: dict[int, list[Choice]] = {}
+        options: dict[int, list[NodeChoice]] = {}
         for choice in choices:
             if all(child in trees for child in choice.node.children):
                 options.setdefault(choice.number, []).append(choice)
@@ -354,14 +354,14 @@ class Extractor:
         assert switched is not None, "switches make no cycles"
         return selected if self.one_pass and not self._is_one_pass(switched) else switched
 
-    def _loops_within(self, choice: Choice, closed: Mapping[int, int]) -> int | None:
+    def _loops_within(self, choice: NodeChoice, closed: Mapping[int, int]) -> int | None:
         """The loops in the tree of a node, as bits; None if one is over an axis open in it as well."""
         loops = 0
         for child in choice.node.children:
             loops |= closed[child]
         return None if loops & self._open[choice.number] else loops | choice.loop
 
-    def _is_one_pass(self, selected: Mapping[int, Choice]) -> bool:
+    def _is_one_pass(self, selected: Mapping[int, NodeChoice]) -> bool:
         """Whether no loop needs the result of another one over the same axis."""
         closed: dict[int, int] = {}
         for number, choice in selected.items():
@@ -371,10 +371,10 @@ class Extractor:
             closed[number] = loops
         return True
 
-    def _reach(self, chosen: Mapping[int, Choice]) -> dict[int, Choice] | None:
+    def _reach(self, chosen: Mapping[int, NodeChoice]) -> dict[int, NodeChoice] | None:
         """The part of a choice that the roots need, operands first; None if it has a cycle."""
         state: dict[int, int] = {}
-        reached: dict[int, Choice] = {}
+        reached: dict[int, NodeChoice] = {}
         stack = [(root, False) for root in reversed(self.roots)]
         while stack:
             number, leaving = stack.pop()
@@ -396,5 +396,5 @@ class Extractor:
         return reached
 
     @staticmethod
-    def _total(selected: Mapping[int, Choice]) -> float:
+    def _total(selected: Mapping[int, NodeChoice]) -> float:
         return sum(choice.cost for choice in selected.values())

@@ -78,7 +78,7 @@ class Families:
 NO_FAMILIES = Families((), {})
 
 
-class Choice(Protocol):
+class ChosenNode(Protocol):
     """A node that its class may be computed by."""
 
     @property
@@ -98,7 +98,7 @@ class Selection(Protocol):
     def seconds(self) -> float: ...
 
 
-C = TypeVar("C", bound=Choice)
+C = TypeVar("C", bound=ChosenNode)
 S = TypeVar("S", bound=Selection)
 
 

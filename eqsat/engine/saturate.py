@@ -8,18 +8,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule, Found, Granted
 from eqsat.engine.encode import Symbols, encode_program, granted_text
 from eqsat.engine.library import Library, loaded_rules
-from eqsat.engine.relevance import can_match, makes, pairs_in, relevant, symbols_in
 from eqsat.engine.schema import BOOKKEEPING, CHUNKS, LOADING
 from eqsat.engine.snapshot import Snapshot, matches_found, snapshot
-from eqsat.garbage import uncollected
+from eqsat.engine.triggered_rules import can_match, makes, pairs_in, relevant, symbols_in
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
+from eqsat.support.deadline import NO_DEADLINE, Deadline
+from eqsat.support.gc_pause import uncollected
 
 MOST_REST = 4
 """A rule that never matches has a turn every so many rounds. To look for matches takes most of the time."""

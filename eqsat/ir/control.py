@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eqsat.ir.program import Program
 
-WHILE_TURNS = 10
+WHILE_ITERATIONS = 10
 """How many turns a loop is taken for that ends when it likes."""
 
 
@@ -45,11 +45,11 @@ class While:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Switch:
     """The body whose number operand 0 is, 0 or 1 if that is a truth value; only that one runs."""
 
 
-Control = Scan | While | Choice
+Control = Scan | While | Switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Body:
 
 def carried(control: Control) -> tuple[int, ...]:
     """Which operands are first values of what is carried."""
-    return () if isinstance(control, Choice) else control.carried
+    return () if isinstance(control, Switch) else control.carried
 
 
 def sliced(control: Control) -> tuple[int, ...]:
@@ -77,7 +77,7 @@ def sliced(control: Control) -> tuple[int, ...]:
 
 def steady(control: Control, operands: int) -> list[int]:
     """Which of so many operands every turn, or every choice, is given whole and unchanged."""
-    moving = {*carried(control), *sliced(control), *([0] if isinstance(control, Choice) else [])}
+    moving = {*carried(control), *sliced(control), *([0] if isinstance(control, Switch) else [])}
     return [number for number in range(operands) if number not in moving]
 
 
@@ -87,6 +87,6 @@ def turns(control: Control) -> int:
         case Scan(length=length):
             return length
         case While():
-            return WHILE_TURNS
-        case Choice():
+            return WHILE_ITERATIONS
+        case Switch():
             return 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.ir.axis import layout_shape
-from eqsat.ir.control import Body, Choice, Scan, While
+from eqsat.ir.control import Body, Scan, Switch, While
 from eqsat.ir.numpy_arrays import Array
 from eqsat.ir.ops import Call
 from eqsat.ir.program import Program
@@ -30,7 +30,7 @@ def controlled(call: Call, operands: Sequence[Any], run: Run) -> list[Array]:
 
     given = list(operands)
     match call.control:
-        case Choice():
+        case Switch():
             last = len(call.bodies) - 1
             return turn(call.bodies[min(max(int(given[0]), 0), last)], given)
         case While(carried=carried):

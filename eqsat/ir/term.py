@@ -9,7 +9,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Op
 from eqsat.ir.schema import infer
-from eqsat.records import Place
+from eqsat.support.records import Place
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,7 +19,7 @@ from eqsat.language.guards import Compared, GuardClause, data_guard_of
 from eqsat.language.lengths import with_lengths
 from eqsat.language.limits import MOST_DIGITS
 from eqsat.language.listed import class_of
-from eqsat.language.monoids import Part, monoid_of
+from eqsat.language.monoids import StatePart, monoid_of
 from eqsat.language.syntax import (
     Apply,
     AxisDefinition,
@@ -197,16 +197,16 @@ class _Builder:
         return tuple(map(str, names))
 
     def monoid(
-        self, name: Token, state: list[Part], merge: list[Part], finish: Expression | None = None
+        self, name: Token, state: list[StatePart], merge: list[StatePart], finish: Expression | None = None
     ) -> MonoidDeclaration:
         position = self._at(name)
         return MonoidDeclaration(monoid_of(str(name), position, state, merge, finish), position)
 
-    def parts(self, *parts: Part) -> list[Part]:
+    def parts(self, *parts: StatePart) -> list[StatePart]:
         return list(parts)
 
-    def part(self, name: Token, value: Expression) -> Part:
-        return Part(str(name), value, self._at(name))
+    def part(self, name: Token, value: Expression) -> StatePart:
+        return StatePart(str(name), value, self._at(name))
 
     def accuracy(self, name: Token) -> Token:
         return name

@@ -8,10 +8,10 @@ from itertools import permutations
 
 from eqsat.ir.operations import Signature
 from eqsat.language.diagnostics import Refusal
+from eqsat.language.membership_models import ANY, MembershipModels, models_of, somewhere
 from eqsat.language.shapes import Shaper
 from eqsat.language.syntax import Contraction, Example, Reduction, Rule
 from eqsat.language.traverse import is_set, walk
-from eqsat.language.worlds import ANY, Worlds, somewhere, worlds_of
 
 Schemas = Mapping[str, Sequence[str]]
 """The axes of each variable, in an example."""
@@ -29,39 +29,39 @@ def check_examples_possible(rule: Rule, operations: Mapping[str, Signature]) -> 
     for fires in (True, False):
         chosen = [example for example in rule.examples if example.fires == fires]
         if chosen:
-            matches = [_match(rule, operations, worlds, fires) for worlds in worlds_of(rule, fires)]
+            matches = [_match(rule, operations, models, fires) for models in models_of(rule, fires)]
             for example in chosen:
                 _check_example(rule, example, matches)
 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Some worlds, and in which of them there is a left side (that its rule matches, if need be)."""
+    """Some models, and in which of them there is a left side (that its rule matches, if need be)."""
 
-    worlds: Worlds
+    models: MembershipModels
     good: int
 
     def having(self, schemas: Schemas, labels: Labels) -> int:
-        """The good worlds in which each variable has just those of the axes that the example gives it."""
+        """The good models in which each variable has just those of the axes that the example gives it."""
         found = self.good
         for term, axes in schemas.items():
-            for label, members in zip(labels, self.worlds.terms[term], strict=True):
+            for label, members in zip(labels, self.models.terms[term], strict=True):
                 found &= members if label in axes else ~members
         return found
 
 
-def _match(rule: Rule, operations: Mapping[str, Signature], worlds: Worlds, fires: bool) -> _Match:
-    good = worlds.agreeing(rule) if fires else worlds.everywhere
-    shaper = Shaper(rule, operations, worlds, good, matching=True)
+def _match(rule: Rule, operations: Mapping[str, Signature], models: MembershipModels, fires: bool) -> _Match:
+    good = models.agreeing(rule) if fires else models.everywhere
+    shaper = Shaper(rule, operations, models, good, matching=True)
     shaper.shape(rule.left)
-    return _Match(worlds, shaper.good | shaper.unknown)
+    return _Match(models, shaper.good | shaper.unknown)
 
 
 def _check_example(rule: Rule, example: Example, matches: list[_Match]) -> None:
     schemas = dict(example.schemas)
     axes = sorted({axis for schema in schemas.values() for axis in schema})
     nameless = {axis for axis in axes if _possible(matches, (ANY,), schemas, (axis,))}
-    groups = sorted({match.worlds.universe for match in matches} - {(ANY,)})
+    groups = sorted({match.models.universe for match in matches} - {(ANY,)})
     choices = {
         group: [labels for labels in _labellings(group, axes) if _possible(matches, group, schemas, labels)]
         for group in groups
@@ -76,9 +76,9 @@ def _check_example(rule: Rule, example: Example, matches: list[_Match]) -> None:
         if isinstance(node, Reduction | Contraction):
             for name in filter(is_set, node.axes):
                 if not any(
-                    match.having(schemas, labels) & somewhere(match.worlds.axes[name])
+                    match.having(schemas, labels) & somewhere(match.models.axes[name])
                     for match in matches
-                    for labels in choices.get(match.worlds.universe, [(axis,) for axis in nameless])
+                    for labels in choices.get(match.models.universe, [(axis,) for axis in nameless])
                 ):
                     raise _impossible(example, f"no axis of the example can be in `{name}`")
     if not _assignable(list(choices.values()), frozenset(axes) - nameless, frozenset()):
@@ -102,7 +102,7 @@ def _labellings(group: tuple[str, ...], axes: list[str]) -> Iterator[Labels]:
 
 
 def _possible(matches: list[_Match], universe: tuple[str, ...], schemas: Schemas, labels: Labels) -> bool:
-    return any(match.having(schemas, labels) for match in matches if match.worlds.universe == universe)
+    return any(match.having(schemas, labels) for match in matches if match.models.universe == universe)
 
 
 def _assignable(choices: list[list[Labels]], needed: frozenset[str], taken: frozenset[str | None]) -> bool:

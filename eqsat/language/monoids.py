@@ -13,7 +13,7 @@ from eqsat.language.traverse import is_set, walk
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StatePart:
     """`name = value` in the `state` or the `merge` of a monoid."""
 
     name: str
@@ -22,7 +22,11 @@ class Part:
 
 
 def monoid_of(
-    name: str, position: Position, state: Sequence[Part], merge: Sequence[Part], finish: Expression | None
+    name: str,
+    position: Position,
+    state: Sequence[StatePart],
+    merge: Sequence[StatePart],
+    finish: Expression | None,
 ) -> Monoid:
     """The monoid that a declaration at `position` says.
 
@@ -54,7 +58,7 @@ def monoid_of(
     return Monoid(name, tuple(parts), identity, tuple(formulas), result)
 
 
-def _check_part(part: Part, parts: list[str]) -> None:
+def _check_part(part: StatePart, parts: list[str]) -> None:
     if parts.count(part.name) > 1:
         raise Refusal(part.position, f"there are two parts `{part.name}`", "call one of them something else")
     if is_set(part.name):

@@ -1,4 +1,4 @@
-"""The shapes of expressions, in many worlds at once: which axes they have, and which loops they are in."""
+"""The shapes of expressions, in many models at once: which axes they have, and which loops they are in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.ir.operations import Signature
 from eqsat.language.functions import ALONG, CALLED, REDUCED
+from eqsat.language.membership_models import Members, MembershipModels, common, somewhere, union, without
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -26,7 +27,6 @@ from eqsat.language.syntax import (
     Variable,
 )
 from eqsat.language.traverse import is_set
-from eqsat.language.worlds import Members, Worlds, common, somewhere, union, without
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,16 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why an expression makes no sense in some `worlds`."""
+    """Why an expression makes no sense in some `models`."""
 
-    worlds: int
+    models: int
     position: Position
     message: str
     hint: str = ""
 
 
 class Shaper:
-    """Finds the shapes of expressions in those of the `worlds` that are `good` so far.
+    """Finds the shapes of expressions in those of the `models` that are `good` so far.
 
     **Arguments:**
 
@@ -58,18 +58,23 @@ class Shaper:
 
     **Attributes:**
 
-    - `good`: the worlds in which everything that was looked at has a shape.
+    - `good`: the models in which everything that was looked at has a shape.
     - `unknown`: those in which a shape can't be told.
     - `problems`: what is wrong in the others; the first for each.
     """
 
     def __init__(
-        self, rule: Rule, operations: Mapping[str, Signature], worlds: Worlds, good: int, matching: bool
+        self,
+        rule: Rule,
+        operations: Mapping[str, Signature],
+        models: MembershipModels,
+        good: int,
+        matching: bool,
     ) -> None:
         self.rule = rule
         self.classes = dict(rule.classes)
         self.operations = operations
-        self.worlds = worlds
+        self.models = models
         self.good = good
         self.matching = matching
         self.unknown = 0
@@ -83,17 +88,17 @@ class Shaper:
 
     def shape(self, node: Expression) -> Shape:
         """The shape of an expression; where it has none, whatever."""
-        worlds = self.worlds
-        nothing = worlds.nothing
+        models = self.models
+        nothing = models.nothing
         match node:
             case Number():
                 return Shape(nothing, nothing, nothing)
             case Variable():
-                return Shape(worlds.terms[node.name], nothing, nothing)
+                return Shape(models.terms[node.name], nothing, nothing)
             case IotaOf():
-                return Shape(worlds.axes[node.axis], nothing, nothing)
+                return Shape(models.axes[node.axis], nothing, nothing)
             case DeltaOf():
-                both = union(worlds.axes[node.first], worlds.axes[node.second])
+                both = union(models.axes[node.first], models.axes[node.second])
                 return Shape(both, nothing, nothing)
             case Apply():
                 return self.application(node, [self.shape(operand) for operand in node.operands])
@@ -123,7 +128,7 @@ class Shaper:
         cut = union(*(operand.cut for operand in operands))
         for operand in operands if any(cut) else ():
             whole = without(common(cut, operand.axes), operand.cut)
-            for axis, where in zip(self.worlds.universe, whole, strict=True):
+            for axis, where in zip(self.models.universe, whole, strict=True):
                 message = f"a chunk along `{axis}` meets an operand that is not cut along `{axis}`"
                 self.refuse(where, node, message, f"take a chunk of each operand that has `{axis}`")
         axes = union(*(operand.axes for operand in operands))
@@ -134,7 +139,7 @@ class Shaper:
             # Along an axis that it passes, a primitive is like an elementwise function; one along which it
             # accumulates, or sums, its result lacks. What it does with other axes is not written in the rule.
             named = [guard.operands[1] for guard in self.rule.guards if guard.name in ALONG]
-            if not any(axis in self.worlds.universe for axis in named):
+            if not any(axis in self.models.universe for axis in named):
                 self.unknown |= self.good
                 self.good = 0
             return self.accumulation(node, self.together(node, operands))
@@ -143,9 +148,9 @@ class Shaper:
     def accumulation(self, node: Apply, result: Shape) -> Shape:
         """The shape of a call, given that of its operands: without the axes that its results lack."""
         for guard in self.rule.guards:
-            place = self.worlds.place(guard.operands[-1])
+            place = self.models.place(guard.operands[-1])
             if guard.name in REDUCED and guard.operands[0] == node.function and place is not None:
-                missing = self.worlds.everywhere & ~result.axes[place]
+                missing = self.models.everywhere & ~result.axes[place]
                 self.refuse(missing, node, f"no operand has the axis `{guard.operands[1]}`")
                 result = Shape(_put(result.axes, place, 0), _put(result.cut, place, 0), result.open)
         return result
@@ -153,9 +158,9 @@ class Shaper:
     def reduce(self, node: Reduction | Contraction, result: Shape, operands: list[Shape]) -> Shape:
         kind = "dot" if isinstance(node, Contraction) else node.kind
         places = ("left operand", "right operand") if len(operands) > 1 else ("operand",)
-        over = self.worlds.nothing
+        over = self.models.nothing
         for name in node.axes:
-            axes = self.worlds.axes[name]
+            axes = self.models.axes[name]
             what = f"axes of `{name}`" if is_set(name) else f"the axis `{name}`"
             for operand, which in zip(operands, places, strict=True):
                 message = f"`{kind}[{', '.join(node.axes)}]` is over {what}, which its {which} may lack"
@@ -164,7 +169,7 @@ class Shaper:
         return Shape(without(result.axes, over), without(result.cut, over), result.open)
 
     def with_entries(self, node: Expression, function: str, result: Shape, operand: Shape) -> Shape:
-        entries = self.worlds.entries.get(function)
+        entries = self.models.entries.get(function)
         if entries is None:
             return result
         message = f"the entries of `{function}` are along an axis that is there already"
@@ -173,7 +178,7 @@ class Shaper:
         return Shape(union(result.axes, entries), result.cut, result.open)
 
     def selection(self, node: SelectionOf, operand: Shape) -> Shape:
-        axis, entries = self.worlds.axes[node.axis], self.worlds.axes[node.out_axis]
+        axis, entries = self.models.axes[node.axis], self.models.axes[node.out_axis]
         operator = f"top_k{'_indices' * (node.result == 'indices')}[{node.axis}, {node.out_axis}]"
         message = f"`{operator}` is along the axis `{node.axis}`, which its operand may lack"
         self.refuse(somewhere(without(axis, operand.axes)), node, message)
@@ -191,10 +196,10 @@ class Shaper:
         signature = self.operations[node.name]
         operator = f"{node.name}[{', '.join(node.axes)}]"
         hint = f"it is `{signature}`"
-        core = self.worlds.nothing
-        result = self.worlds.nothing
+        core = self.models.nothing
+        result = self.models.nothing
         for letter, name in zip(signature.axes, node.axes, strict=True):
-            axis = self.worlds.axes[name]
+            axis = self.models.axes[name]
             core = union(core, axis)
             if letter in signature.result:
                 result = union(result, axis)
@@ -213,11 +218,11 @@ class Shaper:
         return Shape(union(without(rest.axes, core), result), without(rest.cut, core), rest.open)
 
     def renaming(self, node: RenameOf, operand: Shape) -> Shape:
-        old, new = self.worlds.place(node.old), self.worlds.place(node.new)
+        old, new = self.models.place(node.old), self.models.place(node.new)
         if old is None or new is None:
             return operand
         if self.matching:
-            missing = self.worlds.everywhere & ~operand.axes[old]
+            missing = self.models.everywhere & ~operand.axes[old]
             self.refuse(missing, node, f"the operand has no axis `{node.old}`")
         # Without the axis, a new renaming is the operand itself, as with a chunk.
         clash = operand.axes[old] & operand.axes[new]
@@ -235,38 +240,38 @@ class Shaper:
         return Shape(moved(operand.axes), moved(operand.cut), operand.open)
 
     def chunk(self, node: ChunkOf, operand: Shape) -> Shape:
-        place = self.worlds.place(node.axis)
+        place = self.models.place(node.axis)
         if place is None:
             return operand
         there = operand.axes[place]
         if self.matching:  # the engine drops such a chunk at once
             message = f"`chunk[{node.axis}]` of a term without `{node.axis}` is the term itself"
-            self.refuse(self.worlds.everywhere & ~there, node, message)
+            self.refuse(self.models.everywhere & ~there, node, message)
         message = f"this is a chunk along `{node.axis}` already"
         self.refuse(operand.cut[place], node, message, "one `chunk` is enough")
         cut = _put(operand.cut, place, operand.cut[place] | there)
         return Shape(operand.axes, cut, _put(operand.open, place, operand.open[place] | there))
 
     def concatenation(self, node: ConcatOf, body: Shape) -> Shape:
-        place = self.worlds.place(node.axis)
+        place = self.models.place(node.axis)
         if place is None:
             return body
-        uncut = self.worlds.everywhere & ~body.cut[place]
+        uncut = self.models.everywhere & ~body.cut[place]
         message = f"the body of this loop is not cut along `{node.axis}`"
         self.refuse(uncut, node, message, f"it is made of `chunk[{node.axis}] a`")
         return Shape(body.axes, _put(body.cut, place, 0), _put(body.open, place, 0))
 
     def fold(self, node: FoldOf, body: Shape) -> Shape:
-        place = self.worlds.place(node.axis)
+        place = self.models.place(node.axis)
         selects = self.classes.get(node.monoid) == "selections"
         result = body
         if place is not None:
-            same = self.worlds.everywhere & ~body.open[place]
+            same = self.models.everywhere & ~body.open[place]
             message = f"each turn of this loop is the same: it has no `chunk[{node.axis}]`"
             self.refuse(same, node, message, f"write `chunk[{node.axis}] a` for what differs between turns")
             if selects:
                 message = f"a selection is along `{node.axis}`, which its body must keep"
-                lost = self.worlds.everywhere & ~body.axes[place]
+                lost = self.models.everywhere & ~body.axes[place]
                 self.refuse(lost, node, message, f"its operand is `chunk[{node.axis}] a`, not yet reduced")
             else:
                 message = f"the body of this loop still has the axis `{node.axis}`, whose chunks it combines"
@@ -278,5 +283,5 @@ class Shaper:
         return self.with_entries(node, node.monoid, result, body) if selects else result
 
 
-def _put(members: Members, place: int, worlds: int) -> Members:
-    return (*members[:place], worlds, *members[place + 1 :])
+def _put(members: Members, place: int, models: int) -> Members:
+    return (*members[:place], models, *members[place + 1 :])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from eqsat.language.habits import STATEMENTS
+from eqsat.language.common_mistakes import STATEMENTS
 
 _BEGIN = re.compile(rf"^[ \t]*(?:{'|'.join(STATEMENTS)})(?![\w-])", re.MULTILINE)
 _DECLARED = re.compile(r"\s*(?:monoid|operation)\s+(\w+)")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from lark import Token, UnexpectedInput, UnexpectedToken
 
 from eqsat.language.accuracies import ACCURACIES
+from eqsat.language.common_mistakes import CHARACTERS, CLAUSES, COMMON_MISTAKES, FORMS, KEYWORDS, STATEMENTS
 from eqsat.language.diagnostics import Refusal, alternatives
 from eqsat.language.functions import GUARDS, REDUCTIONS
-from eqsat.language.habits import CHARACTERS, CLAUSES, FORMS, HABITS, KEYWORDS, STATEMENTS
 from eqsat.language.syntax import Position
 
 _ARROWS = ("<==>", "<=>", "<->", "<--", "<-", "===", "==>", "=>>", "=>", "==", "->", ":=", "~>")
@@ -85,9 +85,9 @@ def syntax_error(
     place = _Place(found, after, context, read, accepts)
     beside = bool(read) and (read[-1].end_line, read[-1].end_column) == (line, column)
     joined = f"{read[-1]}{found}" if beside else ""
-    if found and joined in HABITS and place.before in ("MINUS", "BOTH_WAYS", "ARROW"):
+    if found and joined in COMMON_MISTAKES and place.before in ("MINUS", "BOTH_WAYS", "ARROW"):
         begin = Position(file, line, column - len(read[-1]))
-        return Refusal(begin, f"unexpected `{joined}`", _about_arrows(context) or HABITS[joined])
+        return Refusal(begin, f"unexpected `{joined}`", _about_arrows(context) or COMMON_MISTAKES[joined])
     nameless = _nameless(place)
     if nameless:
         where = read[-1] if place.before == "RULE_NAME" else None
@@ -170,9 +170,9 @@ def _advice(place: _Place) -> str:
     """What to do about it, where we can guess what was meant."""
     found = place.found
     if found == "*" and place.before == "STAR":
-        return HABITS["**"]
+        return COMMON_MISTAKES["**"]
     if found == "/" and place.before == "SLASH":
-        return HABITS["//"]
+        return COMMON_MISTAKES["//"]
     if found in CHARACTERS:
         return CHARACTERS[found]
     if found and not found.isascii() and found.isalpha():
@@ -191,8 +191,8 @@ def _advice(place: _Place) -> str:
         advice = guess(place)
         if advice:
             return advice
-    if found in HABITS and "_TO" not in place.accepts:
-        return HABITS[found]
+    if found in COMMON_MISTAKES and "_TO" not in place.accepts:
+        return COMMON_MISTAKES[found]
     forms = [FORMS[token.type] for token in place.read[-6:] if token.type in FORMS]
     return f"it is written {forms[-1]}" if forms else ""
 

@@ -8,7 +8,7 @@ from eqsat.ir.ops import Call, Dot, Leaf, Map, Opaque, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.planning.describing import Describer
-from eqsat.records import BarrierRecord
+from eqsat.support.records import BarrierRecord
 
 MOST_STEPS = 1000
 """How far to look for what needs an axis whole, in elementwise ops."""

@@ -12,14 +12,14 @@ from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import Dot, Leaf, Map, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Joint, Schedule, Turning
 from eqsat.planning.chunks import choose_lengths, even_length
-from eqsat.planning.joining import joined
-from eqsat.planning.liveness import predicted_peak, predicted_seconds, turns_of
+from eqsat.planning.horizontal_fusion import joined
+from eqsat.planning.liveness import iterations_of, predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
-from eqsat.planning.turning import turned
+from eqsat.planning.relayout import turned
 from eqsat.planning.tying import tied, ties
+from eqsat.targets.machine import Machine
 
 ROWWISE = frozenset({"softmax", "logsumexp"})
 """Operations that are reductions of elementwise values inside."""
@@ -263,7 +263,7 @@ def _computed(block: Block, times: int = 1) -> Iterator[tuple[Term, int]]:
         yield from _computed(loop.body, times)
     for call in block.calls:
         for body in call.bodies:
-            yield from _computed(body, times * turns_of(call.term))
+            yield from _computed(body, times * iterations_of(call.term))
 
 
 def _reads_maps(term: Term) -> bool:

@@ -14,14 +14,14 @@ from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Reduce
 from eqsat.ir.program import Program
-from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
+from eqsat.planning.memo import NO_CHUNKS, Remembered
 from eqsat.planning.order import in_lean_order
-from eqsat.planning.remembered import NO_CHUNKS, Remembered
+from eqsat.planning.relayout import reads_again, turnings
 from eqsat.planning.storage import stored_terms
-from eqsat.planning.turning import reads_again, turnings
 from eqsat.planning.tying import Ties, tied, ties
+from eqsat.targets.machine import Machine
 
 SHRINK = 1.5
 """Factor between the block sizes tried."""

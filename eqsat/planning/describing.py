@@ -27,10 +27,10 @@ from eqsat.ir.ops import (
 )
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.machine import Machine
 from eqsat.planning.blocks import combination
 from eqsat.planning.provenance import places
-from eqsat.records import AxisRecord, Place, TensorRecord
+from eqsat.support.records import AxisRecord, Place, TensorRecord
+from eqsat.targets.machine import Machine
 
 LONG_LABEL = 24
 """Characters from which on the end of a label is enough."""

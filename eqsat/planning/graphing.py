@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.control import Choice, Scan
+from eqsat.ir.control import Scan, Switch
 from eqsat.ir.ops import Const, Iota, Leaf, Opaque
 from eqsat.ir.term import Term
-from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, bodies_of, work_of
 from eqsat.planning.describing import Describer
 from eqsat.planning.loops import is_free
 from eqsat.planning.storage import stored_terms
 from eqsat.reports.plan import BoxRecord, GraphRecord, NodeRecord
+from eqsat.targets.machine import Machine
 
 MOST_NODES = 40
 """Of more arrays than this, only the largest are shown."""
@@ -83,7 +83,7 @@ class _Graph:
             match op.call.control:
                 case Scan(length=length):
                     label = f"scan: {length} turns"
-                case Choice():
+                case Switch():
                     label = f"branch {number}"
                 case _:
                     label = ("while: condition", "while: turn")[number]

@@ -15,26 +15,26 @@ from itertools import count
 
 import jax
 
-from eqsat.deadline import Deadline
 from eqsat.engine.compiled import Found, Granted
 from eqsat.engine.contraction_orders import Order
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor
-from eqsat.ir.control import Body, Choice
+from eqsat.ir.control import Body, Switch
 from eqsat.ir.guard import NoTest, conditions, joined
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, reachable
-from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
+from eqsat.planning.candidate_builder import REORDERED
 from eqsat.planning.candidates import Candidate, predicted, scheduled
-from eqsat.planning.exploring import Search, prepare
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.magnitudes import in_range
-from eqsat.planning.making import REORDERED
 from eqsat.planning.search import first_fitting
+from eqsat.planning.search_space import Search, prepare
+from eqsat.support.deadline import Deadline
+from eqsat.targets.machine import Machine
 
 MOST_TESTED = 64
 """Of more matches of rules with guards, or of more orders, than this, the rest is not looked at."""
@@ -273,7 +273,7 @@ def _program(plain: Program, fast: Program, holds: Term) -> Program:
         tuple(output.layout for output in plain.outputs),
         tuple(output.term.dtype for output in plain.outputs),
         frozenset(),
-        control=Choice(),
+        control=Switch(),
         bodies=bodies,
     )
     results = [terms.make(Opaque(call, place), [holds, *inputs]) for place in range(len(plain.outputs))]

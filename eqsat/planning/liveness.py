@@ -14,13 +14,13 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.control import turns
 from eqsat.ir.ops import Opaque
 from eqsat.ir.term import Term
-from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
-from eqsat.planning.hosting import Temporary, hosted
-from eqsat.planning.joining import joints
-from eqsat.planning.remembered import Remembered
+from eqsat.planning.horizontal_fusion import joints
+from eqsat.planning.memo import Remembered
+from eqsat.planning.output_reuse import Temporary, hosted
+from eqsat.planning.relayout import apart, turnings
 from eqsat.planning.storage import is_given, storage, stored_terms
-from eqsat.planning.turning import apart, turnings
+from eqsat.targets.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def largest_stored(schedule: Schedule, machine: Machine) -> int:
     return within(schedule.block, {})
 
 
-def turns_of(term: Term) -> int:
+def iterations_of(term: Term) -> int:
     """How often the bodies of a call run."""
     assert isinstance(term.op, Opaque)
     assert term.op.call.control is not None
@@ -297,7 +297,7 @@ def _seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float
     seconds = sum(apart(block, model).values())
     seconds += sum(run(model, step.term) for step in block.steps if isinstance(step, Compute))
     for call in block.calls:
-        again = turns_of(call.term)
+        again = iterations_of(call.term)
         seconds += sum(predicted_seconds(body, model, chunks, again) for body in call.bodies)
     for loop in block.own_loops:
         chunk = chunks[loop.id]

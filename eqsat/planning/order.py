@@ -14,10 +14,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis
-from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, inner_blocks
 from eqsat.planning.liveness import Simulator, predicted_peak
 from eqsat.planning.tasks import Tasks, bits, steps_in_order, tasks_of
+from eqsat.targets.machine import Machine
 
 WINDOW = 192
 """How many tasks around the peak are put in order at once."""

@@ -8,7 +8,7 @@ from eqsat.engine.snapshot import Snapshot
 from eqsat.ir.ops import Chunk, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.records import Place
+from eqsat.support.records import Place
 
 
 def class_places(graph: Snapshot, origins: Mapping[int, Place]) -> dict[int, Place]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from eqsat.machine import Machine
 from eqsat.planning.candidates import Candidate, rechunk
+from eqsat.targets.machine import Machine
 
 RECHUNKS = 4
 """How often a program that compiles to more than predicted gets smaller chunks."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.term import Term
-from eqsat.machine import Machine
 from eqsat.planning.blocks import Block, Compute
 from eqsat.planning.loops import is_free
+from eqsat.targets.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)

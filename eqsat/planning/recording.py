@@ -11,18 +11,18 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.magnitudes import MAGNITUDES
 from eqsat.ir.ops import Const, Iota, Leaf, Operation, Rename
 from eqsat.ir.term import Term
-from eqsat.machine import Machine
 from eqsat.planning.barriers import Barriers
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, combination, work_of
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.describing import Describer
 from eqsat.planning.graphing import graph_record
-from eqsat.planning.liveness import predicted_seconds, simulate, turns_of
+from eqsat.planning.liveness import iterations_of, predicted_seconds, simulate
 from eqsat.planning.recomputing import Placed, computed_again
+from eqsat.planning.relayout import apart
 from eqsat.planning.storage import stored_terms
-from eqsat.planning.turning import apart
-from eqsat.records import GuardRecord, PeakTensor, Place, TensorRecord
 from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
+from eqsat.support.records import GuardRecord, PeakTensor, Place, TensorRecord
+from eqsat.targets.machine import Machine
 
 MOST_STEPS = 300
 """More steps than this are put together: a picture shows no more."""
@@ -131,7 +131,7 @@ class Recorder:
                 yield from self._placed(Placed(step.body, loops, {**placed.lengths, step.axis: chunk}, turns))
             elif step.bodies and work_of(step.term) not in entered:
                 entered.add(work_of(step.term))
-                turns = placed.times * turns_of(step.term)
+                turns = placed.times * iterations_of(step.term)
                 for body in step.bodies:
                     yield from self._placed(replace(placed, block=body, times=turns))
 

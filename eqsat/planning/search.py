@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from eqsat.deadline import NO_DEADLINE, Deadline
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
-from eqsat.garbage import uncollected
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, turns
+from eqsat.planning.candidate_builder import Made, Maker, Way
 from eqsat.planning.candidates import Candidate, as_written
-from eqsat.planning.exploring import PlannedCall, Progress, Search, computed
 from eqsat.planning.liveness import largest_stored
-from eqsat.planning.making import Made, Maker, Way
+from eqsat.planning.search_space import PlannedCall, Search, SearchProgress, computed
+from eqsat.support.deadline import NO_DEADLINE, Deadline
+from eqsat.support.gc_pause import uncollected
 
 CAP_STEP = 10**0.5
 """Factor between the caps tried. They are the same for all budgets: more memory means more to choose from."""
@@ -66,7 +66,7 @@ def _under(
     If all of them store too much together, then others that store less; and as soon as one fits, others that
     store less than those before it, if these are much faster.
     """
-    progress = Progress()
+    progress = SearchProgress()
     too_big: list[tuple[Maker, Way, Made]] = []
     put_off: list[Maker] = []
     fits, fastest = False, math.inf
@@ -129,7 +129,7 @@ def _making(
     search: Search,
     cap: float,
     budget: int,
-    progress: Progress,
+    progress: SearchProgress,
     deadline: Deadline,
     largest_block: float = math.inf,
 ) -> Maker | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from eqsat.amounts import format_bytes, format_seconds
 from eqsat.reports.page import cut
+from eqsat.support.units import format_bytes, format_seconds
 
 GAIN = 0.95
 """What is predicted to take more than this part of the time is no gain: predictions are not that good."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from eqsat.amounts import format_bytes, format_seconds
 from eqsat.reports.graph_picture import INK
 from eqsat.reports.pictures import (
     AFTER,
@@ -17,6 +16,7 @@ from eqsat.reports.pictures import (
     draw_peak,
     new_figure,
 )
+from eqsat.support.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

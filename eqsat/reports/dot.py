@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from eqsat.amounts import format_bytes
 from eqsat.reports.graph_picture import node_title
+from eqsat.support.units import format_bytes
 
 if TYPE_CHECKING:
     from eqsat.reports.plan import GraphRecord, NodeRecord

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from eqsat.amounts import format_bytes, format_seconds
-from eqsat.records import PeakTensor, TensorRecord
 from eqsat.reports.curve import explanation_figure
 from eqsat.reports.page import barrier_lines, cut, tensor_lines
 from eqsat.reports.plan import MemoryRecord
 from eqsat.reports.showing import Report
-from eqsat.serialisation import to_json
+from eqsat.support.records import PeakTensor, TensorRecord
+from eqsat.support.serialisation import to_json
+from eqsat.support.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from eqsat.amounts import format_bytes
+from eqsat.support.units import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

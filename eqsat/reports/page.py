@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from eqsat.amounts import format_bytes, format_seconds
-from eqsat.records import BarrierRecord, GuardRecord, PeakTensor, TensorRecord
+from eqsat.support.records import BarrierRecord, GuardRecord, PeakTensor, TensorRecord
+from eqsat.support.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
     from eqsat.reports.plan import LoopReport, Plan, Tuning

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from eqsat.amounts import format_bytes
 from eqsat.errors import EqsatError
 from eqsat.reports.graph_picture import INK, draw_graph, fitting, graph_height, shortened
+from eqsat.support.units import format_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from eqsat.records import TensorRecord
     from eqsat.reports.plan import MemoryRecord, Plan
+    from eqsat.support.records import TensorRecord
 
 HELD = "#bbbbbb"
 BEFORE, AFTER = "#D55E00", "#0072B2"

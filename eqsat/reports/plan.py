@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from eqsat.amounts import format_bytes
-from eqsat.records import GuardRecord, PeakTensor, Place, TensorRecord
 from eqsat.reports.showing import Report
-from eqsat.serialisation import from_json, to_json
+from eqsat.support.records import GuardRecord, PeakTensor, Place, TensorRecord
+from eqsat.support.serialisation import from_json, to_json
+from eqsat.support.units import format_bytes
 
 # What shows a plan is imported when one is shown: a process that only runs one starts sooner.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from eqsat.amounts import format_bytes, format_seconds
 from eqsat.errors import BudgetError
-from eqsat.records import PeakTensor
 from eqsat.reports.page import barrier_lines
+from eqsat.support.records import PeakTensor
+from eqsat.support.units import format_bytes, format_seconds
 
 
 class Refusal(Exception):

@@ -20,10 +20,10 @@ from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 from jax.extend.core.primitives import jit_p
 
-from eqsat.amounts import format_bytes
-from eqsat.device_memory import free_budget
+from eqsat.compiler.settings import setting
 from eqsat.running.session import Session, Watch
-from eqsat.transforms.settings import setting
+from eqsat.support.units import format_bytes
+from eqsat.targets.device_memory import free_budget
 
 JIT = jax.jit
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.amounts import format_bytes
 from eqsat.errors import EqsatError
-from eqsat.records import Place
 from eqsat.reports.plan import Plan
+from eqsat.support.records import Place
+from eqsat.support.units import format_bytes
 
 INSTALLED = "site-packages"
 """A folder that the files of libraries are in."""
@@ -129,7 +129,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Watch:
-    """The witness for one function: it writes down what becomes of its programs."""
+    """The observer for one function: it writes down what becomes of its programs."""
 
     session: Session
     entry: Entry

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from eqsat.cache_folder import cache_folder, write_atomically
+from eqsat.support.cache_folder import cache_folder, write_atomically
 
 MOST_BYTES = 256 << 20
 """The files of one folder have no more bytes in all; those that were not used for longest go first."""

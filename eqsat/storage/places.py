@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
 from eqsat.frontend.source import place_of
-from eqsat.records import Place
 from eqsat.storage.fingerprints import equations, is_weak_conversion
+from eqsat.support.records import Place
 
 R = TypeVar("R")
 

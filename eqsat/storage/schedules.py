@@ -19,7 +19,7 @@ import jax
 
 from eqsat.backend.emission import Emission
 from eqsat.ir.axis import Axis, Layout
-from eqsat.ir.control import Body, Choice, Control
+from eqsat.ir.control import Body, Control, Switch
 from eqsat.ir.magnitudes import MAGNITUDES, magnitude
 from eqsat.ir.operations import OperationSpec, Signature, known_operation
 from eqsat.ir.ops import Call, Op, Opaque
@@ -27,7 +27,7 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term, Terms, reachable
 from eqsat.planning.blocks import Block, Compute, Loop
-from eqsat.serialisation import Codec, Plain, Special
+from eqsat.support.serialisation import Codec, Plain, Special
 
 WORD = re.compile(r"\(?[\w.<>+-]*\)?", re.ASCII)
 """What a text in a schedule may be: a name, a dtype, a number, a complex number in parentheses."""
@@ -81,7 +81,7 @@ class StoredBlock:
     apart: frozenset[int]
 
 
-Part = StoredTerm | StoredCall | StoredProgram | StoredBlock
+StoredPart = StoredTerm | StoredCall | StoredProgram | StoredBlock
 
 
 def written(emission: Emission, program: Program) -> Plain:
@@ -179,7 +179,7 @@ class _Writer:
     def block(self, block: Block) -> Plain:
         return self._once("block", block, lambda: StoredBlock(block.steps, block.needs, block.apart))
 
-    def _once(self, kind: str, value: Any, stored: Callable[[], Part]) -> int:
+    def _once(self, kind: str, value: Any, stored: Callable[[], StoredPart]) -> int:
         if id(value) not in self.places:
             self.kept.append(value)
             self._add(stored())
@@ -187,9 +187,9 @@ class _Writer:
             self.counts[kind] += 1
         return self.places[id(value)]
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: StoredPart) -> None:
         # What it refers to is added while it is written.
-        self.parts.append(self.codec.write(Part, part))
+        self.parts.append(self.codec.write(StoredPart, part))
 
 
 class _Reader:
@@ -219,7 +219,7 @@ class _Reader:
         if not isinstance(plain, dict) or not isinstance(plain["parts"], list):
             raise ValueError("no schedule")
         for part in plain["parts"]:
-            self._add(self.codec.read(Part, part))
+            self._add(self.codec.read(StoredPart, part))
         emission: Emission = self.codec.read(Emission, plain["emission"])
         schedule = emission.schedule
         check_program(schedule.program)
@@ -228,7 +228,7 @@ class _Reader:
                 raise ValueError(f"{schedule.chunks[loop.id]} is no length of chunks of {loop.axis}")
         return emission
 
-    def _add(self, part: Part) -> None:
+    def _add(self, part: StoredPart) -> None:
         match part:
             case StoredTerm(number=number, op=op, args=args):
                 if number in self.terms:
@@ -247,7 +247,7 @@ class _Reader:
     def _call(self, part: StoredCall, origin: int | None) -> Call:
         rest = [getattr(part, field.name) for field in fields(StoredCall)][2:]
         if origin is None:
-            if not isinstance(part.control, Choice):
+            if not isinstance(part.control, Switch):
                 raise ValueError("a call of nothing")
             return Call(part.id, jax.lax.cond_p, {}, *rest)
         was = self.calls_of_function[_number(origin)]

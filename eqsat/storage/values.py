@@ -8,10 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from eqsat.cache_folder import cache_folder
-from eqsat.serialisation import RECORDS, Codec
 from eqsat.storage.files import KeptFiles
 from eqsat.storage.keys import eqsat_version
+from eqsat.support.cache_folder import cache_folder
+from eqsat.support.serialisation import RECORDS, Codec
 
 T = TypeVar("T")
 

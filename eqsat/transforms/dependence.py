@@ -7,7 +7,7 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Literal
 
-from eqsat.frontend.values import called
+from eqsat.frontend.value_numbering import called
 
 
 def dependent(closed: ClosedJaxpr, arguments: Sequence[bool]) -> tuple[bool, ...]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.experimental.jet import jet
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from eqsat.frontend.values import primitives
+from eqsat.frontend.value_numbering import primitives
 from eqsat.transforms.call import Call, traced_call
 from eqsat.transforms.dependence import dependent
 from eqsat.transforms.linear import LinearMap

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
+from eqsat.compiler.settings import Settings
+from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.transforms.call import Call, Dims, batched_avals, traced_call
 from eqsat.transforms.nesting import Program
 from eqsat.transforms.selection import Mask, spread
-from eqsat.transforms.settings import Settings
-from eqsat.transforms.surroundings import NOWHERE, Surroundings
 
 Apply = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 """From residuals and vectors to vectors."""
@@ -44,7 +44,7 @@ class LinearMap(Program):
         settings: Settings,
         names: Sequence[str],
         title: str,
-        around: Surroundings = NOWHERE,
+        around: TraceContext = NOWHERE,
     ) -> None:
         self.around = around
         self.forward = forward

@@ -25,11 +25,11 @@ from jax.experimental import jet
 from jax.extend.core import Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
+from eqsat.frontend.trace_context import like
 from eqsat.transforms.call import Call
 from eqsat.transforms.derivatives import as_linear, derivative, moved, primal, taylor
 from eqsat.transforms.linear import LinearMap
 from eqsat.transforms.selection import Mask, chosen, merged
-from eqsat.transforms.surroundings import like
 
 optimized_p = Primitive("eqsat_optimized")
 optimized_p.multiple_results = True
@@ -42,11 +42,11 @@ linear_p.multiple_results = True
 
 
 def _evaluate(*args: Any, program: Call, donated: Mask = ()) -> Sequence[Any]:
-    return program.run(*args, donated=donated)
+    return program.compilation.run(*args, donated=donated)
 
 
 def _evaluate_linear(*args: Any, program: LinearMap) -> Sequence[Any]:
-    return program.forward_call().run(*args)
+    return program.forward_call().compilation.run(*args)
 
 
 # Types.
@@ -66,11 +66,11 @@ def _type_linear(*args: Any, program: LinearMap) -> list[Any]:
 
 def _lower(ctx: Any, *args: Any, program: Call, donated: Mask = ()) -> Any:
     if tuple(ctx.module_context.platforms) == (jax.default_backend(),):
-        function = program.planned().inline
+        function = program.compilation.planned().inline
     else:
         # Plans are for the default platform: what is for another one stays as it is.
         function = jaxpr_as_fun(program.closed)
-    with program.alone():
+    with program.compilation.alone():
         inside = ctx.replace(avals_in=program.in_avals)
         results = mlir.lower_fun(function)(inside, *args)
     if inside.tokens_out is not None:  # by which its side effects keep their order

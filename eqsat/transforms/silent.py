@@ -6,7 +6,7 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from eqsat.transforms.surroundings import named_axes, side_effects
+from eqsat.frontend.trace_context import named_axes, side_effects
 
 
 def silent(closed: ClosedJaxpr) -> ClosedJaxpr:

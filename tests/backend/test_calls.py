@@ -21,7 +21,7 @@ from jax.extend.core import primitives
 from eqsat.backend.calls import Namespace, call_source
 from eqsat.backend.calls_arrays import FUNCTIONS, OPERATORS
 from eqsat.backend.literals import NotLiteral, array, element, literal, scalar
-from eqsat.frontend.values import called
+from eqsat.frontend.value_numbering import called
 from tests.primitives.calls import own_jvp, own_vjp, own_vmap
 
 

@@ -18,12 +18,12 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Fold, Leaf, Map, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Terms
-from eqsat.machine import CPU
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.candidates import as_written
-from eqsat.planning.exploring import prepare
 from eqsat.planning.search import attempts
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 from tests.backend.running import check_emitted
 from tests.stages import lowered, normal
 

@@ -12,7 +12,7 @@ import pytest
 import eqsat
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.layout import Emitted
-from eqsat.backend.orders import comes_backwards, elementwise_order, longest_last
+from eqsat.backend.layout_assignment import comes_backwards, elementwise_order, longest_last
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
 from tests.stages import normal

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.backend.forms import Forms
+from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.layout import Emitted
 from eqsat.backend.pieces import Pieces
 from eqsat.backend.reductions import reduction_text
@@ -26,7 +26,7 @@ def written(kind: str, axes: set[Axis], order: tuple[Axis, ...], dtype: str = "f
     terms = Terms()
     operand: Term = terms.make(Leaf(0, order, dtype))
     op = Reduce(kind, frozenset(axes), dtype)
-    return reduction_text(op, operand, Emitted("x", order), Forms(FUSED), {}, {})
+    return reduction_text(op, operand, Emitted("x", order), CodegenOptions(FUSED), {}, {})
 
 
 @pytest.mark.parametrize("kind", ["sum", "mean", "max", "min", "prod"])

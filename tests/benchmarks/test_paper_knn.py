@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.paper import knn, knn_methods
-from eqsat.amounts import parse_budget
+from eqsat.support.units import parse_budget
 
 
 @pytest.mark.parametrize("metric", knn_methods.FUNCTIONS)

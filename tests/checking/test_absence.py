@@ -14,7 +14,7 @@ from eqsat.cli import main
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.language.parse import parse_rules
-from eqsat.rulesets import rules_for
+from eqsat.rulesets.selection import rules_for
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 
 from eqsat.checking.arithmetic import Arithmetic
 from eqsat.checking.dtypes import in_turn
-from eqsat.checking.judging import PROMISES
+from eqsat.checking.oracle import PROMISES
+from eqsat.checking.regimes import Trial
 from eqsat.checking.statement import is_slow
-from eqsat.checking.tiers import Trial
 from eqsat.checking.typing import kinds_of
 from eqsat.language.parse import parse_rules
 from eqsat.language.syntax import Rule
-from eqsat.rule_files import shipped_files
+from eqsat.rulesets.files import shipped_files
 from eqsat.testing import check_rules
 
 FLOATS = {"float16", "bfloat16", "float32", "float64"}

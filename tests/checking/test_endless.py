@@ -7,7 +7,7 @@ import pytest
 from eqsat.checking.endless import Together, endless
 from eqsat.checking.filecheck import FileCheck
 from eqsat.language.parse import load_text
-from eqsat.rule_files import shipped_files
+from eqsat.rulesets.files import shipped_files
 
 ENDLESS = {
     "a one more each time": "rule r  a + b  =>  a + b * 1  where float(a)  example  a: i  b: i",

@@ -12,7 +12,7 @@ import pytest
 from eqsat.checking.explain import explained
 from eqsat.errors import RuleError
 from eqsat.language.traverse import variables
-from eqsat.rule_files import shipped_files
+from eqsat.rulesets.files import shipped_files
 
 RULES = [rule for file in shipped_files() for rule in file.rules]
 CHOSEN = RULES if os.environ.get("EQSAT_EXPLAINED") == "all" else RULES[::5]

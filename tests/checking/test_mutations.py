@@ -23,7 +23,7 @@ from eqsat.checking.kinds import words
 from eqsat.errors import RuleError
 from eqsat.language.check import check_file
 from eqsat.language.syntax import Fact, MonoidDeclaration, Rule, RuleFile
-from eqsat.rule_files import shipped_files
+from eqsat.rulesets.files import shipped_files
 from tests.checking import hostile_mutations as hostile
 from tests.checking.mutations import EDITS, Mutant, edited, equivalent, mutants
 

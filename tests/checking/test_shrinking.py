@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from eqsat.checking.regimes import Trial
 from eqsat.checking.shrinking import differences, shrunk
-from eqsat.checking.tiers import Trial
 from eqsat.language.parse import parse_rules
 
 RULES = {

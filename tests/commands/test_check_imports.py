@@ -11,7 +11,7 @@ import pytest
 from eqsat.cli import main
 from eqsat.errors import RuleError
 from eqsat.ir.operations import REGISTERED
-from eqsat.rule_files import load_file
+from eqsat.rulesets.files import load_file
 
 RULES = """
 operation {name}[i](a: i) -> i  from "{module}:softly"

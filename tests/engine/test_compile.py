@@ -179,7 +179,10 @@ def test_rules_that_the_check_accepts_are_accepted_by_the_engine(text: str) -> N
 
 
 def test_rules_are_compiled_alike_in_every_process() -> None:
-    code = "from eqsat.rulesets import rules_for\nfor rule in rules_for((), 'reassociates'): print(rule.text)"
+    code = """
+from eqsat.rulesets.selection import rules_for
+for rule in rules_for((), 'reassociates'): print(rule.text)
+"""
     texts = {
         subprocess.run(
             [sys.executable, "-c", code],

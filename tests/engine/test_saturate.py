@@ -19,8 +19,8 @@ from eqsat.frontend.trace import trace
 from eqsat.ir.ops import Map
 from eqsat.ir.program import Program
 from eqsat.language.parse import parse_rules
-from eqsat.machine import CPU
-from eqsat.planning.exploring import stored_results
+from eqsat.planning.search_space import stored_results
+from eqsat.targets.machine import CPU
 
 TERMS = 7
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 import eqsat
 from eqsat.frontend.source import place_of
-from eqsat.records import Place
+from eqsat.support.records import Place
 
 
 def places(fn: Any, *args: Any) -> list[Place | None]:

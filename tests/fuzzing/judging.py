@@ -25,8 +25,8 @@ import numpy as np
 
 import eqsat
 from eqsat.backend.certificate import OWN, certify, compiler_options
-from eqsat.rulesets import rules_for
-from eqsat.transforms import planners
+from eqsat.compiler import planners
+from eqsat.rulesets.selection import rules_for
 from tests.fuzzing.data import arguments
 from tests.fuzzing.op_by_op import OpByOp
 from tests.fuzzing.programs import is_double, program

@@ -16,10 +16,10 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term, Terms
 from eqsat.ir.widening import widened
-from eqsat.machine import CPU
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import build
+from eqsat.targets.machine import CPU
 from tests.backend.running import emitted
 from tests.ir.monoids import ATTENTION, RESCALED, WELFORD
 from tests.planning.replay import replayed_peak

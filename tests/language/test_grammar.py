@@ -10,7 +10,7 @@ import lark
 import pytest
 
 from eqsat import language
-from eqsat.language.habits import KEYWORDS
+from eqsat.language.common_mistakes import KEYWORDS
 from eqsat.language.parse import load_rules, parse_rules
 from eqsat.language.syntax import (
     Apply,

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat import rule_files
 from eqsat.checking.filecheck import FileCheck
 from eqsat.errors import RuleError
 from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.check import check_file
 from eqsat.language.functions import CLASSES, GUARDS, REDUCTIONS
 from eqsat.language.parse import parse_rules
-from eqsat.rule_files import load_file, shipped_files
+from eqsat.rulesets import files
+from eqsat.rulesets.files import load_file, shipped_files
 from tests.stages import normal
 
 FOLDER = Path(__file__).parents[2] / "rules"
@@ -55,7 +55,7 @@ def test_the_argmax_of_the_manual_is_that_of_jax(tmp_path: Path, monkeypatch: py
         replace(shipped, rules=tuple(rule for rule in shipped.rules if rule.name != "split-selection"))
         for shipped in shipped_files()
     ]
-    monkeypatch.setattr(rule_files, "shipped_files", lambda: others)
+    monkeypatch.setattr(files, "shipped_files", lambda: others)
 
     def nearest(x: Any, y: Any) -> Any:
         return jnp.argmax(x @ y.T, 1)

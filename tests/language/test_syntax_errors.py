@@ -7,7 +7,7 @@ import re
 import pytest
 
 from eqsat.errors import RuleSyntaxError
-from eqsat.language.habits import CHARACTERS
+from eqsat.language.common_mistakes import CHARACTERS
 from eqsat.language.parse import parse_rules
 
 # Each case is a file and, under the line, the whole message.

@@ -15,7 +15,7 @@ import pytest
 import eqsat
 from eqsat.planning.barriers import NOTHING, Barriers
 from eqsat.planning.describing import Describer
-from eqsat.records import PeakTensor
+from eqsat.support.records import PeakTensor
 from tests.stages import lowered, normal
 
 X = normal(40, 30)

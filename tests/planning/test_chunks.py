@@ -13,11 +13,11 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Leaf, Map, Reduce, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
-from eqsat.machine import CPU
 from eqsat.planning.blocks import Block
 from eqsat.planning.chunks import DIVISOR_SLACK, choose_lengths, even_length, lengths_for
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
+from eqsat.targets.machine import CPU
 
 N, M, K = Axis(0, 10_000), Axis(1, 8_000), Axis(2, 3)
 F32 = "float32"

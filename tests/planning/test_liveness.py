@@ -15,11 +15,11 @@ from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Iota, Leaf, Map, Reduce, Rena
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term, Terms
-from eqsat.machine import CPU
 from eqsat.planning.blocks import Compute, Schedule
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
 from eqsat.planning.storage import stored_terms
+from eqsat.targets.machine import CPU
 from tests.ir.monoids import ATTENTION, RESCALED
 from tests.planning.replay import Buffer, Moment, guests
 

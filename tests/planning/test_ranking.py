@@ -9,12 +9,12 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from eqsat.machine import CPU
 from eqsat.planning.candidates import Candidate, as_written, rechunk
-from eqsat.planning.exploring import Search, prepare
 from eqsat.planning.ranking import ALIKE, MOST_DOUBTFUL, RECHUNKS, Ranking
 from eqsat.planning.search import attempts, caps
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import Search, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 from tests.stages import lowered, normal
 
 BUDGET = 60_000

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
-from eqsat.machine import CPU
 from eqsat.planning.blocks import Block, Schedule
 from eqsat.planning.candidates import as_written
-from eqsat.planning.exploring import free_bytes, prepare
 from eqsat.planning.liveness import predicted_peak, simulate
 from eqsat.planning.order import in_lean_order
 from eqsat.planning.search import attempts
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import free_bytes, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 from tests.planning.replay import replayed_peak
 from tests.program_text import ProgramText
 from tests.random_control import random_loops

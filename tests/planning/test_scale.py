@@ -16,15 +16,15 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
-from eqsat.machine import CPU
-from eqsat.planning import making
+from eqsat.planning import candidate_builder
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.chunks import _heaviest_in
-from eqsat.planning.exploring import Search, free_bytes, prepare
 from eqsat.planning.liveness import largest_stored
 from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.search import attempts
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import Search, free_bytes, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 
 
 def lowered(name: str, equations: int) -> Program:
@@ -87,12 +87,12 @@ def test_loops_that_do_the_same_again_and_again_are_put_off() -> None:
     assert any(candidate.predicted_peak <= budget for candidate in found)
     for candidate in found:
         terms = sum(1 for _ in candidate.schedule.program.reachable())
-        assert steps_of(candidate) <= max(making.FEW_STEPS, making.REPEATED * terms)
+        assert steps_of(candidate) <= max(candidate_builder.FEW_STEPS, candidate_builder.REPEATED * terms)
 
 
 def test_where_all_loops_do_the_same_again_they_are_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(making, "FEW_STEPS", 0)
-    monkeypatch.setattr(making, "REPEATED", 0)
+    monkeypatch.setattr(candidate_builder, "FEW_STEPS", 0)
+    monkeypatch.setattr(candidate_builder, "REPEATED", 0)
     search, budget = explored(lowered("ode steps", 100), 0.3)
     assert any(found[0].predicted_peak <= budget for found in attempts(search, budget))
     # In a body of control flow as well, which is looked for on its own.

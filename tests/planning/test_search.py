@@ -17,9 +17,11 @@ from eqsat.ir.ops import Chunk, Dot
 from eqsat.ir.program import Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
-from eqsat.machine import CPU
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
-from eqsat.planning.exploring import (
+from eqsat.planning.liveness import simulate
+from eqsat.planning.recording import Recorder, rules_fired
+from eqsat.planning.search import attempts, cheapest
+from eqsat.planning.search_space import (
     SPLIT_AXES,
     Saturations,
     Search,
@@ -28,10 +30,8 @@ from eqsat.planning.exploring import (
     prepare,
     stored_results,
 )
-from eqsat.planning.liveness import simulate
-from eqsat.planning.recording import Recorder, rules_fired
-from eqsat.planning.search import attempts, cheapest
-from eqsat.rulesets import rules_for
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 from tests.stages import lowered, normal
 
 X, Y, V = normal(211, 3), normal(307, 3), normal(307)

@@ -8,11 +8,11 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Fold, Leaf, Map, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Terms
-from eqsat.machine import CPU
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.candidates import Candidate, rescaled, scheduled
 from eqsat.planning.loops import build
 from eqsat.planning.tying import tied, ties
+from eqsat.targets.machine import CPU
 
 N, K = Axis(0, 1000), Axis(1, 30)
 F32 = "float32"

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 import eqsat
-from eqsat.serialisation import from_json
+from eqsat.support.serialisation import from_json
 from tests.kernels import V, X, Y, kernel
 from tests.reports.test_pictures import check_labels
 from tests.stages import normal

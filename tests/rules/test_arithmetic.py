@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.rulesets import rules_for
+from eqsat.rulesets.selection import rules_for
 from tests.rules.proving import cannot_prove, fires, optimized, prove
 
 ARRAYS = "x: i k   y: i k   c: i   d: k   s:   n: int32 i k   m: bool i k   u: uint8 i k   z: complex64 i k"

@@ -8,7 +8,7 @@ import pytest
 
 import eqsat
 from eqsat.ir.ops import Dot, Map
-from eqsat.rule_files import shipped_files
+from eqsat.rulesets.files import shipped_files
 from tests.rules.proving import fires, optimized, proves, saturated
 
 ARRAYS = (

@@ -13,10 +13,10 @@ import pytest
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.ops import Operation
-from eqsat.machine import CPU
-from eqsat.planning.exploring import Search, prepare
 from eqsat.planning.search import attempts
-from eqsat.rulesets import rules_for
+from eqsat.planning.search_space import Search, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.targets.machine import CPU
 from examples import programs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rulesets import rules_for
+from eqsat.rulesets.selection import rules_for
 from tests.rules.proving import cannot_prove, fires, optimized, prove
 
 ARRAYS = "a: i l   b: l p   m: l l   v: i   w: p   c:   u: i k   t: i p"

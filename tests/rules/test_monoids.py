@@ -11,7 +11,7 @@ import pytest
 
 from eqsat.ir.formula import Applied, Constant, Formula, Monoid, Name
 from eqsat.ir.numpy_functions import NUMPY_FUNCTIONS
-from eqsat.rule_files import shipped_files
+from eqsat.rulesets.files import shipped_files
 
 Array = np.ndarray[Any, np.dtype[Any]]
 State = tuple[Array, ...]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from eqsat.rule_files import shipped_files
+from eqsat.rulesets.files import shipped_files
 from tests.rules.proving import cannot_prove, declared, fires, function, prove, traced
 
 ARRAYS = (

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.rule_files import shipped_files
 from eqsat.rules import shipped
-from eqsat.rulesets import rules_for
+from eqsat.rulesets.files import shipped_files
+from eqsat.rulesets.selection import rules_for
 from eqsat.testing import check_rules
 
 

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqsat.backend.donation import NOTHING
-from eqsat.driver import Planner
+from eqsat.compiler.candidate_compiler import input_names
+from eqsat.compiler.planned import Derivation, Planned
+from eqsat.compiler.planner import Planner
 from eqsat.errors import EqsatError
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
-from eqsat.machine import CPU
-from eqsat.planned import Derivation, Planned
-from eqsat.rulesets import rules_for
+from eqsat.rulesets.selection import rules_for
 from eqsat.storage import schedules
-from eqsat.trials import input_names
+from eqsat.targets.machine import CPU
 
 Function = Callable[..., Any]
 

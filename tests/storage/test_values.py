@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eqsat import rule_files, rulesets
+from eqsat.rulesets import files, selection
 from eqsat.storage.values import FILES, kept
 
 
@@ -36,17 +36,17 @@ def test_rules_that_were_kept_are_those_that_were_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("EQSAT_CACHE_DIR", str(tmp_path))
-    compiled = [rulesets._shipped.__wrapped__("exact", "") for _ in range(2)]
+    compiled = [selection._shipped.__wrapped__("exact", "") for _ in range(2)]
     assert compiled[0] == compiled[1]
     assert compiled[0] is not compiled[1]
-    files = [rule_files.shipped_files.__wrapped__() for _ in range(2)]
+    files = [files.shipped_files.__wrapped__() for _ in range(2)]
     assert files[0] == files[1]
     assert len(list((tmp_path / "values").iterdir())) == 2
 
 
 READS = """
 import sys
-from eqsat.transforms.planners import rules_for
+from eqsat.compiler.planners import rules_for
 print(len(rules_for((), "exact")) > 100, [name in sys.modules for name in ("lark", "eqsat.language.syntax")])
 """
 

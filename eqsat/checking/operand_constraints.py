@@ -1,0 +1,157 @@
+"""What the values of variables must be like for the operations that the left side does with them.
+
+`inv[i, j] A` needs a matrix that has an inverse, `cholesky[i, j] A` a positive definite one, `take`
+an index. A need is handed on through sums, products and renamings, to whatever stands for a matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from eqsat.checking.kinds import words
+from eqsat.checking.placement import Placement
+from eqsat.checking.statement import Statement
+from eqsat.ir.properties import PROPERTIES
+from eqsat.language.syntax import (
+    Apply,
+    DeltaOf,
+    Expression,
+    OperationOf,
+    Reduction,
+    RenameOf,
+    Rule,
+    SelectionOf,
+    Variable,
+)
+from eqsat.language.traverse import operands, variables, walk
+
+MATRIX_NEEDS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(words("inv solve det logdet"), ("regular",)),
+    "cholesky": ("symmetric part",),
+    "solve_lower": ("lower part",),
+    "solve_upper": ("upper part",),
+    "qr_q": ("regular",),
+    "call:triangular_solve": ("lower part",),
+}
+"""By operation, what its first operand is along its first two axes."""
+
+SOLVES = frozenset({"solve", "solve_lower", "solve_upper"})
+
+_PASSING = frozenset({"add", "sub", "neg", "select_n"})
+
+_EXPONENTIAL = frozenset(
+    words(
+        "exp exp2 expm1 logistic tanh max min clamp softmax logsumexp sort argsort argmax argmin"
+        " top_k:values top_k:indices"
+    )
+)
+"""Functions that minus infinity, as a mask has it, is a proper operand of."""
+
+
+@dataclass
+class OperandConstraint:
+    """What a variable's values are like.
+
+    **Attributes:**
+
+    - `matrix`: properties along pairs of axes; "regular" is well-conditioned.
+    - `scalar`: properties of the numbers.
+    - `index_along`: the axis that the values are indices along.
+    - `away`: whether they are away from 0, as what makes up a regular matrix is.
+    - `spread`: whether they make up a matrix that may be ill-conditioned, as a diagonal does.
+    - `maskable`: whether it may be minus infinity in places.
+    - `solved`: the matrix variable, and its axes, by which the left side solves for this one.
+    """
+
+    matrix: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    scalar: set[str] = field(default_factory=set)
+    index_along: str | None = None
+    away: bool = False
+    spread: bool = False
+    maskable: bool = False
+    solved: tuple[str, tuple[str, str]] | None = None
+
+    @property
+    def conditioned(self) -> bool:
+        """Whether there is a condition number to choose."""
+        return bool(self.matrix) or self.spread
+
+
+def has_matrices(rule: Rule) -> bool:
+    """Whether the left side of a rule inverts or factorises matrices."""
+    return any(isinstance(node, OperationOf) and node.name in MATRIX_NEEDS for node in walk(rule.left))
+
+
+class OperandConstraints:
+    """The roles of all variables of a statement."""
+
+    def __init__(self, statement: Statement, placement: Placement) -> None:
+        self.placement = placement
+        self.roles: dict[str, OperandConstraint] = {}
+        rule = statement.rule
+        for known in rule.properties:
+            role = self.role(known.term)
+            if PROPERTIES[known.name] == 2 and set(known.axes) <= placement.of(known.term):
+                first, second = known.axes
+                role.matrix.setdefault((first, second), set()).add(known.name)
+            elif not known.axes:
+                role.scalar.add(known.name)
+        for node in walk(rule.left):
+            if isinstance(node, OperationOf):
+                self.operation(node)
+            below: tuple[Expression, ...] = ()
+            match node:
+                case Apply(function=name) | Reduction(kind=name) | OperationOf(name=name):
+                    below = operands(node) if name in _EXPONENTIAL else ()
+                case SelectionOf():
+                    below = operands(node)
+            for operand in below:
+                self.mask(operand)
+
+    def role(self, name: str) -> OperandConstraint:
+        return self.roles.setdefault(name, OperandConstraint())
+
+    def operation(self, node: OperationOf) -> None:
+        needs = set(MATRIX_NEEDS.get(node.name, ()))
+        if needs:
+            self.need(node.operands[0], (node.axes[0], node.axes[1]), needs)
+        if node.name in SOLVES:
+            matrix, solved = node.operands
+            if isinstance(matrix, Variable) and isinstance(solved, Variable) and matrix.name != solved.name:
+                self.role(solved.name).solved = (matrix.name, (node.axes[0], node.axes[1]))
+        if node.name == "take" and isinstance(node.operands[1], Variable):
+            self.role(node.operands[1].name).index_along = node.axes[0]
+
+    def need(self, node: Expression, axes: tuple[str, str], needs: set[str]) -> None:
+        """Hand a need on to the variables that an expression takes its values from."""
+        match node:
+            case Variable(name=name) if set(axes) <= self.placement.of(name):
+                role = self.role(name)
+                if not role.matrix.get(axes) and not role.matrix.get(axes[::-1]):
+                    role.matrix[axes] = set(needs)
+            case Variable(name=name):
+                if needs == {"symmetric part"}:
+                    self.role(name).scalar.add("positive")
+                self.role(name).away = True
+            case RenameOf(old=old, new=new, operand=operand):
+                renamed = tuple(old if axis == new else axis for axis in axes)
+                self.need(operand, (renamed[0], renamed[1]), needs)
+            case Apply(function="select_n", operands=(DeltaOf(), _, entries)):
+                self.need(entries, axes, needs)
+                for variable in variables(entries):
+                    self.role(variable.name).spread = not set(axes) <= self.placement.of(variable.name)
+            case Apply(function="mul" | "div", operands=operands):
+                # The factors of a product of which none is a matrix make one of low rank.
+                if any(set(axes) <= self.placement.of(v.name) for one in operands for v in variables(one)):
+                    for operand in operands:
+                        self.need(operand, axes, needs)
+            case Apply(function=name) if name in _PASSING:
+                for operand in node.operands:
+                    self.need(operand, axes, needs)
+
+    def mask(self, node: Expression) -> None:
+        match node:
+            case Variable(name=name):
+                self.role(name).maskable = True
+            case Apply(function="add" | "sub", operands=(first, *_)):
+                self.mask(first)

@@ -1,0 +1,1 @@
+"""From a traced function to a plan: the pipeline of lowering, searching, emitting and certifying."""

@@ -1,0 +1,216 @@
+"""The function as it is: as a program, and compiled once with each set of options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, available, certify
+from eqsat.backend.donation import Donation
+from eqsat.backend.rounding import rounded_products
+from eqsat.compiler.candidate_compiler import Stopwatch
+from eqsat.frontend.lower import lower
+from eqsat.frontend.rounding import rounding
+from eqsat.frontend.trace import Traced
+from eqsat.ir.program import Program
+from eqsat.planning.candidates import Candidate, as_written, fusion_costs
+from eqsat.targets.machine import Machine
+
+REORDERED = 2
+"""In XLA's order, a function is not expected to need less than its peak in the other order by this factor."""
+
+UNFUSED = 1.25
+"""Where XLA's own fusions pay, a program takes so many times as long without them (docs/performance.md)."""
+
+MOST_CODE = 1 << 16
+"""Arrays that a function closes over are its code if they have no more bytes in all: coefficients, tables.
+In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
+
+
+Function = Callable[..., Sequence[Any]]
+
+
+def _alike(function: Function, avals: Sequence[Any], closed: ClosedJaxpr) -> tuple[Function, list[Any]]:
+    return function, list(avals)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """What stands in the way of planning a function: it is compiled as it is, and its figure decides.
+
+    **Attributes:**
+
+    - `reason`: "it has side effects"...
+    - `compilable`: from the function, the types of its arguments with where they are, and its jaxpr, to a
+      function that can be compiled by itself, and the types of that one's arguments.
+    """
+
+    reason: str
+    compilable: Callable[[Function, Sequence[Any], ClosedJaxpr], tuple[Function, list[Any]]] = _alike
+
+
+class Baseline:
+    """A traced function as it is.
+
+    **Attributes:**
+
+    - `placement`: the arguments' shardings, if they are not all on the default device.
+    - `given_up`: the arguments whose place results may take.
+    - `obstacle`: what stands in the way of planning it, if anything does.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        machine: Machine,
+        placement: Sequence[jax.sharding.Sharding | None],
+        given_up: Donation,
+        stopwatch: Stopwatch,
+        obstacle: Obstacle | None = None,
+    ) -> None:
+        self.traced = traced
+        self.machine = machine
+        self.placement = placement
+        self.given_up = given_up
+        self.stopwatch = stopwatch
+        self.obstacle = obstacle
+        self._certified: dict[str, Certified] = {}
+
+    @property
+    def avals(self) -> list[jax.ShapeDtypeStruct]:
+        """The types of the arguments, with where they are."""
+        avals = self.traced.closed.in_avals
+        placement: Sequence[Any] = self.placement or [None] * len(avals)
+        return [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding)
+            for aval, sharding in zip(avals, placement, strict=True)
+        ]
+
+    @cached_property
+    def captured(self) -> int:
+        """Bytes of the arrays that the function closes over, if they count."""
+        constants = self.traced.closed.consts
+        captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
+        return captured if captured > MOST_CODE else 0
+
+    @cached_property
+    def lowered(self) -> tuple[Program, Sequence[Any], Candidate]:
+        """The function as a program, the arrays that it closes over, and what is predicted of it."""
+        timed = self.stopwatch.timed
+        program, hoisted = timed("lower", lambda: lower(self.traced.closed))
+        program = replace(program, aliased=self.given_up.aliased)
+        written = timed("search", lambda: as_written(program, self.machine, library=True))
+        return program, hoisted, written
+
+    def certified(self, options: str = HONEST, draft: bool = False) -> Certified:
+        """The function as compiled with these options, as far as there are any on this platform.
+
+        **Arguments:**
+
+        - `draft`: whether it is only to be looked at.
+        """
+        options = options if available(options) else HONEST
+        known = self._certified.get(options)
+        if known is not None and (draft or not known.draft):
+            return known
+        function: Function = self.traced.call_flat
+        avals, donated = self.avals, self.given_up.arguments
+        if self.obstacle is not None:
+            function, avals = self.obstacle.compilable(function, avals, self.traced.closed)
+        elif self._rounds:
+            function = self._rounded
+
+        def compiled(closely: bool) -> Certified:
+            return certify(
+                function, avals, options, self.captured, donated=donated, draft=draft, closely=closely
+            )
+
+        certified = self.stopwatch.timed("compile", lambda: compiled(closely=False))
+        if certified.in_doubt:
+            certified = self.stopwatch.timed("compile", lambda: compiled(closely=True))
+        self._certified[options] = certified
+        return certified
+
+    def within(self, budget: int) -> Certified:
+        """The function under the options that should be fastest within a budget, or that need least.
+
+        Under XLA's own, it takes no longer than plain JAX. What is probably not going to be run is a draft.
+        """
+        if self.obstacle is not None:
+            own = self.certified(OWN)
+            return own if own.peak <= budget else self.certified()
+        if not self._seems_larger(budget) or self.certified(draft=True).peak <= budget:
+            fastest = self._fastest(budget)
+            if fastest.peak <= budget:
+                return fastest
+        certified = self.certified(draft=True)
+        if budget < certified.peak <= REORDERED * budget:
+            other = self.certified(UNORDERED, draft=True)
+            return min(certified, other, key=lambda one: one.peak)
+        return certified
+
+    def to_run(self, budget: int) -> Certified:
+        """The same, compiled in full, for a budget that it fits."""
+        return self.certified(self.within(budget).options)
+
+    def minimum(self, draft: bool = True) -> int:
+        """The least bytes that the function needs as it is.
+
+        **Arguments:**
+
+        - `draft`: whether about so many will do.
+        """
+        peak = self.certified(draft=draft).peak
+        return min(peak, max(self.certified(UNORDERED, draft=draft).peak, -(-peak // REORDERED)))
+
+    @cached_property
+    def _written(self) -> Candidate | None:
+        """What is predicted of the function; None if it cannot be lowered, which is told of elsewhere."""
+        try:
+            _, _, written = self.lowered
+        except Exception:
+            return None
+        return written
+
+    @cached_property
+    def _rounds(self) -> bool:
+        """Whether it subtracts from products what was selected from them."""
+        return self._written is not None and any(map(rounded_products, self.lowered[0].inside()))
+
+    def _rounded(self, *leaves: Any) -> list[Any]:
+        """The function on flat arguments, with rounded products."""
+        return self.traced.typed(rounding(self.traced.closed)(*leaves))
+
+    def _seems_larger(self, budget: int) -> bool:
+        """Whether it should exceed a budget, so that it is not going to be run."""
+        if self.placement or self._written is None:
+            return False
+        return self._written.predicted_peak > budget
+
+    def _fastest(self, budget: int) -> Certified:
+        """The function under XLA's own options if these fit a budget and pay, otherwise under honest ones."""
+        if self._written is not None and fusion_costs(self._written.schedule, self.machine):
+            return self.certified()
+        own = self.certified(OWN)
+        if own.peak <= budget and not self._taking(own):
+            return own
+        honest = self.certified(draft=True)
+        if own.peak <= budget and self._seconds(own) <= self._seconds(honest):
+            return own
+        return honest
+
+    def _seconds(self, certified: Certified) -> float:
+        """What a call should take under its options, where XLA's fusions do not cost."""
+        if self._written is None:
+            return self._taking(certified)
+        slower = UNFUSED if self._written.fused and certified.options != OWN else 1.0
+        return slower * self._written.seconds + self._taking(certified)
+
+    def _taking(self, certified: Certified) -> float:
+        """Seconds that it takes a call to get its memory."""
+        return self.machine.taking(certified.taken)

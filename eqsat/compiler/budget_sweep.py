@@ -1,0 +1,65 @@
+"""What budgets would cost: a plan for each of some, from the smallest on to what a program needs as it is."""
+
+from __future__ import annotations
+
+import math
+
+from eqsat.compiler.planner import Planner
+from eqsat.errors import BudgetError
+from eqsat.reports.explanation import Explanation, Price
+from eqsat.reports.plan import Plan
+from eqsat.reports.refusal import Refusal
+from eqsat.support.units import UNLIMITED
+
+
+def explanation(planner: Planner, title: str, count: int) -> Explanation:
+    """Where a program's memory goes, and what up to `count` budgets would cost.
+
+    A plan also serves smaller budgets down to its peak. So every budget is below the peak of the plan for the
+    one before it: no two have the same plan.
+    """
+    planner = planner.at(planner.budget)
+    planner.max_slowdown = math.inf  # what is slow has its price, too
+    whole = planner.at(UNLIMITED).planned().plan
+    floor = planner.minimum()
+    prices = [price(whole.original_peak_bytes, whole)]
+    plan = whole
+    for left in range(count - 1, 0, -1):
+        if plan.peak_bytes <= floor:
+            break
+        budget = next_budget(plan.peak_bytes, floor, left)
+        try:
+            plan = planner.at(budget).attempt().plan
+        except (Refusal, BudgetError):
+            break  # there was no time for more
+        prices.append(price(budget, plan))
+    return Explanation(
+        title,
+        whole.original_peak_bytes,
+        whole.original_seconds,
+        whole.argument_bytes,
+        whole.result_bytes,
+        floor,
+        tuple(reversed(prices)),
+        plan.too_big or whole.before.live,
+        whole.before,
+        planner.peak_tensors(),
+    )
+
+
+def next_budget(peak: int, floor: int, left: int) -> int:
+    """The budget to price after that of a plan with this peak, so many still to go: the last is the floor.
+
+    >>> next_budget(1000, 10, 2), next_budget(100, 10, 1), next_budget(12, 10, 9)
+    (100, 10, 11)
+    """
+    if left == 1:
+        return floor
+    share: float = (floor / peak) ** (1 / left)
+    return max(floor, min(peak - 1, round(peak * share)))
+
+
+def price(budget: int, plan: Plan) -> Price:
+    """What a budget costs whose plan this is."""
+    loops = tuple(f"{loop.label} by {loop.chunk}" for loop in plan.loops)
+    return Price(budget, plan.peak_bytes, plan.predicted_seconds, loops, plan.changed)

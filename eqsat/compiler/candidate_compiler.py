@@ -1,0 +1,267 @@
+"""CandidateCompiler: candidates as compiled programs, each compiled once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from eqsat.backend.certificate import HONEST, OWN, Certified, certify
+from eqsat.backend.chunk_bar import updates
+from eqsat.backend.codegen_options import CodegenOptions
+from eqsat.backend.donation import Donation
+from eqsat.backend.emission import Emission
+from eqsat.backend.module import Module
+from eqsat.frontend.trace import Traced
+from eqsat.ir.program import Program
+from eqsat.planning.candidates import Candidate, fusions_lose
+from eqsat.support.progress import Progress
+from eqsat.support.units import format_bytes
+from eqsat.targets.machine import Machine
+
+R = TypeVar("R")
+
+
+PANELS = 0.5
+"""Products of which more would be too much pack at most this part of what is left: two may run at once."""
+
+SURE = 0.6
+"""What is predicted to need less than this part of a budget is compiled in full at once."""
+
+STEPS = {
+    "compile": "compiling it as it is",
+    "lower": "reading the program",
+    "saturate": "applying rules",
+    "search": "choosing among programs",
+    "emit": "writing a program",
+    "tune": "timing programs",
+}
+"""What the stages of planning are called while they run."""
+
+
+class Stopwatch:
+    """The time that the stages of planning take.
+
+    **Attributes:**
+
+    - `progress`: who is told what planning is at.
+    - `seconds`: by stage.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, stage: str, action: Callable[[], R], step: str = "") -> R:
+        """Do something that belongs to a stage, and say so: `step` is what it is called meanwhile."""
+        self.progress.say(step or STEPS[stage])
+        began = time.perf_counter()
+        try:
+            return action()
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class CompiledCandidate:
+    """A candidate, its source, and what it needs as compiled.
+
+    **Attributes:**
+
+    - `panel`: bytes that the library may pack for a product, if its source was written for that.
+    """
+
+    candidate: Candidate
+    module: Module
+    certified: Certified
+    panel: int | None = None
+
+    @property
+    def peak(self) -> int:
+        """The certified peak, in bytes."""
+        return self.certified.peak
+
+    def seconds(self, machine: Machine) -> float:
+        """What a call should take: that of what is computed, and of getting the memory that was compiled."""
+        return self.candidate.seconds + machine.taking(self.certified.taken)
+
+
+class CandidateCompiler:
+    """Compiles candidates for one traced function.
+
+    **Attributes:**
+
+    - `inputs`: the shapes and dtypes of the function's arguments and of the arrays it closes over.
+    - `names`: of its arguments.
+    - `given_up`: the arguments whose place results may take.
+    - `budget`: bytes that they should keep to, or 0: as few as can be.
+    - `forms`: those that are written where XLA fuses nothing by itself.
+    - `exact`: whether all bits are to be those of the function.
+
+    Those that are not sure to fit are drafted first, and compiled in full if they do.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        names: Sequence[str],
+        inputs: Sequence[Any],
+        given_up: Donation,
+        budget: int,
+        stopwatch: Stopwatch,
+        forms: CodegenOptions,
+        exact: bool = False,
+    ) -> None:
+        self.traced = traced
+        self.names = names
+        self.inputs = inputs
+        self.given_up = given_up
+        self.budget = budget
+        self.stopwatch = stopwatch
+        self.forms = forms
+        self.exact = exact
+        self._noted: dict[tuple[str, str], CompiledCandidate] = {}
+        self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
+        self._done: dict[tuple[str, str, bool], Certified] = {}
+        # By how many times one that was too large under XLA's own options exceeded what was predicted.
+        self._fused_excess = 0.0
+
+    def compile(self, candidate: Candidate, budget: float) -> CompiledCandidate:
+        """Emit and compile a candidate, with XLA's own options if they pay and it then fits.
+
+        Once they made one too large, they are tried again only on candidates that are smaller by as much.
+        One that does not fit may be a draft.
+        """
+        own = candidate.fused and self._fused_excess * candidate.predicted_peak <= budget
+        own = own and not (self.exact and fusions_lose(candidate.schedule.program))
+        module = self.emitted(candidate, OWN if own else HONEST)
+        certified = self._compiled(candidate, module, OWN if own else HONEST, budget)
+        if own and certified.peak > budget:
+            self._fused_excess = certified.peak / candidate.predicted_peak
+            module = self.emitted(candidate)
+            certified = self._compiled(candidate, module, HONEST, budget)
+        trial = self._note(CompiledCandidate(candidate, module, certified))
+        if certified.peak - certified.scratch <= budget < certified.peak:
+            return self._packing_less(trial, budget)
+        return trial
+
+    def draft(self, candidate: Candidate) -> CompiledCandidate:
+        """Emit a candidate and compile it under options that hide nothing: not to be run."""
+        module = self.emitted(candidate)
+        certified = self._certified(candidate, module, HONEST, draft=True)
+        if certified.in_doubt:
+            certified = self._certified(candidate, module, HONEST, draft=True, closely=True)
+        return self._note(CompiledCandidate(candidate, module, certified))
+
+    def _packing_less(self, trial: CompiledCandidate, budget: float) -> CompiledCandidate:
+        """The trial, or one of the same candidate whose products pack less, if that is smaller."""
+        candidate = trial.candidate
+        room = budget - (trial.peak - trial.certified.scratch)
+        panel = int(PANELS * room)
+        module = self.emitted(candidate, panel=panel)
+        if module.source == trial.module.source:
+            return trial
+        certified = self._compiled(candidate, module, HONEST, budget)
+        if certified.peak >= trial.peak:
+            return trial
+        return self._note(CompiledCandidate(candidate, module, certified, panel))
+
+    @property
+    def smallest(self) -> CompiledCandidate | None:
+        """The trial with the smallest peak so far."""
+        return min(self._noted.values(), key=lambda trial: trial.peak, default=None)
+
+    def least(self, trials: Iterable[CompiledCandidate]) -> CompiledCandidate | None:
+        """The one of some trials with the smallest peak, compiled in full: that of a draft may be off."""
+        known = sorted(trials, key=lambda trial: trial.peak)
+        while known and known[0].certified.draft:
+            drafted, *others = known
+            options = drafted.certified.options
+            certified = self._certified(drafted.candidate, drafted.module, options, draft=False)
+            whole = self._note(replace(drafted, certified=certified))
+            known = sorted([whole, *others], key=lambda trial: trial.peak)
+        return known[0] if known else None
+
+    def smallest_in_full(self) -> CompiledCandidate | None:
+        """The trial with the smallest peak so far, compiled in full."""
+        return self.least(self._noted.values())
+
+    def _note(self, trial: CompiledCandidate) -> CompiledCandidate:
+        self._noted[trial.module.source, trial.certified.options] = trial
+        return trial
+
+    def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
+        """Compiled in full, unless a draft is certainly too large."""
+        if candidate.predicted_peak > SURE * budget:
+            draft = self._certified(candidate, module, options, draft=True)
+            if budget < draft.peak <= budget + draft.doubt:
+                draft = self._certified(candidate, module, options, draft=True, closely=True)
+            if draft.peak > budget:
+                return draft
+        return self._certified(candidate, module, options, draft=False)
+
+    def _certified(
+        self, candidate: Candidate, module: Module, options: str, draft: bool, closely: bool = False
+    ) -> Certified:
+        draft = draft and (module.source, options, False) not in self._done
+        key = (module.source, options, draft)
+        known = self._done.get(key)
+        if known is None or (closely and known.doubt):
+            if module.source not in self._functions:
+                # One function, so that JAX traces and lowers it once for all options.
+                self._functions[module.source] = self.typed(module.function())
+            function, donated = self._functions[module.source], self.given_up.arguments
+            wanted = format_bytes(candidate.predicted_peak)
+            if self.budget:
+                wanted += f" of {format_bytes(self.budget)}"
+            certified = self.stopwatch.timed(
+                "compile",
+                lambda: certify(
+                    function, self.inputs, options, donated=donated, draft=draft, closely=closely
+                ),
+                f"compiling candidate {len(self._functions)} ({wanted})",
+            )
+            # Where the compiler has no faster way, this is no draft.
+            key = (module.source, options, certified.draft)
+            self._done[key] = certified
+        return self._done[key]
+
+    def emitted(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Module:
+        """A candidate's source, in the form that is fast under these options."""
+        names = input_names(candidate.schedule.program, self.names)
+        emission = self.emission(candidate, options, panel)
+        return self.stopwatch.timed("emit", lambda: emission.module(names, self.given_up.pairs))
+
+    def emission(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Emission:
+        """What a candidate's source is emitted from.
+
+        **Arguments:**
+
+        - `panel`: bytes that the library may pack for a product, as `CodegenOptions` has it.
+        """
+        often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
+        # XLA's own fusions compute what a reduction reads as it goes, however long it is.
+        fused = None if options == OWN else self.forms.fused_reduction
+        forms = replace(self.forms, fused_reduction=fused, panel=panel)
+        schedule, makers = candidate.schedule, candidate.makers
+        return Emission(schedule, makers, often, forms, candidate.turned, candidate.joined)
+
+    def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """A function whose results have the weak types of the traced one's."""
+        return lambda *values: self.traced.typed(function(*values))
+
+
+def input_names(program: Program, names: Sequence[str]) -> list[str]:
+    """What to call the inputs of a program: the arguments by their names, and the arrays closed over."""
+    extra = len(program.inputs) - len(names)
+    return [*names, *(f"constant_{number}" for number in range(extra))]
+
+
+def total_bytes(avals: Sequence[Any]) -> int:
+    """Bytes of arrays of these types. What has a dtype of its own, as a random key has, is not counted."""
+    plain = [aval for aval in avals if not jnp.issubdtype(aval.dtype, jax.dtypes.extended)]
+    return sum(aval.size * aval.dtype.itemsize for aval in plain if aval.dtype != jax.dtypes.float0)

@@ -1,0 +1,318 @@
+"""`Compilation`: a traced program within a budget: planned when it is first run, and run by its plan."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import threading
+import warnings
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
+
+from eqsat.backend.donation import Donation, donation
+from eqsat.compiler.baseline import Obstacle
+from eqsat.compiler.nan_debugging import results_of
+from eqsat.compiler.planned import Planned
+from eqsat.compiler.settings import Settings, setting
+from eqsat.compiler.stored_plans import StoredPlan
+from eqsat.errors import BudgetError, EqsatError
+from eqsat.frontend.trace import Traced
+from eqsat.frontend.trace_context import NOWHERE, TraceContext, reason_to_leave
+from eqsat.reports.plan import Tuning
+from eqsat.support.gc_pause import uncollected
+from eqsat.support.progress import Progress
+from eqsat.support.units import UNLIMITED, format_bytes
+from eqsat.targets.calibration import default_machine
+from eqsat.targets.device_memory import free_budget
+from eqsat.targets.machine import Machine
+
+if TYPE_CHECKING:
+    from eqsat.compiler.planner import Planner
+    from eqsat.reports.explanation import Explanation
+
+WAITING = Tuning(note="there were no arrays at hand to time programs on", settled=False)
+"""What a plan says that was to be tuned, but was made for types of arguments alone."""
+
+
+class Compilation:
+    """A traced program, its plans, and what carries them out.
+
+    **Attributes:**
+
+    - `closed`: the program. It calls no other optimised function.
+    - `settings`: what the caller asks for.
+    - `names`: of its arguments, for the text of plans.
+    - `title`: what to call it in messages: "the gradient of kernel".
+    - `around`: the mesh and the mapped axes that it depends on. While there are any, or if it has side
+      effects, it is not planned, but compiled as it is.
+    """
+
+    def __init__(
+        self,
+        closed: ClosedJaxpr,
+        settings: Settings,
+        names: Sequence[str],
+        title: str,
+        around: TraceContext = NOWHERE,
+    ) -> None:
+        self.around = around
+        self.closed = closed
+        self.in_avals = closed.in_avals
+        self.settings = settings
+        self.names = tuple(names)
+        self.title = title
+        self._plans: dict[Hashable, Planned] = {}
+        self._planning = threading.RLock()
+
+    @functools.cached_property
+    def obstacle(self) -> Obstacle | None:
+        """What stands in the way of planning it, if anything does."""
+        reason = reason_to_leave(self.closed, self.around)
+        return None if reason is None else Obstacle(reason, self.around.compilable)
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """A context in which it is traced and compiled by itself."""
+        return self.settings.alone(self.around)
+
+    def planned(
+        self, placement: tuple[Any, ...] = (), present: Sequence[Any] = (), donated: tuple[bool, ...] = ()
+    ) -> Planned:
+        """The plan, and what carries it out: made once, by the first of the threads that ask for it.
+
+        **Arguments:**
+
+        - `placement`: the shardings of the arguments, if they are not all on the default device.
+        - `present`: arguments that are in memory already. A budget that nobody has named is what is free and
+          what these take: it is settled when the plan is made, and stays with it.
+        - `donated`: which arguments may be overwritten, if any may.
+
+        **Raises:** `BudgetError` that says which program it is about.
+        """
+        with self._planning:
+            return self._planned(placement, present, donated)
+
+    def _planned(
+        self, placement: tuple[Any, ...], present: Sequence[Any], donated: tuple[bool, ...]
+    ) -> Planned:
+        found = self._plans.get((placement, donated))
+        values = self._values(placement, present) if self.settings.tune else None
+        if found is None or (values is not None and not _is_tuned(found)):
+            given_up = donation(self.in_avals, self.closed.out_avals, donated)
+            if given_up.unusable and found is None:
+                warnings.warn(
+                    f"Some donated buffers were not usable: {', '.join(given_up.unusable)}. No result has"
+                    " their shape and dtype, so none can take their place.",
+                    stacklevel=2,
+                )
+            # What is called inside a `shard_map` is compiled as one by itself.
+            with self.settings.alone(NOWHERE if self.around.manual else self.around):
+                budget = found.plan.budget_bytes if found else self._budget(placement, present)
+                found = self._stored_or_new(budget, placement, given_up, values)
+            found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
+            if self.settings.tune and found.plan.tuning is None:
+                found = replace(found, plan=replace(found.plan, tuning=WAITING))
+            self._plans[placement, donated] = found
+            if self.settings.observer is not None:
+                self.settings.observer.planned(self.title, found.plan)
+        return found
+
+    def settled(self, donated: tuple[bool, ...] = ()) -> Planned | None:
+        """The plan for arguments on the default device, if there is one that will not change any more."""
+        found = self._plans.get(((), donated))
+        return None if found is None or (self.settings.tune and not _is_tuned(found)) else found
+
+    def minimum(self, donated: Sequence[bool] = ()) -> int:
+        """The smallest budget in bytes that there is a plan for."""
+        given_up = donation(self.in_avals, self.closed.out_avals, donated)
+        title = f"the smallest budget of {self.title}"
+        with self.alone(), Progress(title, self.settings.progress) as progress:
+            return self._planner(0, (), given_up, progress).minimum()
+
+    def _values(self, placement: tuple[Any, ...], present: Sequence[Any]) -> Sequence[jax.Array] | None:
+        """The arguments as arrays to time programs on, if all of them are in memory, where they are to be."""
+        if len(present) != len(self.in_avals) or any(map(_is_abstract, present)):
+            return None
+        arrays = [jnp.asarray(value, aval.dtype) for value, aval in zip(present, self.in_avals, strict=True)]
+        place = home(setting("jax_default_device"))
+        return arrays if placement or all(array.sharding == place for array in arrays) else None
+
+    def _stored_or_new(
+        self,
+        budget: int,
+        placement: tuple[Any, ...],
+        given_up: Donation,
+        values: Sequence[jax.Array] | None,
+    ) -> Planned:
+        """The plan that an earlier process has left, or one that later processes will find.
+
+        **Arguments:**
+
+        - `values`: the arguments, if programs are to be timed on them.
+        """
+        place = None
+        # What is for certain devices is not kept, as these need not be there next time.
+        if self.obstacle is None and not any(placement):
+            bars = self.settings.progress is True  # the others' plans are the same
+            machine = self._machine()
+            settings = replace(
+                self.settings, budget=budget, rules=(), machine=machine, progress=bars, observer=None
+            )
+            asked = (settings, self.names)
+            traced = Traced(self.closed)
+            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, given_up, machine)
+        found = place.read() or self._leanest(place.leanest) if place else None
+        if found is None or (values is not None and not _is_tuned(found)):
+            with Progress(f"planning {self.title}", self.settings.progress) as progress:
+
+                def planner(budget: int) -> Planner:
+                    return self._planner(budget, placement, given_up, progress, values)
+
+                found = self._new(planner, budget)
+            if place:
+                (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
+        return replace(found, derivation=None)
+
+    def explained(self, count: int, donated: tuple[bool, ...] = ()) -> Explanation:
+        """Where its memory goes, and what so many budgets would cost."""
+        given_up = donation(self.in_avals, self.closed.out_avals, donated)
+        title = f"explaining {self.title}"
+        with self.alone(), Progress(title, self.settings.progress) as progress:
+            from eqsat.compiler.budget_sweep import explanation  # imported late, as planners are
+
+            return explanation(self._planner(0, (), given_up, progress), self.title, count)
+
+    def _leanest(self, place: StoredPlan) -> Planned | None:
+        """What an earlier process has found that nothing is smaller than, if a observer wants that."""
+        found = place.read() if self.settings.observer is not None else None
+        if found is None:
+            return None
+        peak, original = found.plan.peak_bytes, found.plan.original_peak_bytes
+        error = BudgetError(
+            f"{self.title}: no program within the budget was found by an earlier process. The smallest peak"
+            f" reached is {format_bytes(peak)} (as written: {format_bytes(original)})",
+            peak,
+        )
+        return found if self._goes_on(error) else None
+
+    def _goes_on(self, error: EqsatError) -> bool:
+        """Whether there is a observer who wants the leanest program all the same."""
+        return self.settings.observer is not None and self.settings.observer.refused(self.title, error)
+
+    def _planner(
+        self,
+        budget: int,
+        placement: tuple[Any, ...],
+        given_up: Donation,
+        progress: Progress,
+        values: Sequence[jax.Array] | None = None,
+    ) -> Planner:
+        with uncollected():
+            # Imported late: a second start needs no engine.
+            from eqsat.compiler.planners import planner_for
+
+            traced, settings, machine = Traced(self.closed), self.settings, self._machine()
+            return planner_for(
+                traced,
+                self.names,
+                budget,
+                settings,
+                machine,
+                placement,
+                given_up,
+                progress,
+                values,
+                self.obstacle,
+            )
+
+    def _machine(self) -> Machine:
+        return self.settings.machine or default_machine()
+
+    def _new(self, planner: Callable[[int], Planner], budget: int) -> Planned:
+        """What is within the budget; or, for a observer who wants that, what needs least.
+
+        If even that can't be had, it is the program as it is.
+        """
+        try:
+            return planner(budget).planned()
+        except BudgetError as error:
+            message = f"{self.title}: {error}{self._whose()}"
+            refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors)
+            refused.__cause__ = error.__cause__  # the defect, if planning has failed by one
+        except EqsatError as error:
+            refused = error
+        if not self._goes_on(refused):
+            raise refused
+        while isinstance(refused, BudgetError) and budget < (refused.smallest_peak or 0):
+            budget = refused.smallest_peak or 0
+            try:
+                return planner(budget).planned()
+            except EqsatError as another:
+                refused = another
+        return planner(UNLIMITED).planned()
+
+    def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
+        """The budget in bytes: as named, or as the devices allow."""
+        if self.settings.budget is not None:
+            return self.settings.budget
+        default = home(setting("jax_default_device"))
+        devices = {
+            device for sharding in placement or [default] for device in (sharding or default).device_set
+        }
+        return free_budget(devices, sum(map(_share, [*present, *self.closed.consts])))
+
+    def _whose(self) -> str:
+        """Where a budget comes from that its user has not named."""
+        if self.settings.budget is not None:
+            return ""
+        return "\nThe budget is what the device had free, less a reserve, since none was named."
+
+    def run(self, *arguments: Any, donated: tuple[bool, ...] = ()) -> Sequence[Any]:
+        """The results, by the certified executable."""
+        if setting("jax_enable_x64") != self.settings.double or setting("jax_disable_jit"):
+            with jax.enable_x64(self.settings.double), jax.disable_jit(False):
+                return self.run(*arguments, donated=donated)
+        place = home(setting("jax_default_device"))
+        if all(getattr(argument, "sharding", None) == place for argument in arguments):
+            return self._results(self.planned((), arguments, donated), arguments)
+        arrays = [
+            argument if isinstance(argument, jax.Array) else jnp.asarray(argument, aval.dtype)
+            for argument, aval in zip(arguments, self.in_avals, strict=True)
+        ]
+        if all(array.sharding == place for array in arrays):
+            return self._results(self.planned((), arrays, donated), arrays)
+        # An array that JAX has put where it is of its own accord may be moved.
+        placement = tuple(array.sharding if array.committed else None for array in arrays)
+        return self._results(self.planned(placement, arrays, donated), arrays)
+
+    def _results(self, planned: Planned, arrays: Sequence[Any]) -> Sequence[Any]:
+        return results_of(planned.run, self.closed, arrays)
+
+
+def _is_tuned(planned: Planned) -> bool:
+    """Whether timing has had its say."""
+    return planned.plan.tuning is not None and planned.plan.tuning.settled
+
+
+def _is_abstract(value: Any) -> bool:
+    """Whether it is the type of an argument, or a tracer, and no array or number."""
+    return isinstance(value, (jax.core.Tracer, jax.ShapeDtypeStruct))
+
+
+def _share(value: Any) -> int:
+    """The bytes that a value takes on each of the devices that it is on."""
+    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
+        return 0
+    return value.nbytes * math.prod(value.sharding.shard_shape(value.shape)) // max(value.size, 1)
+
+
+@functools.cache
+def home(device: Any) -> jax.sharding.Sharding:
+    """On a device; on the one that JAX takes by default for None, or for the name of a platform."""
+    one = device if isinstance(device, jax.Device) else jax.devices(device)[0]
+    return jax.sharding.SingleDeviceSharding(one)

@@ -1,0 +1,49 @@
+"""The planner of a program: rules, engine and driver. Imported when something is really planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+
+from eqsat.backend.donation import Donation
+from eqsat.compiler.autotuning import Tuner
+from eqsat.compiler.baseline import Obstacle
+from eqsat.compiler.planner import Planner
+from eqsat.compiler.settings import Settings
+from eqsat.frontend.trace import Traced
+from eqsat.rulesets.selection import rules_for
+from eqsat.support.deadline import Deadline
+from eqsat.support.progress import Progress
+from eqsat.targets.machine import Machine
+
+
+def planner_for(
+    traced: Traced,
+    names: Sequence[str],
+    budget: int,
+    settings: Settings,
+    machine: Machine,
+    placement: Sequence[Any],
+    given_up: Donation,
+    progress: Progress,
+    values: Sequence[jax.Array] | None,
+    obstacle: Obstacle | None = None,
+) -> Planner:
+    """What plans a program.
+
+    **Arguments:** as for `Planner`, and
+
+    - `values`: the arguments, if programs are to be timed on them.
+    """
+    deadline = Deadline.after(settings.planning_seconds)
+    progress.say("reading rules")
+    slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
+    rules = rules_for(settings.rules, settings.accuracy)
+    kind = Planner if values is None else partial(Tuner, values)
+    return kind(
+        traced, names, budget, rules, machine, deadline, placement, given_up, progress, obstacle, slowdown
+    )

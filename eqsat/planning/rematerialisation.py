@@ -1,0 +1,202 @@
+"""Sinking: a large value that a loop only reads is computed inside of it, by chunks or slice by slice.
+
+A solver's loop multiplies by one Gram matrix in every turn. Where that does not fit, its elements are
+computed as they are used, again in every turn: more time, but no matrix. Both forms are entered as equal;
+which one is taken is for extraction to say. It can't be a rule: it looks into the programs of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.control import Body, Scan, Switch, While, carried, sliced, steady
+from eqsat.ir.control_sums import with_bodies
+from eqsat.ir.ops import Call, Leaf, Opaque
+from eqsat.ir.program import Program
+from eqsat.ir.substitution import with_inputs
+from eqsat.ir.term import Term
+from eqsat.planning.rematerialised_values import Descender, Descent, Operand
+from eqsat.planning.saved_carries import Carries
+
+MOST_KEPT = 2
+"""Of so many large operands, each is kept while all others are computed inside."""
+
+
+def with_sunk(program: Program, threshold: float, room: float = 0) -> Program:
+    """The same program, which also knows its loops with large operands, whole or sliced, computed inside.
+
+    **Arguments:**
+
+    - `threshold`: bytes over which a value is large.
+    - `room`: bytes that there are for temporaries. Where there is room for one of several large operands, but
+      not for all, the loops that are given just one are known as well.
+    """
+    sinker = _Sinker(program, threshold, room)
+    pairs: list[tuple[Term, Term]] = []
+    waiting = [term for term in program.known() if isinstance(term.op, Opaque) and term.op.call.bodies]
+    seen = set(waiting)
+    while waiting:
+        for term in waiting:
+            pairs += [(term, sunk) for sunk in sinker.sunk(term)]
+        # Scans that keep what they carry came of that; they may have large operands too.
+        instead = [(term, other) for term in seen if (other := sinker.carries.instead(term)) is not None]
+        fresh = [(term, other) for term, other in instead if other not in seen]
+        pairs += fresh
+        made = [*(other for _, other in fresh), *sinker.carries.given]
+        waiting = [term for term in dict.fromkeys(made) if term not in seen]
+        seen.update(waiting)
+    return replace(program, equalities=(*program.equalities, *pairs)) if pairs else program
+
+
+class _Sinker:
+    """Makes variants of calls.
+
+    **Attributes:**
+
+    - `calls`: the number of the next new call.
+    - `leaves`: the number of the next new input of a body, downwards.
+    """
+
+    def __init__(self, program: Program, threshold: float, room: float) -> None:
+        self.terms = program.terms
+        self.threshold = threshold
+        self.room = room
+        self._made: dict[tuple[Call, tuple[int, ...]], list[tuple[Call, tuple[Term, ...]]]] = {}
+        self.calls = 1
+        self.leaves = -1
+        for inner in program.inside():
+            for term in inner.known():
+                match term.op:
+                    case Opaque(call=call):
+                        self.calls = max(self.calls, call.id + 1)
+                    case Leaf(index=index):
+                        self.leaves = min(self.leaves, index - 1)
+        self.carries = Carries(self.terms, self.next_call, threshold)
+        self.descender = Descender(self.terms, threshold, self.carries)
+
+    def next_call(self) -> int:
+        self.calls += 1
+        return self.calls - 1
+
+    def sunk(self, term: Term) -> list[Term]:
+        """A result of a call with its large operands computed inside, in all ways that there are."""
+        assert isinstance(term.op, Opaque)
+        if term.open:
+            return []
+        made = self.calls_of(term.op.call, term.args)
+        return [self.terms.make(Opaque(call, term.op.result), args) for call, args in made]
+
+    def calls_of(self, call: Call, args: tuple[Term, ...]) -> list[tuple[Call, tuple[Term, ...]]]:
+        """The call with its large operands computed inside, and its operands then; also with all but one."""
+        key = (call, tuple(arg.number for arg in args))
+        if key not in self._made:
+            assert call.control is not None
+            descents: dict[int, Descent] = {}
+            axes: dict[int, Axis | None] = dict.fromkeys(steady(call.control, len(args)))
+            for place in sliced(call.control):
+                along = call.arg_layouts[place][0]
+                if not isinstance(along, tuple):
+                    axes[place] = along
+            for place, along in axes.items():
+                large = args[place].bytes > self.threshold
+                if large and (along is None or along in args[place].axes):
+                    descent = self.descender.find(args[place], along)
+                    if descent is not None:
+                        descents[place] = descent
+            descents = _worthwhile(descents)
+            inside = [descents] if descents else []
+            for kept in self.kept_alone([args[place] for place in descents if axes[place] is None]):
+                others = {place: found for place, found in descents.items() if args[place] is not kept}
+                inside.append(others)
+            self._made[key] = [self.variant(call, args, descents) for descents in inside]
+        return self._made[key]
+
+    def kept_alone(self, operands: Iterable[Term]) -> list[Term]:
+        """Of operands that do not fit together, those that would each by itself: the largest."""
+        distinct = list(dict.fromkeys(operands))
+        if sum(term.bytes for term in distinct) <= self.room:
+            return []
+        fitting = [term for term in distinct if term.bytes <= self.room]
+        return sorted(fitting, key=lambda term: -term.bytes)[:MOST_KEPT] if len(distinct) > 1 else []
+
+    def variant(
+        self, call: Call, args: tuple[Term, ...], descents: dict[int, Descent]
+    ) -> tuple[Call, tuple[Term, ...]]:
+        """The call with the operands `descents` computed in its bodies."""
+        kept = [place for place in range(len(args)) if place not in descents]
+        places = {place: number for number, place in enumerate(kept)}
+        outside = list(dict.fromkeys(entry for descent in descents.values() for entry in descent.operands()))
+        frontier = {entry: len(kept) + number for number, entry in enumerate(outside)}
+        bodies = [self.body(body, places, frontier, descents) for body in call.bodies]
+        layouts = [call.arg_layouts[place] for place in kept]
+        layouts += [_layout(at) if along is None else (along, *_layout(at, along)) for at, along in outside]
+        operands = (*(args[place] for place in kept), *(at for at, _ in outside))
+        by_slices = [place for (_, along), place in frontier.items() if along is not None]
+        control = _moved(call, places, by_slices)
+        made = replace(call, id=self.next_call(), arg_layouts=tuple(layouts), control=control, bodies=())
+        return with_bodies(made, bodies, operands), operands
+
+    def body(
+        self,
+        body: Body,
+        places: dict[int, int],
+        frontier: dict[Operand, int],
+        descents: dict[int, Descent],
+    ) -> Body:
+        """The body that computes `descents` from inputs for the operands `frontier`."""
+        inputs, sources = [], []
+        inside: dict[Operand, Term] = {}
+        replaced: dict[int, Term] = {}
+        for leaf, source in zip(body.program.inputs, body.sources, strict=True):
+            if source not in descents:
+                inputs.append(leaf)
+                sources.append(places[source])
+                continue
+            descent = descents[source]
+            for entry in descent.operands():
+                if entry not in inside:
+                    at, along = entry
+                    inside[entry] = self.terms.make(Leaf(self.leaves, _layout(at, along), at.dtype))
+                    self.leaves -= 1
+                    inputs.append(inside[entry])
+                    sources.append(frontier[entry])
+            replaced[leaf.number] = descent.built(self.terms, inside)
+        return Body(with_inputs(body.program, tuple(inputs), replaced), tuple(sources))
+
+
+def _worthwhile(descents: dict[int, Descent]) -> dict[int, Descent]:
+    """Those of the descents, by operand, that need less kept than they save: each by itself, or all together.
+
+    What several residuals of a turn are computed from is kept once for all. Arguments are there anyway.
+    """
+
+    def kept(found: Iterable[Descent]) -> int:
+        operands = dict.fromkeys(operand for descent in found for operand, _ in descent.operands())
+        return sum(term.bytes for term in operands if not isinstance(term.op, Leaf))
+
+    if kept(descents.values()) < sum(descent.term.bytes for descent in descents.values()):
+        return descents
+    return {place: found for place, found in descents.items() if kept([found]) < found.term.bytes}
+
+
+def _layout(term: Term, along: Axis | None = None) -> Layout:
+    """The order in which a loop is given a value, or its slices: an input's own one."""
+    given = layout_axes(term.op.layout) if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
+    return tuple(axis for axis in given if axis != along)
+
+
+def _moved(call: Call, places: dict[int, int], by_slices: list[int]) -> Scan | While | Switch:
+    """The call's kind, its operands at other places, and more of them given slice by slice."""
+    control = call.control
+    assert control is not None
+    first = tuple(places[place] for place in carried(control))
+    match control:
+        case Scan():
+            kept = [places[place] for place in sliced(control) if place in places]
+            return replace(control, carried=first, sliced=(*kept, *by_slices))
+        case While():
+            return While(first)
+        case Switch():
+            return control

@@ -1,0 +1,288 @@
+"""What is searched: the e-graphs of a program and of the bodies inside, and the axes to loop over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from eqsat.engine.comparing import compared
+from eqsat.engine.compiled import CompiledRule, Granted
+from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
+from eqsat.engine.cost import CostModel
+from eqsat.engine.extract import Extractor, Inside
+from eqsat.engine.families import Families
+from eqsat.engine.saturate import Limits, Saturation, saturate
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Call, Map, Opaque, Reduce
+from eqsat.ir.program import Program
+from eqsat.ir.term import Term
+from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.provenance import class_places
+from eqsat.planning.rematerialisation import with_sunk
+from eqsat.support.deadline import NO_DEADLINE, Deadline
+from eqsat.support.records import Place
+from eqsat.targets.machine import Machine
+
+SPLIT_AXES = (2, 4)
+"""How many axes are considered for loops, those with most bytes first: few, and more if need be. Then chunks
+are split along other axes, too."""
+
+BIG_SHARE = 16
+"""A term is big when it takes more than this part of the memory that is left for temporaries."""
+
+SMALLEST_SHARE = 1 << 10
+"""What is so many times smaller than the largest value is not worth a loop."""
+
+LARGEST_ITEM = 8
+"""Bytes of an element, to tell how many elements fit."""
+
+
+def free_bytes(program: Program, budget: int) -> int:
+    """What is left of a budget for temporaries: less arguments and outputs."""
+    return budget - program.fixed_bytes
+
+
+def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
+    """What a program computes, and the axes along which a loop outside makes it smaller.
+
+    That includes what is computed inside of its control flow, along the axes that pass through.
+    """
+    seen: set[Call] = set()
+    for term in program.reachable():
+        if term.args:
+            yield term, term.axes
+        if isinstance(term.op, Opaque) and term.op.call not in seen:
+            seen.add(term.op.call)
+            for body in term.op.call.bodies:
+                for inside, axes in computed(body.program):
+                    yield inside, axes & term.op.call.cut
+
+
+def smallest_share(program: Program) -> int:
+    """The least memory for temporaries that there is a search for, in bytes."""
+    largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
+    return largest // SMALLEST_SHARE
+
+
+def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
+    """The axes of terms over `threshold` bytes, those of the largest terms first.
+
+    Squares of bytes are added up: many small values do not make up for one large one.
+    """
+    weight: dict[Axis, int] = {}
+    for term, axes in computed(program):
+        if term.bytes > threshold:
+            for axis in axes:
+                weight[axis] = weight.get(axis, 0) + term.bytes**2
+    return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
+
+
+def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
+    """The axes of reductions that are too long to compute the program's largest values as they go.
+
+    In chunks they do, whichever axes besides are looped over.
+    """
+    terms = [term for term in program.reachable() if term.args]
+    largest = max((term.bytes for term in terms), default=0)
+    for term in terms:
+        if isinstance(term.op, Reduce) and isinstance(term.args[0].op, Map) and term.args[0].bytes == largest:
+            yield from sorted(axis for axis in term.op.axes if axis.size > machine.fused_reduction)
+
+
+def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
+    """The terms that may be computed piece by piece: results, and what is kept in memory anyway."""
+    model = CostModel(machine, {})
+    found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
+    axes = frozenset(large)
+    for term in program.reachable():
+        if model.stores_result(term.op):
+            found[term.number] = term
+        if model.stores_operands(term.op, term.args):
+            found.update((arg.number, arg) for arg in term.args)
+    return [term for term in found.values() if term.args and term.axes & axes]
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedCall:
+    """Control flow with the programs `found` for its bodies, and what they need."""
+
+    call: Call
+    makers: dict[int, str]
+    inside: Inside
+    found: tuple[Candidate, ...]
+
+
+@dataclass
+class SearchProgress:
+    """What the attempts at one program have come to.
+
+    **Attributes:**
+
+    - `seen`: what has been selected, by the nodes' identities.
+    - `extractor`, `planned`, `largest`: the latest one, the calls it counts with, and the largest value
+      that is stored under its cap.
+    - `exhausted`: whether there was no program under that cap.
+    """
+
+    seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
+    extractor: Extractor | None = None
+    planned: dict[int, PlannedCall] = field(default_factory=dict)
+    largest: float = 0.0
+    exhausted: bool = False
+
+
+@dataclass(frozen=True)
+class Search:
+    """What all attempts at one program share.
+
+    **Attributes:**
+
+    - `large`: the axes that may be looped over.
+    - `bodies`: for calls of control flow, the search for each body; the body itself if it has nothing large.
+    - `planned`: those calls, by number, as they were planned last.
+    - `latest`, `progress`: of a program that is such a body, the candidate found last.
+    """
+
+    program: Program
+    saturation: Saturation
+    rules: Sequence[CompiledRule]
+    machine: Machine
+    large: tuple[Axis, ...]
+    bodies: dict[Call, tuple[Search | Candidate, ...]]
+    planned: dict[int, PlannedCall] = field(default_factory=dict)
+    latest: list[Candidate] = field(default_factory=list)
+    progress: SearchProgress = field(default_factory=SearchProgress)
+
+    @cached_property
+    def places(self) -> dict[int, Place]:
+        """Where the classes of its e-graph are from."""
+        return class_places(self.saturation.graph, self.program.terms.origins)
+
+    @cached_property
+    def families(self) -> Families:
+        """What is computed by one expression wherever it is computed."""
+        graph = self.saturation.graph
+        return Families.in_graph(
+            graph, [graph.class_of[value.number] for value in compared(self.program).values]
+        )
+
+
+Saturations = dict[tuple[object, ...], Saturation]
+"""By what was saturated, the e-graphs of a program and of the bodies inside."""
+
+
+def prepare(
+    program: Program,
+    rules: Sequence[CompiledRule],
+    budget: int | None,
+    machine: Machine,
+    most_axes: int = SPLIT_AXES[0],
+    limits: Limits | None = None,
+    deadline: Deadline = NO_DEADLINE,
+    known: Saturations | None = None,
+    granted: Sequence[Granted] = (),
+    orders: Sequence[Order] = (),
+) -> Search:
+    """Saturate a program's e-graph.
+
+    **Arguments:**
+
+    - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
+    - `most_axes`: how many axes may be looped over.
+    - `deadline`: when to stop saturating.
+    - `known`: what this program came to by these rules for other budgets; what it comes to now is added.
+    - `granted`: what rules with guards may be used on, but for the bodies of control flow.
+    - `orders`: of contractions, that may be used, too.
+    """
+    if orders:
+        pairs = ((order.root, order.winner) for order in orders)
+        program = replace(program, equalities=(*program.equalities, *pairs))
+    free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
+    known = {} if known is None else known
+    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted)
+
+
+def _prepared(
+    program: Program,
+    rules: Sequence[CompiledRule],
+    free: int | None,
+    machine: Machine,
+    most_axes: int,
+    limits: Limits | None,
+    whole: frozenset[Axis],
+    deadline: Deadline,
+    known: Saturations,
+    granted: Sequence[Granted] = (),
+) -> Search:
+    """Saturate the e-graphs of a program and of the bodies inside.
+
+    **Arguments:**
+
+    - `free`: bytes that there are for temporaries.
+    - `whole`: axes that are not looped over here, since a loop around may be.
+    """
+    large: tuple[Axis, ...] = ()
+    cap = None
+    bodies: dict[Call, tuple[Search | Candidate, ...]] = {}
+    if free is not None:
+        cap = free // LARGEST_ITEM
+        # The same axes for all budgets, so that more memory means more to choose from.
+        axes = large_axes(program, smallest_share(program))
+        axes = tuple(axis for axis in axes if axis not in whole)
+        summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
+        large = (*axes[:most_axes], *summed[:1])
+        program = with_sunk(program, free / BIG_SHARE, free)
+        # However much there is room for, what is larger than a process keeps takes time to get.
+        big = min(free, machine.kept) / BIG_SHARE
+        for call in dict.fromkeys(_control_flow(program)):
+            around = whole | call.cut
+            bodies[call] = tuple(
+                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline, known)
+                if _has_large(body.program, big)
+                else as_written(body.program, machine)
+                for body in call.bodies
+            )
+    if rules:
+        program = with_contraction_orders(program, _reorders(rules), rules[0].precision or None, cap)
+    stored = stored_results(program, large, machine)
+    tiled = most_axes > SPLIT_AXES[0]
+    key = (program.outputs, program.equalities, program.facts, large, tiled, tuple(stored), limits, *granted)
+    saturation = known.get(key)
+    if saturation is None:
+        saturation = saturate(program, rules, large, stored, limits, deadline, granted, tiled)
+        if not deadline.passed():
+            known[key] = saturation
+    return Search(program, saturation, rules, machine, large, bodies)
+
+
+def tested_orders(program: Program, rules: Sequence[CompiledRule], budget: int) -> list[Order]:
+    """Orders of contractions that are as accurate as the rules where nothing over- or underflows."""
+    if _reorders(rules) or not any(rule.accuracy == "reassociates" for rule in rules):
+        return []
+    cap = max(free_bytes(program, budget), smallest_share(program)) // LARGEST_ITEM
+    always = {(order.root, order.winner) for order in better_orders(program, False, None, cap)}
+    found = better_orders(program, True, rules[0].precision or None, cap)
+    return [order for order in found if (order.root, order.winner) not in always]
+
+
+def _reorders(rules: Sequence[CompiledRule]) -> bool:
+    """Whether rules take contractions of floats in any order.
+
+    Another order may overflow where this one does not: B v may be infinite where (A B) v is finite.
+    """
+    return any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
+
+
+def _control_flow(program: Program) -> Iterator[Call]:
+    for term in program.known():
+        if isinstance(term.op, Opaque) and term.op.call.bodies:
+            yield term.op.call
+
+
+def _has_large(program: Program, threshold: float) -> bool:
+    """Whether a program, or a body inside of it, computes anything large."""
+    return any(
+        term.args and term.bytes > threshold for inner in program.inside() for term in inner.reachable()
+    )

@@ -1,0 +1,1 @@
+"""Which rules a run uses: read, checked and compiled."""

@@ -1,0 +1,152 @@
+"""Rules files as they are read: the shipped ones and the user's, checked, and with their operations bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from importlib import import_module
+from os import fspath
+from pathlib import Path
+
+from eqsat.engine.compile import compile_rule
+from eqsat.engine.compiled import CompiledRule
+from eqsat.errors import RuleError
+from eqsat.ir.operations import REGISTERED, known_operation
+from eqsat.language.accuracies import ACCURACIES, Accuracy
+from eqsat.language.parse import load_rules, load_text, register_operations
+from eqsat.language.position import Position
+from eqsat.language.syntax import (
+    Fact,
+    OperationDeclaration,
+    OperationOf,
+    Rule,
+    RuleFile,
+)
+from eqsat.language.traverse import walk
+from eqsat.language.vocabulary import all_files
+from eqsat.rules import shipped
+from eqsat.rulesets.options import RulePath
+from eqsat.storage.values import kept
+from eqsat.support.serialisation import Codec, Special
+
+
+def compiled_rules(paths: Sequence[RulePath], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
+    """The rules and facts of the shipped files and of the user's, as the engine takes them.
+
+    **Arguments:**
+
+    - `accuracy`: the most that a rule may do to floating-point results.
+    - `precision`: of the contractions that a rule makes out of sums.
+
+    **Raises:** `RuleError` if there is no such file, or if something in one is wrong.
+    """
+    files = tuple(all_files([load_file(path) for path in paths]))
+    check_operations(files)
+    return _compiled(files, accuracy, precision)
+
+
+def load_file(path: RulePath, imports: bool = True) -> RuleFile:
+    """A user's `.rules` file, which may use what the shipped ones declare.
+
+    **Arguments:**
+
+    - `imports`: whether to import the functions of its operations.
+
+    **Raises:** `RuleError` if there is no such file, or if something in it is wrong.
+    """
+    file = Path(fspath(path))
+    if not file.is_file():
+        raise RuleError(f"there is no rules file {str(file)!r}")
+    found = load_rules(file, shipped_files())
+    return _bound(found) if imports else found
+
+
+def load_rules_from(text: str, name: str) -> RuleFile:
+    """Rules that were given as a text; `name` is what error messages call it."""
+    return _bound(load_text(text, name, shipped_files()))
+
+
+def _bound(loaded: RuleFile) -> RuleFile:
+    """A file, the operations of which have got their functions."""
+    for part in all_files([loaded]):
+        for declaration in part.operations:
+            _bind(declaration)
+    return loaded
+
+
+@cache
+def shipped_files() -> tuple[RuleFile, ...]:
+    """The shipped `.rules` files."""
+    paths = shipped()
+    # Where a rule is from is part of it, and so is the folder.
+    name = f"rules of {paths[0].parent}"
+    codec = Codec({Position: Special(str, Position.read)})
+    files = kept(
+        name, tuple[RuleFile, ...], lambda: tuple(all_files([load_rules(path) for path in paths])), codec
+    )
+    register_operations(files)
+    return files
+
+
+def _bind(declaration: OperationDeclaration) -> None:
+    """Give a declared operation the function that its declaration names, "module:name".
+
+    **Raises:** `RuleError` if there is none, or if the operation has another function already.
+    """
+    spec = REGISTERED[declaration.signature.name]
+    if not declaration.function:
+        return
+    where = f"{declaration.position}: operation {spec.name}"
+    module, _, name = declaration.function.partition(":")
+    try:
+        function = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise RuleError(f"{where}: cannot import {declaration.function!r}: {error}") from error
+    if not callable(function):
+        raise RuleError(f"{where}: {declaration.function!r} is no function")
+    if spec.function is not None and spec.function is not function:
+        other = f"{spec.function.__module__}:{spec.function.__qualname__}"
+        raise RuleError(
+            f"{where}: it is {declaration.function!r} here, and {other!r} already, by `eqsat.operation` or"
+            " another file; give one of the two another name"
+        )
+    REGISTERED[spec.name] = replace(spec, function=function)
+
+
+def check_operations(files: Iterable[RuleFile]) -> None:
+    """Refuse rules that make use of an operation that nobody has given a function."""
+    for file in files:
+        for rule in file.rules:
+            for side in (rule.left, rule.right) if rule.both_ways else (rule.right,):
+                for node in walk(side):
+                    spec = known_operation(node.name) if isinstance(node, OperationOf) else None
+                    if spec and not spec.text and spec.function is None:
+                        raise RuleError(
+                            f"{node.position}: the operation {spec.name} has no function to call; say which"
+                            f' in its declaration, `operation {spec.signature} from "module:name"`, or'
+                            " register one with eqsat.operation before this"
+                        )
+
+
+def _guarded(rule: Rule, allowed: Collection[Accuracy]) -> bool:
+    """Whether a rule is of one of some classes where its guard holds."""
+    return rule.data_guard is not None and rule.data_guard.accuracy in allowed
+
+
+@lru_cache(maxsize=32)
+def _compiled(extra: tuple[RuleFile, ...], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
+    allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
+    chosen: list[Rule | Fact] = []
+    for file in all_files([*shipped_files(), *extra]):
+        chosen += [rule for rule in file.rules if rule.accuracy in allowed or _guarded(rule, allowed)]
+        chosen += file.facts
+    names = Counter(rule.name for rule in chosen)
+
+    def compiled(rule: Rule | Fact, number: int) -> CompiledRule:
+        guarded = isinstance(rule, Rule) and rule.accuracy not in allowed
+        found = compile_rule(rule, number, precision, guarded)
+        return found if names[rule.name] == 1 else replace(found, name=f"{rule.space}.{rule.name}")
+
+    return tuple(compiled(rule, number) for number, rule in enumerate(chosen))

@@ -1,0 +1,92 @@
+"""Contractions give their results in the order that is wanted, so that nothing is transposed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import eqsat
+from eqsat.backend.emit import emit
+from eqsat.planning.candidates import as_written
+from eqsat.targets.machine import CPU
+from tests.stages import lowered, normal
+
+CORE, FIRST, SECOND, THIRD = normal(4, 5, 6), normal(7, 4), normal(8, 5), normal(9, 6)
+
+
+def source(fn: Callable[..., Any], *args: Any) -> str:
+    program = lowered(fn, *args)[0]
+    names = [f"argument_{number}" for number in range(len(args))]
+    return emit(as_written(program, CPU).schedule, names).source
+
+
+def along(order: str, *factors: str) -> Callable[..., Any]:
+    """The product of the core with matrices, one after the other; the results' axes in an order."""
+
+    def product(core: Any, *matrices: Any) -> Any:
+        axes = "abc"
+        for matrix, letters in zip(matrices, factors, strict=True):
+            rest = axes.replace(letters[1], "") + letters[0]
+            wanted = order if len(rest) == len(order) and set(rest) == set(order) else rest
+            core = jnp.einsum(f"{axes},{letters}->{wanted}", core, matrix)
+            axes = wanted
+        return core
+
+    return product
+
+
+@pytest.mark.parametrize("order", ["ijk", "ikj", "jki"])
+def test_a_chain_of_contractions_comes_out_in_the_order_of_the_result(order: str) -> None:
+    text = source(along(order, "kc", "jb", "ia"), CORE, THIRD, SECOND, FIRST)
+    assert text.count("einsum") == 3
+    assert "transpose" not in text
+
+
+def test_what_a_contraction_adds_up_comes_last_or_first_in_its_operands() -> None:
+    """Between others, XLA would have to move it."""
+    text = source(along("ijk", "jb", "ia", "kc"), CORE, SECOND, FIRST, THIRD)
+    assert text.count("einsum") == 3
+    *_, last = [line for line in text.splitlines() if "einsum" in line]
+    left, right = last.split('"')[1].split("->")[0].split(",")
+    (added,) = set(left) & set(right)
+    assert all(operand.index(added) in (0, len(operand) - 1) for operand in (left, right))
+
+
+def test_what_is_read_by_others_too_keeps_its_order() -> None:
+    """A reduction along rows, say, would be over columns for the sake of a product that takes either."""
+
+    def alone(a: Any, b: Any, c: Any) -> Any:
+        return (c.T @ (a @ b).T).T
+
+    def shared(a: Any, b: Any, c: Any) -> Any:
+        product = a @ b
+        return (c.T @ product.T).T, jnp.exp(product) @ c
+
+    a, b, c = normal(5, 4), normal(4, 6), normal(6, 3)
+    assert "transpose" not in source(alone, a, b, c)
+    assert '"ab,bc->ac"' in source(shared, a, b, c)
+
+
+# Copies in another order.
+
+
+@pytest.mark.parametrize("budget", [140_000, 200_000])
+def test_what_two_loops_compute_is_copied_for_the_one_that_reduces_it(budget: int) -> None:
+    def pieces(x: Any, y: Any, w: Any, v: Any) -> Any:
+        t = x[:, None] - y[None]
+        t = jnp.where(t < w[:, None, None], t, v[None, :, None])
+        t = jnp.clip(jnp.max(jnp.where(jnp.isfinite(t), t, 0), -1), -1, 1)
+        return jnp.sum(lax.cummax(t * t, axis=1)[:, -1])
+
+    gradient = jax.grad(pieces, (0, 2, 3))
+    arguments = normal(37, 8), normal(150, 8), normal(37), normal(150)
+    optimized = eqsat.optimize(gradient, budget=budget)
+    assert optimized.plan(*arguments).peak_bytes <= budget
+    for result, wanted in zip(optimized(*arguments), jax.jit(gradient)(*arguments), strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,178 @@
+"""Loops with their large operands computed inside: in every form a loop means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import eqsat
+from eqsat.ir.control import carried
+from eqsat.ir.interpret import interpret
+from eqsat.ir.ops import Opaque
+from eqsat.ir.program import Output, Program
+from eqsat.ir.spec import check_program
+from eqsat.planning.rematerialisation import with_sunk
+from tests.program_text import ProgramText
+from tests.random_control import random_loops
+from tests.stages import lowered, normal
+from tests.test_random_programs import UNHURRIED
+
+
+def check_equalities(program: Program, arrays: list[Any], threshold: float, room: float = 0) -> int:
+    """Check that all forms of the program's loops mean the same; returns how many there are."""
+    known = with_sunk(program, threshold, room)
+    for whole, other in known.equalities:
+        assert whole.axes == other.axes
+        assert whole.dtype == other.dtype
+        layout = tuple(sorted(whole.axes))
+        both = replace(program, outputs=(Output(whole, layout), Output(other, layout)), facts=())
+        check_program(both)
+        one, another = interpret(both, arrays)
+        np.testing.assert_allclose(one, another, rtol=1e-9, atol=1e-12)
+    return len(known.equalities) - len(program.equalities)
+
+
+def kernel(c, x, y):
+    return jnp.exp(-((x[:, None] - y[None]) ** 2)) @ (y * c) / len(y)
+
+
+def carries_a_number(y, xs):
+    def turn(c, x):
+        k = kernel(c, x, y)
+        return c * 0.9 + jnp.tanh(k).mean(), k[:3]
+
+    c, kept = lax.scan(turn, jnp.float32(1), xs)
+    return c + kept.sum()
+
+
+def from_the_end(y, xs):
+    def turn(c, x):
+        return c * 0.9 + jnp.tanh(kernel(c, x, y)).mean(), None
+
+    return lax.scan(turn, jnp.float32(1), xs, reverse=True)[0]
+
+
+def counts_turns(y, xs):
+    def turn(i, c):
+        return c + kernel(c, xs[0] + i, y).mean()
+
+    return lax.fori_loop(0, 5, turn, jnp.float32(0.5))
+
+
+def loop_in_loop(y, xs):
+    def outer(c, x):
+        def inner(d, _):
+            return d * 0.9 + kernel(d, x, y).mean(), None
+
+        return lax.scan(inner, c, None, length=3)[0], None
+
+    return lax.scan(outer, jnp.float32(0.5), xs)[0]
+
+
+def gated_cells(y, xs):
+    def turn(state, x):
+        h, memory = state
+        gates = jnp.outer(x, y[:8]) + h
+        memory = jax.nn.sigmoid(gates) * memory + jnp.tanh(gates)
+        return (jnp.tanh(memory), memory), memory.sum()
+
+    zeros = jnp.zeros((xs.shape[1], 8))
+    return lax.scan(turn, (zeros, zeros), xs)[1].sum()
+
+
+def one_turn(y, xs):
+    return carries_a_number(y, xs[:1])
+
+
+def a_batch(y, xs):
+    return jax.vmap(from_the_end, (None, 0))(y, jnp.stack([xs, 2 * xs])).sum()
+
+
+LOOPS = [carries_a_number, from_the_end, counts_turns, loop_in_loop, gated_cells, one_turn, a_batch]
+DERIVATIVES: dict[str, Callable[..., Any]] = {
+    "gradient": jax.grad,
+    "the other gradient": lambda f: jax.grad(f, argnums=1),
+    "product with the Hessian": lambda f: lambda y, xs: jax.jvp(lambda y: jax.grad(f)(y, xs), (y,), (y,))[1],
+}
+
+
+@pytest.mark.parametrize("derivative", DERIVATIVES)
+@pytest.mark.parametrize("fn", LOOPS, ids=lambda fn: fn.__name__)
+def test_residuals_are_computed_anew_from_what_the_loop_carried(fn, derivative) -> None:
+    arrays = [normal(20), normal(6, 5)]
+    program, constants = lowered(DERIVATIVES[derivative](fn), *arrays)
+    # A length of one leaves nothing to stack.
+    assert check_equalities(program, [*arrays, *constants], 100) > 0 or fn is one_turn
+
+
+@settings(UNHURRIED, max_examples=60)
+@given(random_loops(), st.integers(0, 3))
+def test_random_loops_mean_the_same_in_every_form(program: ProgramText, seed: int) -> None:
+    arrays = program.arrays(seed)
+    function = program.function()
+    floats = tuple(number for number, array in enumerate(arrays) if array.dtype == np.float32)
+
+    def total(*values: Any) -> Any:
+        results = function(*values)
+        return sum(jnp.sum(jnp.sin(r)) for r in results if jnp.issubdtype(r.dtype, jnp.floating))
+
+    fn = jax.grad(total, argnums=floats) if floats else total
+    lowered_program, constants = lowered(fn, *arrays)
+    check_equalities(lowered_program, [*arrays, *constants], 64)
+
+
+def test_a_scan_that_stacks_what_it_carries_stacks_nothing_large() -> None:
+    arrays = [normal(20), normal(6, 5)]
+    program, _ = lowered(jax.grad(carries_a_number), *arrays)
+    known = with_sunk(program, 100)
+    (lean,) = {
+        other.op.call
+        for whole, other in known.equalities
+        if isinstance(whole.op, Opaque) and isinstance(other.op, Opaque) and whole.args == other.args
+    }
+    first = len(carried(lean.control))
+    assert all(np.prod([axis.size for axis in layout]) <= 6 * 5 for layout in lean.out_layouts[first:])
+
+
+@pytest.mark.parametrize("fn", [carries_a_number, loop_in_loop], ids=lambda fn: fn.__name__)
+def test_the_gradient_of_a_loop_keeps_no_residuals_that_do_not_fit(fn) -> None:
+    y, xs = normal(800), normal(30, 60)
+    gradient = jax.grad(fn)
+    small = eqsat.optimize(gradient, budget="800kB")  # 5.8 MB for each residual
+    plan = small.plan(y, xs)
+    assert plan.original_peak_bytes > 5_800_000
+    assert plan.rules_fired["sunk-into-loop"] >= 1
+    np.testing.assert_allclose(small(y, xs), gradient(y, xs), rtol=1e-4, atol=1e-4)
+
+
+def test_residuals_that_fit_are_kept() -> None:
+    plan = eqsat.optimize(jax.grad(carries_a_number), budget="100MB").plan(normal(800), normal(30, 60))
+    assert "sunk-into-loop" not in plan.rules_fired
+
+
+def test_of_two_matrices_that_do_not_fit_together_one_is_kept() -> None:
+    """To compute both in every turn would take much longer; the product of factors is cheap there."""
+
+    def smoothed(x: Any, root: Any, v: Any) -> Any:
+        kernel = jnp.exp(-jnp.abs(x[:, None] - x[None]).sum(-1))
+        product = jnp.eye(len(v)) - root @ root.T
+        return lax.fori_loop(0, 30, lambda _, v: product @ (kernel @ v) / len(v), v)
+
+    arrays = [normal(30, 3), normal(30, 3, seed=1), normal(30)]
+    program, constants = lowered(smoothed, *arrays)
+    values = [*arrays, *constants]
+    assert check_equalities(program, values, 1000, room=2 * 4 * 30**2) == 1, "there is room for both"
+    assert check_equalities(program, values, 1000, room=1.5 * 4 * 30**2) == 3
+    x, root, v = normal(2000, 3), normal(2000, 3, seed=1) / 50, normal(2000)
+    optimized = eqsat.optimize(smoothed, budget="24MB")
+    assert 4 * 2000**2 < optimized.plan(x, root, v).peak_bytes <= 24e6
+    np.testing.assert_allclose(optimized(x, root, v), smoothed(x, root, v), rtol=1e-3)
