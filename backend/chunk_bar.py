@@ -64,7 +64,7 @@ def bar_text(number: int, count: int, axis: str, size: int, chunk: int, most_upd
     >>> bar_text(1, 2, "a", 1000, 10, 20)
     "bar('eqsat: loop 1 of 2 over a', 1000, 990, 50)"
     """
-    turns = -(-size // chunk)
-    every = -(-turns // most_updates) * chunk
+    iterations = -(-size // chunk)
+    every = -(-iterations // most_updates) * chunk
     loop = f"eqsat: loop {number} of {count} over {axis}"
-    return f"bar({loop!r}, {size}, {(turns - 1) * chunk}, {every})"
+    return f"bar({loop!r}, {size}, {(iterations - 1) * chunk}, {every})"

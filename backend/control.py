@@ -1,7 +1,7 @@
 """Control flow as source: a nested function per body, and the JAX loop or choice that calls it.
 
-What a body is given in every turn alike, it sees as the variables around it; only what changes from turn
-to turn is passed.
+A body sees what is the same in every iteration as the variables around it; only what changes from iteration
+to iteration is passed.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class ControlEmitter:
         raise AssertionError(f"{self.call.primitive} is no control flow")
 
     def scan(self, scan: Scan) -> list[str]:
-        turn = self.emitter.local("turn")
+        iteration = self.emitter.local("iteration")
         count = len(scan.carried)
         groups = {"carry": scan.carried, "slices": scan.sliced}
-        self.body(turn, groups, self.call.bodies[0], self.step.bodies[0], count)
+        self.body(iteration, groups, self.call.bodies[0], self.step.bodies[0], count)
         carry, entries = self.emitter.local("carried"), self.emitter.local("stacked")
         options = {"length": str(scan.length)}
         if scan.reverse:
@@ -61,7 +61,7 @@ class ControlEmitter:
         if scan.unroll != 1:
             options["unroll"] = str(scan.unroll)
         first = [self.of_operands(places) for places in groups.values()]
-        self.line(f"{carry}, {entries} = {call_text('lax.scan', turn, *first, **options)}")
+        self.line(f"{carry}, {entries} = {call_text('lax.scan', iteration, *first, **options)}")
         results = len(self.call.out_layouts)
         return [
             *(f"{carry}[{number}]" for number in range(count)),
@@ -69,7 +69,7 @@ class ControlEmitter:
         ]
 
     def while_loop(self, loop: While) -> list[str]:
-        names = [self.emitter.local(hint) for hint in ("unfinished", "turn")]
+        names = [self.emitter.local(hint) for hint in ("unfinished", "iteration")]
         groups = {"carry": loop.carried}
         self.body(names[0], groups, self.call.bodies[0], self.step.bodies[0], None)
         self.body(names[1], groups, self.call.bodies[1], self.step.bodies[1], len(loop.carried))
@@ -144,7 +144,7 @@ class ControlEmitter:
         emitter.line(inner, f"return {text}")
 
     def given(self, place: int, layout: Layout) -> tuple[Emitted, str]:
-        """An operand that is the same in every turn, as a body sees it, and its text.
+        """An operand that is the same in every iteration, as a body sees it, and its text.
 
         It is taken in the order that it has: a product with its transpose is fast, one with what was
         transposed in the body takes XLA on CPU 17 times as long.

@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Donation:
-    """What becomes of the arguments that a caller gives up.
+    """What becomes of the arguments that a caller donates.
 
     **Attributes:**
 
@@ -30,13 +30,13 @@ class Donation:
 NOTHING = Donation((), {}, 0, ())
 
 
-def donation(arguments: Sequence[Any], results: Sequence[Any], donated: Sequence[bool]) -> Donation:
+def matched_donation(arguments: Sequence[Any], results: Sequence[Any], donated: Sequence[bool]) -> Donation:
     """Match donated arguments with results as JAX does: those of one type first, then those of one size.
 
     **Arguments:**
 
     - `arguments`, `results`: their types.
-    - `donated`: whether the argument is given up, for each.
+    - `donated`: whether the argument is donated, for each.
     """
     left = {number for number, given in enumerate(donated) if given}
     unmatched: dict[Hashable, list[int]] = defaultdict(list)

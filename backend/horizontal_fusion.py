@@ -2,7 +2,7 @@
 
 A matrix in which what is added up comes first is multiplied from the left. One in which it comes last is
 multiplied from the right: by as many columns as are fast, those that there are not being zero. XLA puts the
-columns together before the loop if they are the same in all of its turns.
+columns together before the loop if they are the same in all of its iterations.
 """
 
 from __future__ import annotations

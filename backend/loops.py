@@ -90,9 +90,9 @@ class LoopEmitter:
         if whole > done and rest:
             self._turns_and_rest(done, whole, rest, carried, assigned)
         elif whole > done:
-            turn = f"lambda turn, carry: {self.function}(turn * {chunk}, {chunk}, *carry)"
-            turns = f"lax.fori_loop({done}, {whole}, {turn}, {tuple_text(carried)})"
-            emitter.line(scope, f"{assigned} = {turns}")
+            iteration = f"lambda iteration, carry: {self.function}(iteration * {chunk}, {chunk}, *carry)"
+            iterations = f"lax.fori_loop({done}, {whole}, {iteration}, {tuple_text(carried)})"
+            emitter.line(scope, f"{assigned} = {iterations}")
         elif rest:
             last = f"{self.function}({whole * chunk}, {rest}, {', '.join(carried)})"
             emitter.line(scope, f"{assigned} = {last}")
@@ -100,18 +100,20 @@ class LoopEmitter:
             scope.values[result.number] = read()
 
     def _turns_and_rest(self, first: int, end: int, rest: int, carried: list[str], assigned: str) -> None:
-        """Write the turns from one to another, and the last, shorter chunk.
+        """Write the iterations from one to another, and the last, shorter chunk.
 
         XLA would compute what it can of the last chunk ahead of the loop, and hold it in the meantime. That
-        the loop has turned at all is not known to it, so it waits.
+        the loop ran is not known to it, so it waits.
         """
         emitter, scope, function, chunk = self.emitter, self.scope, self.function, self.chunk
-        turned, names = emitter.local("turned"), ", ".join(carried)
-        turn = f"(turn + 1, *{function}(turn * {chunk}, {chunk}, *carry[1:]))"
-        turns = f"lax.fori_loop({first}, {end}, lambda turn, carry: {turn}, ({first}, {names}))"
-        emitter.line(scope, f"{turned}, {assigned} = {turns}")
+        count, names = emitter.local("iterations"), ", ".join(carried)
+        iteration = f"(iteration + 1, *{function}(iteration * {chunk}, {chunk}, *carry[1:]))"
+        iterations = (
+            f"lax.fori_loop({first}, {end}, lambda iteration, carry: {iteration}, ({first}, {names}))"
+        )
+        emitter.line(scope, f"{count}, {assigned} = {iterations}")
         last = f"lambda *carry: {function}({end * chunk}, {rest}, *carry)"
-        emitter.line(scope, f"{assigned} = lax.cond({turned} > 0, {last}, lambda *carry: carry, {names})")
+        emitter.line(scope, f"{assigned} = lax.cond({count} > 0, {last}, lambda *carry: carry, {names})")
 
     def _bar(self) -> str | None:
         """Write the loop's bar, if it is to have one; what to call with the start of each chunk."""

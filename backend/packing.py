@@ -23,7 +23,7 @@ TILE = 4
 """A multiple of this number of columns is packed."""
 
 WORK = 1 << 14
-"""A turn of a loop takes some microseconds: in that time, so many entries are multiplied and added up."""
+"""An iteration takes some microseconds: in that time, so many entries are multiplied and added up."""
 
 BY_COLUMNS = "by_columns"
 """What the function is called in the emitted program."""
@@ -32,13 +32,13 @@ FUNCTION = f"""def {BY_COLUMNS}(product, left, right, axis, place, width):
     # Some columns of the right operand at a time: those of the result along dimension `place`.
     width = min(width, right.shape[axis])
 
-    def turn(number, result):
+    def iteration(number, result):
         columns = product(left, lax.dynamic_slice_in_dim(right, number * width, width, axis))
         return lax.dynamic_update_slice_in_dim(result, columns, number * width, place)
 
     result = jax.eval_shape(product, left, right)
-    turns = -(-right.shape[axis] // width)
-    return lax.fori_loop(0, turns, turn, jnp.zeros(result.shape, result.dtype))
+    iterations = -(-right.shape[axis] // width)
+    return lax.fori_loop(0, iterations, iteration, jnp.zeros(result.shape, result.dtype))
 """
 
 

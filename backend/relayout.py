@@ -43,7 +43,7 @@ def copied(emitter: Emitter, term: Term, turning: Turning, scope: Scope) -> Emit
 
 
 def copy_ahead(emitter: Emitter, loop: Loop, scope: Scope) -> None:
-    """Make the copies that a loop's reductions read and that are the same in all of its turns."""
+    """Make the copies that a loop's reductions read and that are the same in all of its iterations."""
     for block, inside in _nested(loop.body, frozenset({loop.axis})):
         around = scope.starts.keys() - inside
         for step in block.steps:

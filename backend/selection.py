@@ -93,7 +93,7 @@ def top_k_successively(a, k):
         first = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
         return jnp.where(first, one[0], other[0]), jnp.where(first, one[1], other[1])
 
-    def turn(number, state):
+    def iteration(number, state):
         left, best = state
         entries = (jnp.where(left == length, least, keys), left)
         place = lax.reduce(entries, (least, jnp.int32(length)), better, (last,))[1][..., None]
@@ -101,7 +101,7 @@ def top_k_successively(a, k):
         return jnp.where(left == place, length, left), best
 
     places = lax.broadcasted_iota(jnp.int32, a.shape, last)
-    _, best = lax.fori_loop(0, k, turn, (places, jnp.zeros((*a.shape[:-1], k), jnp.int32)))
+    _, best = lax.fori_loop(0, k, iteration, (places, jnp.zeros((*a.shape[:-1], k), jnp.int32)))
     return jnp.take_along_axis(a, best, axis=-1, mode="promise_in_bounds"), best
 
 

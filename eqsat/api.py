@@ -57,7 +57,7 @@ class Instance:
     - `call`: the program, or None if lengths are symbols, of which nothing can be compiled.
     - `unflatten`: its result, given the program's.
     - `captured`: values of transformations under way that it closes over: the last of its arguments.
-    - `donated`: which of its arguments are given up; empty if none is.
+    - `donated`: which of its arguments are donated; empty if none is.
     """
 
     call: Call | None
@@ -337,9 +337,9 @@ def optimize(
       callbacks, for which 2.6 % of the time was measured, with noise of that size. False: neither.
     - `static_argnums`, `static_argnames`: which arguments are no arrays, but part of the program, as for
       `jax.jit`. They must be hashable.
-    - `donate_argnums`, `donate_argnames`: which arguments the caller gives up, as for `jax.jit`: results of
+    - `donate_argnums`, `donate_argnames`: which arguments the caller donates, as for `jax.jit`: results of
       their shape and dtype take their place, which the budget gains, and a call deletes them. Inside another
-      `jit`, and under `vmap` and `grad`, nothing is given up.
+      `jit`, and under `vmap` and `grad`, nothing is donated.
 
     **Returns:** a callable; `.plan(*args)` says how it computes. JAX's transformations of it keep to the
     budget too: what they make of it is planned as a program of its own.

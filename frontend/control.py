@@ -213,7 +213,7 @@ def while_loop(lowering: Lowering, equation: Any, operands: Views) -> Views | No
         (predicate,) = lowering.inline(params["cond_jaxpr"], arguments)
         return [any_of(lowering, predicate)] if batch else [predicate]
 
-    def turn(arguments: list[View]) -> list[View]:
+    def iteration(arguments: list[View]) -> list[View]:
         carry = arguments[stop:]
         new = lowering.inline(params["body_jaxpr"], [*arguments[first:stop], *carry])
         if not batch:
@@ -225,7 +225,7 @@ def while_loop(lowering: Lowering, equation: Any, operands: Views) -> Views | No
         ]
 
     condition = lower_body(lowering, views, control, unfinished, [*range(first), *control.carried])
-    body = lower_body(lowering, views, control, turn, range(len(operands)))
+    body = lower_body(lowering, views, control, iteration, range(len(operands)))
     for place, output in zip(control.carried, body.outputs, strict=True):
         agree(lowering, views[place].layout, output.layout)
     layouts = [views[place].layout for place in control.carried]

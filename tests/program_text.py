@@ -167,8 +167,8 @@ _JAX_NAMES: dict[str, Any] = {
     "softmax": lambda x, axis: jax.nn.softmax(x, axis),
     "logistic": jax.nn.sigmoid,
     "clamp": lambda low, x, high: jax.lax.clamp(low, x, high),
-    "repeat": lambda count, turn, c: jax.lax.fori_loop(0, count, lambda _, c: turn(c), c),
-    "scan": lambda turn, c, xs, reverse: jax.lax.scan(turn, c, xs, reverse=reverse),
+    "repeat": lambda count, iteration, c: jax.lax.fori_loop(0, count, lambda _, c: iteration(c), c),
+    "scan": lambda iteration, c, xs, reverse: jax.lax.scan(iteration, c, xs, reverse=reverse),
     "each": jax.lax.map,
     "branch": jax.lax.cond,
 }
@@ -184,16 +184,18 @@ def _numpy_softmax(x: np.ndarray, axis: int) -> np.ndarray:
     return exponentials / np.sum(exponentials, axis, keepdims=True)
 
 
-def _numpy_repeat(count: int, turn: Callable[..., Any], c: Any) -> Any:
+def _numpy_repeat(count: int, iteration: Callable[..., Any], c: Any) -> Any:
     for _ in range(count):
-        c = turn(c)
+        c = iteration(c)
     return c
 
 
-def _numpy_scan(turn: Callable[..., Any], c: Any, xs: np.ndarray, reverse: bool) -> tuple[Any, np.ndarray]:
+def _numpy_scan(
+    iteration: Callable[..., Any], c: Any, xs: np.ndarray, reverse: bool
+) -> tuple[Any, np.ndarray]:
     stacked = np.zeros(xs.shape)
     for index in reversed(range(len(xs))) if reverse else range(len(xs)):
-        c, stacked[index] = turn(c, xs[index])
+        c, stacked[index] = iteration(c, xs[index])
     return c, stacked
 
 

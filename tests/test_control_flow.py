@@ -70,11 +70,11 @@ def test_the_gradient_by_a_loop_s_weights_is_summed_over_chunks_of_the_batch() -
     def loss(weights, xs):
         w, u = weights
 
-        def turn(h, x):
+        def iteration(h, x):
             h = jnp.tanh(h @ w + x @ u)
             return h, jnp.sum(h**2)
 
-        h, norms = lax.scan(turn, jnp.zeros((xs.shape[1], 16)), xs)
+        h, norms = lax.scan(iteration, jnp.zeros((xs.shape[1], 16)), xs)
         return h.sum() + norms.sum()
 
     weights = normal(16, 16) / 4, normal(4, 16, seed=1)
@@ -84,11 +84,11 @@ def test_the_gradient_by_a_loop_s_weights_is_summed_over_chunks_of_the_batch() -
 
 def test_a_batch_of_sequences_goes_through_the_loop_by_chunks() -> None:
     def recurrent(xs, w):
-        def turn(h, x):
+        def iteration(h, x):
             h = jnp.tanh(h @ w + x[:, None])
             return h, None
 
-        return lax.scan(turn, jnp.zeros((2000, 64)), xs)[0].sum(1)
+        return lax.scan(iteration, jnp.zeros((2000, 64)), xs)[0].sum(1)
 
     plan = fitted(recurrent, 600_000, normal(8, 2000), 0.1 * normal(64, 64))
     assert any(loop.size == 2000 for loop in plan.loops)
@@ -128,11 +128,11 @@ def test_a_loop_in_a_loop() -> None:
         def inner(_, v):
             return jnp.tanh(gram(x) @ v)
 
-        def turn(v, _):
+        def iteration(v, _):
             v = lax.fori_loop(0, 3, inner, v)
             return v, v.sum()
 
-        return lax.scan(turn, v, None, length=2)
+        return lax.scan(iteration, v, None, length=2)
 
     x = normal(700, 3)
     fitted(outer, 300_000, x, x[:, 0])
@@ -142,11 +142,11 @@ def test_what_a_loop_takes_slice_by_slice_is_computed_slice_by_slice() -> None:
     def recurrent(xs, w, u):
         inputs = jnp.tanh(xs @ w)
 
-        def turn(h, x):
+        def iteration(h, x):
             h = jnp.tanh(h * u + x)
             return h, h.sum()
 
-        return lax.scan(turn, jnp.zeros(200), inputs)
+        return lax.scan(iteration, jnp.zeros(200), inputs)
 
     plan = fitted(recurrent, 300_000, normal(2000, 4), normal(4, 200), normal(200))
     assert plan.rules_fired["sunk-into-loop"] >= 1

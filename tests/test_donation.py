@@ -1,4 +1,4 @@
-"""Arguments that their caller gives up: results take their place, and the budget gains what that saves."""
+"""Donated arguments: results take their place, and the budget gains what that saves."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_double_precision_keeps_what_is_given_up() -> None:
     assert x.is_deleted()
 
 
-# What is not given up.
+# What is not donated.
 
 
 @pytest.mark.parametrize(

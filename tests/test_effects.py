@@ -116,11 +116,11 @@ def test_what_control_flow_prints_is_not_printed_again_by_the_gradient() -> None
     heard: list[float] = []
 
     def fn(x: Any) -> Any:
-        def turn(carry: Any, _: Any) -> Any:
+        def iteration(carry: Any, _: Any) -> Any:
             jax.debug.callback(lambda c: heard.append(float(c)), carry)
             return jnp.sin(carry), carry
 
-        last, stacked = lax.scan(jax.checkpoint(turn), x, None, 3)
+        last, stacked = lax.scan(jax.checkpoint(iteration), x, None, 3)
         return last + jnp.sum(stacked)
 
     gradient = jax.grad(eqsat.optimize(fn, budget="1MB"))(jnp.float32(1))

@@ -59,19 +59,19 @@ def test_a_function_that_is_left_as_it_is_runs_as_under_jit() -> None:
 
 
 def test_what_is_done_in_every_turn_counts_as_often_for_xla_s_fusions() -> None:
-    """Short sums cost under them; the long ones here read a tenth as much in one turn."""
+    """Short sums cost under them; the long ones here read a tenth as much in one iteration."""
     x, y = normal(300, 6), normal(300, 6)
 
-    def balanced(x: Any, y: Any, turns: int) -> Any:
+    def balanced(x: Any, y: Any, iterations: int) -> Any:
         costs = jnp.sum((x[:, None] - y) ** 2, -1)
 
-        def turn(potential: Any, _: Any) -> Any:
+        def iteration(potential: Any, _: Any) -> Any:
             return jnp.sum(jnp.exp(potential[:, None] - costs), 0), None
 
-        return lax.scan(turn, x[:, 0], None, length=turns)[0]
+        return lax.scan(iteration, x[:, 0], None, length=iterations)[0]
 
-    for turns, costs in [(1, True), (1000, False)]:
-        program, _ = lower(trace(lambda x, y, turns=turns: balanced(x, y, turns), (x, y), {}).closed)
+    for iterations, costs in [(1, True), (1000, False)]:
+        program, _ = lower(trace(lambda x, y, n=iterations: balanced(x, y, n), (x, y), {}).closed)
         assert fusion_costs(as_written(program, CPU).schedule, CPU) == costs
 
 

@@ -179,19 +179,19 @@ def test_a_fitting_function_with_large_arrays_runs_in_chunks_that_stay_in_the_ca
 
 
 def test_turns_that_take_large_blocks_anew_run_in_chunks() -> None:
-    """Two half turns of Sinkhorn's iteration are predicted to gain a quarter; measured was a half."""
+    """Two half iterations of Sinkhorn's iteration are predicted to gain a quarter; measured was a half."""
 
     def softened(x: Any, y: Any, potential: Any) -> Any:
         costs = jnp.sum((x[:, None] - y) ** 2, -1)
         return -0.5 * jax.nn.logsumexp((potential - costs) / 0.5, axis=1)
 
     def transported(x: Any, y: Any) -> Any:
-        def turn(potentials: Any, _: None) -> Any:
+        def iteration(potentials: Any, _: None) -> Any:
             at_x = softened(x, y, potentials[1])
             return (at_x, softened(y, x, at_x)), None
 
         start = (jnp.zeros(len(x)), jnp.zeros(len(y)))
-        return jax.lax.scan(turn, start, None, length=3)[0]
+        return jax.lax.scan(iteration, start, None, length=3)[0]
 
     x, y = normal(2000, 3), normal(2000, 3, seed=1)
     optimized = eqsat.optimize(transported, budget="1GB")

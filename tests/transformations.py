@@ -65,7 +65,7 @@ def scan(f: Vectors) -> Vectors:
 
 
 def while_loop(f: Vectors) -> Vectors:
-    """Of a fixed number of turns, so that reverse mode takes it."""
+    """Of a fixed number of iterations, so that reverse mode takes it."""
     return lambda x: lax.fori_loop(0, 2, lambda _, carry: f(carry), x)
 
 

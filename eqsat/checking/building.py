@@ -279,7 +279,7 @@ class Builder:
     def fold(self, node: FoldOf, operands: list[Term]) -> Term:
         axis = self.axes[node.axis]
         if not any(axis in operand.open for operand in operands):
-            raise IllFormed(f"each turn of `fold[{node.axis}]` is the same")
+            raise IllFormed(f"each iteration of `fold[{node.axis}]` is the same")
         if node.monoid in SELECTIONS:
             op = self.select_op(node.monoid, axis, ENTRIES, operands[0].dtype)
             return self.terms.make(Fold(axis, op), operands)

@@ -205,18 +205,18 @@ def _cost(program: Program) -> Cost:
 def _operations(term: Term, model: CostModel) -> float:
     """Floating-point operations, an elementwise function counted as one."""
     operands = term.args
-    turns = model.trips(model.loops(term.op, term, operands))
+    iterations = model.trips(model.loops(term.op, term, operands))
     opened = term.open.union(*(arg.open for arg in term.args))
     match term.op:
         case Leaf() | Const() | Iota() | Rename() | Concat():
             return 0.0
         case Dot():
-            return 2.0 * turns * model.elements(term.args[0].axes | term.args[1].axes, opened)
+            return 2.0 * iterations * model.elements(term.args[0].axes | term.args[1].axes, opened)
         case Operation() as op:
-            return turns * model.operation(op, term, operands)
+            return iterations * model.operation(op, term, operands)
         case _:
             axes = term.axes.union(*(arg.axes for arg in term.args))
-            return float(turns * model.elements(axes, opened)) if term.args else 0.0
+            return float(iterations * model.elements(axes, opened)) if term.args else 0.0
 
 
 def _effect(before: Cost, after: Cost) -> str:

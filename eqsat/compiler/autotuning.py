@@ -98,7 +98,7 @@ class Tuner(Planner):
         if jax.process_count() > 1:
             return untimed(first, "every process has to run the same program")
         if not self._has_room(first):
-            return untimed(first, "there is no room for copies of the arguments that are given up")
+            return untimed(first, "there is no room for copies of the donated arguments")
         try:
             others = islice(self._others(first, chosen, self._job), MOST_TIMED - 1)
             contenders = [first, *others]

@@ -60,7 +60,7 @@ class Baseline:
     **Attributes:**
 
     - `placement`: the arguments' shardings, if they are not all on the default device.
-    - `given_up`: the arguments whose place results may take.
+    - `donation`: the arguments whose place results may take.
     - `obstacle`: what stands in the way of planning it, if anything does.
     """
 
@@ -69,14 +69,14 @@ class Baseline:
         traced: Traced,
         machine: Machine,
         placement: Sequence[jax.sharding.Sharding | None],
-        given_up: Donation,
+        donation: Donation,
         stopwatch: Stopwatch,
         obstacle: Obstacle | None = None,
     ) -> None:
         self.traced = traced
         self.machine = machine
         self.placement = placement
-        self.given_up = given_up
+        self.donation = donation
         self.stopwatch = stopwatch
         self.obstacle = obstacle
         self._certified: dict[str, Certified] = {}
@@ -103,7 +103,7 @@ class Baseline:
         """The function as a program, the arrays that it closes over, and what is predicted of it."""
         timed = self.stopwatch.timed
         program, hoisted = timed("lower", lambda: lower(self.traced.closed))
-        program = replace(program, aliased=self.given_up.aliased)
+        program = replace(program, aliased=self.donation.aliased)
         written = timed("search", lambda: as_written(program, self.machine, library=True))
         return program, hoisted, written
 
@@ -119,7 +119,7 @@ class Baseline:
         if known is not None and (draft or not known.draft):
             return known
         function: Function = self.traced.call_flat
-        avals, donated = self.avals, self.given_up.arguments
+        avals, donated = self.avals, self.donation.arguments
         if self.obstacle is not None:
             function, avals = self.obstacle.compilable(function, avals, self.traced.closed)
         elif self._rounds:

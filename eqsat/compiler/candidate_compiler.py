@@ -97,7 +97,7 @@ class CandidateCompiler:
 
     - `inputs`: the shapes and dtypes of the function's arguments and of the arrays it closes over.
     - `names`: of its arguments.
-    - `given_up`: the arguments whose place results may take.
+    - `donation`: the arguments whose place results may take.
     - `budget`: bytes that they should keep to, or 0: as few as can be.
     - `forms`: those that are written where XLA fuses nothing by itself.
     - `exact`: whether all bits are to be those of the function.
@@ -110,7 +110,7 @@ class CandidateCompiler:
         traced: Traced,
         names: Sequence[str],
         inputs: Sequence[Any],
-        given_up: Donation,
+        donation: Donation,
         budget: int,
         stopwatch: Stopwatch,
         forms: CodegenOptions,
@@ -119,7 +119,7 @@ class CandidateCompiler:
         self.traced = traced
         self.names = names
         self.inputs = inputs
-        self.given_up = given_up
+        self.donation = donation
         self.budget = budget
         self.stopwatch = stopwatch
         self.forms = forms
@@ -214,7 +214,7 @@ class CandidateCompiler:
             if module.source not in self._functions:
                 # One function, so that JAX traces and lowers it once for all options.
                 self._functions[module.source] = self.typed(module.function())
-            function, donated = self._functions[module.source], self.given_up.arguments
+            function, donated = self._functions[module.source], self.donation.arguments
             wanted = format_bytes(candidate.predicted_peak)
             if self.budget:
                 wanted += f" of {format_bytes(self.budget)}"
@@ -234,7 +234,7 @@ class CandidateCompiler:
         """A candidate's source, in the form that is fast under these options."""
         names = input_names(candidate.schedule.program, self.names)
         emission = self.emission(candidate, options, panel)
-        return self.stopwatch.timed("emit", lambda: emission.module(names, self.given_up.pairs))
+        return self.stopwatch.timed("emit", lambda: emission.module(names, self.donation.pairs))
 
     def emission(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Emission:
         """What a candidate's source is emitted from.

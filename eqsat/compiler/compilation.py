@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.backend.donation import Donation, donation
+from eqsat.backend.donation import Donation, matched_donation
 from eqsat.compiler.baseline import Obstacle
 from eqsat.compiler.nan_debugging import results_of
 from eqsat.compiler.planned import Planned
@@ -103,17 +103,17 @@ class Compilation:
         found = self._plans.get((placement, donated))
         values = self._values(placement, present) if self.settings.tune else None
         if found is None or (values is not None and not _is_tuned(found)):
-            given_up = donation(self.in_avals, self.closed.out_avals, donated)
-            if given_up.unusable and found is None:
+            donation = matched_donation(self.in_avals, self.closed.out_avals, donated)
+            if donation.unusable and found is None:
                 warnings.warn(
-                    f"Some donated buffers were not usable: {', '.join(given_up.unusable)}. No result has"
+                    f"Some donated buffers were not usable: {', '.join(donation.unusable)}. No result has"
                     " their shape and dtype, so none can take their place.",
                     stacklevel=2,
                 )
             # What is called inside a `shard_map` is compiled as one by itself.
             with self.settings.alone(NOWHERE if self.around.manual else self.around):
                 budget = found.plan.budget_bytes if found else self._budget(placement, present)
-                found = self._stored_or_new(budget, placement, given_up, values)
+                found = self._stored_or_new(budget, placement, donation, values)
             found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
             if self.settings.tune and found.plan.tuning is None:
                 found = replace(found, plan=replace(found.plan, tuning=WAITING))
@@ -129,10 +129,10 @@ class Compilation:
 
     def minimum(self, donated: Sequence[bool] = ()) -> int:
         """The smallest budget in bytes that there is a plan for."""
-        given_up = donation(self.in_avals, self.closed.out_avals, donated)
+        donation = matched_donation(self.in_avals, self.closed.out_avals, donated)
         title = f"the smallest budget of {self.title}"
         with self.alone(), Progress(title, self.settings.progress) as progress:
-            return self._planner(0, (), given_up, progress).minimum()
+            return self._planner(0, (), donation, progress).minimum()
 
     def _values(self, placement: tuple[Any, ...], present: Sequence[Any]) -> Sequence[jax.Array] | None:
         """The arguments as arrays to time programs on, if all of them are in memory, where they are to be."""
@@ -146,7 +146,7 @@ class Compilation:
         self,
         budget: int,
         placement: tuple[Any, ...],
-        given_up: Donation,
+        donation: Donation,
         values: Sequence[jax.Array] | None,
     ) -> Planned:
         """The plan that an earlier process has left, or one that later processes will find.
@@ -165,13 +165,13 @@ class Compilation:
             )
             asked = (settings, self.names)
             traced = Traced(self.closed)
-            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, given_up, machine)
+            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, donation, machine)
         found = place.read() or self._leanest(place.leanest) if place else None
         if found is None or (values is not None and not _is_tuned(found)):
             with Progress(f"planning {self.title}", self.settings.progress) as progress:
 
                 def planner(budget: int) -> Planner:
-                    return self._planner(budget, placement, given_up, progress, values)
+                    return self._planner(budget, placement, donation, progress, values)
 
                 found = self._new(planner, budget)
             if place:
@@ -180,12 +180,12 @@ class Compilation:
 
     def explained(self, count: int, donated: tuple[bool, ...] = ()) -> Explanation:
         """Where its memory goes, and what so many budgets would cost."""
-        given_up = donation(self.in_avals, self.closed.out_avals, donated)
+        donation = matched_donation(self.in_avals, self.closed.out_avals, donated)
         title = f"explaining {self.title}"
         with self.alone(), Progress(title, self.settings.progress) as progress:
             from eqsat.compiler.budget_sweep import explanation  # imported late, as planners are
 
-            return explanation(self._planner(0, (), given_up, progress), self.title, count)
+            return explanation(self._planner(0, (), donation, progress), self.title, count)
 
     def _leanest(self, place: StoredPlan) -> Planned | None:
         """What an earlier process has found that nothing is smaller than, if a observer wants that."""
@@ -208,7 +208,7 @@ class Compilation:
         self,
         budget: int,
         placement: tuple[Any, ...],
-        given_up: Donation,
+        donation: Donation,
         progress: Progress,
         values: Sequence[jax.Array] | None = None,
     ) -> Planner:
@@ -224,7 +224,7 @@ class Compilation:
                 settings,
                 machine,
                 placement,
-                given_up,
+                donation,
                 progress,
                 values,
                 self.obstacle,

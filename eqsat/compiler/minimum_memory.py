@@ -1,4 +1,4 @@
-"""The floor: the programs that need least, whatever time they take; and from there up to a budget."""
+"""The least memory: the programs that need least, whatever time they take; and from there up to a budget."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Planner:
     - `names`: of its arguments.
     - `placement`: the arguments' shardings, if they are not all on the default device. The budget is then
       that of each device.
-    - `given_up`: the arguments whose place results may take.
+    - `donation`: the arguments whose place results may take.
     - `progress`: who is told what planning is at; if it was asked for, loops tell where they are, too.
     - `obstacle`: what stands in the way of planning it, if anything does.
     - `max_slowdown`: how many times as long as the function as written a program may be predicted to take.
@@ -112,7 +112,7 @@ class Planner:
         machine: Machine,
         deadline: Deadline = NO_DEADLINE,
         placement: Sequence[jax.sharding.Sharding | None] = (),
-        given_up: Donation = NOTHING,
+        donation: Donation = NOTHING,
         progress: Progress = SILENT,
         obstacle: Obstacle | None = None,
         max_slowdown: float = MAX_SLOWDOWN,
@@ -124,7 +124,7 @@ class Planner:
         self.machine = machine
         self.deadline = deadline
         self.placement = placement
-        self.given_up = given_up
+        self.donation = donation
         self.progress = progress
         self.stopwatch = Stopwatch(progress)
         self.banned: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class Planner:
         self.saturations: Saturations = {}
         self.obstacle = obstacle
         self.max_slowdown = max_slowdown
-        self.baseline = Baseline(traced, machine, placement, given_up, self.stopwatch, obstacle)
+        self.baseline = Baseline(traced, machine, placement, donation, self.stopwatch, obstacle)
 
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
@@ -155,9 +155,9 @@ class Planner:
         """
         closed = self.traced.closed
         if not self.placement and self.obstacle is None:
-            given_up = total_bytes([closed.in_avals[number] for number in self.given_up.arguments])
+            donation = total_bytes([closed.in_avals[number] for number in self.donation.arguments])
             arguments = self.baseline.captured + total_bytes(closed.in_avals)
-            self._check_fixed(arguments, total_bytes(closed.out_avals), given_up)
+            self._check_fixed(arguments, total_bytes(closed.out_avals), donation)
         original = self.baseline.within(self.budget)
         self._check_fixed(original.arguments, original.outputs, original.aliased)
         fits = original.peak <= self.budget
@@ -251,7 +251,7 @@ class Planner:
             self.traced,
             self.names,
             [*self.baseline.avals, *arrays],
-            self.given_up,
+            self.donation,
             self.budget,
             self.stopwatch,
             forms,
@@ -404,7 +404,7 @@ class Planner:
 
     def _as_it_is(self, plan: Plan, certified: Certified, job: Job | None) -> Planned:
         """The function as it is, compiled."""
-        donated = self.given_up.arguments
+        donated = self.donation.arguments
         if job is None:
             return Planned(plan, self.traced, None, certified, donated=donated)
         derivation = Derivation(job.program, job.trials.emission(job.written, OWN))
@@ -422,7 +422,7 @@ class Planner:
             trial.module,
             trial.certified,
             job.hoisted,
-            self.given_up.arguments,
+            self.donation.arguments,
             Derivation(job.program, emission),
         )
 

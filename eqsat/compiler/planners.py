@@ -28,7 +28,7 @@ def planner_for(
     settings: Settings,
     machine: Machine,
     placement: Sequence[Any],
-    given_up: Donation,
+    donation: Donation,
     progress: Progress,
     values: Sequence[jax.Array] | None,
     obstacle: Obstacle | None = None,
@@ -45,5 +45,5 @@ def planner_for(
     rules = rules_for(settings.rules, settings.accuracy)
     kind = Planner if values is None else partial(Tuner, values)
     return kind(
-        traced, names, budget, rules, machine, deadline, placement, given_up, progress, obstacle, slowdown
+        traced, names, budget, rules, machine, deadline, placement, donation, progress, obstacle, slowdown
     )

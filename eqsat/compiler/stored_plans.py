@@ -66,14 +66,14 @@ class StoredPlan:
     - `traced`: the program.
     - `names`: of its arguments.
     - `machine`: that plans are made for.
-    - `given_up`: the arguments whose place results may take.
+    - `donation`: the arguments whose place results may take.
     """
 
     key: str
     traced: Traced
     names: Sequence[str]
     machine: Machine
-    given_up: Donation = NOTHING
+    donation: Donation = NOTHING
 
     @classmethod
     def of(
@@ -82,7 +82,7 @@ class StoredPlan:
         names: Sequence[str],
         asked: object,
         rules: Sequence[str | PathLike[str]],
-        given_up: Donation,
+        donation: Donation,
         machine: Machine,
     ) -> StoredPlan | None:
         """Its place; None if nothing is kept, or the program can't be told from others in another process.
@@ -92,10 +92,10 @@ class StoredPlan:
         if traced.closed.effects or cache_folder() is None:
             return None
         try:
-            key = plan_key(traced.closed, (asked, given_up.arguments), rules)
+            key = plan_key(traced.closed, (asked, donation.arguments), rules)
         except Unidentified:
             return None
-        return cls(key, traced, names, machine, given_up)
+        return cls(key, traced, names, machine, donation)
 
     @property
     def leanest(self) -> StoredPlan:
@@ -124,17 +124,17 @@ class StoredPlan:
         plain = json.loads(content)
         entry: Entry = RECORDS.read(Entry, plain["entry"])
         stopwatch = Stopwatch(SILENT)
-        original = Baseline(self.traced, self.machine, (), self.given_up, stopwatch)
+        original = Baseline(self.traced, self.machine, (), self.donation, stopwatch)
         program, hoisted, _ = original.lowered
         emission = schedules.read(plain["emission"], program)
-        module = emission.module(input_names(program, self.names), self.given_up.pairs)
+        module = emission.module(input_names(program, self.names), self.donation.pairs)
         plan = moved(entry.plan, entry.places, places_of(self.traced.closed))
         plan = replace(plan, source=module.source, constants=tuple(map(jnp.asarray, hoisted)))
         read = time.perf_counter()
         if entry.rewritten:
             values = (*self.traced.closed.in_avals, *plan.constants)
             types = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
-            function, donated = module.function(), self.given_up.arguments
+            function, donated = module.function(), self.donation.arguments
             certified = certify(
                 lambda *values: self.traced.typed(function(*values)), types, plan.options, donated=donated
             )
@@ -145,7 +145,7 @@ class StoredPlan:
         seconds = {"reading": read - began, "compile": time.perf_counter() - read}
         plan = replace(plan, planning_seconds=seconds)
         runs = module if entry.rewritten else None
-        return Planned(plan, self.traced, runs, certified, hoisted, self.given_up.arguments)
+        return Planned(plan, self.traced, runs, certified, hoisted, self.donation.arguments)
 
     def write(self, planned: Planned) -> None:
         """Keep a plan, if all that it needs is data."""

@@ -55,10 +55,10 @@ class Marked:
 
 
 class Donated(Marked):
-    """Which arguments of a function are given up by its callers, as for `jax.jit`."""
+    """Which arguments of a function its callers donate, as for `jax.jit`."""
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """For each leaf of a call's arguments whether it is given up."""
+        """For each leaf of a call's arguments whether it is donated."""
         by_position = tuple(
             jax.tree.map(lambda _, n=n: n in self.positions, arg) for n, arg in enumerate(args)
         )

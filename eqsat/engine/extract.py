@@ -74,7 +74,7 @@ class Inside:
 
     **Attributes:**
 
-    - `seconds`: their time in all turns.
+    - `seconds`: their time in all iterations.
     - `largest`: bytes of the largest value that they store, but for what they give.
     """
 

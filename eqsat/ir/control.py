@@ -1,8 +1,9 @@
-"""Control flow: calls whose meaning is that of their bodies, programs that run once per turn or by choice.
+"""Control flow: calls that mean what their bodies do, programs that run once per iteration or by choice.
 
-The operands of such a call feed inputs of its bodies (`Body.sources`): as they are, one slice a turn, or as
-the first value of what is carried from turn to turn. A body's axes are the call's: where a dimension of an
-input is the same axis as that of the operand, an axis that passes through the body passes through the call.
+The operands of such a call feed inputs of its bodies (`Body.sources`): as they are, one slice for each
+iteration, or as the first value of what is carried from iteration to iteration. A body's axes are the call's:
+where a dimension of an input is the same axis as that of the operand, an axis that passes through the body
+passes through the call.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from eqsat.ir.program import Program
 
 WHILE_ITERATIONS = 10
-"""How many turns a loop is taken for that ends when it likes."""
+"""How many iterations a loop is taken for that ends when it likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Scan:
     - `carried`: which operands are the first values of what is carried; the first results are the last ones.
     - `sliced`: which operands are sequences along their first dimension.
     - `reverse`: whether it starts with the last slice.
-    - `unroll`: how many turns to write out, as JAX was told.
+    - `unroll`: how many iterations to write out, as JAX was told.
     """
 
     carried: tuple[int, ...]
@@ -39,7 +40,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Two bodies: whether there is another turn, and the turn; results are what is carried in the end."""
+    """Two bodies: whether there is another iteration, and the iteration; results are the last carries."""
 
     carried: tuple[int, ...]
 
@@ -76,12 +77,12 @@ def sliced(control: Control) -> tuple[int, ...]:
 
 
 def steady(control: Control, operands: int) -> list[int]:
-    """Which of so many operands every turn, or every choice, is given whole and unchanged."""
+    """Which of so many operands every iteration, or every choice, is given whole and unchanged."""
     moving = {*carried(control), *sliced(control), *([0] if isinstance(control, Switch) else [])}
     return [number for number in range(operands) if number not in moving]
 
 
-def turns(control: Control) -> int:
+def iterations(control: Control) -> int:
     """How often the bodies run, as far as that is known."""
     match control:
         case Scan(length=length):

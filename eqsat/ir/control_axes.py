@@ -61,7 +61,7 @@ def takes_slices(call: Call, axis: Axis) -> bool:
 
 def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> bool:
     """Whether the loop goes on while a predicate holds anywhere along the axis, but changes only what it
-    holds for: so it is with a batch of loops. Then slices may take fewer turns than all together."""
+    holds for: so it is with a batch of loops. Then slices may take fewer iterations than all together."""
     (output,) = condition.program.outputs
     match output.term.op:
         case Reduce(kind="or", axes=axes) if axis in axes:
@@ -96,14 +96,14 @@ def place_of(layout: Layout, axis: Axis) -> tuple[int, int] | None:
 
 
 def _fed(call: Call, source: int) -> Layout:
-    """The layout of what an operand gives to a body in one turn."""
+    """The layout of what an operand gives to a body in one iteration."""
     assert call.control is not None
     layout = call.arg_layouts[source]
     return layout[1:] if source in sliced(call.control) else layout
 
 
 def given_layouts(call: Call) -> list[Layout]:
-    """The layouts of what a turn, or a branch, gives for each result of the call."""
+    """The layouts of what an iteration, or a branch, gives for each result of the call."""
     first = len(carried(call.control)) if isinstance(call.control, Scan) else len(call.out_layouts)
     return [*call.out_layouts[:first], *(layout[1:] for layout in call.out_layouts[first:])]
 

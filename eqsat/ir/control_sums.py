@@ -1,7 +1,8 @@
 """Which axes control flow sums over: chunks of its operands give results that add up to those of the whole.
 
-The derivative of a loop over time carries the gradient of the weights from turn to turn, and adds to it what
-comes of that turn's batch. What it carries of each entry of the batch is sliced along with the batch.
+The derivative of a loop over time carries the gradient of the weights from iteration to iteration, and adds
+to it what comes of that iteration's batch. What it carries of each entry of the batch is sliced along with
+the batch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def sums_over(call: Call, args: Sequence[Term], axis: Axis) -> bool:
     """
     control = call.control
     assert control is not None
-    # A loop that ends when it likes may take fewer turns for a part than for the whole.
+    # A loop that ends when it likes may take fewer iterations for a part than for the whole.
     if isinstance(control, While) or not takes_slices(call, axis):
         return False
     sums = _carried_sums(call, axis)

@@ -25,27 +25,27 @@ def controlled(call: Call, operands: Sequence[Any], run: Run) -> list[Array]:
     - `operands`: arrays of the layouts that the call says.
     """
 
-    def turn(body: Body, given: Sequence[Any]) -> list[Array]:
+    def iteration(body: Body, given: Sequence[Any]) -> list[Array]:
         return run(body.program, [given[source] for source in body.sources])
 
     given = list(operands)
     match call.control:
         case Switch():
             last = len(call.bodies) - 1
-            return turn(call.bodies[min(max(int(given[0]), 0), last)], given)
+            return iteration(call.bodies[min(max(int(given[0]), 0), last)], given)
         case While(carried=carried):
             condition, body = call.bodies
-            while bool(turn(condition, given)[0]):
-                for place, value in zip(carried, turn(body, given), strict=True):
+            while bool(iteration(condition, given)[0]):
+                for place, value in zip(carried, iteration(body, given), strict=True):
                     given[place] = value
             return [np.asarray(given[place]) for place in carried]
         case Scan() as scan:
-            return _scanned(call, scan, given, turn)
+            return _scanned(call, scan, given, iteration)
     raise AssertionError(f"{call.primitive} is no control flow")
 
 
 def _scanned(
-    call: Call, scan: Scan, given: list[Any], turn: Callable[[Body, Sequence[Any]], list[Array]]
+    call: Call, scan: Scan, given: list[Any], iteration: Callable[[Body, Sequence[Any]], list[Array]]
 ) -> list[Array]:
     (body,) = call.bodies
     sequences = {place: given[place] for place in scan.sliced}
@@ -55,7 +55,7 @@ def _scanned(
         given = [
             sequences[place][index] if place in sequences else value for place, value in enumerate(given)
         ]
-        results = turn(body, given)
+        results = iteration(body, given)
         for place, value in zip(scan.carried, results[:count], strict=True):
             given[place] = value
         entries[index] = results[count:]

@@ -9,8 +9,8 @@ from eqsat.ir.control import Scan
 from eqsat.ir.ops import Leaf, Opaque, Rename
 from eqsat.ir.program import Program
 
-TURN = "turn"
-"""What an axis is called along which a loop stacks what its turns make."""
+ITERATION = "iteration"
+"""What an axis is called along which a loop stacks what its iterations make."""
 
 
 def axis_labels(program: Program, names: Sequence[str]) -> dict[Axis, str]:
@@ -18,7 +18,7 @@ def axis_labels(program: Program, names: Sequence[str]) -> dict[Axis, str]:
 
     An axis that is part of a dimension is numbered within it: "x.0.1". The other of two that stand for one
     dimension, as in the distances of the rows of x from one another, has a prime: "x.0'". What a loop stacks,
-    it stacks along its turns.
+    it stacks along its iterations.
     """
     labels: dict[Axis, str] = {}
     for term, name in zip(program.inputs, names, strict=True):
@@ -33,5 +33,5 @@ def axis_labels(program: Program, names: Sequence[str]) -> dict[Axis, str]:
             labels.setdefault(term.op.new, f"{labels[term.op.old]}'")
         elif isinstance(term.op, Opaque) and isinstance(term.op.call.control, Scan):
             for layout in term.op.call.out_layouts[len(term.op.call.control.carried) :]:
-                labels.update((axis, TURN) for axis in parts(layout[0]) if axis not in labels)
+                labels.update((axis, ITERATION) for axis in parts(layout[0]) if axis not in labels)
     return labels

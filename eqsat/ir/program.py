@@ -55,7 +55,7 @@ class Program:
     - `equalities`: pairs of a term that the outputs need and another one that is always equal to it:
       the body of a named operation and its name, a contraction in the order written and in a better one.
     - `facts`: what is known of terms.
-    - `aliased`: bytes of the outputs that take the place of inputs, which the caller gives up.
+    - `aliased`: bytes of the outputs that take the place of donated inputs.
     - `alike`: terms that are to be the same bits wherever they are computed.
     """
 

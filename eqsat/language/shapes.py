@@ -267,8 +267,8 @@ class Shaper:
         result = body
         if place is not None:
             same = self.models.everywhere & ~body.open[place]
-            message = f"each turn of this loop is the same: it has no `chunk[{node.axis}]`"
-            self.refuse(same, node, message, f"write `chunk[{node.axis}] a` for what differs between turns")
+            message = f"each iteration of this loop is the same: it has no `chunk[{node.axis}]`"
+            self.refuse(same, node, message, f"write `chunk[{node.axis}] a` for what differs")
             if selects:
                 message = f"a selection is along `{node.axis}`, which its body must keep"
                 lost = self.models.everywhere & ~body.axes[place]

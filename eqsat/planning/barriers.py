@@ -72,7 +72,7 @@ class Barriers:
                 assert isinstance(call.op, Opaque)
                 control = call.op.call.control
                 if control is not None and source in carried(control) and not _passes(call.op.call, axis):
-                    return self._barrier(axis, call, "carries it whole from turn to turn")
+                    return self._barrier(axis, call, "carries it whole from iteration to iteration")
             case Leaf():
                 return self._record(axis, "it is an argument, and there as a whole")
             case Select(out_axis=entries) if entries == axis:
@@ -96,7 +96,7 @@ class Barriers:
                 control = owner.op.call.control
                 kept = control is not None and place < len(carried(control))
                 if kept and not _passes(owner.op.call, along):
-                    return self._barrier(axis, owner, "carries it whole from turn to turn")
+                    return self._barrier(axis, owner, "carries it whole from iteration to iteration")
             for reader in self.consumers.get(at.number, ()):
                 match reader.op:
                     case Operation(axes=core) if along in core:
@@ -133,7 +133,7 @@ def _passes(call: Call, axis: Axis) -> bool:
 
 
 def _need(call: Call) -> str:
-    return "works on it turn by turn" if call.control is not None else "needs it whole"
+    return "works on it iteration by iteration" if call.control is not None else "needs it whole"
 
 
 def _make(call: Call, axis: Axis) -> str:
@@ -141,4 +141,4 @@ def _make(call: Call, axis: Axis) -> str:
     if call.control is None:
         return "makes it as a whole"
     stacked = any(layout[:1] == (axis,) for layout in call.out_layouts[len(carried(call.control)) :])
-    return "stacks it turn by turn" if stacked else "carries it whole from turn to turn"
+    return "stacks it iteration by iteration" if stacked else "carries it whole from iteration to iteration"

@@ -227,7 +227,7 @@ class Maker:
         made = self._made(way.selection, most)
         useful = useful_axes(made.candidate.schedule)
         if useful != {loop.axis for loop in made.candidate.schedule.block.loops}:
-            # Some loop turns only once: better none at all, if the cap allows.
+            # Some loop iterates only once: better none at all, if the cap allows.
             plainer = way.again(useful)
             if plainer is not None:
                 way = replace(way, split=useful, selection=plainer)

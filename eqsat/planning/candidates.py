@@ -120,7 +120,7 @@ def _with_branches(found: Candidate, before: Candidate) -> Candidate:
 
 
 def useful_axes(schedule: Schedule) -> frozenset[Axis]:
-    """The axes whose loops turn more than once."""
+    """The axes whose loops iterate more than once."""
     loops = schedule.block.loops
     return frozenset(loop.axis for loop in loops if schedule.chunks[loop.id] < loop.axis.size)
 
@@ -255,7 +255,7 @@ def _model(schedule: Schedule, machine: Machine) -> CostModel:
 
 
 def _computed(block: Block, times: int = 1) -> Iterator[tuple[Term, int]]:
-    """What is computed in a block, and in how many turns of control flow, chunks put together."""
+    """What is computed in a block, and in how many iterations of control flow, chunks put together."""
     for step in block.steps:
         if isinstance(step, Compute):
             yield step.term, times

@@ -1,6 +1,6 @@
 """Chunk lengths: large enough to be fast, small enough to fit.
 
-A loop's block is the largest value that one turn of its body stores. Blocks of a quarter of the last
+A loop's block is the largest value that one iteration of its body stores. Blocks of a quarter of the last
 cache are as fast as any, so that is where the search starts; it ends at the largest blocks whose
 simulated peak is within the budget.
 """
@@ -36,8 +36,8 @@ PATIENCE = 3
 """When so many smaller blocks in a row are no faster, no more are looked at."""
 
 OUTER = (1.0, 4.0, 16.0)
-"""How many times longer the chunks of outer loops are tried to be: what is done in inner loops for every turn
-of theirs is done less often then, in shorter chunks."""
+"""How many times longer the chunks of outer loops are tried to be: what inner loops do for every iteration of
+theirs is done less often then, in shorter chunks."""
 
 DIVISOR_SLACK = 0.75
 """A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
@@ -86,7 +86,7 @@ def _as_it_goes(loop: Loop, block: Block, machine: Machine) -> int:
 
 
 def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine, fixed: Mapping[int, int]) -> int:
-    """Bytes of the largest value stored in one turn of a loop, inner loops' included."""
+    """Bytes of the largest value stored in one iteration of a loop, inner loops' included."""
     return _heaviest_in(loop.body, loop.axis, CostModel(machine, lengths), fixed)
 
 

@@ -67,10 +67,10 @@ class _Graph:
 
     def _loop(self, loop: Loop, lengths: Mapping[Axis, int], box: int) -> None:
         chunk = self.schedule.chunks[loop.id]
-        turns = -(-loop.axis.size // chunk)
+        iterations = -(-loop.axis.size // chunk)
         inner = len(self.boxes)
         self.boxes.append(
-            BoxRecord(f"loop over {self.words.label(loop.axis)}: {turns} chunks of {chunk}", box)
+            BoxRecord(f"loop over {self.words.label(loop.axis)}: {iterations} chunks of {chunk}", box)
         )
         self.block(loop.body, {**lengths, loop.axis: chunk}, inner)
         for result in loop.results:
@@ -82,11 +82,11 @@ class _Graph:
         for number, (body, block) in enumerate(zip(op.call.bodies, step.bodies, strict=True)):
             match op.call.control:
                 case Scan(length=length):
-                    label = f"scan: {length} turns"
+                    label = f"scan: {length} iterations"
                 case Switch():
                     label = f"branch {number}"
                 case _:
-                    label = ("while: condition", "while: turn")[number]
+                    label = ("while: condition", "while: iteration")[number]
             inner = len(self.boxes)
             self.boxes.append(BoxRecord(label, box))
             for leaf, source in zip(body.program.inputs, body.sources, strict=True):

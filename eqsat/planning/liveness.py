@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.control import turns
+from eqsat.ir.control import iterations
 from eqsat.ir.ops import Opaque
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
@@ -274,7 +274,7 @@ def iterations_of(term: Term) -> int:
     """How often the bodies of a call run."""
     assert isinstance(term.op, Opaque)
     assert term.op.call.control is not None
-    return turns(term.op.call.control)
+    return iterations(term.op.call.control)
 
 
 def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int], times: int = 1) -> float:
@@ -302,7 +302,7 @@ def _seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float
     for loop in block.own_loops:
         chunk = chunks[loop.id]
         inner = replace(model, chunks={**model.chunks, loop.axis: chunk})
-        turns = -(-loop.axis.size // chunk)
-        seconds += predicted_seconds(loop.body, inner, chunks, turns)
-        seconds += turns * sum(run(inner, result) for result in loop.results)
+        iterations = -(-loop.axis.size // chunk)
+        seconds += predicted_seconds(loop.body, inner, chunks, iterations)
+        seconds += iterations * sum(run(inner, result) for result in loop.results)
     return seconds

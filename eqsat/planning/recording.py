@@ -127,13 +127,14 @@ class Recorder:
                 chunk = self.schedule.chunks[step.id]
                 loops = (*placed.loops, len(self.loops_in_order))
                 self.loops_in_order.append((step, placed))
-                turns = placed.times * -(-step.axis.size // chunk)
-                yield from self._placed(Placed(step.body, loops, {**placed.lengths, step.axis: chunk}, turns))
+                iterations = placed.times * -(-step.axis.size // chunk)
+                lengths = {**placed.lengths, step.axis: chunk}
+                yield from self._placed(Placed(step.body, loops, lengths, iterations))
             elif step.bodies and work_of(step.term) not in entered:
                 entered.add(work_of(step.term))
-                turns = placed.times * iterations_of(step.term)
+                iterations = placed.times * iterations_of(step.term)
                 for body in step.bodies:
-                    yield from self._placed(replace(placed, block=body, times=turns))
+                    yield from self._placed(replace(placed, block=body, times=iterations))
 
     def loops(self) -> tuple[LoopReport, ...]:
         """The loops, outer before inner."""
@@ -208,8 +209,8 @@ class Recorder:
             place = self.words.place(step.results[0])
             if isinstance(step, Loop):
                 chunk = self.schedule.chunks[step.id]
-                turns = -(-step.axis.size // chunk)
-                label = f"loop over {self.words.label(step.axis)}: {turns} chunks of {chunk}"
+                iterations = -(-step.axis.size // chunk)
+                label = f"loop over {self.words.label(step.axis)}: {iterations} chunks of {chunk}"
                 yield StepRecord(label, seconds, held + size, positions[step.id], place)
             else:
                 yield StepRecord(self.words.op(step.term), seconds, held + size, -1, place)

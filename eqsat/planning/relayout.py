@@ -214,12 +214,12 @@ def _comes_last(axis: Axis, source: Term) -> bool:
 
 
 def _reads(copied: Term, tree: _Tree, model: CostModel) -> float:
-    """How often each entry of a copy is read, in all turns that it is the same in."""
+    """How often each entry of a copy is read, in all iterations that it is the same in."""
     if copied.axes <= tree.axes:
         return 0
-    turns = model.trips(tree.whole.open - copied.open)
+    iterations = model.trips(tree.whole.open - copied.open)
     entries = model.elements(tree.whole.axes, tree.whole.open)
-    return turns * entries / max(model.elements(copied.axes, copied.open), 1)
+    return iterations * entries / max(model.elements(copied.axes, copied.open), 1)
 
 
 def _copied(source: Term, tree: _Tree, model: CostModel) -> Term:

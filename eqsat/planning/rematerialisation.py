@@ -1,8 +1,8 @@
 """Sinking: a large value that a loop only reads is computed inside of it, by chunks or slice by slice.
 
-A solver's loop multiplies by one Gram matrix in every turn. Where that does not fit, its elements are
-computed as they are used, again in every turn: more time, but no matrix. Both forms are entered as equal;
-which one is taken is for extraction to say. It can't be a rule: it looks into the programs of a call.
+A solver's loop multiplies by one Gram matrix in every iteration. Where that does not fit, its elements are
+computed as they are used, again in every iteration: more time, but no matrix. Both forms are entered as
+equal; which one is taken is for extraction to say. It can't be a rule: it looks into the programs of a call.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class _Sinker:
 def _worthwhile(descents: dict[int, Descent]) -> dict[int, Descent]:
     """Those of the descents, by operand, that need less kept than they save: each by itself, or all together.
 
-    What several residuals of a turn are computed from is kept once for all. Arguments are there anyway.
+    What several residuals of an iteration are computed from is kept once for all. Arguments are there anyway.
     """
 
     def kept(found: Iterable[Descent]) -> int:

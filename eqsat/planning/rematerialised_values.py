@@ -1,9 +1,9 @@
 """Descents: how a large value, or one slice of it, is computed inside of a loop from less.
 
-A slice of what a scan stacks is what one of its turns computes. It can be computed anew in the turn of
-another loop, from slices of what the scan was given, and from what it carried there: so the residuals of a
-loop over time need not be kept for the way back, only what was carried (checkpointing: Griewank and Walther,
-2000).
+A slice of what a scan stacks is what one of its iterations computes. It can be computed anew in the iteration
+of another loop, from slices of what the scan was given, and from what it carried there: so the residuals of a
+loop over time need not be kept for the backward pass, only what was carried (checkpointing: Griewank and
+Walther, 2000).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Descender:
         return found or Descent(term, ((term.number, _operand(term, along)),))
 
     def _elsewhere(self, term: Term, along: Axis | None) -> Descent | None:
-        """How to compute a slice that is one along another axis: under another name, or of a loop's turn."""
+        """How to compute a slice that is one along another axis: by another name, or of an iteration."""
         if along is None or along not in term.axes:
             return None
         match term.op:
@@ -109,11 +109,11 @@ class Descender:
             case Opaque(call=call, result=result) if isinstance(call.control, Scan):
                 stacked = result >= len(carried(call.control))
                 if stacked and call.out_layouts[result][0] == along:
-                    return self._turn(call, result, term.args)
+                    return self._iteration(call, result, term.args)
         return None
 
-    def _turn(self, call: Call, result: int, args: tuple[Term, ...]) -> Descent | None:
-        """What a scan's turn gives for a result that it stacks; None if the turn can't be repeated alone."""
+    def _iteration(self, call: Call, result: int, args: tuple[Term, ...]) -> Descent | None:
+        """What an iteration of a scan gives for a result that it stacks; None if it can't be repeated."""
         assert call.control is not None
         (body,) = call.bodies
         given = _called(

@@ -1,4 +1,4 @@
-"""What scans carry, kept for every turn, in the place of large results that they stack."""
+"""What scans carry, kept for every iteration, in the place of large results that they stack."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Stacking:
     **Attributes:**
 
     - `results`: by result of the scan it stands for, but for the large ones, its own results.
-    - `turns`: by operand that is the first value of what is carried, which result has the values that the
-      turns were given; and the axis of turns.
+    - `iterations`: by operand that is the first value of what is carried, which result has the values that
+      the iterations were given; and the axis of iterations.
     """
 
     call: Call
     results: dict[int, int]
-    turns: dict[int, tuple[int, Axis]]
+    iterations: dict[int, tuple[int, Axis]]
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Carries:
     _made: dict[tuple[Call, tuple[int, ...]], Stacking | None] = field(default_factory=dict)
 
     def stacked(self, call: Call, args: tuple[Term, ...], place: int) -> tuple[Term, Axis] | None:
-        """What the scan's turns were given of what it carries, stacked, and along which axis.
+        """What the scan's iterations were given of what it carries, stacked, and along which axis.
 
         **Arguments:**
 
@@ -60,9 +60,9 @@ class Carries:
         if key not in self._made:
             self._made[key] = self._stacking(call, args)
         made = self._made[key]
-        if made is None or place not in made.turns:
+        if made is None or place not in made.iterations:
             return None
-        result, axis = made.turns[place]
+        result, axis = made.iterations[place]
         term = self.terms.make(Opaque(made.call, result), args)
         self.given.append(term)
         return term, axis
@@ -96,14 +96,14 @@ class Carries:
         outputs = [program.outputs[result] for result in kept]
         layouts = [call.out_layouts[result] for result in kept]
         dtypes = [call.out_dtypes[result] for result in kept]
-        turns: dict[int, tuple[int, Axis]] = {}
+        iterations: dict[int, tuple[int, Axis]] = {}
         entries = given_layouts(call)
         for leaf, source in zip(program.inputs, body.sources, strict=True):
-            if source in control.carried and source not in turns and leaf.number in needed:
+            if source in control.carried and source not in iterations and leaf.number in needed:
                 layout = entries[control.carried.index(source)]
                 if leaf.axes != frozenset(layout_axes(layout)) or axes[0] in leaf.axes:
                     return None
-                turns[source] = len(outputs), axes[0]
+                iterations[source] = len(outputs), axes[0]
                 outputs.append(Output(leaf, layout))
                 layouts.append((axes[0], *layout))
                 dtypes.append(leaf.dtype)
@@ -112,4 +112,4 @@ class Carries:
         )
         inside = Body(replace(program, outputs=tuple(outputs)), body.sources)
         results = {result: number for number, result in enumerate(kept)}
-        return Stacking(with_bodies(made, [inside], args), results, turns)
+        return Stacking(with_bodies(made, [inside], args), results, iterations)

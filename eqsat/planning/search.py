@@ -11,7 +11,7 @@ from itertools import combinations
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
 from eqsat.ir.axis import Axis
-from eqsat.ir.control import Body, turns
+from eqsat.ir.control import Body, iterations
 from eqsat.planning.candidate_builder import Made, Maker, Way
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.liveness import largest_stored
@@ -190,7 +190,7 @@ def _planned_calls(search: Search, cap: float, free: int, deadline: Deadline) ->
         assert call.control is not None
         makers = {number: name for candidate in best for number, name in candidate.makers.items()}
         inside = Inside(
-            turns(call.control) * sum(candidate.seconds for candidate in best),
+            iterations(call.control) * sum(candidate.seconds for candidate in best),
             max(largest_stored(candidate.schedule, search.machine) for candidate in best),
         )
         search.planned[call.id] = PlannedCall(replace(call, bodies=tuple(programs)), makers, inside, best)

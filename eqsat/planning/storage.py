@@ -135,12 +135,12 @@ def stored_terms(block: Block, model: CostModel) -> frozenset[int]:
 def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
     last = _last_uses(block, stored)
     # The first of those that nothing reads any more is written over.
-    given_up = set()
+    donation = set()
     places = overwritten(block, stored)
     for index, step in enumerate(block.steps):
         for term in places.get(step.results[0].number, ()):
             if last[term.number] == index:
-                given_up.add(term.number)
+                donation.add(term.number)
                 break
     begun: dict[object, int] = {}
     for index, step in enumerate(block.steps):
@@ -151,7 +151,7 @@ def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
             holds = buffers(step)
             for result in wanted:
                 death = last.get(result.number, index)
-                yield Span(result, holds[result.number], begin, death - (result.number in given_up))
+                yield Span(result, holds[result.number], begin, death - (result.number in donation))
 
 
 def overwritten(block: Block, stored: frozenset[int]) -> dict[int, list[Term]]:

@@ -143,7 +143,7 @@ def _loop_lines(loop: LoopReport) -> list[str]:
     indent += "    "
     if loop.computes:
         made = ", ".join(f"{tensor.op} {format_bytes(tensor.bytes)}" for tensor in loop.computes[:3])
-        lines.append(cut(f"{indent}every turn stores {made}"))
+        lines.append(cut(f"{indent}every iteration stores {made}"))
     if loop.recomputes:
         what = ", ".join(list(dict.fromkeys(tensor.op for tensor in loop.recomputes))[-4:])
         cost = format_seconds(loop.recompute_seconds)

@@ -29,9 +29,9 @@ class LoopReport:
     - `combines`: how the loop's results come together: "sum", "concatenation", "top_k"...
     - `label`: where the axis is from: "y.0" is dimension 0 of the argument y.
     - `parent`: which loop of the plan it is inside of, by position; -1: none.
-    - `computes`: what every turn stores, largest first.
+    - `computes`: what every iteration stores, largest first.
     - `places`: the lines of the user's source that it computes.
-    - `seconds`: predicted, all turns together.
+    - `seconds`: predicted, all iterations together.
     - `recomputes`: what is computed in this loop and somewhere else as well, since it would not fit.
     - `recompute_seconds`: what computing it again costs, by the machine model.
     """

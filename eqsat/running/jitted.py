@@ -195,7 +195,7 @@ def _staged() -> bool:
 
 
 def footprint(program: ClosedJaxpr) -> int:
-    """Bytes of all values of a program together, those of one turn of a loop included."""
+    """Bytes of all values of a program together, those of one iteration of a loop included."""
     known: dict[int, int] = {}
 
     def total(jaxpr: Jaxpr) -> int:

@@ -95,7 +95,7 @@ def _measured(known: Machine, platform: str) -> Machine:
     side = 1024 if on_cpu else 8192
     large = (1 << 26) if on_cpu else (1 << 28)
     few = known.cache // 16
-    turns = 200
+    iterations = 200
 
     square = jnp.ones((side, side), jnp.float32)
     product = _seconds(lambda x: x @ x, square)
@@ -106,10 +106,10 @@ def _measured(known: Machine, platform: str) -> Machine:
         return x
 
     small = jnp.ones(few, jnp.float32)
-    elementwise = _per_turn(steps, small, turns)
-    again = _per_turn(lambda x: x + 1, jnp.ones(known.cache // 4, jnp.float32), turns)
-    through = _per_turn(lambda x: x + 1, jnp.ones(large, jnp.float32), 5)
-    call = _per_turn(lambda x: x @ x / 8, jnp.ones((8, 8), jnp.float32), 1000)
+    elementwise = _per_iteration(steps, small, iterations)
+    again = _per_iteration(lambda x: x + 1, jnp.ones(known.cache // 4, jnp.float32), iterations)
+    through = _per_iteration(lambda x: x + 1, jnp.ones(large, jnp.float32), 5)
+    call = _per_iteration(lambda x: x @ x / 8, jnp.ones((8, 8), jnp.float32), 1000)
     return replace(
         known,
         flops=2 * side**3 / product,
@@ -133,13 +133,15 @@ def _fresh_rate(size: int) -> float:
     return size / min(found)
 
 
-def _per_turn(turn: Callable[[jax.Array], jax.Array], argument: jax.Array, turns: int) -> float:
-    """Seconds of one turn of a loop on one array, without what starting it and its result take."""
+def _per_iteration(
+    iteration: Callable[[jax.Array], jax.Array], argument: jax.Array, iterations: int
+) -> float:
+    """Seconds of one iteration of a loop on one array, without what starting it and its result take."""
 
     def several(count: int) -> float:
-        return _seconds(lambda x: lax.fori_loop(0, count, lambda _, x: turn(x), x), argument)
+        return _seconds(lambda x: lax.fori_loop(0, count, lambda _, x: iteration(x), x), argument)
 
-    return max(several(turns + 2) - several(2), 1e-12) / turns
+    return max(several(iterations + 2) - several(2), 1e-12) / iterations
 
 
 def _seconds(function: Callable[[jax.Array], jax.Array], argument: jax.Array) -> float:

@@ -32,7 +32,7 @@ def test_the_source_computes_the_same(name: str) -> None:
 def test_a_body_reads_what_stays_the_same_from_around_it() -> None:
     function, arguments = CASES["scan: carried and stacked"]
     source = emitted(lowered(function, *arguments)[0]).source
-    assert re.search(r"lax\.scan\(turn\w*, ", source)
+    assert re.search(r"lax\.scan\(iteration\w*, ", source)
     assert "length=6" in source
     assert re.search(r"carry\w*\[0\]", source)
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from eqsat.backend.certificate import certify
-from eqsat.backend.donation import donation
+from eqsat.backend.donation import matched_donation
 
 
 def typed(*types: str) -> list[jax.ShapeDtypeStruct]:
@@ -25,7 +25,7 @@ def typed(*types: str) -> list[jax.ShapeDtypeStruct]:
 
 CASES: dict[str, tuple[Callable[..., Any], list[str], tuple[int, ...]]] = {
     "one": (lambda x, y: (x * 2,), ["f4 9", "f4 9"], (0,)),
-    "none given up": (lambda x, y: (x * 2,), ["f4 9", "f4 9"], ()),
+    "none donated": (lambda x, y: (x * 2,), ["f4 9", "f4 9"], ()),
     "the first of two": (lambda x, y: (x * 2 + y,), ["f4 9", "f4 9"], (0, 1)),
     "in order": (lambda x, y: (y * 2, x + 1), ["f4 9", "f4 9"], (0, 1)),
     "another dtype": (lambda x, y: (y * 2,), ["f4 8 2", "i4 3"], (0, 1)),
@@ -41,7 +41,8 @@ CASES: dict[str, tuple[Callable[..., Any], list[str], tuple[int, ...]]] = {
 def test_it_is_as_jax_has_it(name: str) -> None:
     fn, types, given = CASES[name]
     arguments = typed(*types)
-    found = donation(arguments, jax.eval_shape(fn, *arguments), [n in given for n in range(len(arguments))])
+    donated = [number in given for number in range(len(arguments))]
+    found = matched_donation(arguments, jax.eval_shape(fn, *arguments), donated)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         jax.jit(fn, keep_unused=True, donate_argnums=given).lower(*arguments)

@@ -101,7 +101,7 @@ def test_weakly_typed_arguments_have_the_plan_of_others(
 
 
 @pytest.mark.parametrize("budget", ["30KB", "100MB"])
-def test_what_is_given_up_is_given_up_again(budget: str, folder: Path, planned: list[str]) -> None:
+def test_what_is_donated_is_deleted_again(budget: str, folder: Path, planned: list[str]) -> None:
     for _ in range(2):
         given = jnp.array(ARRAY)
         optimized = eqsat.optimize(matvec, budget=budget, donate_argnums=1)

@@ -142,7 +142,7 @@ def test_static_arguments_are_told_apart_by_type_and_value() -> None:
         np.testing.assert_array_equal(shown(x, power), wanted)
 
 
-def test_a_donated_array_is_given_up_by_every_call(evaluated: list[Compilation]) -> None:
+def test_a_donated_array_is_deleted_by_every_call(evaluated: list[Compilation]) -> None:
     doubled = eqsat.optimize(lambda x: 2 * x, budget="1GB", donate_argnums=0)
     for _ in range(3):
         x = jnp.arange(4.0)

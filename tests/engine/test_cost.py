@@ -64,7 +64,7 @@ def test_larger_operands_never_take_less_time(kind: str, which: int) -> None:
 
 @pytest.mark.parametrize("kind", ["add", "exp", "sum", "dot", "argmax"])
 def test_shorter_chunks_never_take_less_time_in_the_arithmetic(kind: str) -> None:
-    """Each turn has its cost of starting, and computes no less in all."""
+    """Each iteration has its cost of starting, and computes no less in all."""
     n, m, k = Axis(0, 4096), Axis(1, 64), Axis(2, 64)
     times = [op_seconds(kind, n, m, k, (n,), model(n=length)) for length in (64, 16, 4, 1)]
     assert times == sorted(times)

@@ -60,7 +60,7 @@ def test_the_gradient_by_the_weights_of_a_loop_is_a_sum_over_the_batch() -> None
 
 
 @pytest.mark.parametrize(
-    "turn",
+    "iteration",
     [
         lambda w, x: w + (x @ w) @ x,  # what comes next depends on the sums so far
         lambda w, x: jnp.tanh(w) + x.sum(0),
@@ -70,9 +70,9 @@ def test_the_gradient_by_the_weights_of_a_loop_is_a_sum_over_the_batch() -> None
         lambda w, x: w + x[0],
     ],
 )
-def test_what_is_carried_and_does_not_add_up_is_not_summed_over_chunks(turn: Callable[..., Any]) -> None:
+def test_what_is_carried_and_does_not_add_up_is_not_summed_over_chunks(iteration: Callable[..., Any]) -> None:
     assert summed(
-        lambda xs: lax.scan(lambda w, x: (turn(w, x), None), jnp.zeros(4), xs), normal(6, 3, 4)
+        lambda xs: lax.scan(lambda w, x: (iteration(w, x), None), jnp.zeros(4), xs), normal(6, 3, 4)
     ) <= {4}
 
 
@@ -136,10 +136,10 @@ def test_a_known_branch_is_taken_when_planning() -> None:
 
 def test_keys_are_carried() -> None:
     def draws(key, x):
-        def turn(key, _):
+        def iteration(key, _):
             key, now = jax.random.split(key)
             return key, jax.random.uniform(now, (2,))
 
-        return lax.scan(turn, key, None, length=3)[1] + x
+        return lax.scan(iteration, key, None, length=3)[1] + x
 
     lowered(draws, jax.random.key(0), normal(2))

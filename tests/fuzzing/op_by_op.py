@@ -145,10 +145,10 @@ class OpByOp:
         fixed, carried = params["num_consts"], params["num_carry"]
         consts, carry, sequences = args[:fixed], args[fixed : fixed + carried], args[fixed + carried :]
         stacked: list[list[Held]] = []
-        turns = range(params["length"])
-        for turn in reversed(turns) if params["reverse"] else turns:
+        iterations = range(params["length"])
+        for iteration in reversed(iterations) if params["reverse"] else iterations:
             results = self.closed(
-                params["jaxpr"], [*consts, *carry, *(_at(held, turn) for held in sequences)]
+                params["jaxpr"], [*consts, *carry, *(_at(held, iteration) for held in sequences)]
             )
             carry = results[:carried]
             stacked.append(results[carried:])

@@ -18,13 +18,13 @@ MOST_ELEMENTS = 40_000
 """Of any value."""
 
 
-def _repeat(count: int, turn: Callable[[Any], Any], c: Any) -> Any:
-    return lax.fori_loop(0, count, lambda _, c: turn(c), c)
+def _repeat(count: int, step: Callable[[Any], Any], c: Any) -> Any:
+    return lax.fori_loop(0, count, lambda _, c: step(c), c)
 
 
-def _until(condition: Callable[[Any], Any], turn: Callable[[Any], Any], c: Any) -> Any:
+def _until(condition: Callable[[Any], Any], step: Callable[[Any], Any], c: Any) -> Any:
     return lax.while_loop(
-        lambda both: (both[0] < 5) & condition(both[1]), lambda both: (both[0] + 1, turn(both[1])), (0, c)
+        lambda both: (both[0] < 5) & condition(both[1]), lambda both: (both[0] + 1, step(both[1])), (0, c)
     )[1]
 
 

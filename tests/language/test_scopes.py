@@ -122,10 +122,10 @@ rule r
   for f in monoids
   where n in N
 ----
-my.rules:2:13: each turn of this loop is the same: it has no `chunk[n]`
+my.rules:2:13: each iteration of this loop is the same: it has no `chunk[n]`
   2 |   f[N] a => fold[n, f] f[N] a
     |             ^
-  hint: write `chunk[n] a` for what differs between turns
+  hint: write `chunk[n] a` for what differs between iterations
 """,
     "fold_of_what_keeps_the_axis": """
 rule r

@@ -58,7 +58,11 @@ def barriers(fn: Callable[..., Any], *args: Any, of: str) -> dict[int, str]:
         (
             lambda x: jax.lax.scan(lambda c, _: (jnp.sort(c, axis=0), c), x, None, length=9)[1].sum(),
             "scan: stacked",
-            {40: "scan carries it whole from turn to turn", 30: NOTHING, 9: "scan stacks it turn by turn"},
+            {
+                40: "scan carries it whole from iteration to iteration",
+                30: NOTHING,
+                9: "scan stacks it iteration by iteration",
+            },
         ),
     ],
     ids=["nothing", "through elementwise ops", "made whole", "result", "argument", "top_k", "scan"],

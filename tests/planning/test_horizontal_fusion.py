@@ -167,11 +167,11 @@ def test_a_kernels_gradient_reads_the_kernel_once_along_each_axis() -> None:
 
 def test_products_in_the_body_of_control_flow_are_taken_as_one() -> None:
     def fn(x: Any, v: Any, w: Any) -> Any:
-        def turn(carry: Any, y: Any) -> Any:
+        def iteration(carry: Any, y: Any) -> Any:
             p = jnp.exp(-jnp.abs(x[:, None] - y))
             return carry + p @ v, (p @ w, p.sum(1))
 
-        last, others = jax.lax.scan(turn, jnp.zeros(1200), jnp.stack([x, x + 1]))
+        last, others = jax.lax.scan(iteration, jnp.zeros(1200), jnp.stack([x, x + 1]))
         return last, *others
 
     plan = plan_of(fn, normal(1200), normal(1200), normal(1200, 3), budget=2_000_000)

@@ -152,12 +152,12 @@ def test_a_copy_in_a_loop_is_one() -> None:
     exec(COPYING, names)
 
     def total(x: Any, y: Any) -> Any:
-        def turn(number: Any, total: Any) -> Any:
+        def iteration(number: Any, total: Any) -> Any:
             chunk = jax.lax.dynamic_slice_in_dim(y, 100 * number, 100)
             chunk = names[COPY](chunk, (1, 0), 100 * number)
             return total + jnp.exp(-jnp.sum(jnp.abs(x[:, :, None] - chunk), axis=1)).sum()
 
-        return jax.lax.fori_loop(0, 4, turn, 0.0)
+        return jax.lax.fori_loop(0, 4, iteration, 0.0)
 
     x, y = normal(50, 10), normal(400, 10)
     np.testing.assert_allclose(total(x, y), jnp.exp(-distances(x, y)).sum(), rtol=1e-5)

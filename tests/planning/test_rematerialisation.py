@@ -46,26 +46,26 @@ def kernel(c, x, y):
 
 
 def carries_a_number(y, xs):
-    def turn(c, x):
+    def iteration(c, x):
         k = kernel(c, x, y)
         return c * 0.9 + jnp.tanh(k).mean(), k[:3]
 
-    c, kept = lax.scan(turn, jnp.float32(1), xs)
+    c, kept = lax.scan(iteration, jnp.float32(1), xs)
     return c + kept.sum()
 
 
 def from_the_end(y, xs):
-    def turn(c, x):
+    def iteration(c, x):
         return c * 0.9 + jnp.tanh(kernel(c, x, y)).mean(), None
 
-    return lax.scan(turn, jnp.float32(1), xs, reverse=True)[0]
+    return lax.scan(iteration, jnp.float32(1), xs, reverse=True)[0]
 
 
 def counts_turns(y, xs):
-    def turn(i, c):
+    def iteration(i, c):
         return c + kernel(c, xs[0] + i, y).mean()
 
-    return lax.fori_loop(0, 5, turn, jnp.float32(0.5))
+    return lax.fori_loop(0, 5, iteration, jnp.float32(0.5))
 
 
 def loop_in_loop(y, xs):
@@ -79,14 +79,14 @@ def loop_in_loop(y, xs):
 
 
 def gated_cells(y, xs):
-    def turn(state, x):
+    def iteration(state, x):
         h, memory = state
         gates = jnp.outer(x, y[:8]) + h
         memory = jax.nn.sigmoid(gates) * memory + jnp.tanh(gates)
         return (jnp.tanh(memory), memory), memory.sum()
 
     zeros = jnp.zeros((xs.shape[1], 8))
-    return lax.scan(turn, (zeros, zeros), xs)[1].sum()
+    return lax.scan(iteration, (zeros, zeros), xs)[1].sum()
 
 
 def one_turn(y, xs):
@@ -160,7 +160,7 @@ def test_residuals_that_fit_are_kept() -> None:
 
 
 def test_of_two_matrices_that_do_not_fit_together_one_is_kept() -> None:
-    """To compute both in every turn would take much longer; the product of factors is cheap there."""
+    """To compute both in every iteration would take much longer; the product of factors is cheap there."""
 
     def smoothed(x: Any, root: Any, v: Any) -> Any:
         kernel = jnp.exp(-jnp.abs(x[:, None] - x[None]).sum(-1))

@@ -42,11 +42,11 @@ def test_text_that_is_no_plan_is_refused(text: str) -> None:
 
 
 def gradient_of_loop(w: Any, x: Any) -> Any:
-    def turn(state: Any, row: Any) -> Any:
+    def iteration(state: Any, row: Any) -> Any:
         distances = jnp.abs(w[:, None] - row[None, :])  # the large array of the loop
         return state + jnp.sum(jnp.exp(-distances)), None
 
-    return jax.lax.scan(turn, 0.0, x)[0]
+    return jax.lax.scan(iteration, 0.0, x)[0]
 
 
 def test_what_is_too_big_is_traced_to_the_source_through_loops_and_gradients() -> None:
@@ -56,12 +56,12 @@ def test_what_is_too_big_is_traced_to_the_source_through_loops_and_gradients() -
     assert all(tensor.bytes > 3_900_000 for tensor in plan.too_big)
     places = {tensor.place.line: tensor.place for tensor in plan.too_big if tensor.place}
     first = line_of("the large array of the loop")
-    scan = line_of("jax.lax.scan(turn")
+    scan = line_of("jax.lax.scan(iteration")
     assert set(places) == {first, first + 1, scan}
-    assert places[first].function.endswith("turn")
+    assert places[first].function.endswith("iteration")
     assert any(tensor.place and tensor.place.gradient for tensor in plan.too_big)
     (stacked, *_) = plan.too_big
-    assert str(stacked) == "float32[w.0:3000, x.1:2000, turn:4]"
+    assert str(stacked) == "float32[w.0:3000, x.1:2000, iteration:4]"
     assert str(plan.loops[-1].places[0]).endswith(f"test_plan.py:{first} in turn, its gradient")
 
 
