@@ -116,6 +116,9 @@ def map_text(
             drops = dtypes[0].startswith("complex") and not op.dtype.startswith("complex")
             real = f"lax.real({loose[0]})" if drops else loose[0]
             text = f"lax.convert_element_type({real}, {dtype_text(op.dtype)})"
+        case "square" if op.dtype.startswith("complex"):
+            # As powers are written; `lax.square` of complex numbers is computed in another way.
+            text = f"lax.integer_pow({loose[0]}, 2)"
         case "integer_pow":
             text = f"lax.integer_pow({loose[0]}, {params['y']})"
         case "round":

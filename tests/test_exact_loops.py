@@ -111,3 +111,19 @@ def test_a_sum_of_floats_is_not_split_when_exact() -> None:
         eqsat.optimize(lambda x, y: jnp.sum(jnp.cos(x[:, None] * y)), budget="60kB", accuracy="exact").plan(
             jnp.ones(LONG), jnp.ones(SHORT)
         )
+
+
+@pytest.mark.parametrize("squared", [lambda z: z**2, lambda z: z * z, jax.lax.square])
+def test_squares_of_complex_numbers_are_rounded_as_they_are_written(squared: Callable[..., Any]) -> None:
+    """`lax.square` is another number than the product in the last digit."""
+    rng = np.random.default_rng(0)
+    x, y = (
+        (rng.normal(size=length) + 1j * rng.normal(size=length)).astype(np.complex64) for length in (150, 130)
+    )
+
+    def largest(x: Any, y: Any) -> Any:
+        return jnp.max(jnp.abs(squared(x[:, None] - y)), 1)
+
+    optimized = eqsat.optimize(largest, budget="60kB", accuracy="exact")
+    assert optimized.plan(x, y).changed
+    np.testing.assert_array_equal(optimized(x, y), jax.jit(largest)(x, y))
