@@ -120,9 +120,9 @@ class Tuner(Planner):
 
     def _found(self, chosen: CompiledCandidate | None, job: Job) -> Iterator[CompiledCandidate | Certified]:
         """Programs that fit and may be faster than the one chosen: trials, or the function as it is."""
-        best = chosen.candidate if chosen else job.written
+        best = chosen.candidate if chosen else self.written
         longest = SLOWEST * best.predicted_seconds
-        yield from self._unrewritten(job.written.predicted_seconds < longest)
+        yield from self._unrewritten(self.written.predicted_seconds < longest)
         rivals: list[CompiledCandidate] = []
         if self.rest is not None:
             self.rest.longest = longest

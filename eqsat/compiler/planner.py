@@ -72,7 +72,6 @@ class Job:
     **Attributes:**
 
     - `hoisted`, `constants`: the arrays that it closes over, as it has them and as arrays of JAX.
-    - `written`: the program as it is.
     - `trials`: what is compiled in its place.
     - `lean`: the programs that need least, once all of them have been tried.
     """
@@ -80,7 +79,6 @@ class Job:
     program: Program
     hoisted: Sequence[Any]
     constants: Sequence[jax.Array]
-    written: Candidate
     trials: CandidateCompiler
     lean: list[CompiledCandidate] | None = None
 
@@ -236,12 +234,20 @@ class Planner:
         """A planner of the same function for another budget: what does not depend on that is done once."""
         other = copy(self)
         other.budget = budget
+        other.__dict__.pop("written", None)
         return other
+
+    @cached_property
+    def written(self) -> Candidate:
+        """The program as it is, and what it takes as it is compiled for the budget."""
+        *_, written = self.baseline.lowered
+        # Unlike other programs, this one is compiled: it takes what that says.
+        return replace(written, taking=self.machine.taking(self.baseline.within(self.budget).taken))
 
     @cached_property
     def _job(self) -> Job:
         """The function lowered, and what is known of it as compiled."""
-        program, hoisted, written = self.baseline.lowered
+        program, hoisted, _ = self.baseline.lowered
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         exact = all(rule.accuracy == "exact" for rule in self.rules)
@@ -257,10 +263,7 @@ class Planner:
             forms,
             exact,
         )
-        # Unlike other programs, this one is compiled: it takes what that says.
-        taken = self.baseline.within(self.budget).taken
-        written = replace(written, taking=self.machine.taking(taken))
-        return Job(program, hoisted, constants, written, trials)
+        return Job(program, hoisted, constants, trials)
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
         """Refuse a budget that the arguments and results alone exceed, in bytes."""
@@ -281,7 +284,7 @@ class Planner:
             raise self._too_big(original, job)
         longest, seconds = self._longest(self.max_slowdown), fastest.seconds(self.machine)
         if seconds > longest:
-            written = job.written.predicted_seconds
+            written = self.written.predicted_seconds
             raise too_slow(self.budget, fastest.peak, seconds, longest, written, self.max_slowdown)
         return self._changed(fastest, original, job)
 
@@ -314,14 +317,14 @@ class Planner:
 
     def _longest(self, slowdown: float) -> float:
         """The seconds that a program may take that is at most slower by a factor."""
-        return slowdown * max(self._job.written.predicted_seconds, SHORT)
+        return slowdown * max(self.written.predicted_seconds, SHORT)
 
     def _guarded(self, original: Certified) -> Planned | None:
         """A program that is clearly faster than the one that was found, where guards of rules hold."""
         chosen, search, job = self._chosen, self._search, self._job
         if search is None or self.deadline.passed():
             return None
-        plain = chosen.candidate if chosen else job.written
+        plain = chosen.candidate if chosen else self.written
         longest = CLEARLY_FASTER * plain.predicted_seconds
         branching = Branching(job.program, search, job.trials, plain, self.budget, self.deadline, longest)
         trial = branching.found(original.fixed, self.saturations)
@@ -335,14 +338,14 @@ class Planner:
         """For a function that fits: a program that is clearly faster, or the function as it is."""
         if self.deadline.passed():
             return self._unchanged(job, f"planning time limit of {self.deadline.seconds:g} s")
-        held = max(min(job.written.predicted_peak, original.peak) - original.fixed, original.taken)
+        held = max(min(self.written.predicted_peak, original.peak) - original.fixed, original.taken)
         large = self.machine.taking(held) > 0
         part = FASTER if large or contracts(job.program) else CLEARLY_FASTER
-        enough = part * job.written.predicted_seconds
+        enough = part * self.written.predicted_seconds
         if large or self.tried > CLEARLY_FASTER:
             # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
             search = self._saturate(job.program, self.budget, SPLIT_AXES[0])
-            tried = max(self.tried, part) * job.written.predicted_seconds
+            tried = max(self.tried, part) * self.written.predicted_seconds
             trial = self._fitting(search, original.fixed, tried)
         else:
             search = self._saturate(job.program, None, SPLIT_AXES[0])
@@ -407,7 +410,7 @@ class Planner:
         donated = self.donation.arguments
         if job is None:
             return Planned(plan, self.traced, None, certified, donated=donated)
-        derivation = Derivation(job.program, job.trials.emission(job.written, OWN))
+        derivation = Derivation(job.program, job.trials.emission(self.written, OWN))
         return Planned(plan, self.traced, None, certified, job.hoisted, donated, derivation)
 
     def _changed(self, trial: CompiledCandidate, original: Certified, job: Job) -> Planned:
@@ -437,7 +440,7 @@ class Planner:
         """The plan for what was compiled: the program as written, or the one chosen instead."""
         source = chosen.module.source if chosen else ""
         if job is not None and chosen is None:
-            source = job.trials.emitted(job.written, OWN).source
+            source = job.trials.emitted(self.written, OWN).source
         plan = Plan(
             self.budget,
             certified.peak,
@@ -456,7 +459,7 @@ class Planner:
         if job is None:
             return plan
         names, candidate = input_names(job.program, self.names), chosen.candidate if chosen else None
-        return recorded(plan, job.written, candidate, names, self.machine)
+        return recorded(plan, self.written, candidate, names, self.machine)
 
     def _too_big(self, original: Certified, job: Job) -> Refusal:
         """What to tell a user whose program can't be made to fit."""
@@ -466,7 +469,7 @@ class Planner:
 
     def _peak_tensors(self, original: Certified, job: Job) -> tuple[int, tuple[PeakTensor, ...]]:
         """The smallest peak that there has been so far, in bytes, and what makes it."""
-        reached, candidate, smallest = original.peak, job.written, job.trials.smallest_in_full()
+        reached, candidate, smallest = original.peak, self.written, job.trials.smallest_in_full()
         if smallest is not None and smallest.peak <= reached:
             reached, candidate = smallest.peak, smallest.candidate
         elif original.draft:
