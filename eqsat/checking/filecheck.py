@@ -143,7 +143,9 @@ class FileCheck:
         measured = measure(rule)
         if not self.brief:
             found = measured.accuracy
-            measured = replace(measured, accuracy=found and kept_class(rule, found, self.examples))
+            measured = replace(
+                measured, accuracy=found and kept_class(rule, found, self.examples, rule.accuracy)
+            )
         report = replace(report, measured=measured.accuracy)
         failures, notes = self.accuracy(rule, measured)
         if measured.negative:
