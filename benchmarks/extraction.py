@@ -29,7 +29,7 @@ from scipy.sparse.csgraph import connected_components
 
 from benchmarks.planning import arrays, shapes_of
 from eqsat.engine.cost import CostModel
-from eqsat.engine.extract import Choice, Extractor, Selection
+from eqsat.engine.extract import Extractor, NodeChoice, Selection
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
@@ -72,7 +72,7 @@ class Oracle:
     proven: bool
 
 
-def cheapest(choices: Sequence[Choice], roots: Sequence[int], seconds: float = SECONDS) -> Oracle | None:
+def cheapest(choices: Sequence[NodeChoice], roots: Sequence[int], seconds: float = SECONDS) -> Oracle | None:
     """The cheapest program: a node for each class that is needed, without cycles.
 
     For each node there is a variable that is 1 if it is chosen. Chosen are one node of every root, and one of
@@ -137,7 +137,7 @@ def cheapest(choices: Sequence[Choice], roots: Sequence[int], seconds: float = S
     return Oracle(float(sum(taken)), True)
 
 
-def tangles(choices: Sequence[Choice]) -> dict[int, int]:
+def tangles(choices: Sequence[NodeChoice]) -> dict[int, int]:
     """For each class, which set of classes it is in that may all need one another."""
     numbers = {choice.number for choice in choices}.union(*(choice.node.children for choice in choices))
     index = {number: place for place, number in enumerate(sorted(numbers))}

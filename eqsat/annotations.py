@@ -14,7 +14,14 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from eqsat.errors import EqsatError
-from eqsat.ir.operations import REGISTERED, UNDECLARED, OperationSpec, Signature, known_operation
+from eqsat.ir.operations import (
+    REGISTERED,
+    UNDECLARED,
+    OperationSpec,
+    Signature,
+    definition_of,
+    known_operation,
+)
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.check import check_file
 from eqsat.language.common_mistakes import KEYWORDS
@@ -170,9 +177,10 @@ def _register(name: str, signature: Signature | None, fn: Callable[..., Any]) ->
         check_file(parse_rules(f"operation {name}[i](a: i) -> i", "name"))
     known = known_operation(name)
     before = known.function if known is not None else UNDECLARED.get(name)
-    if before is not None and _source(before) != _source(fn):
+    if before is not None and definition_of(before) != definition_of(fn):
         raise EqsatError(
-            f"there is an operation {name!r} already, {_source(before)}; call {_source(fn)} something else"
+            f"there is an operation {name!r} already, {definition_of(before)}; call {definition_of(fn)} something"
+            " else"
         )
     if signature is None:
         signature = known.signature if known is not None else None
@@ -180,11 +188,6 @@ def _register(name: str, signature: Signature | None, fn: Callable[..., Any]) ->
         UNDECLARED[name] = fn
     else:
         REGISTERED[name] = OperationSpec(signature, function=fn)
-
-
-def _source(fn: Callable[..., Any]) -> str:
-    """Where a function was defined: the same for one that is defined again, as when a module is reloaded."""
-    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', repr(fn))}"
 
 
 def assume(array: Any, *properties: str) -> Any:

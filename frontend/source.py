@@ -11,15 +11,15 @@ from typing import Any
 
 from jax.extend import source_info_util
 
-from eqsat.support import records
+from eqsat import errors
 from eqsat.support.records import Place
 
 FRAME = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?::[\d:-]+)? \((?P<function>.*)\)")
 """A line of `source_info_util.summarize`."""
 
-for module in (__file__, records.__file__):
+for folder in (Path(__file__).parent, Path(errors.__file__).parent):
     # Calls that go through eqsat are made by whoever calls eqsat.
-    source_info_util.register_exclusion(str(Path(module).parent) + os.sep)
+    source_info_util.register_exclusion(str(folder) + os.sep)
 
 
 MOST_FRAMES = 50

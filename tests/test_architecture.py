@@ -25,7 +25,7 @@ ALLOWED = {
     "eqsat.language": "errors ir.elementwise ir.formula ir.guard ir.operations ir.properties",
     "eqsat.rules": "",
     "eqsat.annotations": "errors ir language",
-    "eqsat.frontend": "support.records ir",
+    "eqsat.frontend": "errors support.records ir",
     "eqsat.engine": "errors support targets.machine ir language.accuracies language.functions language.listed"
     " language.syntax language.traverse",
     "eqsat.planning": "support targets.machine ir engine reports",

@@ -144,6 +144,11 @@ UNDECLARED: dict[str, Callable[..., Any]] = {}
 """Functions that were registered by `eqsat.operation` without a signature: a `.rules` file may give one."""
 
 
+def definition_of(fn: Callable[..., Any]) -> str:
+    """Where a function was defined: the same for one that is defined again, as when a module is reloaded."""
+    return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', repr(fn))}"
+
+
 def known_operation(name: str) -> OperationSpec | None:
     """The operation of that name, if there is one."""
     spec = OPERATIONS.get(name) or REGISTERED.get(name)

@@ -13,7 +13,7 @@ from pathlib import Path
 from eqsat.engine.compile import compile_rule
 from eqsat.engine.compiled import CompiledRule
 from eqsat.errors import RuleError
-from eqsat.ir.operations import REGISTERED, known_operation
+from eqsat.ir.operations import REGISTERED, definition_of, known_operation
 from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.parse import load_rules, load_text, register_operations
 from eqsat.language.position import Position
@@ -106,11 +106,10 @@ def _bind(declaration: OperationDeclaration) -> None:
         raise RuleError(f"{where}: cannot import {declaration.function!r}: {error}") from error
     if not callable(function):
         raise RuleError(f"{where}: {declaration.function!r} is no function")
-    if spec.function is not None and spec.function is not function:
-        other = f"{spec.function.__module__}:{spec.function.__qualname__}"
+    if spec.function is not None and definition_of(spec.function) != definition_of(function):
         raise RuleError(
-            f"{where}: it is {declaration.function!r} here, and {other!r} already, by `eqsat.operation` or"
-            " another file; give one of the two another name"
+            f"{where}: it is {definition_of(function)} here, and {definition_of(spec.function)} already, by"
+            " `eqsat.operation` or another file; give one of the two another name"
         )
     REGISTERED[spec.name] = replace(spec, function=function)
 

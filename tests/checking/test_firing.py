@@ -64,5 +64,5 @@ def test_an_example_on_which_a_rule_does_not_fire() -> None:
 def test_a_reject_on_which_a_rule_fires() -> None:
     with pytest.raises(RuleError, match="the rule fires on this `reject`"):
         check_rules(
-            "rule tried [rescales]  exp(a) * exp(b)  =>  exp(a + b)\n  example a: i b: j\n  reject a: i b: i"
+            "rule tried [cancels]  exp(a) * exp(b)  =>  exp(a + b)\n  example a: i b: j\n  reject a: i b: i"
         )

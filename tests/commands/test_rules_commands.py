@@ -69,7 +69,7 @@ def test_one_rule_of_the_shipped_ones(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_strict_and_notes(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rules.write_text("rule moved [cancels]  max[K] exp(a{K})  =>  exp(max[K] a)")
+    rules.write_text("rule moved [cancels]  max[K] exp(a{K})  =>  exp(max[K] a)  where size(K) > 0")
     assert main(["check", str(rules), "--notes"]) == 0
     out = capsys.readouterr().out
     assert "warning: there is no example" in out

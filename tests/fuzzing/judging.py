@@ -55,7 +55,7 @@ def without_algebra() -> Iterator[None]:
     def about_loops(extra: Any, accuracy: str) -> Any:
         # Rules go by their place in the list: the others stay, and match nowhere.
         rules = rules_for(extra, accuracy)
-        return tuple(rule if rule.splits or rule.renames else replace(rule, needs=()) for rule in rules)
+        return tuple(rule if rule.splits or rule.renames else replace(rule, triggers=()) for rule in rules)
 
     with mock.patch.object(planners, "rules_for", about_loops):
         yield

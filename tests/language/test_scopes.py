@@ -125,7 +125,7 @@ rule r
 my.rules:2:13: each iteration of this loop is the same: it has no `chunk[n]`
   2 |   f[N] a => fold[n, f] f[N] a
     |             ^
-  hint: write `chunk[n] a` for what differs between iterations
+  hint: write `chunk[n] a` for what differs
 """,
     "fold_of_what_keeps_the_axis": """
 rule r

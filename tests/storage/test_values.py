@@ -39,8 +39,8 @@ def test_rules_that_were_kept_are_those_that_were_read(
     compiled = [selection._shipped.__wrapped__("exact", "") for _ in range(2)]
     assert compiled[0] == compiled[1]
     assert compiled[0] is not compiled[1]
-    files = [files.shipped_files.__wrapped__() for _ in range(2)]
-    assert files[0] == files[1]
+    read = [files.shipped_files.__wrapped__() for _ in range(2)]
+    assert read[0] == read[1]
     assert len(list((tmp_path / "values").iterdir())) == 2
 
 
