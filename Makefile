@@ -1,5 +1,6 @@
 # make demo   what eqsat does, on generated data (DATA=DIR for MNIST); a minute or two
 # make test   all tests
+# make test-all  the same, and what takes minutes and seldom finds anything
 # make oracle  all of JAX's public functions and their derivatives through eqsat; an hour or two
 # make oracle-hostile  the same on hostile data: FORM=value, gradient or tangent
 # make fuzz   random programs on hostile data through eqsat: SEED=0 COUNT=500, ACCURACY=exact, reassociates or chunks
@@ -18,13 +19,16 @@ PEERS := $(VENV)/.peers
 # mypy and the manual's reference know no package-dir: for them, a tree of links shows the packages where their
 # imports say.
 
-.PHONY: demo test oracle oracle-hostile fuzz tree lint docs bench bench-quick clean
+.PHONY: demo test test-all oracle oracle-hostile fuzz tree lint docs bench bench-quick clean
 
 demo: $(INSTALLED)
 	$(VENV)/bin/python -m examples.demo $(if $(DATA),--data $(DATA))
 
 test: $(INSTALLED)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-all: $(INSTALLED)
+	EQSAT_NIGHTLY=1 $(VENV)/bin/python -m pytest $(PYTEST_ARGS) -m "not oracle"
 
 oracle: $(INSTALLED)
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/oracle -m ""

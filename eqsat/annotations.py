@@ -179,8 +179,8 @@ def _register(name: str, signature: Signature | None, fn: Callable[..., Any]) ->
     before = known.function if known is not None else UNDECLARED.get(name)
     if before is not None and definition_of(before) != definition_of(fn):
         raise EqsatError(
-            f"there is an operation {name!r} already, {definition_of(before)}; call {definition_of(fn)} something"
-            " else"
+            f"there is an operation {name!r} already, {definition_of(before)}; call {definition_of(fn)}"
+            " something else"
         )
     if signature is None:
         signature = known.signature if known is not None else None

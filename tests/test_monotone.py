@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ SHARES = st.lists(st.integers(1, 40).map(lambda part: part / 41), min_size=2, ma
 """Of what plain JAX needs on top of inputs and outputs."""
 
 
+@pytest.mark.nightly
 @settings(
     deadline=None,
     derandomize=True,

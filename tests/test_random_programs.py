@@ -6,6 +6,7 @@ and run by the reference interpreter.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,9 @@ from examples.measure import plain_peak
 from tests.program_text import ProgramText
 from tests.random_control import random_loops
 from tests.random_programs import bottlenecks, random_programs
+
+MANY = 4 if "EQSAT_NIGHTLY" in os.environ else 1
+"""How many times as many examples `make test-all` tries."""
 
 UNHURRIED = settings(
     deadline=None,
@@ -61,7 +65,7 @@ def budget_between(low: int, high: int, fraction: float) -> int:
     return max(1, int(low + fraction * (high - low)))
 
 
-@settings(UNHURRIED, max_examples=1200)
+@settings(UNHURRIED, max_examples=MANY * 500)
 @given(random_programs() | bottlenecks() | random_loops(), st.integers(0, 3))
 def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramText, seed: int) -> None:
     arrays = program.arrays(seed)
@@ -72,7 +76,7 @@ def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramTex
         np.testing.assert_allclose(result, reference, rtol=1e-9, atol=1e-9)
 
 
-@settings(UNHURRIED, max_examples=100)
+@settings(UNHURRIED, max_examples=MANY * 50)
 @given(random_programs() | bottlenecks() | bottlenecks() | random_loops(), BUDGETS, st.integers(0, 3))
 def test_an_optimized_program_keeps_to_the_budget_and_agrees_with_plain_jax(
     program: ProgramText, fraction: float, seed: int

@@ -30,6 +30,7 @@ def test_a_kernel_matrix_times_a_vector_is_plain_jaxs(tmp_path: Path) -> None:
     assert all(row.apart < 1e-12 for row in rows)
 
 
+@pytest.mark.nightly
 def test_more_inducing_points_pay(tmp_path: Path) -> None:
     pytest.importorskip("gpjax", reason="it takes no jax from 0.11 on")
     from benchmarks.paper import sparse_gp
@@ -41,6 +42,7 @@ def test_more_inducing_points_pay(tmp_path: Path) -> None:
     assert more.nlpd < fewer.nlpd
 
 
+@pytest.mark.nightly
 def test_training_takes_the_steps_of_plain_jax(tmp_path: Path) -> None:
     pytest.importorskip("gpjax", reason="it takes no jax from 0.11 on")
     from benchmarks.paper import sparse_gp_step

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", ["transformer", "chains"])
 def test_a_sweep_keeps_to_its_budget_and_is_written(name: str, tmp_path: Path) -> None:
