@@ -179,7 +179,7 @@ def test_a_fitting_function_with_large_arrays_runs_in_chunks_that_stay_in_the_ca
 
 
 def test_turns_that_take_large_blocks_anew_run_in_chunks() -> None:
-    """Two half iterations of Sinkhorn's iteration are predicted to gain a quarter; measured was a half."""
+    """Two halves of Sinkhorn's iteration are predicted to gain a quarter; measured was a half."""
 
     def softened(x: Any, y: Any, potential: Any) -> Any:
         costs = jnp.sum((x[:, None] - y) ** 2, -1)

@@ -25,10 +25,10 @@ TURNS: dict[str, tuple[str, ...]] = {
     "i": ("int8", "int32", "int64", "int16", "int8"),
     "u": ("uint8", "uint32", "uint64", "uint16", "uint8"),
 }
-"""By kind, its dtypes in the order of their iterations: all of them first, the most telling ones again."""
+"""By kind, its dtypes in the order of their turns: all of them first, the most telling ones again."""
 
 MIXED = 3
-"""In every so many-th iteration, terms that need not be of one dtype are of several."""
+"""In every so many-th turn, terms that need not be of one dtype are of several."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ def standing(kinds: Kinds) -> Dtypes:
     return Dtypes(kinds, {})
 
 
-def in_turn(kinds: Kinds, iteration: int, changing: str, narrow: bool = True) -> Dtypes:
-    """The dtypes of one iteration.
+def in_turn(kinds: Kinds, turn: int, changing: str, narrow: bool = True) -> Dtypes:
+    """The dtypes of one turn.
 
     **Arguments:**
 
@@ -76,16 +76,16 @@ def in_turn(kinds: Kinds, iteration: int, changing: str, narrow: bool = True) ->
     for number, kind in sorted(of_class.items()):
         if kind not in changing or kind not in TURNS:
             continue
-        taken = iterations_of(kind, narrow)
+        taken = turns_of(kind, narrow)
         if kind == "f" and "c" in of_class.values():
             taken = ("float32",)  # those that complex64 is made of
         place = places.setdefault(kind, 0)
         places[kind] += 1
-        chosen[number] = taken[(iteration + place * (iteration % MIXED == MIXED - 1)) % len(taken)]
+        chosen[number] = taken[(turn + place * (turn % MIXED == MIXED - 1)) % len(taken)]
     return Dtypes(kinds, chosen)
 
 
 @cache
-def iterations_of(kind: str, narrow: bool = True) -> tuple[str, ...]:
+def turns_of(kind: str, narrow: bool = True) -> tuple[str, ...]:
     """The dtypes of a kind in turn."""
     return tuple(dtype for dtype in TURNS[kind] if narrow or dtype not in NARROW)

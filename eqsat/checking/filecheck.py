@@ -368,7 +368,7 @@ IMPLIED = "anyway"
 
 ENDING = (
     "write a right side that no left side matches, or a condition that what is made does not fulfil; until"
-    " then, the engine stops at a limit, and other rules may not get their iteration"
+    " then, the engine stops at a limit, and other rules may not get their turn"
 )
 """What to do about a rule that never ends."""
 

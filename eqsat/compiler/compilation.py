@@ -166,7 +166,7 @@ class Compilation:
             asked = (settings, self.names)
             traced = Traced(self.closed)
             place = StoredPlan.of(traced, self.names, asked, self.settings.rules, donation, machine)
-        found = place.read() or self._leanest(place.leanest) if place else None
+        found = place.read(budget) or self._leanest(place.leanest) if place else None
         if found is None or (values is not None and not _is_tuned(found)):
             with Progress(f"planning {self.title}", self.settings.progress) as progress:
 

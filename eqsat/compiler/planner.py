@@ -1,4 +1,4 @@
-"""The driver: a traced function through all stages, and back to smaller chunks until one fits."""
+"""The planner: a traced function through all stages, and back to smaller chunks until one fits."""
 
 from __future__ import annotations
 

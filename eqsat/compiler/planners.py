@@ -1,4 +1,4 @@
-"""The planner of a program: rules, engine and driver. Imported when something is really planned."""
+"""The planner of a program with its rules. Imported when something is really planned."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ one. Arrays that the function closes over are not in it: they are taken from the
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from eqsat.targets.machine import Machine
 if TYPE_CHECKING:
     from eqsat.compiler.planned import Planned
 
-# What reads and writes an entry is imported when there is one: `eqsat.transforms` imports this module first.
+# What reads and writes an entry is imported when there is one: whoever imports eqsat imports this module.
 
 FILES = KeptFiles("plans")
 
@@ -102,13 +103,14 @@ class StoredPlan:
         """The place for what needs least, where nothing is within the budget."""
         return replace(self, key=f"{self.key}-leanest")
 
-    def read(self) -> Planned | None:
-        """The plan, if it is there and its program still needs what it was certified for."""
+    def read(self, budget: float = math.inf) -> Planned | None:
+        """The plan, if it is there, and its program needs what was certified, within a budget in bytes."""
         content = FILES.read(self.key)
         if content is None:
             return None
         try:
-            return self._planned(content)
+            found = self._planned(content)
+            return found if found.certified.peak <= budget else None
         except Exception:
             # Whatever is wrong with an entry, planning anew makes it right.
             FILES.remove(self.key)
@@ -154,11 +156,11 @@ class StoredPlan:
         derivation = planned.derivation
         if derivation is None or (planned.module is not None and planned.module.objects):
             return
-        try:
-            emission = schedules.written(derivation.emission, derivation.program)
-        except schedules.Unstorable:
-            return
         plan = replace(planned.plan, constants=(), source="")
         entry = Entry(plan, planned.module is not None, tuple(places_of(self.traced.closed)))
-        content = json.dumps({"entry": RECORDS.write(Entry, entry), "emission": emission})
-        FILES.write(self.key, content.encode())
+        try:
+            emission = schedules.written(derivation.emission, derivation.program)
+            plain = {"entry": RECORDS.write(Entry, entry), "emission": emission}
+        except (schedules.Unstorable, TypeError):
+            return
+        FILES.write(self.key, json.dumps(plain).encode())

@@ -116,7 +116,9 @@ class Codec:
         def write(value: Any) -> Plain:
             kind = type(value)
             if kind in records:
-                return {TAG: kind.__name__, **records[kind](value)}  # type: ignore[dict-item]
+                plain = records[kind](value)
+                assert isinstance(plain, dict)
+                return {TAG: kind.__name__, **plain}
             if value is None and NoneType in members:
                 return None
             for other in others:
@@ -251,7 +253,8 @@ def _is_mapping(origin: Any) -> bool:
 
 def _written(value: Any) -> Plain:
     if value is None or type(value) in PLAIN:
-        return value  # type: ignore[no-any-return]
+        plain: Plain = value
+        return plain
     raise TypeError(f"a record can't hold {value!r}")
 
 

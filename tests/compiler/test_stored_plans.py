@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,30 @@ def test_an_entry_that_needs_more_than_it_says_is_planned_anew(folder: Path, pla
     files.write(entry.name, json.dumps(content).encode())
     assert eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY).peak_bytes <= 300_000
     assert len(planned) == 2
+
+
+def test_an_entry_over_the_budget_is_not_run(folder: Path, planned: list[str]) -> None:
+    eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY)
+    (large,) = folder.iterdir()
+    eqsat.optimize(matvec, budget="100KB").plan(ARRAY, ARRAY)
+    (small,) = set(folder.iterdir()) - {large}
+    files = KeptFiles("plans")
+    files.write(small.name, files.read(large.name) or b"")
+    assert eqsat.optimize(matvec, budget="100KB").plan(ARRAY, ARRAY).peak_bytes <= 100_000
+    assert len(planned) == 3
+
+
+def test_a_plan_that_cannot_be_written_is_a_plan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    optimized = eqsat.optimize(matvec, budget="300KB")
+    original = Planner.planned
+
+    def odd(self: Planner) -> Any:
+        found = original(self)
+        return replace(found, plan=replace(found.plan, rules_fired={"rule": np.int64(1)}))
+
+    monkeypatch.setattr(Planner, "planned", odd)
+    assert optimized.plan(ARRAY, ARRAY).peak_bytes <= 300_000
+    assert not folder.exists() or not list(folder.iterdir())
 
 
 def test_lines_that_have_moved_are_where_they_are_now(
