@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -24,16 +23,6 @@ from tests.stages import check_meaning, lowered, normal
 X, Y = normal(4, 3), normal(5, 3)
 A = spd(4, 4)
 SIGNATURE = "rbf[i, j, k](x: i k, y: j k) -> i j"
-
-
-@pytest.fixture(autouse=True)
-def _registry() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
-    registered, undeclared = dict(REGISTERED), dict(UNDECLARED)
-    yield
-    for table, before in ((REGISTERED, registered), (UNDECLARED, undeclared)):
-        table.clear()
-        table.update(before)
 
 
 def kernel(x: Any, y: Any) -> Any:

@@ -6,23 +6,18 @@ from dataclasses import dataclass, replace
 
 from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import (
-    Arithmetic,
     AxisDefinition,
     Comparison,
-    ConstantValue,
     CopyDefinition,
     Expression,
     Guard,
     LengthDefinition,
-    Number,
     Position,
     PropertyGuard,
-    Quantity,
     Rule,
-    SizeOf,
     Variable,
 )
-from eqsat.language.traverse import variables
+from eqsat.language.traverse import variables, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,26 +89,11 @@ def text_of(condition: Condition) -> str:
             brackets = f"[{', '.join(axes)}]" if axes else ""
             return f"{name}{brackets}({term})"
         case Comparison(relation=relation, left=left, right=right):
-            return f"{quantity_text(left)} {relation} {quantity_text(right)}"
+            return f"{written(left)} {relation} {written(right)}"
         case AxisDefinition(name=name, first=first, less=less):
             items = [f"axes({item})" if kind == "term" else item for kind, item in (first, *less)]
             return f"{name} = {' - '.join(items)}"
         case CopyDefinition(name=name, original=original, longer=longer):
             return f"{name} = copy({original})" + (f" + {longer}" if longer else "")
         case LengthDefinition(name=name, length=length):
-            return f"{name} = axis({quantity_text(length)})"
-
-
-def quantity_text(quantity: Quantity) -> str:
-    """A quantity as it is written, but for brackets that are not needed."""
-    match quantity:
-        case Number(text=text):
-            return text
-        case SizeOf(name=name):
-            return f"size({name})"
-        case ConstantValue(name=name):
-            return name
-        case Arithmetic(operator=operator, left=left, right=right):
-            sides = [quantity_text(side) for side in (left, right)]
-            sides = [f"({side})" if " " in side else side for side in sides]
-            return f"{sides[0]} {operator} {sides[1]}"
+            return f"{name} = axis({written(length)})"

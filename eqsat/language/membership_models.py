@@ -65,7 +65,7 @@ def somewhere(members: Members) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MembershipModels:
-    """MembershipModels over the axes of a `universe`.
+    """Membership models over the axes of a `universe`.
 
     **Attributes:**
 

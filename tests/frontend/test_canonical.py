@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,21 +13,10 @@ import pytest
 import eqsat
 from eqsat.errors import EqsatError
 from eqsat.frontend import canonical
-from eqsat.ir.operations import REGISTERED, UNDECLARED
 from tests.frontend.named import names, spd, text, texts
 from tests.stages import check_meaning, lowered, normal
 
 A, B, BATCH = spd(4, 4), normal(4, 3), spd(5, 4, 4)
-
-
-@pytest.fixture(autouse=True)
-def _registry() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
-    registered, undeclared = dict(REGISTERED), dict(UNDECLARED)
-    yield
-    for table, before in ((REGISTERED, registered), (UNDECLARED, undeclared)):
-        table.clear()
-        table.update(before)
 
 
 def logdet(a: Any) -> Any:
