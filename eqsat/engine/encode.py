@@ -172,6 +172,8 @@ def encode_op(
         case Select(axis=axis):
             return "Select", [select_key(op, fence), axis.id, *args]
         case Rename(old=old, new=new):
+            # A broadcast value may be renamed along an axis that no term has.
+            symbols.axes.update((axis.id, axis) for axis in (old, new))
             return "Rename", [old.id, new.id, *args]
         case Opaque(call=call, result=result):
             symbols.calls[call.id] = call

@@ -176,3 +176,15 @@ def test_of_two_matrices_that_do_not_fit_together_one_is_kept() -> None:
     optimized = eqsat.optimize(smoothed, budget="24MB")
     assert 4 * 2000**2 < optimized.plan(x, root, v).peak_bytes <= 24e6
     np.testing.assert_allclose(optimized(x, root, v), smoothed(x, root, v), rtol=1e-3)
+
+
+def test_loops_over_repeated_rows_are_planned():
+    # Inside the loop, the two copies of an entry are an axis that no value has.
+    def row_ranges(x):
+        kernel = jnp.exp(-jnp.abs(x[:, None] - x))
+        return lax.map(lambda row: (row[:, None] - row).max(1), jnp.repeat(kernel, 2, 1))
+
+    x = normal(130)
+    optimized = eqsat.optimize(row_ranges, budget="300kB")
+    assert optimized.plan(x).changed
+    np.testing.assert_allclose(optimized(x), row_ranges(x), rtol=1e-5)
