@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.emit import emit
 from eqsat.backend.module import Module
-from eqsat.planning.blocks import Block, Joint, Schedule, Turning
+from eqsat.planning.blocks import Block, FusedProducts, Relayout, Schedule
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class Emission:
     makers: Mapping[int, str]
     updates: int
     forms: CodegenOptions
-    turned: Mapping[int, Turning]
-    joined: Mapping[Block, tuple[Joint, ...]]
+    relayouts: Mapping[int, Relayout]
+    fused_products: Mapping[Block, tuple[FusedProducts, ...]]
 
     def module(self, names: Sequence[str], pairs: Mapping[int, int]) -> Module:
         """The module.
@@ -40,6 +40,6 @@ class Emission:
             pairs=pairs,
             updates=self.updates,
             forms=self.forms,
-            turned=self.turned,
-            joined=self.joined,
+            relayouts=self.relayouts,
+            fused_products=self.fused_products,
         )

@@ -18,7 +18,7 @@ from eqsat.backend.elementwise import (
     operand_text,
     takes_bare_numbers,
 )
-from eqsat.backend.horizontal_fusion import joined
+from eqsat.backend.horizontal_fusion import emit_fused_products
 from eqsat.backend.in_place import overwritten
 from eqsat.backend.layout import (
     Emitted,
@@ -60,7 +60,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Joint, Loop, Schedule, Turning
+from eqsat.planning.blocks import Block, Compute, FusedProducts, Loop, Relayout, Schedule
 
 INDENT = "    "
 
@@ -82,16 +82,18 @@ class Emitter:
         pairs: Mapping[int, int],
         updates: int,
         forms: CodegenOptions,
-        turned: Mapping[int, Turning],
-        joints: Mapping[Block, Sequence[Joint]],
+        relayouts: Mapping[int, Relayout],
+        fused_products: Mapping[Block, Sequence[FusedProducts]],
     ) -> None:
         self.schedule = schedule
         self.makers = makers
         self.overwritten = overwritten(schedule, pairs)
         self.updates = updates
-        self.turnings = turned
-        self.turned = {member: turning for turning in turned.values() for member in turning.members}
-        self.joints = joints
+        self.relayouts = relayouts
+        self.relayout_of = {
+            member: relayout for relayout in relayouts.values() for member in relayout.members
+        }
+        self.fused_products = fused_products
         self.forms = forms
         self.pieces: dict[Axis, Pieces] = {}
         for loop in schedule.block.loops:
@@ -187,12 +189,12 @@ class Emitter:
 
     def block(self, block: Block, scope: Scope) -> None:
         """Emit the steps of a block."""
-        joints = {joint.products[0].number: joint for joint in self.joints.get(block, ())}
+        fused_products = {group.products[0].number: group for group in self.fused_products.get(block, ())}
         for step in block.steps:
             if isinstance(step, Loop):
                 LoopEmitter(self, step, self.schedule.chunks[step.id], scope).emit()
-            elif step.term.number in joints:
-                joined(self, joints[step.term.number], scope)
+            elif step.term.number in fused_products:
+                emit_fused_products(self, fused_products[step.term.number], scope)
             elif step.term.number not in scope.values:
                 value = self.control(step, scope) if step.bodies else self.term(step.term, scope)
                 scope.values[step.term.number] = value
@@ -242,10 +244,10 @@ class Emitter:
                 raise AssertionError(f"{term.op} is not a step of its own")
 
     def map(self, term: Term, op: Map, scope: Scope) -> Emitted:
-        turning = self.turned.get(term.number)
+        relayout = self.relayout_of.get(term.number)
         operands = [
-            copied(self, arg, turning, scope)
-            if turning is not None and arg.number in turning.sources
+            copied(self, arg, relayout, scope)
+            if relayout is not None and arg.number in relayout.sources
             else self.value(arg, scope)
             for arg in term.args
         ]
@@ -376,8 +378,8 @@ def emit(
     pairs: Mapping[int, int] | None = None,
     updates: int = 0,
     forms: CodegenOptions | None = None,
-    turned: Mapping[int, Turning] | None = None,
-    joined: Mapping[Block, Sequence[Joint]] | None = None,
+    relayouts: Mapping[int, Relayout] | None = None,
+    fused_products: Mapping[Block, Sequence[FusedProducts]] | None = None,
 ) -> Module:
     """The module of a schedule.
 
@@ -388,8 +390,8 @@ def emit(
     - `pairs`: by output, which input's place it may take.
     - `updates`: how often each loop says where it is; not at all if 0.
     - `forms`: those that are fast and round well where it runs; the plain ones if None.
-    - `turned`: by the number of a reduction, the operands that are copied for it.
-    - `joined`: by block, the products that are taken as one.
+    - `relayouts`: by the number of a reduction, the operands that are copied for it.
+    - `fused_products`: by block, the products that are taken as one.
     """
     emitter = Emitter(
         schedule,
@@ -398,8 +400,8 @@ def emit(
         pairs or {},
         updates,
         forms or CodegenOptions(),
-        turned or {},
-        joined or {},
+        relayouts or {},
+        fused_products or {},
     )
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

@@ -14,24 +14,24 @@ from eqsat.backend.contractions import COLUMNS, product_text
 from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import Emitted, Lengths, length_text, shape_text, transposed, tuple_text
 from eqsat.ir.axis import Axis
-from eqsat.planning.blocks import Joint
+from eqsat.planning.blocks import FusedProducts
 
 if TYPE_CHECKING:
     from eqsat.backend.emit import Emitter
     from eqsat.backend.scope import Scope
 
 
-def joined(emitter: Emitter, joint: Joint, scope: Scope) -> None:
+def emit_fused_products(emitter: Emitter, group: FusedProducts, scope: Scope) -> None:
     """Write the products; each goes into the scope as a part of them."""
-    op, first = joint.op, joint.products[0]
-    matrix = emitter.value(joint.matrix, scope)
+    op, first = group.op, group.products[0]
+    matrix = emitter.value(group.matrix, scope)
     added = tuple(axis for axis in matrix.order if axis in op.axes)
     from_left = matrix.order[0] in op.axes
     order = (COLUMNS, *added) if from_left else (*added, COLUMNS)
-    columns = _Columns(order, scope.lengths_of(joint.matrix), op.dtype)
-    parts = [columns.add(None if narrow is None else emitter.value(narrow, scope)) for narrow in joint.narrow]
+    columns = _Columns(order, scope.lengths_of(group.matrix), op.dtype)
+    parts = [columns.add(None if narrow is None else emitter.value(narrow, scope)) for narrow in group.narrow]
     if not from_left:
-        columns.fill(joint.columns)
+        columns.fill(group.columns)
     together = Emitted(emitter.local(f"columns_{first.number}"), order)
     emitter.line(scope, f"{together.text} = {columns.text()}")
     left, right = (together, matrix) if from_left else (matrix, together)
@@ -39,7 +39,7 @@ def joined(emitter: Emitter, joint: Joint, scope: Scope) -> None:
     products = emitter.local(f"dots_{first.number}")
     emitter.line(scope, f"{products} = {value.text}")
     at = value.order.index(COLUMNS)
-    for term, (free, part) in zip(joint.products, parts, strict=True):
+    for term, (free, part) in zip(group.products, parts, strict=True):
         text = f"{products}[{':, ' * at}{part}]"
         rest = (*value.order[:at], *free, *value.order[at + 1 :])
         if len(free) > 1:

@@ -14,7 +14,7 @@ from eqsat.backend.layout import Emitted, transposed, tuple_text
 from eqsat.backend.slicing import sliced
 from eqsat.ir.axis import Axis
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Loop, Turning
+from eqsat.planning.blocks import Block, Compute, Loop, Relayout
 
 if TYPE_CHECKING:
     from eqsat.backend.emit import Emitter
@@ -30,16 +30,16 @@ COPYING = """def in_order(a, axes, start):
 """
 
 
-def copied(emitter: Emitter, term: Term, turning: Turning, scope: Scope) -> Emitted:
+def copied(emitter: Emitter, term: Term, relayout: Relayout, scope: Scope) -> Emitted:
     """An operand of a reduction out of its copy, which is made unless there is one."""
-    source = turning.sources[term.number]
-    value = _copy(emitter, source, turning, scope)
+    source = relayout.sources[term.number]
+    value = _copy(emitter, source, relayout, scope)
     if source is term:
         return value
     key = (term.number, value.order)
-    if key not in scope.turned:
-        scope.turned[key] = sliced(emitter, term, value, scope)
-    return scope.turned[key]
+    if key not in scope.copies:
+        scope.copies[key] = sliced(emitter, term, value, scope)
+    return scope.copies[key]
 
 
 def copy_ahead(emitter: Emitter, loop: Loop, scope: Scope) -> None:
@@ -48,11 +48,11 @@ def copy_ahead(emitter: Emitter, loop: Loop, scope: Scope) -> None:
         around = scope.starts.keys() - inside
         for step in block.steps:
             # What its operands are made of may be computed in other loops, too, for something else.
-            turning = emitter.turnings.get(step.term.number) if isinstance(step, Compute) else None
-            if turning is not None:
-                for source in turning.sources.values():
+            relayout = emitter.relayouts.get(step.term.number) if isinstance(step, Compute) else None
+            if relayout is not None:
+                for source in relayout.sources.values():
                     if source.open <= around:
-                        _copy(emitter, source, turning, scope)
+                        _copy(emitter, source, relayout, scope)
 
 
 def _nested(block: Block, inside: frozenset[Axis]) -> Iterator[tuple[Block, frozenset[Axis]]]:
@@ -63,14 +63,14 @@ def _nested(block: Block, inside: frozenset[Axis]) -> Iterator[tuple[Block, froz
             yield from _nested(step.body, inside | {step.axis})
 
 
-def _copy(emitter: Emitter, source: Term, turning: Turning, scope: Scope) -> Emitted:
+def _copy(emitter: Emitter, source: Term, relayout: Relayout, scope: Scope) -> Emitted:
     value = emitter.value(source, scope)
-    order = _order(value, turning)
+    order = _order(value, relayout)
     if order == value.order:
         return value
     key = (source.number, order)
-    if key not in scope.turned:
-        name = emitter.local(f"turned_{source.number}")
+    if key not in scope.copies:
+        name = emitter.local(f"transposed_{source.number}")
         if scope.starts:
             emitter.copies = True
             axes = tuple_text([str(value.order.index(axis)) for axis in order])
@@ -78,11 +78,11 @@ def _copy(emitter: Emitter, source: Term, turning: Turning, scope: Scope) -> Emi
         else:
             text = f"lax.optimization_barrier({transposed(value, order).text})"
         emitter.line(scope, f"{name} = {text}")
-        scope.turned[key] = Emitted(name, order)
-    return scope.turned[key]
+        scope.copies[key] = Emitted(name, order)
+    return scope.copies[key]
 
 
-def _order(value: Emitted, turning: Turning) -> tuple[Axis, ...]:
-    others = [axis for axis in value.order if axis not in turning.reduced and axis != turning.last]
-    reduced = [axis for axis in value.order if axis in turning.reduced]
-    return (*others, *reduced, turning.last)
+def _order(value: Emitted, relayout: Relayout) -> tuple[Axis, ...]:
+    others = [axis for axis in value.order if axis not in relayout.reduced and axis != relayout.last]
+    reduced = [axis for axis in value.order if axis in relayout.reduced]
+    return (*others, *reduced, relayout.last)

@@ -23,7 +23,7 @@ class Scope:
     - `lengths`: the length, as text, of each axis that is being chunked.
     - `starts`: the first index of its current chunk.
     - `depth`: of indentation.
-    - `turned`: copies of values in another order of their axes, by number and order.
+    - `copies`: copies of values in another order of their axes, by number and order.
     """
 
     values: dict[int, Emitted]
@@ -32,7 +32,7 @@ class Scope:
     depth: int
     calls: dict[Any, str] = field(default_factory=dict)
     results: dict[Any, list[str]] = field(default_factory=dict)
-    turned: dict[tuple[int, tuple[Axis, ...]], Emitted] = field(default_factory=dict)
+    copies: dict[tuple[int, tuple[Axis, ...]], Emitted] = field(default_factory=dict)
 
     def lengths_of(self, term: Term) -> Lengths:
         """The lengths of the axes along which a term is a chunk: others are whole, even inside a loop."""
@@ -42,11 +42,11 @@ class Scope:
         """The scope of a loop's body. `open_in`: by term number, the loops that it varies with."""
         again = axis in self.starts
         values = self.values
-        turned = self.turned
+        copies = self.copies
         if again:
             # Inside a loop over the same axis: what varies with the outer one is computed anew.
             values = {number: value for number, value in values.items() if axis not in open_in[number]}
-            turned = {key: value for key, value in turned.items() if axis not in open_in[key[0]]}
+            copies = {key: value for key, value in copies.items() if axis not in open_in[key[0]]}
         return Scope(
             dict(values),
             {**self.lengths, axis: length},
@@ -54,7 +54,7 @@ class Scope:
             self.depth + 1,
             {} if again else dict(self.calls),
             {} if again else dict(self.results),
-            dict(turned),
+            dict(copies),
         )
 
     def of_body(self) -> Scope:

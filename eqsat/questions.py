@@ -61,7 +61,7 @@ def explain(fn: Callable[..., Any], *args: Any, budgets: int = 10, **keywords: A
     ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
     >>> x = jnp.linspace(0.0, 1.0, 2000)
     >>> explanation = explain(f, x, x, budgets=3)
-    >>> explanation.floor_bytes < 100_000 < explanation.original_peak_bytes
+    >>> explanation.minimum_bytes < 100_000 < explanation.original_peak_bytes
     True
     """
     if "budget" in keywords:

@@ -38,7 +38,7 @@ def check_rules(
     **Arguments:**
 
     - `rules`: the path of a `.rules` file, or rules as a text.
-    - `examples`: how many instances are drawn in the tier that draws most.
+    - `examples`: how many instances are drawn in the regime that draws most.
     - `names`: check only the rules, facts and monoids of these names.
     - `strict`: whether conditions that nothing needs, rules that never end, and missing examples are errors.
     - `fail`: whether to raise if a rule is wrong.

@@ -14,7 +14,7 @@ What `python -m examples.kernel_ridge` prints, on two cores shared with other wo
       error   plain 2.0e-06                 (float64, all of it)          eqsat 2.0e-06
       loops   x.0: 10000 in 50 chunks of 200, combined by concatenation; x.0: 10000 in 50 chunks of 200,
               combined by concatenation; x.0: 10000 in 50 chunks of 200, combined by concatenation
-      rules   chunk-map 20, chunk-reduction 4, any-of-not 4, split-result 3, sunk-into-loop 3,
+      rules   chunk-map 20, chunk-reduction 4, any-of-not 4, split-result 3, rematerialised-in-loop 3,
               chunk-delta 2, chunk-contraction 2, split-contraction 1, matrix-plus-diagonal-times 1
 """
 

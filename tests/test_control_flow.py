@@ -38,7 +38,7 @@ def test_a_solver_s_matrix_is_computed_where_it_is_used() -> None:
 
     x = normal(900, 3)
     plan = fitted(ridge, 400_000, x, x[:, 0])
-    assert plan.rules_fired["sunk-into-loop"] >= 1
+    assert plan.rules_fired["rematerialised-in-loop"] >= 1
     assert plan.predicted_seconds > plan.original_seconds
 
 
@@ -50,7 +50,7 @@ def test_a_matrix_that_fits_stays_outside_the_loop() -> None:
     x = normal(900, 50)
     budget = 8_000_000  # the matrix is 3.24 MB, the differences 162 MB
     plan = fitted(power, budget, x, x[:, 0])
-    assert "sunk-into-loop" not in plan.rules_fired
+    assert "rematerialised-in-loop" not in plan.rules_fired
 
 
 def test_forces_inside_a_loop_over_time() -> None:
@@ -149,7 +149,7 @@ def test_what_a_loop_takes_slice_by_slice_is_computed_slice_by_slice() -> None:
         return lax.scan(iteration, jnp.zeros(200), inputs)
 
     plan = fitted(recurrent, 300_000, normal(2000, 4), normal(4, 200), normal(200))
-    assert plan.rules_fired["sunk-into-loop"] >= 1
+    assert plan.rules_fired["rematerialised-in-loop"] >= 1
 
 
 def test_a_slice_that_depends_on_its_place_is_not_computed_without_it() -> None:
@@ -159,4 +159,4 @@ def test_a_slice_that_depends_on_its_place_is_not_computed_without_it() -> None:
 
     xs, w = normal(300, 4), normal(4, 200)
     plan = eqsat.optimize(weighed, budget="1MB").plan(xs, w)
-    assert "sunk-into-loop" not in plan.rules_fired
+    assert "rematerialised-in-loop" not in plan.rules_fired

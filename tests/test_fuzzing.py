@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fuzzing.judging import CHUNKS, Finding, Plain, difference, fuzz
+from tests.fuzzing.oracle import CHUNKS, Finding, Plain, difference, fuzz
 
 CLASSES = {"exact": 40, "reassociates": 60, CHUNKS: 80}
 """The first seed for each."""

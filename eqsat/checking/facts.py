@@ -11,7 +11,7 @@ from eqsat.checking.conditions import Condition
 from eqsat.checking.instance import Instance
 from eqsat.checking.matrices import has_property
 from eqsat.checking.oracle import PROMISES, Criterion, Failure
-from eqsat.checking.regimes import EXAMPLES, Tier, Trial
+from eqsat.checking.regimes import EXAMPLES, Regime, Trial
 from eqsat.language.syntax import Fact
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -30,10 +30,10 @@ class FactTrial(Trial):
         super().__init__(fact.as_rule(), examples, violated, seen)
         self.fact = fact
 
-    def tiers(self) -> list[Tier]:
+    def regimes(self) -> list[Regime]:
         # Matrices of numbers that overflow or underflow have no properties to speak of.
         unfit = ("masked", "huge", "hostile") if self.fact.axes else ("masked",)
-        return [tier for tier in super().tiers() if tier.style.name not in unfit]
+        return [regime for regime in super().regimes() if regime.style.name not in unfit]
 
     def judge(self, instance: Instance, criterion: Criterion) -> Failure | None:
         computed = criterion in PROMISES

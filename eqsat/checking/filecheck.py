@@ -45,7 +45,7 @@ class FileCheck:
     **Arguments:**
 
     - `known`: other files whose rules, operations and monoids may be named.
-    - `examples`: how many instances are drawn in the tier that draws most.
+    - `examples`: how many instances are drawn in the regime that draws most.
     - `strict`: whether conditions that nothing needs, rules that never end, and rules without examples are
       errors.
     - `brief`: whether the first thing that is wrong with a statement will do, as it was found and without
@@ -123,7 +123,7 @@ class FileCheck:
             failure = trial.failure()
         except EqsatError as error:
             return replace(report, failures=(self.at(rule.position, f"it can't be tried: {error}"),))
-        report = replace(report, tiers=dict(trial.tally.drawn))
+        report = replace(report, regimes=dict(trial.tally.drawn))
         if failure is not None and self.brief:
             text = self.at(rule.position, f"the two sides differ {failure.criterion.value}")
             return replace(report, failures=(text,))
@@ -161,13 +161,13 @@ class FileCheck:
         guarded, tested = self.guarded(rule)
         growing = self.growth(rule)
         more, warnings, tried = self.examples_and_conditions(rule)
-        tiers = {**report.tiers, **tried, "float32": measured.instances, "guarded": tested}
+        regimes = {**report.regimes, **tried, "float32": measured.instances, "guarded": tested}
         failures = (*failures, *guarded, *more)
         if self.strict:
             failures = (*failures, *(self.at(rule.position, *one) for one in growing))
         else:
             warnings = (*warnings, *(f"{message} ({advice})" for message, advice in growing))
-        return replace(report, tiers=tiers, failures=failures, warnings=warnings, notes=notes)
+        return replace(report, regimes=regimes, failures=failures, warnings=warnings, notes=notes)
 
     def guarded(self, rule: Rule) -> tuple[tuple[str, ...], int]:
         """Failures of a rule where its guard holds, by what it promises there; and how much was tried."""
@@ -239,7 +239,7 @@ class FileCheck:
             failure = trial.failure()
         except EqsatError as error:
             return replace(report, failures=(self.at(fact.position, f"it can't be tried: {error}"),))
-        report = replace(report, tiers=dict(trial.tally.drawn))
+        report = replace(report, regimes=dict(trial.tally.drawn))
         if failure is not None:
             text = self.at(fact.position, "the fact does not hold")
             if self.brief:
@@ -248,14 +248,14 @@ class FileCheck:
         if not trial.tally.drawn:
             return replace(report, failures=(self.at(fact.position, "no instance was found"),))
         failures, warnings, tried = self.examples_and_conditions(fact)
-        return replace(report, tiers={**report.tiers, **tried}, failures=failures, warnings=warnings)
+        return replace(report, regimes={**report.regimes, **tried}, failures=failures, warnings=warnings)
 
     def monoid(self, declared: MonoidDeclaration) -> RuleReport:
         """The report on a monoid."""
         rules = [rule for file in (self.file, *self.known) for rule in file.rules]
         report = RuleReport(self.name_of(declared), "monoid", str(declared.position))
         tried, failure = check_monoid(declared.monoid, rules)
-        report = replace(report, tiers={"merges": tried})
+        report = replace(report, regimes={"merges": tried})
         if failure is None:
             return report
         text = self.at(declared.position, "this is no monoid") + "\n" + indented(str(failure))

@@ -1,7 +1,7 @@
 """Numbers that rules fail on: of all sizes, at the ends of the range, infinite, NaN, of either zero, offset.
 
-One instance has one *regime*, which says what its variables have in common: a rule that moves a factor fails
-where factors are of very different sizes; one that splits a sum, where two variables nearly cancel.
+One instance has one *distribution*, which says what its variables have in common: a rule that moves a factor
+fails where factors are of very different sizes; one that splits a sum, where two variables nearly cancel.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-REGIMES = (
+DISTRIBUTIONS = (
     *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
     *("negative", "zeros", "zeros", "undefined", "whole", "whole"),
 )
@@ -23,7 +23,7 @@ TAME = ("steps", "opposed", "positive", "zeros", "negative")
 """What data may be like whose sizes are moderate."""
 
 INFINITE = ("special", "infinite", "undefined")
-"""The regimes whose numbers are not all finite by intent."""
+"""The distributions whose numbers are not all finite by intent."""
 
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
@@ -34,11 +34,11 @@ WHOLE = (-3.0, -2.0, -1.0, -1.0, 0.0, 1.0, 1.0, 2.0, 3.0)
 """Small whole numbers, of which sums and products are often 0 or 1."""
 
 SPREAD = 1e-3
-"""How far numbers of the regime "opposed" are from one another, relative to their size."""
+"""How far numbers of the distribution "opposed" are from one another, relative to their size."""
 
 
 @dataclass(frozen=True)
-class Regime:
+class Distribution:
     """What the numbers of one instance are like.
 
     **Attributes:**
@@ -60,9 +60,9 @@ class Regime:
     ordinary: float = ORDINARY[0]
 
     @staticmethod
-    def drawn(rng: np.random.Generator, tame: bool, limits: Any) -> Regime:
-        """A regime for numbers of that range."""
-        names = TAME if tame else REGIMES
+    def drawn(rng: np.random.Generator, tame: bool, limits: Any) -> Distribution:
+        """A distribution for numbers of that range."""
+        names = TAME if tame else DISTRIBUTIONS
         name = names[rng.integers(len(names))]
         most = float(np.log10(float(limits.max)))
         exponent = rng.uniform(0.1, 0.95) * most
@@ -73,9 +73,9 @@ class Regime:
         ordinary = ORDINARY[0] / 2 if name in INFINITE else rng.choice(ORDINARY)
         if name == "whole":
             ordinary = 0.0
-        return Regime(name, exponent, tame, limits, ordinary)
+        return Distribution(name, exponent, tame, limits, ordinary)
 
-    def within(self, limits: Any) -> Regime:
+    def within(self, limits: Any) -> Distribution:
         """The same for a variable of another dtype."""
         if limits.dtype == self.limits.dtype:
             return self
@@ -141,7 +141,7 @@ class Regime:
         return np.where(where, special, numbers)
 
     def matrix(self, rng: np.random.Generator, value: Array, plain: bool) -> Array:
-        """A regular matrix at this regime's level; singular or special only if it is a `plain` one."""
+        """A regular matrix at this distribution's level; singular or special only if it is a `plain` one."""
         match self.name:
             case "levels" | "edge" | "wide" | "steps":
                 level = 0.4 * self.exponent * rng.choice([-1.0, 0.0, 1.0])

@@ -1,4 +1,4 @@
-"""The tiers of the check: kinds of data, and how exactly the sides of a rule must agree on them."""
+"""The regimes of the check: kinds of data, and how exactly the sides of a rule must agree on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHUNKS = (1, 2, 3, 0)
 """The lengths of chunks that loops are run with; 0 is all at once."""
 
 EXAMPLES = 40
-"""How many instances are drawn in the tier that draws most, unless something else is asked for."""
+"""How many instances are drawn in the regime that draws most, unless something else is asked for."""
 
 MOST_OTHER_FAILURES = 20
 """So many failures on integers or complex numbers are passed over for one on floats."""
@@ -37,14 +37,14 @@ LONG = (256, 300)
 """Lengths that integers of 8 bits don't count to: that of which they make 0, and another one."""
 
 MOST_AWAITED = 12
-"""So many more instances are drawn of a tier in which a dtype has not had its turn."""
+"""So many more instances are drawn of a regime in which a dtype has not had its turn."""
 
 SLOW = 8
 """Calls and users' operations are compiled for each shape, so there are so many times fewer of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tier:
+class Regime:
     """A kind of data.
 
     **Attributes:**
@@ -66,7 +66,7 @@ class Tier:
     narrow: bool = True
 
 
-INFINITE = Tier("infinite", Style("infinite"), Criterion.NO_WORSE, 0.5, "f")
+INFINITE = Regime("infinite", Style("infinite"), Criterion.NO_WORSE, 0.5, "f")
 """Data that is not finite in places. Few identities hold of it: a failure is worth a note, and no more."""
 
 
@@ -76,16 +76,16 @@ class Tally:
 
     **Attributes:**
 
-    - `drawn`: by tier, how many instances.
+    - `drawn`: by regime, how many instances.
     - `finite`: whether any of them had a finite value.
     """
 
     drawn: Counter[str] = field(default_factory=Counter)
     finite: bool = False
 
-    def count(self, tier: str, instance: Instance) -> None:
+    def count(self, regime: str, instance: Instance) -> None:
         """Count an instance, whose left side makes sense."""
-        self.drawn[tier] += 1
+        self.drawn[regime] += 1
         if not self.finite:
             value = finite_part(instance)
             self.finite = value is None or value.size > 0
@@ -119,20 +119,20 @@ def counts(rule: Rule) -> bool:
     return made and not constant_names(rule)
 
 
-def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
-    """The tiers for a rule: those that find most mistakes first."""
+def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
+    """The regimes for a rule: those that find most mistakes first."""
     exact = rule.accuracy == "exact"
     floats = Criterion.CLOSE
     found = [
-        Tier("exact", Style("whole"), Criterion.EXACT, 0.5, "fiucb" if ring else "iub", turns="iu"),
-        Tier("exact", Style("full"), Criterion.EXACT, 0.5, "iu", turns="iu"),
-        Tier("float64", Style("normal"), floats, 0.5, "fc"),
-        Tier("float64", Style("positive"), floats, 0.5, "fc"),
-        Tier("extremes", Style("zeros"), floats if exact else Criterion.FINITE, 0.25, "fc"),
-        Tier("extremes", Style("huge"), floats if exact else Criterion.NO_WORSE, 0.25, "f"),
-        Tier("extremes", Style("normal"), floats, 0.25, "f", 1),
-        Tier("extremes", Style("normal"), floats, 0.25, "f", 0),
-        Tier("extremes", Style("whole"), Criterion.EXACT, 0.2, "iub", 0),
+        Regime("exact", Style("whole"), Criterion.EXACT, 0.5, "fiucb" if ring else "iub", turns="iu"),
+        Regime("exact", Style("full"), Criterion.EXACT, 0.5, "iu", turns="iu"),
+        Regime("float64", Style("normal"), floats, 0.5, "fc"),
+        Regime("float64", Style("positive"), floats, 0.5, "fc"),
+        Regime("extremes", Style("zeros"), floats if exact else Criterion.FINITE, 0.25, "fc"),
+        Regime("extremes", Style("huge"), floats if exact else Criterion.NO_WORSE, 0.25, "f"),
+        Regime("extremes", Style("normal"), floats, 0.25, "f", 1),
+        Regime("extremes", Style("normal"), floats, 0.25, "f", 0),
+        Regime("extremes", Style("whole"), Criterion.EXACT, 0.2, "iub", 0),
     ]
     promise = {"exact": Criterion.BITS, "reassociates": Criterion.ROUNDED, "rescales": Criterion.IN_RANGE}
     if rule.accuracy in promise:
@@ -144,16 +144,16 @@ def tiers_of(rule: Rule, ring: bool, maskable: bool) -> list[Tier]:
         share = (3.0 if rule.classes else 2.25) * (1 if wide else 2)
         judged = promise[rule.accuracy]
         found += [
-            Tier("hostile", Style(style), judged, share, "f", turns="fiu", narrow=not wide),
-            Tier("hostile", Style(style), judged, 0.5, "c", turns="fiu"),
+            Regime("hostile", Style(style), judged, share, "f", turns="fiu", narrow=not wide),
+            Regime("hostile", Style(style), judged, 0.5, "c", turns="fiu"),
         ]
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.
-        found = [tier for tier in found if tier.style.name not in ("zeros", "huge")]
+        found = [regime for regime in found if regime.style.name not in ("zeros", "huge")]
     if counts(rule):
-        found += [Tier("long", Style("whole"), Criterion.EXACT, 0.4, "iub", length) for length in LONG]
+        found += [Regime("long", Style("whole"), Criterion.EXACT, 0.4, "iub", length) for length in LONG]
     if maskable:
-        found.insert(4, Tier("extremes", Style("masked"), floats, 0.5, "f"))
+        found.insert(4, Regime("extremes", Style("masked"), floats, 0.5, "f"))
     return found
 
 
@@ -162,7 +162,7 @@ class Trial:
 
     **Arguments:**
 
-    - `examples`: how many instances there are in a tier whose share is 1.
+    - `examples`: how many instances there are in a regime whose share is 1.
     - `violated`: a condition that the rule has not got, and that no instance fulfils.
     - `seen`: kinds that are not tried, as they were with the condition.
     - `promises`: whether it is also judged by what its accuracy class promises.
@@ -218,29 +218,29 @@ class Trial:
 
     def keeps_promise(self) -> bool:
         """Whether no failure is found of what the accuracy class promises, with any of its data."""
-        tiers = [tier for tier in self.tiers() if tier.criterion in PROMISES]
-        return all(next(self.failures_of(tier), None) is None for tier in tiers)
+        regimes = [regime for regime in self.regimes() if regime.criterion in PROMISES]
+        return all(next(self.failures_of(regime), None) is None for regime in regimes)
 
     def failures(self) -> Iterator[Failure]:
-        """Everything that fails, tier by tier, as it is found."""
-        for tier in self.tiers():
-            yield from self.failures_of(tier)
+        """Everything that fails, regime by regime, as it is found."""
+        for regime in self.regimes():
+            yield from self.failures_of(regime)
 
-    def failures_of(self, tier: Tier) -> Iterator[Failure]:
-        """Everything that fails in a tier."""
-        for instance in self.instances(tier):
+    def failures_of(self, regime: Regime) -> Iterator[Failure]:
+        """Everything that fails in a regime."""
+        for instance in self.instances(regime):
             for chunk in CHUNKS if loops(instance.statement.rule) else (0,):
-                failure = self.judge(replace(instance, chunk=chunk), tier.criterion)
-                self.tally.count(tier.name, instance)
+                failure = self.judge(replace(instance, chunk=chunk), regime.criterion)
+                self.tally.count(regime.name, instance)
                 if failure is not None:
                     yield failure
 
-    def tiers(self) -> list[Tier]:
+    def regimes(self) -> list[Regime]:
         statement_rules = [statement.rule for statement, _ in self.sources]
         ring = bool(statement_rules) and all(is_ring_only(rule) for rule in statement_rules[:1])
         maskable = any(self.maskable(statement) for statement, _ in self.sources[:4])
-        found = tiers_of(self.rule, ring, maskable)
-        return [tier for tier in found if self.promises or tier.criterion not in PROMISES]
+        found = regimes_of(self.rule, ring, maskable)
+        return [regime for regime in found if self.promises or regime.criterion not in PROMISES]
 
     def maskable(self, statement: Statement) -> bool:
         placement = self.drawer(statement).placements.draw(random.Random(0), 1)
@@ -249,53 +249,53 @@ class Trial:
         roles = OperandConstraints(statement, placement).roles
         return any(name in roles and roles[name].maskable for name in variable_names(statement.rule))
 
-    def instances(self, tier: Tier) -> Iterator[Instance]:
-        """Instances of a tier: functions and kinds take turns."""
+    def instances(self, regime: Regime) -> Iterator[Instance]:
+        """Instances of a regime: functions and kinds take turns."""
         fitting = [
             (statement, kinds)
             for statement, kinds in self.sources
-            if set(kinds.variables.values()) & set(tier.kinds)
-            or (not kinds.variables and set(kinds.nodes.values()) & set(tier.kinds))
+            if set(kinds.variables.values()) & set(regime.kinds)
+            or (not kinds.variables and set(kinds.nodes.values()) & set(regime.kinds))
         ]
-        if tier.criterion is Criterion.EXACT:
+        if regime.criterion is Criterion.EXACT:
             fitting = [
                 (statement, kinds)
                 for statement, kinds in fitting
                 if is_ring_only(statement.rule) or not set(kinds.variables.values()) & set("fc")
             ]
-        if tier.lengths in LONG:
+        if regime.lengths in LONG:
             fitting = [one for one in fitting if set(one[1].nodes.values()) & set("iu")] or fitting
-        if tier.criterion in PROMISES:
+        if regime.criterion in PROMISES:
             # What is hostile about floats shows in results that are floats, or truth values.
             shown = [one for one in fitting if one[1].nodes[id(one[0].rule.left)] in "fcb"]
             fitting = shown or fitting
-            if "c" not in tier.kinds:
+            if "c" not in regime.kinds:
                 fitting = [one for one in fitting if "c" not in one[1].nodes.values()]
         if not fitting:
             return
         # Every choice of kinds gets its share, and floats most of it.
-        count = max(4, round(self.examples * tier.share))
+        count = max(4, round(self.examples * regime.share))
         if any(is_slow(statement.rule) for statement, _ in fitting):
             count = max(3, count // SLOW)
-        awaited = _awaited(tier, fitting)
+        awaited = _awaited(regime, fitting)
         for number in range(max(count, min(len(fitting), 2 * count)) + MOST_AWAITED):
             if number >= count and not awaited:
                 break
             place = number % len(fitting)
             statement, kinds = fitting[place]
-            dtypes = in_turn(kinds, number // len(fitting) + place, tier.turns, tier.narrow)
-            instance = self.drawer(statement).draw(self.rng, kinds, tier.style, tier.lengths, dtypes)
+            dtypes = in_turn(kinds, number // len(fitting) + place, regime.turns, regime.narrow)
+            instance = self.drawer(statement).draw(self.rng, kinds, regime.style, regime.lengths, dtypes)
             if instance is not None:
                 awaited -= set(dtypes.chosen.values())
                 yield from self.fits(instance)
 
 
-def _awaited(tier: Tier, fitting: Sequence[tuple[Statement, Kinds]]) -> set[str]:
-    """The dtypes of which something is to be drawn in a tier."""
+def _awaited(regime: Regime, fitting: Sequence[tuple[Statement, Kinds]]) -> set[str]:
+    """The dtypes of which something is to be drawn in a regime."""
     found: set[str] = set()
     for _, kinds in fitting:
         for turn in range(len(TURNS["f"])):
-            found |= set(in_turn(kinds, turn, tier.turns, tier.narrow).chosen.values())
+            found |= set(in_turn(kinds, turn, regime.turns, regime.narrow).chosen.values())
     return found
 
 

@@ -20,7 +20,7 @@ class RuleReport:
     - `kind`: "rule", "fact" or "monoid".
     - `declared`: the accuracy class that a rule says it has; `measured`: the one that it deserves, if
       that could be measured.
-    - `tiers`: by tier, how many instances were tried.
+    - `regimes`: by regime, how many instances were tried.
     - `failures`: what is wrong, each as a text that begins with where.
     - `warnings`, `notes`: what might be better, and what is worth knowing.
     """
@@ -30,7 +30,7 @@ class RuleReport:
     where: str
     declared: Accuracy | None = None
     measured: Accuracy | None = None
-    tiers: dict[str, int] = field(default_factory=dict)
+    regimes: dict[str, int] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class RuleReport:
     @property
     def tried(self) -> str:
         """What was tried, in a few words."""
-        return ", ".join(f"{count} {tier}" for tier, count in self.tiers.items() if count)
+        return ", ".join(f"{count} {regime}" for regime, count in self.regimes.items() if count)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.hostile import Regime
+from eqsat.checking.hostile import Distribution
 from eqsat.checking.kinds import kind_of
 from eqsat.checking.matrices import in_shape, matrices, spread
 from eqsat.checking.operand_constraints import OperandConstraint
@@ -48,7 +48,7 @@ class Style:
     - `name`: "normal", "positive", "whole", "full" (all integers of the dtype), "huge" (up to
       1e4), "zeros" (many of them), "masked" (minus infinity in places, where that makes sense),
       "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4), "small" (a thousandth),
-      "clusters" (near one of a few points that are far apart), "hostile" (any regime of
+      "clusters" (near one of a few points that are far apart), "hostile" (any distribution of
       `eqsat.checking.hostile`) or "tame" (its regimes of moderate sizes).
     - `condition`: of matrices that operations or properties are about.
     - `lone`: whether all is well-conditioned but for one direction.
@@ -92,11 +92,11 @@ class Values:
         self.dtypes = dtypes
         self.roles = roles
         self.shared = shared
-        self.regime: Regime | None = None
+        self.distribution: Distribution | None = None
         if style.name in ("hostile", "tame"):
             floats = [dtype for dtype in dtypes.values() if kind_of(dtype) in "fc"]
             limits = limits_of(floats[0] if floats else "float32")
-            self.regime = Regime.drawn(self.rng, style.name == "tame", limits)
+            self.distribution = Distribution.drawn(self.rng, style.name == "tame", limits)
         self.drawn: dict[str, Array] = {}
         self.axes: dict[str, tuple[str, ...]] = {}
 
@@ -113,16 +113,16 @@ class Values:
             value = self.image(role.solved, tuple(axes), shape)
         else:
             value = self.plain(dtype, shape, role, tuple(axes))
-        if self.regime is not None and kind_of(dtype) in "fc":
-            scalar, regime = role.scalar, self.regime.within(limits_of(dtype))
+        if self.distribution is not None and kind_of(dtype) in "fc":
+            scalar, distribution = role.scalar, self.distribution.within(limits_of(dtype))
             if role.matrix and not any("orthogonal" in wanted for wanted in role.matrix.values()):
                 plain = all(wanted <= SINGULAR for wanted in role.matrix.values()) and not scalar
-                value = regime.matrix(self.rng, value, plain)
+                value = distribution.matrix(self.rng, value, plain)
                 for pair, wanted in role.matrix.items():
                     places = axes.index(pair[0]), axes.index(pair[1])
                     stacked = in_shape(np.moveaxis(value, places, (-2, -1)), wanted)
                     value = np.moveaxis(stacked, (-2, -1), places)
-            value = regime.representable(value, bool(scalar & SIGNS), bool(scalar & NO_ZEROS))
+            value = distribution.representable(value, bool(scalar & SIGNS), bool(scalar & NO_ZEROS))
         self.drawn[name], self.axes[name] = value, tuple(axes)
         return value
 
@@ -155,9 +155,11 @@ class Values:
             if "nonzero" in role.scalar:
                 values = np.where(values == 0, np.asarray(1, dtype), values)
             return np.asarray(values, dtype)
-        if self.regime is not None and kind in "fc":
-            regime = self.regime.within(limits_of(dtype))
-            return regime.numbers(rng, shape) if kind == "f" else regime.complex_numbers(rng, shape)
+        if self.distribution is not None and kind in "fc":
+            distribution = self.distribution.within(limits_of(dtype))
+            return (
+                distribution.numbers(rng, shape) if kind == "f" else distribution.complex_numbers(rng, shape)
+            )
         value = self.floats(shape, role, axes)
         if role.away:
             value = np.where(value < 0, value - 0.3, value + 0.3)

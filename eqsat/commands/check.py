@@ -25,7 +25,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=EXAMPLES,
         metavar="N",
-        help=f"how many instances to draw in the tier that draws most (default: {EXAMPLES})",
+        help=f"how many instances to draw in the regime that draws most (default: {EXAMPLES})",
     )
     parser.add_argument(
         "--strict",

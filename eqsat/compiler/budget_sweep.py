@@ -21,13 +21,13 @@ def explanation(planner: Planner, title: str, count: int) -> Explanation:
     planner = planner.at(planner.budget)
     planner.max_slowdown = math.inf  # what is slow has its price, too
     whole = planner.at(UNLIMITED).planned().plan
-    floor = planner.minimum()
+    minimum = planner.minimum()
     prices = [price(whole.original_peak_bytes, whole)]
     plan = whole
     for left in range(count - 1, 0, -1):
-        if plan.peak_bytes <= floor:
+        if plan.peak_bytes <= minimum:
             break
-        budget = next_budget(plan.peak_bytes, floor, left)
+        budget = next_budget(plan.peak_bytes, minimum, left)
         try:
             plan = planner.at(budget).attempt().plan
         except (Refusal, BudgetError):
@@ -39,7 +39,7 @@ def explanation(planner: Planner, title: str, count: int) -> Explanation:
         whole.original_seconds,
         whole.argument_bytes,
         whole.result_bytes,
-        floor,
+        minimum,
         tuple(reversed(prices)),
         plan.too_big or whole.before.live,
         whole.before,
@@ -47,16 +47,16 @@ def explanation(planner: Planner, title: str, count: int) -> Explanation:
     )
 
 
-def next_budget(peak: int, floor: int, left: int) -> int:
-    """The budget to price after that of a plan with this peak, so many still to go: the last is the floor.
+def next_budget(peak: int, minimum: int, left: int) -> int:
+    """The budget to price after that of a plan with this peak, so many still to go: the last is the minimum.
 
     >>> next_budget(1000, 10, 2), next_budget(100, 10, 1), next_budget(12, 10, 9)
     (100, 10, 11)
     """
     if left == 1:
-        return floor
-    share: float = (floor / peak) ** (1 / left)
-    return max(floor, min(peak - 1, round(peak * share)))
+        return minimum
+    share: float = (minimum / peak) ** (1 / left)
+    return max(minimum, min(peak - 1, round(peak * share)))
 
 
 def price(budget: int, plan: Plan) -> Price:

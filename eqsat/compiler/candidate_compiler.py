@@ -248,7 +248,7 @@ class CandidateCompiler:
         fused = None if options == OWN else self.forms.fused_reduction
         forms = replace(self.forms, fused_reduction=fused, panel=panel)
         schedule, makers = candidate.schedule, candidate.makers
-        return Emission(schedule, makers, often, forms, candidate.turned, candidate.joined)
+        return Emission(schedule, makers, often, forms, candidate.relayouts, candidate.fused_products)
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """A function whose results have the weak types of the traced one's."""

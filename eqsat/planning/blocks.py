@@ -121,7 +121,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Turning:
+class Relayout:
     """Operands to copy for one reduction, or one value that is stored, with their axes in another order.
 
     **Attributes:**
@@ -145,7 +145,7 @@ class Turning:
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class FusedProducts:
     """Products of one matrix with several narrow ones, or vectors, and its sum, to be taken as one product.
 
     **Attributes:**

@@ -23,12 +23,12 @@ from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import PlannedCall, Search
 
 MOST_LIVE = 4
-"""So many of the values that are alive at the peak, the largest first, are tried to find one to be spared."""
+"""So many of the values alive at the peak, the largest first, are tried to find one to do without."""
 
 SMALL_SHARE = 64
 """What takes less than this part of the memory for temporaries may be computed before a loop reads it."""
 
-MOST_SPARED = 6
+MOST_SPILLED = 6
 """How many values, one after the other, are not to be stored where all of them together are too much."""
 
 REPEATED = 6
@@ -41,13 +41,13 @@ FEW_STEPS = 3_000
 NAMED = "named-operation"
 """What the report calls a named operation that is called instead of its body."""
 
-SUNK = "sunk-into-loop"
+REMATERIALISED = "rematerialised-in-loop"
 """What it calls control flow that computes a large operand inside."""
 
 REORDERED = "contraction-order"
 """What it calls the steps of a contraction of many factors whose order was found by a path solver."""
 
-KNOWN_AS = {Operation: NAMED, Opaque: SUNK}
+KNOWN_AS = {Operation: NAMED, Opaque: REMATERIALISED}
 """What it calls ops that were entered beside what was written."""
 
 DEEPEST = 6
@@ -265,17 +265,17 @@ class Maker:
             and not extractor.given[number]
         )
 
-    def sparing(self, way: Way, made: Made, seconds: float = math.inf) -> list[Candidate]:
+    def spilling(self, way: Way, made: Made, seconds: float = math.inf) -> list[Candidate]:
         """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
 
-        In each, one more of the values alive at the peak is not stored: the largest that can be spared, or of
+        In each, one more of the values alive at the peak is not stored: the largest that need not be, or of
         several, if it is to be faster than something, that with which it is fastest.
         """
         found: list[Candidate] = []
         without: frozenset[int] = frozenset()
         most_tried = 1 if seconds == math.inf else MOST_LIVE
-        while len(found) < MOST_SPARED and made.candidate.predicted_peak > self.budget:
-            fewer = list(islice(self._sparing_one(way, made, without, seconds), most_tried))
+        while len(found) < MOST_SPILLED and made.candidate.predicted_peak > self.budget:
+            fewer = list(islice(self._spilling_one(way, made, without, seconds), most_tried))
             if not fewer:
                 break
             found += [other.candidate for _, other in fewer]
@@ -285,7 +285,7 @@ class Maker:
     def _ranked(self, candidate: Candidate) -> tuple[bool, float]:
         return candidate.predicted_peak > self.budget, candidate.predicted_seconds
 
-    def _sparing_one(
+    def _spilling_one(
         self, way: Way, made: Made, without: frozenset[int], seconds: float
     ) -> Iterator[tuple[frozenset[int], Made]]:
         live = simulate(made.candidate.schedule, self.search.machine)[1].live

@@ -12,12 +12,12 @@ from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import Dot, Leaf, Map, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Joint, Schedule, Turning
+from eqsat.planning.blocks import Block, Compute, FusedProducts, Relayout, Schedule
 from eqsat.planning.chunks import choose_lengths, even_length
-from eqsat.planning.horizontal_fusion import joined
+from eqsat.planning.horizontal_fusion import fused_products_in
 from eqsat.planning.liveness import iterations_of, predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
-from eqsat.planning.relayout import turned
+from eqsat.planning.relayout import relayouts_in
 from eqsat.planning.tying import tied, ties
 from eqsat.targets.machine import Machine
 
@@ -44,8 +44,8 @@ class Candidate:
     **Attributes:**
 
     - `makers`: for terms that a rule made, or made needless, by number, the rule's name.
-    - `turned`: by the number of a reduction, the operands that are copied for it.
-    - `joined`: by block, the products that are taken as one.
+    - `relayouts`: by the number of a reduction, the operands that are copied for it.
+    - `fused_products`: by block, the products that are taken as one.
     - `predicted_peak`: by simulation, in bytes.
     - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
     - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
@@ -59,8 +59,8 @@ class Candidate:
     seconds: float
     taking: float = 0.0
     fused: bool = False
-    turned: Mapping[int, Turning] = field(default_factory=dict)
-    joined: Mapping[Block, tuple[Joint, ...]] = field(default_factory=dict)
+    relayouts: Mapping[int, Relayout] = field(default_factory=dict)
+    fused_products: Mapping[Block, tuple[FusedProducts, ...]] = field(default_factory=dict)
     branches: tuple[Candidate, ...] = ()
     tests: tuple[str, ...] = ()
 
@@ -136,9 +136,9 @@ def scheduled(
     """The candidate with the best chunk lengths within a budget, with blocks of at most so many bytes."""
     schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
     found = predicted(schedule, makers, peak, machine)
-    copies = sum(turning.bytes + turning.held for turning in found.turned.values())
-    joints = (joint for together in found.joined.values() for joint in together)
-    copies += sum(joint.bytes + joint.held + joint.result_bytes for joint in joints)
+    copies = sum(relayout.bytes + relayout.held for relayout in found.relayouts.values())
+    groups = (group for together in found.fused_products.values() for group in together)
+    copies += sum(group.bytes + group.held + group.result_bytes for group in groups)
     if peak - copies <= budget < peak:
         # Without copies for its reductions and products, it may fit.
         plain = replace(machine, copies=False)
@@ -155,7 +155,7 @@ def predicted(
     taking = machine.taking(peak - schedule.program.fixed_bytes)
     alike = bool(ties(schedule.program, schedule.block))
     fused = fusion_pays(schedule, machine) and fusions_round(schedule.program) and not alike
-    copies = turned(schedule, machine), joined(schedule, machine)
+    copies = relayouts_in(schedule, machine), fused_products_in(schedule, machine)
     return Candidate(schedule, makers, peak, seconds, taking, fused, *copies)
 
 
@@ -230,8 +230,8 @@ class _Read:
 def _read(schedule: Schedule, machine: Machine) -> _Read:
     model = _model(schedule, machine)
     read = _Read()
-    joints = (joint for together in joined(schedule, machine).values() for joint in together)
-    multiplied = {product.number for joint in joints for product in joint.products}
+    groups = (group for together in fused_products_in(schedule, machine).values() for group in together)
+    multiplied = {product.number for group in groups for product in group.products}
     for term, times in _computed(schedule.block):
         entries = times * max((arg.elements for arg in term.args), default=0)
         if isinstance(term.op, Operation) and term.op.spec.name in ROWWISE:

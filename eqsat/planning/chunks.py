@@ -18,7 +18,7 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.memo import NO_CHUNKS, Remembered
 from eqsat.planning.order import in_lean_order
-from eqsat.planning.relayout import reads_again, turnings
+from eqsat.planning.relayout import reads_again, relayouts
 from eqsat.planning.storage import stored_terms
 from eqsat.planning.tying import Ties, tied, ties
 from eqsat.targets.machine import Machine
@@ -97,8 +97,8 @@ def _heaviest_in(block: Block, axis: Axis, model: CostModel, fixed: Mapping[int,
 def _found_heaviest(block: Block, axis: Axis, model: CostModel, fixed: Mapping[int, int]) -> int:
     stored = stored_terms(block, model)
     largest = 1
-    for turning in turnings(block, model).values():
-        copies = [model.bytes(copy) for copy in turning.sources.values() if axis in copy.open]
+    for relayout in relayouts(block, model).values():
+        copies = [model.bytes(copy) for copy in relayout.sources.values() if axis in copy.open]
         largest = max([largest, *copies])
     for step in block.steps:
         for result in step.results:

@@ -16,7 +16,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Chunk, Dot, Map, Reduce, Rename
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Joint, Schedule
+from eqsat.planning.blocks import Block, Compute, FusedProducts, Schedule
 from eqsat.planning.memo import NO_CHUNKS, Remembered
 from eqsat.planning.storage import is_given
 from eqsat.targets.machine import Machine
@@ -47,7 +47,7 @@ LEAST_BYTES = 1 << 18
 
 FLOATS = frozenset({"float32", "float64"})
 
-_JOINTS: Remembered[tuple[Joint, ...]] = Remembered()
+_FUSED: Remembered[tuple[FusedProducts, ...]] = Remembered()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ def padded(columns: int) -> int:
     return math.ceil(columns / tile) * tile
 
 
-def joints(block: Block, model: CostModel) -> tuple[Joint, ...]:
+def fused_products(block: Block, model: CostModel) -> tuple[FusedProducts, ...]:
     """The products of a block that are taken as one, in the order in which they are."""
     if not (model.machine.joins and model.machine.copies):
         return ()
-    return _JOINTS.recall(block, model, NO_CHUNKS, lambda: tuple(_joints(block, model)))
+    return _FUSED.recall(block, model, NO_CHUNKS, lambda: tuple(_fused_products(block, model)))
 
 
-def _joints(block: Block, model: CostModel) -> Iterator[Joint]:
+def _fused_products(block: Block, model: CostModel) -> Iterator[FusedProducts]:
     alike: dict[Hashable, list[_Product]] = {}
     for product in _products(block, model):
         alike.setdefault((product.matrix.number, product.added), []).append(product)
@@ -107,7 +107,7 @@ def _joints(block: Block, model: CostModel) -> Iterator[Joint]:
             taken.update(product.step for product in together)
             op = next((product.op for product in together if product.op), None)
             if op is not None and len(together) > 1:
-                yield _joint(op, together, places, model)
+                yield _fusion(op, together, places, model)
 
 
 def _products(block: Block, model: CostModel) -> Iterator[_Product]:
@@ -187,14 +187,16 @@ def _is_ready(product: _Product, step: int, places: Mapping[int, int], model: Co
     return True
 
 
-def _joint(op: Dot, products: Sequence[_Product], places: Mapping[int, int], model: CostModel) -> Joint:
+def _fusion(
+    op: Dot, products: Sequence[_Product], places: Mapping[int, int], model: CostModel
+) -> FusedProducts:
     matrix = products[0].matrix
     narrow = tuple(product.narrow for product in products)
     columns = padded(sum(product.columns for product in products))
     row = columns * itemsize(matrix.dtype)
     size = row * model.elements(op.axes, matrix.open)
     inside = any(value is not None and value.number in places for value in narrow)
-    return Joint(
+    return FusedProducts(
         op,
         matrix,
         tuple(product.term for product in products),
@@ -206,12 +208,12 @@ def _joint(op: Dot, products: Sequence[_Product], places: Mapping[int, int], mod
     )
 
 
-def joined(schedule: Schedule, machine: Machine) -> dict[Block, tuple[Joint, ...]]:
+def fused_products_in(schedule: Schedule, machine: Machine) -> dict[Block, tuple[FusedProducts, ...]]:
     """By block, the products that are taken as one, all over a schedule."""
-    found: dict[Block, tuple[Joint, ...]] = {}
+    found: dict[Block, tuple[FusedProducts, ...]] = {}
 
     def within(block: Block, lengths: Mapping[Axis, int]) -> None:
-        if here := joints(block, CostModel(machine, lengths)):
+        if here := fused_products(block, CostModel(machine, lengths)):
             found[block] = here
         for body in block.bodies:
             within(body, lengths)

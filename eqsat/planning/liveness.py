@@ -15,10 +15,10 @@ from eqsat.ir.control import iterations
 from eqsat.ir.ops import Opaque
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
-from eqsat.planning.horizontal_fusion import joints
+from eqsat.planning.horizontal_fusion import fused_products
 from eqsat.planning.memo import Remembered
 from eqsat.planning.output_reuse import Temporary, hosted
-from eqsat.planning.relayout import apart, turnings
+from eqsat.planning.relayout import apart, relayouts
 from eqsat.planning.storage import is_given, storage, stored_terms
 from eqsat.targets.machine import Machine
 
@@ -176,12 +176,12 @@ class Simulator:
             change[death + 1] -= size
         timeline: list[int] = []
         entering = _entering(block)
-        copies = turnings(block, model)
-        together = joints(block, model)
-        held = [*(turning.held for turning in copies.values()), *(joint.held for joint in together)]
+        copies = relayouts(block, model)
+        together = fused_products(block, model)
+        held = [*(relayout.held for relayout in copies.values()), *(group.held for group in together)]
         alive = sum(held) if in_loop else 0
-        first = {joint.products[0].number: joint for joint in together}
-        last = {joint.products[-1].number: joint for joint in together}
+        first = {group.products[0].number: group for group in together}
+        last = {group.products[-1].number: group for group in together}
         for index, step in enumerate(block.steps):
             alive += change[index]
             during = alive

@@ -1,4 +1,4 @@
-"""Turning: which operands of a short reduction, or a product, are copied, with their axes in another order.
+"""Relayout: which operands of a short reduction, or a product, are copied, with their axes in another order.
 
 XLA computes what a short reduction reads as it goes, entry by entry of the result. It does so for several
 entries in one instruction only if what neighbouring entries read are neighbours in memory, too. Points
@@ -20,7 +20,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import NO_AXES, Axis, layout_axes
 from eqsat.ir.ops import Chunk, Dot, Leaf, Map, Reduce
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Loop, Schedule, Turning
+from eqsat.planning.blocks import Block, Compute, Loop, Relayout, Schedule
 from eqsat.planning.memo import NO_CHUNKS, Remembered
 from eqsat.planning.storage import stored_terms
 from eqsat.targets.machine import Machine
@@ -81,21 +81,21 @@ class _Tree:
         return cls(root, whole, members, here, axes, last, tuple(map(tuple, alike.values())))
 
 
-_TURNINGS: Remembered[dict[int, Turning]] = Remembered()
+_RELAYOUTS: Remembered[dict[int, Relayout]] = Remembered()
 _TREES: WeakKeyDictionary[Block, dict[frozenset[int], tuple[_Tree, ...]]] = WeakKeyDictionary()
 """By what of a block is stored: whatever the chunk lengths, that is all that they depend on."""
 
 
-def turnings(block: Block, model: CostModel) -> dict[int, Turning]:
+def relayouts(block: Block, model: CostModel) -> dict[int, Relayout]:
     """By the number of a block's reduction, the operands to copy for it."""
     if not (model.machine.lanes and model.machine.copies):
         return {}
-    return _TURNINGS.recall(block, model, NO_CHUNKS, lambda: _turnings(block, model))
+    return _RELAYOUTS.recall(block, model, NO_CHUNKS, lambda: _relayouts(block, model))
 
 
-def _turnings(block: Block, model: CostModel) -> dict[int, Turning]:
-    found = {tree.root.number: _turning(tree, model) for tree in _trees_in(block, model)}
-    return {number: turning for number, turning in found.items() if turning is not None}
+def _relayouts(block: Block, model: CostModel) -> dict[int, Relayout]:
+    found = {tree.root.number: _relayout(tree, model) for tree in _trees_in(block, model)}
+    return {number: relayout for number, relayout in found.items() if relayout is not None}
 
 
 def apart(block: Block, model: CostModel) -> dict[int, float]:
@@ -105,7 +105,7 @@ def apart(block: Block, model: CostModel) -> dict[int, float]:
     """
     if not model.machine.lanes:
         return {}
-    copied = turnings(block, model)
+    copied = relayouts(block, model)
     found = {}
     for tree in _trees_in(block, model):
         entries = model.elements(tree.whole.axes, tree.whole.open)
@@ -185,7 +185,7 @@ def _multiplied(block: Block) -> dict[int, Axis]:
     return found
 
 
-def _turning(tree: _Tree, model: CostModel) -> Turning | None:
+def _relayout(tree: _Tree, model: CostModel) -> Relayout | None:
     candidates = [
         source
         for alike in tree.alike
@@ -203,7 +203,7 @@ def _turning(tree: _Tree, model: CostModel) -> Turning | None:
     copies = {s.number: _copied(s, tree, model) for s in candidates if last in s.axes}
     sizes = {copied.number: model.bytes(copied) for copied in copies.values()}
     held = sum(size for number, size in sizes.items() if number not in tree.here)
-    return Turning(copies, tree.members, tree.axes, last, sum(sizes.values()) - held, held)
+    return Relayout(copies, tree.members, tree.axes, last, sum(sizes.values()) - held, held)
 
 
 def _comes_last(axis: Axis, source: Term) -> bool:
@@ -234,12 +234,12 @@ def _copied(source: Term, tree: _Tree, model: CostModel) -> Term:
     return source
 
 
-def turned(schedule: Schedule, machine: Machine) -> dict[int, Turning]:
+def relayouts_in(schedule: Schedule, machine: Machine) -> dict[int, Relayout]:
     """By the number of a reduction, the operands to copy for it, all over a schedule."""
-    found: dict[int, Turning] = {}
+    found: dict[int, Relayout] = {}
 
     def within(block: Block, lengths: Mapping[Axis, int]) -> None:
-        found.update(turnings(block, CostModel(machine, lengths)))
+        found.update(relayouts(block, CostModel(machine, lengths)))
         for body in block.bodies:
             within(body, lengths)
         for step in block.steps:

@@ -1,4 +1,4 @@
-"""Sinking: a large value that a loop only reads is computed inside of it, by chunks or slice by slice.
+"""Rematerialisation: a large value that a loop only reads is computed inside, by chunks or slice by slice.
 
 A solver's loop multiplies by one Gram matrix in every iteration. Where that does not fit, its elements are
 computed as they are used, again in every iteration: more time, but no matrix. Both forms are entered as
@@ -17,14 +17,14 @@ from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
-from eqsat.planning.rematerialised_values import Descender, Descent, Operand
+from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rematerialiser
 from eqsat.planning.saved_carries import Carries
 
 MOST_KEPT = 2
 """Of so many large operands, each is kept while all others are computed inside."""
 
 
-def with_sunk(program: Program, threshold: float, room: float = 0) -> Program:
+def with_rematerialised_operands(program: Program, threshold: float, room: float = 0) -> Program:
     """The same program, which also knows its loops with large operands, whole or sliced, computed inside.
 
     **Arguments:**
@@ -33,24 +33,24 @@ def with_sunk(program: Program, threshold: float, room: float = 0) -> Program:
     - `room`: bytes that there are for temporaries. Where there is room for one of several large operands, but
       not for all, the loops that are given just one are known as well.
     """
-    sinker = _Sinker(program, threshold, room)
+    variants = _Variants(program, threshold, room)
     pairs: list[tuple[Term, Term]] = []
     waiting = [term for term in program.known() if isinstance(term.op, Opaque) and term.op.call.bodies]
     seen = set(waiting)
     while waiting:
         for term in waiting:
-            pairs += [(term, sunk) for sunk in sinker.sunk(term)]
+            pairs += [(term, other) for other in variants.forms_of(term)]
         # Scans that keep what they carry came of that; they may have large operands too.
-        instead = [(term, other) for term in seen if (other := sinker.carries.instead(term)) is not None]
+        instead = [(term, other) for term in seen if (other := variants.carries.instead(term)) is not None]
         fresh = [(term, other) for term, other in instead if other not in seen]
         pairs += fresh
-        made = [*(other for _, other in fresh), *sinker.carries.given]
+        made = [*(other for _, other in fresh), *variants.carries.given]
         waiting = [term for term in dict.fromkeys(made) if term not in seen]
         seen.update(waiting)
     return replace(program, equalities=(*program.equalities, *pairs)) if pairs else program
 
 
-class _Sinker:
+class _Variants:
     """Makes variants of calls.
 
     **Attributes:**
@@ -74,13 +74,13 @@ class _Sinker:
                     case Leaf(index=index):
                         self.leaves = min(self.leaves, index - 1)
         self.carries = Carries(self.terms, self.next_call, threshold)
-        self.descender = Descender(self.terms, threshold, self.carries)
+        self.rematerialiser = Rematerialiser(self.terms, threshold, self.carries)
 
     def next_call(self) -> int:
         self.calls += 1
         return self.calls - 1
 
-    def sunk(self, term: Term) -> list[Term]:
+    def forms_of(self, term: Term) -> list[Term]:
         """A result of a call with its large operands computed inside, in all ways that there are."""
         assert isinstance(term.op, Opaque)
         if term.open:
@@ -93,7 +93,7 @@ class _Sinker:
         key = (call, tuple(arg.number for arg in args))
         if key not in self._made:
             assert call.control is not None
-            descents: dict[int, Descent] = {}
+            rematerialised: dict[int, Rematerialisation] = {}
             axes: dict[int, Axis | None] = dict.fromkeys(steady(call.control, len(args)))
             for place in sliced(call.control):
                 along = call.arg_layouts[place][0]
@@ -102,15 +102,15 @@ class _Sinker:
             for place, along in axes.items():
                 large = args[place].bytes > self.threshold
                 if large and (along is None or along in args[place].axes):
-                    descent = self.descender.find(args[place], along)
-                    if descent is not None:
-                        descents[place] = descent
-            descents = _worthwhile(descents)
-            inside = [descents] if descents else []
-            for kept in self.kept_alone([args[place] for place in descents if axes[place] is None]):
-                others = {place: found for place, found in descents.items() if args[place] is not kept}
+                    one = self.rematerialiser.find(args[place], along)
+                    if one is not None:
+                        rematerialised[place] = one
+            rematerialised = _worthwhile(rematerialised)
+            inside = [rematerialised] if rematerialised else []
+            for kept in self.kept_alone([args[place] for place in rematerialised if axes[place] is None]):
+                others = {place: found for place, found in rematerialised.items() if args[place] is not kept}
                 inside.append(others)
-            self._made[key] = [self.variant(call, args, descents) for descents in inside]
+            self._made[key] = [self.variant(call, args, rematerialised) for rematerialised in inside]
         return self._made[key]
 
     def kept_alone(self, operands: Iterable[Term]) -> list[Term]:
@@ -122,14 +122,14 @@ class _Sinker:
         return sorted(fitting, key=lambda term: -term.bytes)[:MOST_KEPT] if len(distinct) > 1 else []
 
     def variant(
-        self, call: Call, args: tuple[Term, ...], descents: dict[int, Descent]
+        self, call: Call, args: tuple[Term, ...], rematerialised: dict[int, Rematerialisation]
     ) -> tuple[Call, tuple[Term, ...]]:
-        """The call with the operands `descents` computed in its bodies."""
-        kept = [place for place in range(len(args)) if place not in descents]
+        """The call with the operands `rematerialised` computed in its bodies."""
+        kept = [place for place in range(len(args)) if place not in rematerialised]
         places = {place: number for number, place in enumerate(kept)}
-        outside = list(dict.fromkeys(entry for descent in descents.values() for entry in descent.operands()))
+        outside = list(dict.fromkeys(entry for one in rematerialised.values() for entry in one.operands()))
         frontier = {entry: len(kept) + number for number, entry in enumerate(outside)}
-        bodies = [self.body(body, places, frontier, descents) for body in call.bodies]
+        bodies = [self.body(body, places, frontier, rematerialised) for body in call.bodies]
         layouts = [call.arg_layouts[place] for place in kept]
         layouts += [_layout(at) if along is None else (along, *_layout(at, along)) for at, along in outside]
         operands = (*(args[place] for place in kept), *(at for at, _ in outside))
@@ -143,42 +143,42 @@ class _Sinker:
         body: Body,
         places: dict[int, int],
         frontier: dict[Operand, int],
-        descents: dict[int, Descent],
+        rematerialised: dict[int, Rematerialisation],
     ) -> Body:
-        """The body that computes `descents` from inputs for the operands `frontier`."""
+        """The body that computes `rematerialised` from inputs for the operands `frontier`."""
         inputs, sources = [], []
         inside: dict[Operand, Term] = {}
         replaced: dict[int, Term] = {}
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):
-            if source not in descents:
+            if source not in rematerialised:
                 inputs.append(leaf)
                 sources.append(places[source])
                 continue
-            descent = descents[source]
-            for entry in descent.operands():
+            one = rematerialised[source]
+            for entry in one.operands():
                 if entry not in inside:
                     at, along = entry
                     inside[entry] = self.terms.make(Leaf(self.leaves, _layout(at, along), at.dtype))
                     self.leaves -= 1
                     inputs.append(inside[entry])
                     sources.append(frontier[entry])
-            replaced[leaf.number] = descent.built(self.terms, inside)
+            replaced[leaf.number] = one.built(self.terms, inside)
         return Body(with_inputs(body.program, tuple(inputs), replaced), tuple(sources))
 
 
-def _worthwhile(descents: dict[int, Descent]) -> dict[int, Descent]:
-    """Those of the descents, by operand, that need less kept than they save: each by itself, or all together.
+def _worthwhile(rematerialised: dict[int, Rematerialisation]) -> dict[int, Rematerialisation]:
+    """Those of some, by operand, that need less kept than they save: each by itself, or all together.
 
     What several residuals of an iteration are computed from is kept once for all. Arguments are there anyway.
     """
 
-    def kept(found: Iterable[Descent]) -> int:
-        operands = dict.fromkeys(operand for descent in found for operand, _ in descent.operands())
+    def kept(found: Iterable[Rematerialisation]) -> int:
+        operands = dict.fromkeys(operand for one in found for operand, _ in one.operands())
         return sum(term.bytes for term in operands if not isinstance(term.op, Leaf))
 
-    if kept(descents.values()) < sum(descent.term.bytes for descent in descents.values()):
-        return descents
-    return {place: found for place, found in descents.items() if kept([found]) < found.term.bytes}
+    if kept(rematerialised.values()) < sum(one.term.bytes for one in rematerialised.values()):
+        return rematerialised
+    return {place: found for place, found in rematerialised.items() if kept([found]) < found.term.bytes}
 
 
 def _layout(term: Term, along: Axis | None = None) -> Layout:

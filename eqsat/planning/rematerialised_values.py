@@ -1,4 +1,4 @@
-"""Descents: how a large value, or one slice of it, is computed inside of a loop from less.
+"""Rematerialised values: how a large value, or one slice of it, is computed inside of a loop from less.
 
 A slice of what a scan stacks is what one of its iterations computes. It can be computed anew in the iteration
 of another loop, from slices of what the scan was given, and from what it carried there: so the residuals of a
@@ -24,36 +24,36 @@ Operand = tuple[Term, Axis | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Descent:
+class Rematerialisation:
     """A value, or its slices, in terms of what a loop has to be given to compute it.
 
     **Attributes:**
 
     - `term`: what is computed once `given` and `inner` are in the places of terms of these numbers.
     - `given`: inputs, small values, and what can't be cut.
-    - `inner`: what is computed of other axes, or in the turn of another loop, in its turn by a descent.
+    - `inner`: what is computed of other axes, or in the turn of another loop, rematerialised in its turn.
     """
 
     term: Term
     given: tuple[tuple[int, Operand], ...]
-    inner: tuple[tuple[int, Descent], ...] = ()
+    inner: tuple[tuple[int, Rematerialisation], ...] = ()
 
     def operands(self) -> Iterator[Operand]:
         """What the loop is given instead of the value."""
         yield from (operand for _, operand in self.given)
-        for _, descent in self.inner:
-            yield from descent.operands()
+        for _, one in self.inner:
+            yield from one.operands()
 
     def built(self, terms: Terms, inside: Mapping[Operand, Term]) -> Term:
         """The value, in terms of what stands inside of the loop for what it is given."""
         known = {number: inside[operand] for number, operand in self.given}
-        known.update((number, descent.built(terms, inside)) for number, descent in self.inner)
+        known.update((number, one.built(terms, inside)) for number, one in self.inner)
         return substituted(terms, [self.term], known)[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Descender:
-    """Finds descents in one program.
+class Rematerialiser:
+    """Finds what can be rematerialised in one program.
 
     **Attributes:**
 
@@ -65,10 +65,10 @@ class Descender:
     threshold: float
     carries: Carries
 
-    def find(self, term: Term, along: Axis | None) -> Descent | None:
+    def find(self, term: Term, along: Axis | None) -> Rematerialisation | None:
         """How to compute a large value, or its slices along an axis, from less; None if that can't be."""
         given: dict[int, Operand] = {}
-        inner: dict[int, Descent] = {}
+        inner: dict[int, Rematerialisation] = {}
         stack, seen = [term], {term.number}
         while stack:
             at = stack.pop()
@@ -88,18 +88,18 @@ class Descender:
                         stack.append(arg)
         if term.number in given:
             return None
-        return Descent(term, tuple(given.items()), tuple(inner.items()))
+        return Rematerialisation(term, tuple(given.items()), tuple(inner.items()))
 
     def _is_given(self, term: Term) -> bool:
         """Whether a loop had better be given the value than compute it."""
         return isinstance(term.op, Leaf) or (term.bytes <= self.threshold and not _is_index(term))
 
-    def _either(self, term: Term, along: Axis | None) -> Descent:
+    def _either(self, term: Term, along: Axis | None) -> Rematerialisation:
         """The value computed from less where that can be, or else given."""
         found = None if self._is_given(term) else self.find(term, along)
-        return found or Descent(term, ((term.number, _operand(term, along)),))
+        return found or Rematerialisation(term, ((term.number, _operand(term, along)),))
 
-    def _elsewhere(self, term: Term, along: Axis | None) -> Descent | None:
+    def _elsewhere(self, term: Term, along: Axis | None) -> Rematerialisation | None:
         """How to compute a slice that is one along another axis: by another name, or of an iteration."""
         if along is None or along not in term.axes:
             return None
@@ -112,7 +112,7 @@ class Descender:
                     return self._iteration(call, result, term.args)
         return None
 
-    def _iteration(self, call: Call, result: int, args: tuple[Term, ...]) -> Descent | None:
+    def _iteration(self, call: Call, result: int, args: tuple[Term, ...]) -> Rematerialisation | None:
         """What an iteration of a scan gives for a result that it stacks; None if it can't be repeated."""
         assert call.control is not None
         (body,) = call.bodies
@@ -125,7 +125,7 @@ class Descender:
         if given is None:
             return None
         needed = {term.number for term in reachable([given])}
-        inner: list[tuple[int, Descent]] = []
+        inner: list[tuple[int, Rematerialisation]] = []
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):
             if leaf.number not in needed:
                 continue
@@ -133,7 +133,7 @@ class Descender:
                 kept = self.carries.stacked(call, args, source)
                 if kept is None:
                     return None
-                slices = Descent(kept[0], ((kept[0].number, kept),))
+                slices = Rematerialisation(kept[0], ((kept[0].number, kept),))
             elif source in sliced(call.control):
                 axis = call.arg_layouts[source][0]
                 if not isinstance(axis, Axis) or args[source].axes != leaf.axes | {axis}:
@@ -142,7 +142,7 @@ class Descender:
             else:
                 slices = self._either(args[source], None)
             inner.append((leaf.number, slices))
-        return Descent(given, (), tuple(inner))
+        return Rematerialisation(given, (), tuple(inner))
 
 
 def _called(terms: Terms, term: Term, layout: Layout, wanted: Layout) -> Term | None:

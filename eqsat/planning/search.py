@@ -25,7 +25,7 @@ CAP_STEP = 10**0.5
 LOWEST_CAP = 1 << 10
 """No lower caps are tried, in bytes: a compiled loop needs as much to keep count."""
 
-MOST_SPARING = 4
+MOST_SPILLING = 4
 """For so many programs that are too big, those of the lowest peaks, others are looked for that store less."""
 
 MUCH_FASTER = 0.5
@@ -85,7 +85,7 @@ def _under(
                 # Its chunks are the shortest, as nothing fits: how long it would take, extraction tells.
                 faster = [one for one in too_big if one[1].selection.seconds < enough]
                 faster.sort(key=lambda found: found[2].candidate.predicted_seconds)
-                yield from _sparing(faster[:1], budget, deadline, min(fitting))
+                yield from _spilling(faster[:1], budget, deadline, min(fitting))
             fits = fits or bool(fitting)
             too_big += [(maker, way, made) for way, made in maker.ways]
         if progress.exhausted:
@@ -96,15 +96,15 @@ def _under(
             yield _ranked(maker.found, budget)
     if not fits:
         too_big.sort(key=lambda found: found[2].candidate.predicted_peak)
-        yield from _sparing(too_big[:MOST_SPARING], budget, deadline)
+        yield from _spilling(too_big[:MOST_SPILLING], budget, deadline)
 
 
-def _sparing(
+def _spilling(
     too_big: Iterable[tuple[Maker, Way, Made]], budget: int, deadline: Deadline, seconds: float = math.inf
 ) -> Iterator[list[Candidate]]:
     """For each of some candidates others that store less, and are faster than `seconds`."""
     for maker, way, made in too_big:
-        found = [] if deadline.passed() else maker.sparing(way, made, seconds)
+        found = [] if deadline.passed() else maker.spilling(way, made, seconds)
         if found:
             yield _ranked(found, budget)
 

@@ -20,7 +20,7 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.provenance import class_places
-from eqsat.planning.rematerialisation import with_sunk
+from eqsat.planning.rematerialisation import with_rematerialised_operands
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.records import Place
 from eqsat.targets.machine import Machine
@@ -233,7 +233,7 @@ def _prepared(
         axes = tuple(axis for axis in axes if axis not in whole)
         summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
         large = (*axes[:most_axes], *summed[:1])
-        program = with_sunk(program, free / BIG_SHARE, free)
+        program = with_rematerialised_operands(program, free / BIG_SHARE, free)
         # However much there is room for, what is larger than a process keeps takes time to get.
         big = min(free, machine.kept) / BIG_SHARE
         for call in dict.fromkeys(_control_flow(program)):

@@ -48,8 +48,8 @@ def explanation_figure(explanation: Explanation) -> Figure:
     draw_curve(curve, explanation)
     bottom = (height - 0.3 - CURVE - MARGIN - PANEL) / height
     timeline = figure.add_axes((0.07, bottom, 0.50, (PANEL - 0.3) / height))
-    certified, floor = explanation.original_peak_bytes, explanation.floor_bytes
-    draw_memory(timeline, explanation.before, floor, certified, BEFORE, "smallest budget")
+    certified, minimum = explanation.original_peak_bytes, explanation.minimum_bytes
+    draw_memory(timeline, explanation.before, minimum, certified, BEFORE, "smallest budget")
     timeline.set_title(
         f"as written: {format_bytes(certified)} certified", fontsize=9, loc="left", color=INK, pad=6
     )
@@ -95,7 +95,7 @@ def draw_curve(axes: Axes, explanation: Explanation) -> None:
                 color=INK,
             )
     axes.set_title(
-        f"what a budget costs: from the smallest, {format_bytes(explanation.floor_bytes, enough=True)},"
+        f"what a budget costs: from the smallest, {format_bytes(explanation.minimum_bytes, enough=True)},"
         " to what it takes as written",
         fontsize=9, loc="left", color=INK, pad=6,
     )  # fmt: skip

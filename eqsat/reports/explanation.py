@@ -53,8 +53,8 @@ class Explanation(Report):
     - `title`: what the function is called.
     - `original_peak_bytes`, `original_seconds`: of the function as written: certified, and predicted.
     - `argument_bytes`, `result_bytes`: parts of that peak; the rest are temporaries.
-    - `floor_bytes`: the smallest budget for which there is a plan.
-    - `prices`: for budgets from the floor to the peak as written, ascending.
+    - `minimum_bytes`: the smallest budget for which there is a plan.
+    - `prices`: for budgets from the smallest to the peak as written, ascending.
     - `largest`: the largest arrays that the function as written makes.
     - `before`: its memory over time.
     - `floor_tensors`: what makes the peak of the smallest plan, and what stops it from being split.
@@ -65,7 +65,7 @@ class Explanation(Report):
     original_seconds: float
     argument_bytes: int
     result_bytes: int
-    floor_bytes: int
+    minimum_bytes: int
     prices: tuple[Price, ...]
     largest: tuple[TensorRecord, ...] = ()
     before: MemoryRecord = field(default=MemoryRecord(), repr=False)
@@ -79,7 +79,7 @@ class Explanation(Report):
             f"  as written       {format_bytes(self.original_peak_bytes)} at its peak:"
             f" arguments {format_bytes(self.argument_bytes)}, results {format_bytes(self.result_bytes)},"
             f" temporary arrays {format_bytes(max(self.original_peak_bytes - fixed, 0))}",
-            f"  smallest budget  {format_bytes(self.floor_bytes, enough=True)}",
+            f"  smallest budget  {format_bytes(self.minimum_bytes, enough=True)}",
         ]
         if self.largest:
             lines += ["", "The largest arrays as written, and the lines that make them"]

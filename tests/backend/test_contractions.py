@@ -53,11 +53,11 @@ def error(found: Emitted, left: tuple[Axis, ...], right: tuple[Axis, ...]) -> fl
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_long_product_with_a_vector_rounds_as_a_sum_does(
-    axis: Axis, vector: str, matrix: str, turned: bool
+    axis: Axis, vector: str, matrix: str, relayouts: bool
 ) -> None:
     axes = {"b": BATCH, "c": COLUMNS, "k": axis}
     left, right = (tuple(axes[letter] for letter in word) for word in (vector, matrix))
-    if turned:
+    if relayouts:
         left, right = right, left
     assert error(written(left, right, chunked={}), left, right) < WELL
 

@@ -112,7 +112,7 @@ DEEP, WIDE, NARROW = Axis(4, 2_000), Axis(5, 700), Axis(6, 7)
 def test_a_large_matrix_times_a_narrow_one_is_not_transposed_for_the_order_of_the_result(
     narrow: tuple[Axis, ...], wish: tuple[Axis, ...] | None
 ) -> None:
-    def order(large: tuple[Axis, ...], turned: bool) -> tuple[Axis, ...]:
+    def order(large: tuple[Axis, ...], relayouts: bool) -> tuple[Axis, ...]:
         operands = Emitted("a", large), Emitted("b", narrow)
         left, right = operands[::-1] if turned else operands
         op = Dot(frozenset({DEEP}), "float32", None)

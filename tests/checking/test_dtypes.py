@@ -28,12 +28,12 @@ def rule(text: str) -> Rule:
 
 
 def drawn(one: Rule, promises: bool, examples: int = 40) -> set[str]:
-    """The dtypes that instances of a rule have, in the tiers of promises or in the exact ones."""
+    """The dtypes that instances of a rule have, in the regimes of promises or in the exact ones."""
     trial = Trial(one, examples)
     found: Counter[str] = Counter()
-    for tier in trial.tiers():
-        if (tier.criterion in PROMISES) == promises and (promises or tier.name == "exact"):
-            for instance in trial.instances(tier):
+    for regime in trial.regimes():
+        if (regime.criterion in PROMISES) == promises and (promises or regime.name == "exact"):
+            for instance in trial.instances(regime):
                 found.update(instance.dtypes.of_variables.values())
     return set(found)
 
@@ -67,14 +67,14 @@ def test_each_dtype_has_its_turn_with_every_shipped_rule_of_a_few_files() -> Non
             trial = Trial(one, 8)
             if one.classes or is_slow(trial.sources[0][0].rule):
                 continue
-            for tier in trial.tiers():
-                if tier.criterion in PROMISES and "f" in tier.kinds:
+            for regime in trial.regimes():
+                if regime.criterion in PROMISES and "f" in regime.kinds:
                     found = {
                         dtype
-                        for instance in trial.instances(tier)
+                        for instance in trial.instances(regime)
                         for dtype in instance.dtypes.of_variables.values()
                     }
-                    wanted = FLOATS if tier.narrow else {"float32", "float64"}
+                    wanted = FLOATS if regime.narrow else {"float32", "float64"}
                     assert not found & FLOATS or wanted <= found, one.name
 
 
@@ -90,9 +90,9 @@ def test_terms_that_a_rule_does_not_tie_may_have_several_dtypes() -> None:
 
 def test_results_have_the_digits_and_the_range_of_their_dtype() -> None:
     trial = Trial(rule("a * b  =>  b * a  where float(a)"), 200)
-    (tier,) = (one for one in trial.tiers() if one.criterion in PROMISES and "f" in one.kinds)
+    (regime,) = (one for one in trial.regimes() if one.criterion in PROMISES and "f" in one.kinds)
     seen = set()
-    for instance in trial.instances(tier):
+    for instance in trial.instances(regime):
         dtype = instance.dtypes.of_variable("a")
         (left, _), bounded = (
             instance.sides.run(Arithmetic()),

@@ -62,7 +62,7 @@ rule split
 def test_a_monoid_is_tried_on_the_states_of_the_rules_that_fold_with_it() -> None:
     report = check_rules(ONLINE + FOLDING, names=["online"])
     assert report.rule("online").kind == "monoid"
-    assert report.rule("online").tiers["merges"] >= 20
+    assert report.rule("online").regimes["merges"] >= 20
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="the seed of one program")
     given = parser.parse_args()
 
-    from tests.fuzzing.judging import fuzz
+    from tests.fuzzing.oracle import fuzz
 
     seeds = [given.only] if given.only is not None else range(given.seed, given.seed + given.count)
     outcomes: Counter[str] = Counter()

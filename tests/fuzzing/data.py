@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eqsat.checking.hostile import SPECIALS, Regime
+from eqsat.checking.hostile import SPECIALS, Distribution
 from tests.fuzzing.text import Value
 
 FAMILIAR = 0.25
@@ -19,10 +19,10 @@ TAME = 0.4
 
 
 def arguments(inputs: list[Value], rng: np.random.Generator) -> list[Any]:
-    """An array for each input. The floats of one program have one regime."""
-    regimes: dict[Any, Regime] = {}
+    """An array for each input. The floats of one program have one distribution."""
+    distributions: dict[Any, Distribution] = {}
     return [
-        jnp.asarray(_array(value, rng, regimes)) if value.kind != "key" else _key(value, rng)
+        jnp.asarray(_array(value, rng, distributions)) if value.kind != "key" else _key(value, rng)
         for value in inputs
     ]
 
@@ -34,7 +34,7 @@ def _key(value: Value, rng: np.random.Generator) -> Any:
     )
 
 
-def _array(value: Value, rng: np.random.Generator, regimes: dict[Any, Regime]) -> Any:
+def _array(value: Value, rng: np.random.Generator, distributions: dict[Any, Distribution]) -> Any:
     shape, dtype = value.shape, value.dtype
     match value.kind:
         case "bool":
@@ -42,20 +42,22 @@ def _array(value: Value, rng: np.random.Generator, regimes: dict[Any, Regime]) -
         case "int":
             return _integers(np.iinfo(dtype), shape, rng).astype(dtype)
         case "complex":
-            parts = [_floats(np.dtype(np.float32), shape, rng, regimes) for _ in range(2)]
+            parts = [_floats(np.dtype(np.float32), shape, rng, distributions) for _ in range(2)]
             return (parts[0] + 1j * parts[1]).astype(dtype)
-    return _floats(dtype, shape, rng, regimes)
+    return _floats(dtype, shape, rng, distributions)
 
 
-def _floats(dtype: Any, shape: tuple[int, ...], rng: np.random.Generator, regimes: dict[Any, Regime]) -> Any:
+def _floats(
+    dtype: Any, shape: tuple[int, ...], rng: np.random.Generator, distributions: dict[Any, Distribution]
+) -> Any:
     limits = jnp.finfo(dtype)
     if rng.random() < FAMILIAR:
         numbers = rng.integers(-4, 5, shape).astype(np.float64)
         if rng.random() < 0.5:
             numbers = np.where(rng.random(shape) < 0.05, rng.choice(SPECIALS), numbers)
     else:
-        regime = regimes.setdefault(dtype, Regime.drawn(rng, rng.random() < TAME, limits))
-        numbers = regime.numbers(rng, shape)
+        distribution = distributions.setdefault(dtype, Distribution.drawn(rng, rng.random() < TAME, limits))
+        numbers = distribution.numbers(rng, shape)
     with np.errstate(all="ignore"):
         return np.asarray(numbers).astype(dtype)
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.fuzzing.data import arguments
-from tests.fuzzing.judging import Finding, attempt
+from tests.fuzzing.oracle import Finding, attempt
 from tests.fuzzing.text import Value
 from tests.oracle.expressions import ARRAYS, expressions, function_of
 from tests.oracle.judging import differentiable, gradient, tangent

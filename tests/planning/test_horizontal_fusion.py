@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eqsat
-from eqsat.planning.blocks import Joint
+from eqsat.planning.blocks import FusedProducts
 from eqsat.planning.candidates import as_written, scheduled
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import build
@@ -24,9 +24,9 @@ A, C = 300, 900
 """Rows and columns of a matrix that is large."""
 
 
-def joints(fn: Any, *args: Any, machine: Machine = CPU) -> list[Joint]:
+def fused_products(fn: Any, *args: Any, machine: Machine = CPU) -> list[FusedProducts]:
     program, _ = lowered(fn, *args)
-    return [joint for together in as_written(program, machine).joined.values() for joint in together]
+    return [group for together in as_written(program, machine).fused_products.values() for group in together]
 
 
 def matrix(n: int = A, m: int = C) -> Any:
@@ -38,11 +38,11 @@ def test_a_vector_a_narrow_matrix_and_a_sum_are_taken_with_one_matrix() -> None:
         q = jnp.exp(p)
         return q @ v, q @ w, q.sum(1)
 
-    (joint,) = joints(fn, matrix(), normal(C), normal(C, 5))
-    assert [sorted(axis.size for axis in product.axes) for product in joint.products] == [[A], [5, A], [A]]
-    assert [narrow is None for narrow in joint.narrow] == [False, False, True]
+    (group,) = fused_products(fn, matrix(), normal(C), normal(C, 5))
+    assert [sorted(axis.size for axis in product.axes) for product in group.products] == [[A], [5, A], [A]]
+    assert [narrow is None for narrow in group.narrow] == [False, False, True]
     # Seven columns, of which eight are as fast. The vector and the matrix are there before.
-    assert (joint.bytes, joint.held, joint.result_bytes) == (0, 4 * 8 * C, 4 * 8 * A)
+    assert (group.bytes, group.held, group.result_bytes) == (0, 4 * 8 * C, 4 * 8 * A)
 
 
 def test_products_over_the_other_axis_are_taken_by_themselves() -> None:
@@ -50,7 +50,7 @@ def test_products_over_the_other_axis_are_taken_by_themselves() -> None:
         q = jnp.exp(p)
         return q @ v, q.sum(1), u @ q, q.sum(0)
 
-    first, second = joints(fn, matrix(), normal(A), normal(C))
+    first, second = fused_products(fn, matrix(), normal(A), normal(C))
     assert {axis.size for axis in first.op.axes} == {C}
     assert {axis.size for axis in second.op.axes} == {A}
 
@@ -61,17 +61,17 @@ def test_columns_may_be_along_several_axes() -> None:
     def fn(p: Any, x: Any) -> Any:
         return p @ x, jnp.tensordot(p, x[:, :, None] * x[:, None], 1)
 
-    (joint,) = joints(fn, matrix(), normal(C, 3))
-    assert joint.columns == 16
+    (group,) = fused_products(fn, matrix(), normal(C, 3))
+    assert group.columns == 16
 
 
 def test_what_is_made_for_a_product_is_made_for_the_first_one() -> None:
     """Scaled vectors take little to make; they are in no loop, so they may be made where they are read."""
-    (joint,) = joints(
+    (group,) = fused_products(
         lambda p, v, w: (jnp.exp(p) @ v, jnp.exp(p) @ (2 * w)), matrix(), normal(C), normal(C, 3)
     )
-    assert len(joint.products) == 2
-    assert (joint.bytes, joint.held) == (4 * 4 * C, 0)
+    assert len(group.products) == 2
+    assert (group.bytes, group.held) == (4 * 4 * C, 0)
 
 
 @pytest.mark.parametrize(
@@ -90,24 +90,24 @@ def test_what_is_made_for_a_product_is_made_for_the_first_one() -> None:
     ],
 )
 def test_products_stay_apart(fn: Any, shapes: list[Any], why: str) -> None:
-    assert not joints(fn, *(normal(*shape) for shape in shapes)), why
+    assert not fused_products(fn, *(normal(*shape) for shape in shapes)), why
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.complex64, jnp.bfloat16])
 def test_products_of_other_dtypes_stay_apart(dtype: Any) -> None:
     p, v, w = (np.ones(shape).astype(dtype) for shape in [(A, C), (C,), (C, 3)])
-    assert not joints(lambda p, v, w: (p @ v, p @ w), p, v, w)
+    assert not fused_products(lambda p, v, w: (p @ v, p @ w), p, v, w)
 
 
 def test_products_in_two_precisions_stay_apart() -> None:
     def fn(p: Any, v: Any, w: Any) -> Any:
         return p @ v, jnp.matmul(p, w, precision="highest")
 
-    assert not joints(fn, matrix(), normal(C), normal(C, 3))
+    assert not fused_products(fn, matrix(), normal(C), normal(C, 3))
 
 
 def test_products_stay_apart_where_the_compiler_joins_them() -> None:
-    assert not joints(lambda p, v, w: (p @ v, p @ w), matrix(), normal(C), normal(C, 3), machine=GPU)
+    assert not fused_products(lambda p, v, w: (p @ v, p @ w), matrix(), normal(C), normal(C, 3), machine=GPU)
 
 
 def test_columns_and_products_count_where_they_are() -> None:
@@ -117,7 +117,7 @@ def test_columns_and_products_count_where_they_are() -> None:
 
     program, _ = lowered(fn, matrix(), normal(C), normal(C, 3))
     written = as_written(program, CPU)
-    (joint,) = written.joined[written.schedule.block]
+    (group,) = written.fused_products[written.schedule.block]
     apart, together = (
         simulate(written.schedule, replace(CPU, panel_columns=0, joins=joins))[1].timeline
         for joins in (False, True)
@@ -125,19 +125,19 @@ def test_columns_and_products_count_where_they_are() -> None:
     more = [with_joint - without for without, with_joint in zip(apart, together, strict=True)]
     first, last = (
         next(index for index, step in enumerate(written.schedule.block.steps) if product in step.results)
-        for product in joint.products
+        for product in group.products
     )
-    assert more[first] == joint.bytes + joint.result_bytes
-    assert set(more[first + 1 : last + 1]) == {joint.result_bytes}
+    assert more[first] == group.bytes + group.result_bytes
+    assert set(more[first + 1 : last + 1]) == {group.result_bytes}
     assert not any(more[:first] + more[last + 1 :])
 
 
 def test_products_that_do_not_fit_together_stay_apart() -> None:
     program, _ = lowered(lambda p, v, w: (p @ v, p @ (2 * w)), matrix(), normal(C), normal(C, 3))
     whole = scheduled(program, build(program), {}, 1e12, CPU)
-    assert whole.joined
+    assert whole.fused_products
     tight = scheduled(program, build(program), {}, whole.predicted_peak - 1, CPU)
-    assert not tight.joined
+    assert not tight.fused_products
     assert tight.predicted_peak < whole.predicted_peak
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import eqsat
 from eqsat.backend.relayout import COPY, COPYING
-from eqsat.planning.blocks import Turning
+from eqsat.planning.blocks import Relayout
 from eqsat.planning.candidates import as_written, scheduled
 from eqsat.planning.liveness import Simulator, simulate
 from eqsat.planning.loops import build, is_free
@@ -27,25 +27,27 @@ def distances(x: Any, y: Any) -> Any:
     return jnp.sum(jnp.abs(x[:, None] - y), axis=-1)
 
 
-def turned(fn: Any, *args: Any, machine: Machine = CPU) -> list[Turning]:
+def relaid(fn: Any, *args: Any, machine: Machine = CPU) -> list[Relayout]:
     program, _ = lowered(fn, *args)
-    return list(as_written(program, machine).turned.values())
+    return list(as_written(program, machine).relayouts.values())
 
 
-def test_points_are_turned_for_a_sum_over_their_coordinates() -> None:
+def test_points_are_transposed_for_a_sum_over_their_coordinates() -> None:
     x, y = normal(300, 10), normal(400, 10)
-    (turning,) = turned(distances, x, y)
-    assert turning.last.size == 400
-    assert {axis.size for axis in turning.reduced} == {10}
-    assert turning.bytes == 4 * 400 * 10
-    (other,) = turned(distances, y, x)
+    (relayout,) = relaid(distances, x, y)
+    assert relayout.last.size == 400
+    assert {axis.size for axis in relayout.reduced} == {10}
+    assert relayout.bytes == 4 * 400 * 10
+    (other,) = relaid(distances, y, x)
     assert other.last.size == 400, "the longest axis comes last, whichever argument has it"
 
 
-def test_what_is_computed_of_the_points_as_it_goes_is_turned_with_them() -> None:
-    (turning,) = turned(lambda x, y, s: distances(x / s, y / s), normal(300, 10), normal(400, 10), normal(10))
-    assert turning.bytes == 4 * 400 * 10
-    assert len(turning.members) >= 3
+def test_what_is_computed_of_the_points_as_it_goes_is_transposed_with_them() -> None:
+    (relayout,) = relaid(
+        lambda x, y, s: distances(x / s, y / s), normal(300, 10), normal(400, 10), normal(10)
+    )
+    assert relayout.bytes == 4 * 400 * 10
+    assert len(relayout.members) >= 3
 
 
 @pytest.mark.parametrize(
@@ -58,12 +60,12 @@ def test_what_is_computed_of_the_points_as_it_goes_is_turned_with_them() -> None
         (lambda x, y: jnp.sum(x * y[None], 0), [(30, 50), (50,)], "what is reduced comes first already"),
     ],
 )
-def test_nothing_is_turned_where_that_does_not_pay(fn: Any, shapes: list[Any], why: str) -> None:
-    assert not turned(fn, *(normal(*shape) for shape in shapes)), why
+def test_nothing_is_transposed_where_that_does_not_pay(fn: Any, shapes: list[Any], why: str) -> None:
+    assert not relaid(fn, *(normal(*shape) for shape in shapes)), why
 
 
-def test_nothing_is_turned_on_a_machine_without_lanes() -> None:
-    assert not turned(distances, normal(300, 10), normal(400, 10), machine=GPU)
+def test_nothing_is_transposed_on_a_machine_without_lanes() -> None:
+    assert not relaid(distances, normal(300, 10), normal(400, 10), machine=GPU)
 
 
 def test_copies_count_while_the_reduction_runs() -> None:
@@ -140,9 +142,9 @@ def test_copies_that_do_not_fit_are_not_made() -> None:
     program, _ = lowered(distances, normal(10, 30), normal(3000, 30))
     block = build(program)
     whole = scheduled(program, block, {}, math.inf, CPU)
-    assert whole.turned
+    assert whole.relayouts
     tight = scheduled(program, block, {}, whole.predicted_peak - 1, CPU)
-    assert not tight.turned
+    assert not tight.relayouts
     assert tight.predicted_peak < whole.predicted_peak
 
 

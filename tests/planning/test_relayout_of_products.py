@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.planning.blocks import Turning
+from eqsat.planning.blocks import Relayout
 from eqsat.planning.candidates import as_written
 from eqsat.targets.machine import CPU, GPU, Machine
 from tests.stages import lowered, normal
@@ -21,15 +21,15 @@ def pulled(x: Any, y: Any, w: Any) -> Any:
     return jnp.einsum("nm,nmd->nd", w, jnp.sin(x[:, None] - y))
 
 
-def turned(fn: Any, *args: Any, machine: Machine = CPU) -> list[Turning]:
+def relaid(fn: Any, *args: Any, machine: Machine = CPU) -> list[Relayout]:
     program, _ = lowered(fn, *args)
-    return list(as_written(program, machine).turned.values())
+    return list(as_written(program, machine).relayouts.values())
 
 
-def test_points_are_turned_for_what_is_summed_over_them() -> None:
-    (turning,) = turned(pulled, normal(50, 3), normal(400, 3), normal(50, 400))
-    assert turning.last.size == 400
-    assert turning.bytes == 4 * 400 * 3
+def test_points_are_transposed_for_what_is_summed_over_them() -> None:
+    (relayout,) = relaid(pulled, normal(50, 3), normal(400, 3), normal(50, 400))
+    assert relayout.last.size == 400
+    assert relayout.bytes == 4 * 400 * 3
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_points_are_turned_for_what_is_summed_over_them() -> None:
         (lambda x, y, w: jnp.sin(x[:, None] - y) @ w, [(50,), (400,), (400,)], "vectors have no order"),
     ],
 )
-def test_nothing_is_turned_where_that_does_not_pay(fn: Any, shapes: list[Any], why: str) -> None:
-    assert not turned(fn, *(normal(*shape) for shape in shapes)), why
+def test_nothing_is_transposed_where_that_does_not_pay(fn: Any, shapes: list[Any], why: str) -> None:
+    assert not relaid(fn, *(normal(*shape) for shape in shapes)), why
 
 
-def test_nothing_is_turned_on_a_machine_without_lanes() -> None:
-    assert not turned(pulled, normal(50, 3), normal(400, 3), normal(50, 400), machine=GPU)
+def test_nothing_is_transposed_on_a_machine_without_lanes() -> None:
+    assert not relaid(pulled, normal(50, 3), normal(400, 3), normal(50, 400), machine=GPU)
 
 
 def test_a_gradient_by_chunks_multiplies_with_differences_in_that_order() -> None:
@@ -63,7 +63,7 @@ def test_a_gradient_by_chunks_multiplies_with_differences_in_that_order() -> Non
     args = normal(3000, 3), normal(3000, 3), normal(3000), normal(3000)
     optimized = eqsat.optimize(gradient, budget="1MB", accuracy="rescales")
     plan = optimized.plan(*args)
-    assert "turned_" in plan.source
+    assert "transposed_" in plan.source
     assert '"ac,abc->ab"' in plan.source or '"ca,cba->cb"' in plan.source
     for found, wanted in zip(optimized(*args), jax.jit(gradient)(*args), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)

@@ -20,7 +20,7 @@ from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
-from eqsat.planning.rematerialisation import with_sunk
+from eqsat.planning.rematerialisation import with_rematerialised_operands
 from tests.program_text import ProgramText
 from tests.random_control import random_loops
 from tests.stages import lowered, normal
@@ -29,7 +29,7 @@ from tests.test_random_programs import UNHURRIED
 
 def check_equalities(program: Program, arrays: list[Any], threshold: float, room: float = 0) -> int:
     """Check that all forms of the program's loops mean the same; returns how many there are."""
-    known = with_sunk(program, threshold, room)
+    known = with_rematerialised_operands(program, threshold, room)
     for whole, other in known.equalities:
         assert whole.axes == other.axes
         assert whole.dtype == other.dtype
@@ -133,7 +133,7 @@ def test_random_loops_mean_the_same_in_every_form(program: ProgramText, seed: in
 def test_a_scan_that_stacks_what_it_carries_stacks_nothing_large() -> None:
     arrays = [normal(20), normal(6, 5)]
     program, _ = lowered(jax.grad(carries_a_number), *arrays)
-    known = with_sunk(program, 100)
+    known = with_rematerialised_operands(program, 100)
     (lean,) = {
         other.op.call
         for whole, other in known.equalities
@@ -150,13 +150,13 @@ def test_the_gradient_of_a_loop_keeps_no_residuals_that_do_not_fit(fn) -> None:
     small = eqsat.optimize(gradient, budget="800kB")  # 5.8 MB for each residual
     plan = small.plan(y, xs)
     assert plan.original_peak_bytes > 5_800_000
-    assert plan.rules_fired["sunk-into-loop"] >= 1
+    assert plan.rules_fired["rematerialised-in-loop"] >= 1
     np.testing.assert_allclose(small(y, xs), gradient(y, xs), rtol=1e-4, atol=1e-4)
 
 
 def test_residuals_that_fit_are_kept() -> None:
     plan = eqsat.optimize(jax.grad(carries_a_number), budget="100MB").plan(normal(800), normal(30, 60))
-    assert "sunk-into-loop" not in plan.rules_fired
+    assert "rematerialised-in-loop" not in plan.rules_fired
 
 
 def test_of_two_matrices_that_do_not_fit_together_one_is_kept() -> None:

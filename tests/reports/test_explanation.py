@@ -25,7 +25,7 @@ def explained() -> eqsat.Explanation:
 def test_prices_go_from_the_smallest_budget_to_the_function_as_written(explained: eqsat.Explanation) -> None:
     prices = explained.prices
     assert 3 <= len(prices) <= 5
-    assert prices[0].budget_bytes == explained.floor_bytes == eqsat.minimum_budget(kernel)(X, Y, V)
+    assert prices[0].budget_bytes == explained.minimum_bytes == eqsat.minimum_budget(kernel)(X, Y, V)
     assert prices[-1].budget_bytes == explained.original_peak_bytes
     assert prices[-1].seconds == explained.original_seconds
     assert all(one.budget_bytes < other.budget_bytes for one, other in pairwise(prices))
@@ -63,7 +63,7 @@ def test_explanations_are_saved(explained: eqsat.Explanation, tmp_path: Path) ->
 
 def test_a_function_that_nothing_makes_smaller_has_one_price() -> None:
     explained = eqsat.explain(lambda x: jnp.sort(jnp.ravel(x))[:3], X)
-    assert explained.floor_bytes == explained.original_peak_bytes
+    assert explained.minimum_bytes == explained.original_peak_bytes
     assert len(explained.prices) == 1
     assert "what stops them from being split" in str(explained)
     check_labels(explained.figure())
@@ -81,7 +81,7 @@ def test_a_function_that_is_better_rewritten_anyway_has_that_as_its_last_price()
 
 def test_arguments_by_name_can_be_bound() -> None:
     explained = eqsat.explain(functools.partial(jnp.sum, axis=1), X, budgets=2)
-    assert explained.floor_bytes <= explained.original_peak_bytes
+    assert explained.minimum_bytes <= explained.original_peak_bytes
 
 
 def test_a_budget_is_no_option_of_an_explanation() -> None:
