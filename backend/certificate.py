@@ -57,8 +57,8 @@ DRAFT: dict[str, tuple[Flags, ...]] = {
 """By platform: options under which the same buffers are assigned and machine code is made in a hurry.
 
 XLA assigns buffers before it writes code. Compiling takes a sixth of the time, or half of it where the
-compiler has only one way to write fusions, as jaxlib 0.11 has (docs/performance.md). The first that it knows
-are taken; of those without emitters, some drafts are in doubt.
+compiler has only one way to write fusions, as jaxlib 0.11 has (docs/log/planning-time.md). The first that it
+knows are taken; of those without emitters, some drafts are in doubt.
 """
 
 DOUBT = 0.05

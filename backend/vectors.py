@@ -28,7 +28,7 @@ SAVED: dict[str, tuple[float, float]] = {
 }
 """By primitive: nanoseconds that an entry of its operand takes less with vectors of 512 bits, in float32 and
 in float64. Two cores of an AMD EPYC (Zen 4), operands in cache. In float32, XLA refines the estimate of rsqrt
-once more; arithmetic, logarithms, sines, powers and roots take as long either way (docs/performance.md)."""
+once more; arithmetic, logarithms, sines, powers and roots take as long in both (docs/log/elementwise.md)."""
 
 ELEMENTWISE = """
     abs add add_any and bitcast_convert_type cbrt ceil clamp convert_element_type copy cos cosh div

@@ -25,7 +25,7 @@ REORDERED = 2
 """In XLA's order, a function is not expected to need less than its peak in the other order by this factor."""
 
 UNFUSED = 1.25
-"""Where XLA's own fusions pay, a program takes so many times as long without them (docs/performance.md)."""
+"""Where XLA's own fusions pay, a program takes so many times as long without (docs/log/xla-options.md)."""
 
 MOST_CODE = 1 << 16
 """Arrays that a function closes over are its code if they have no more bytes in all: coefficients, tables.

@@ -1,7 +1,7 @@
 """A call like the last one goes straight to the executable.
 
 To ask JAX for the types of arguments and to evaluate a primitive takes 20 to 50 µs, and several times that
-after other work has taken the cache meanwhile (docs/performance.md): too long for a program of a millisecond.
+after other work has taken the cache meanwhile (docs/log/calls.md): too long for a program of a millisecond.
 """
 
 from __future__ import annotations

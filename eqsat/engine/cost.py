@@ -102,7 +102,7 @@ DEPTH = 50
 """Fewest terms that a matrix product adds up near full speed."""
 
 IDLE_DEPTH = 0.1
-"""What a product takes besides, whatever the terms, as a part of what so many take (docs/performance.md)."""
+"""What a product takes besides, whatever the terms, as a part of what so many take (docs/log/products.md)."""
 
 PACKING_ROWS = 0.25
 """To pack an operand takes as long as to multiply it by this part of the rows that run near full speed."""

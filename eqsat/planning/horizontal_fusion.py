@@ -2,7 +2,7 @@
 
 To multiply a matrix by a few columns takes little longer than to read it. Gradients multiply the same one
 several times: Σ_c P_ac v_c and Σ_c P_ac W_cb are columns of Σ_c P_ac [v W]_cz, which takes little longer than
-either of them (docs/performance.md). Rules can't do so: what they put for a term, they put for it alone.
+either of them (docs/log/products.md). Rules can't do so: what they put for a term, they put for it alone.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Product:
 
 
 def padded(columns: int) -> int:
-    """With how many columns a product takes no longer than with so many (docs/performance.md).
+    """With how many columns a product takes no longer than with so many (docs/log/products.md).
 
     >>> [padded(columns) for columns in (1, 3, 5, 9, 17)]
     [1, 4, 8, 16, 32]

@@ -3,7 +3,7 @@
 XLA computes what a short reduction reads as it goes, entry by entry of the result. It does so for several
 entries in one instruction only if what neighbouring entries read are neighbours in memory, too. Points
 [n, d] are not: for Σ_d |x_qd - y_nd|, the entries for n and n + 1 read what is d apart. A copy of y as [d, n]
-takes a moment where each of its entries is read many times (docs/performance.md). Where coordinates are
+takes a moment where each of its entries is read many times (docs/log/reductions.md). Where coordinates are
 added up chunk by chunk, it is y that is copied, before that loop, and not each of its chunks.
 
 Differences x_qd - y_nd that are stored for a product Σ_n w_qn (x_qd - y_nd) are multiplied ten times as fast
