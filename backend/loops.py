@@ -99,7 +99,7 @@ class LoopEmitter:
             calls.append(f"lax.scan({function}, {carry}, length={loops})")
         elif rest:
             calls.append(f"{function}({carry}, None, {rest})")
-        waits = loops and rest
+        waits = loops > 0 and rest > 0
         end = emitter.local(f"end_{self.loop.axis.name}") if waits else "_"
         emitter.line(scope, f"{carry} = (0, {initial})")
         for call in calls[:-1]:
