@@ -67,7 +67,7 @@ INDENT = "    "
 HELPERS = (COPY, ROUNDED, MAGNITUDES, packing.BY_COLUMNS, *selection.NAMES)
 """Functions that the emitted text may define."""
 
-RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "iteration", "carry", *HELPERS)
+RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "carry", *HELPERS)
 """Names that the emitted text uses by itself; no input may be called so."""
 
 

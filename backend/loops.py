@@ -20,7 +20,6 @@ from eqsat.backend.layout import (
     realised,
     shape_text,
     transposed,
-    tuple_text,
 )
 from eqsat.backend.monoids import identity_text, merge_text
 from eqsat.backend.relayout import copy_ahead
@@ -63,7 +62,6 @@ class LoopEmitter:
             emitter.value(term, scope)
         copy_ahead(emitter, loop, scope)
         size, chunk = loop.axis.size, self.chunk
-        whole = size // chunk
         kinds = ", ".join(dict.fromkeys(combination(result) for result in loop.results))
         label = emitter.labels.get(loop.axis)
         over = f"{loop.axis.name} ({label})" if label else loop.axis.name
@@ -72,48 +70,48 @@ class LoopEmitter:
         position = len(emitter.lines)
         states, readers, inner_lines = self._body()
         del emitter.lines[position:]
-        carried = [state.name for state in states]
-        emitter.line(scope, f"def {self.function}({self.start}, {self.length}, {', '.join(carried)}):")
+        carried = ", ".join(state.name for state in states)
+        emitter.line(scope, f"def {self.function}(carry, _, {self.length}={chunk}):")
+        indent = "    " * (scope.depth + 1)
+        emitter.lines.append(f"{indent}{self.start}, {carried} = carry")
         if tell:
-            emitter.lines.append("    " * (scope.depth + 1) + f"{tell}({self.start})")
+            emitter.lines.append(f"{indent}{tell}({self.start})")
         emitter.lines += inner_lines
-        first = [state.initial or "None" for state in states]
-        initials = ", ".join(first)
-        assigned = ", ".join(carried) + ("," if len(carried) == 1 else "")
-        done = 0
-        if any(state.initial is None for state in states) or whole == 1:
-            emitter.line(scope, f"{assigned} = {self.function}(0, {chunk}, {initials})")
-            done = 1
-        else:
-            emitter.line(scope, f"{assigned} = {tuple_text(first)}")
-        rest = size - whole * chunk
-        if whole > done and rest:
-            self._turns_and_rest(done, whole, rest, carried, assigned)
-        elif whole > done:
-            iteration = f"lambda iteration, carry: {self.function}(iteration * {chunk}, {chunk}, *carry)"
-            iterations = f"lax.fori_loop({done}, {whole}, {iteration}, {tuple_text(carried)})"
-            emitter.line(scope, f"{assigned} = {iterations}")
-        elif rest:
-            last = f"{self.function}({whole * chunk}, {rest}, {', '.join(carried)})"
-            emitter.line(scope, f"{assigned} = {last}")
+        initial = ", ".join(state.initial or "None" for state in states)
+        self._chunks(initial, carried, any(state.initial is None for state in states))
         for result, read in readers:
             scope.values[result.number] = read()
 
-    def _turns_and_rest(self, first: int, end: int, rest: int, carried: list[str], assigned: str) -> None:
-        """Write the iterations from one to another, and the last, shorter chunk.
+    def _chunks(self, initial: str, carried: str, first_apart: bool) -> None:
+        """Write the calls for all chunks: the first, if it is apart, then a loop, then a shorter one.
 
-        XLA would compute what it can of the last chunk ahead of the loop, and hold it in the meantime. That
-        the loop ran is not known to it, so it waits.
+        The start of a chunk is carried along: an array of starts to scan over is as long as there are chunks.
         """
         emitter, scope, function, chunk = self.emitter, self.scope, self.function, self.chunk
-        count, names = emitter.local("iterations"), ", ".join(carried)
-        iteration = f"(iteration + 1, *{function}(iteration * {chunk}, {chunk}, *carry[1:]))"
-        iterations = (
-            f"lax.fori_loop({first}, {end}, lambda iteration, carry: {iteration}, ({first}, {names}))"
-        )
-        emitter.line(scope, f"{count}, {assigned} = {iterations}")
-        last = f"lambda *carry: {function}({end * chunk}, {rest}, *carry)"
-        emitter.line(scope, f"{assigned} = lax.cond({count} > 0, {last}, lambda *carry: carry, {names})")
+        carry = emitter.local(f"carry_{self.loop.axis.name}")
+        loops, rest = divmod(self.loop.axis.size, chunk)
+        place = loops * chunk
+        calls = []
+        if first_apart or loops == 1:
+            calls.append(f"{function}({carry}, None)")
+            loops -= 1
+        if loops:
+            calls.append(f"lax.scan({function}, {carry}, length={loops})")
+        elif rest:
+            calls.append(f"{function}({carry}, None, {rest})")
+        waits = loops > 0 and rest > 0
+        end = emitter.local(f"end_{self.loop.axis.name}") if waits else "_"
+        emitter.line(scope, f"{carry} = (0, {initial})")
+        for call in calls[:-1]:
+            emitter.line(scope, f"{carry}, _ = {call}")
+        emitter.line(scope, f"({end}, {carried}), _ = {calls[-1]}")
+        if waits:
+            # XLA would compute what it can of it ahead of the loop, and hold that in the meantime.
+            emitter.line(scope, "# XLA can't tell that the loop ran, so the last chunk waits for it.")
+            last = f"{function}(({place}, *carry), None, {rest})[0][1:]"
+            branches = f"lambda *carry: {last}, lambda *carry: carry"
+            assigned = carried if "," in carried else f"{carried},"
+            emitter.line(scope, f"{assigned} = lax.cond({end} > 0, {branches}, {carried})")
 
     def _bar(self) -> str | None:
         """Write the loop's bar, if it is to have one; what to call with the start of each chunk."""
@@ -173,7 +171,8 @@ class LoopEmitter:
         # Values first used by an update have been emitted just now.
         body = emitter.lines[position:]
         indent = "    " * inner.depth
-        updates.append(f"return {tuple_text([state.after for state in states])}")
+        after = ", ".join(state.after for state in states)
+        updates.append(f"return ({self.start} + {self.length}, {after}), None")
         return states, readers, body + [indent + line for line in updates]
 
     def _accumulation(self, result: Term, kind: str, value: Emitted) -> Update:

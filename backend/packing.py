@@ -32,13 +32,15 @@ FUNCTION = f"""def {BY_COLUMNS}(product, left, right, axis, place, width):
     # Some columns of the right operand at a time: those of the result along dimension `place`.
     width = min(width, right.shape[axis])
 
-    def iteration(number, result):
-        columns = product(left, lax.dynamic_slice_in_dim(right, number * width, width, axis))
-        return lax.dynamic_update_slice_in_dim(result, columns, number * width, place)
+    def iteration(carry, _):
+        start, result = carry
+        columns = product(left, lax.dynamic_slice_in_dim(right, start, width, axis))
+        return (start + width, lax.dynamic_update_slice_in_dim(result, columns, start, place)), None
 
     result = jax.eval_shape(product, left, right)
     iterations = -(-right.shape[axis] // width)
-    return lax.fori_loop(0, iterations, iteration, jnp.zeros(result.shape, result.dtype))
+    (_, result), _ = lax.scan(iteration, (0, jnp.zeros(result.shape, result.dtype)), length=iterations)
+    return result
 """
 
 

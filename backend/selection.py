@@ -93,15 +93,16 @@ def top_k_successively(a, k):
         first = (one[0] > other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
         return jnp.where(first, one[0], other[0]), jnp.where(first, one[1], other[1])
 
-    def iteration(number, state):
-        left, best = state
+    def iteration(carry, _):
+        number, left, best = carry
         entries = (jnp.where(left == length, least, keys), left)
         place = lax.reduce(entries, (least, jnp.int32(length)), better, (last,))[1][..., None]
         best = lax.dynamic_update_slice_in_dim(best, place, number, last)
-        return jnp.where(left == place, length, left), best
+        return (number + 1, jnp.where(left == place, length, left), best), None
 
     places = lax.broadcasted_iota(jnp.int32, a.shape, last)
-    _, best = lax.fori_loop(0, k, iteration, (places, jnp.zeros((*a.shape[:-1], k), jnp.int32)))
+    best = jnp.zeros((*a.shape[:-1], k), jnp.int32)
+    (_, _, best), _ = lax.scan(iteration, (0, places, best), length=k)
     return jnp.take_along_axis(a, best, axis=-1, mode="promise_in_bounds"), best
 
 

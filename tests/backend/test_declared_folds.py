@@ -142,7 +142,7 @@ def test_folds_share_the_parts_that_are_equal() -> None:
     below, above = b.fold(LOGSUMEXP, largest, normaliser), b.fold(RESCALED, largest, total)
     plain = b.fold(RESCALED, largest, normaliser)
     source = b.check((below, (ROW, HEAD)), (above, (HEAD, ROW, FEATURE)), (plain, (ROW, HEAD)), length=10)
-    assert source.count("lax.fori_loop") == 1
+    assert source.count("lax.scan") == 1
     assert source.count("jnp.full(") == 3, "one maximum, one normaliser, one weighted sum"
     body = source[: source.index("return (")]
     assert body.count("jnp.maximum") == 1
