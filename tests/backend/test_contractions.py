@@ -51,13 +51,13 @@ def error(found: Emitted, left: tuple[Axis, ...], right: tuple[Axis, ...]) -> fl
         ("kb", "bkc"),
     ],
 )
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
 def test_a_long_product_with_a_vector_rounds_as_a_sum_does(
-    axis: Axis, vector: str, matrix: str, relayouts: bool
+    axis: Axis, vector: str, matrix: str, swapped: bool
 ) -> None:
     axes = {"b": BATCH, "c": COLUMNS, "k": axis}
     left, right = (tuple(axes[letter] for letter in word) for word in (vector, matrix))
-    if relayouts:
+    if swapped:
         left, right = right, left
     assert error(written(left, right, chunked={}), left, right) < WELL
 

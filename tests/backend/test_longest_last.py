@@ -112,17 +112,17 @@ DEEP, WIDE, NARROW = Axis(4, 2_000), Axis(5, 700), Axis(6, 7)
 def test_a_large_matrix_times_a_narrow_one_is_not_transposed_for_the_order_of_the_result(
     narrow: tuple[Axis, ...], wish: tuple[Axis, ...] | None
 ) -> None:
-    def order(large: tuple[Axis, ...], relayouts: bool) -> tuple[Axis, ...]:
+    def order(large: tuple[Axis, ...], swapped: bool) -> tuple[Axis, ...]:
         operands = Emitted("a", large), Emitted("b", narrow)
-        left, right = operands[::-1] if turned else operands
+        left, right = operands[::-1] if swapped else operands
         op = Dot(frozenset({DEEP}), "float32", None)
         if comes_backwards(op, left, right, wish, size):
             left, right = right, left
         return contraction_text(op, left, right, ["float32", "float32"]).order
 
-    for turned in (False, True):
-        assert order((DEEP, WIDE), turned) == (NARROW, WIDE)
-        assert order((WIDE, DEEP), turned) == (WIDE, NARROW)
+    for swapped in (False, True):
+        assert order((DEEP, WIDE), swapped) == (NARROW, WIDE)
+        assert order((WIDE, DEEP), swapped) == (WIDE, NARROW)
 
 
 def test_other_products_come_out_in_the_order_that_is_wanted() -> None:
