@@ -1,8 +1,9 @@
 """Products of matrices of which the library packs little.
 
 YNNPACK packs some columns of the right operand. It only takes left operands whose rows are summed over; other
-products are Eigen's, which packs all of both. So where one operand is such, it comes first, and else a turned
-copy of the smaller one. If what is packed of so many columns is too much, a loop takes fewer at a time.
+products are Eigen's, which packs all of both. So where one operand is such, it comes first, and else a
+transposed copy of the smaller one. If what is packed of so many columns is too much, a loop takes fewer at a
+time.
 """
 
 from __future__ import annotations

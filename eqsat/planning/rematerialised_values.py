@@ -31,7 +31,7 @@ class Rematerialisation:
 
     - `term`: what is computed once `given` and `inner` are in the places of terms of these numbers.
     - `given`: inputs, small values, and what can't be cut.
-    - `inner`: what is computed of other axes, or in the turn of another loop, rematerialised in its turn.
+    - `inner`: what is computed of other axes, or in an iteration of another loop, itself rematerialised.
     """
 
     term: Term
