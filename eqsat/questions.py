@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import inspect
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from eqsat.api import Optimized, optimize
@@ -17,17 +18,22 @@ from eqsat.rulesets.selection import rules_for
 P = ParamSpec("P")
 R = TypeVar("R")
 
+OPTIONS = frozenset(inspect.signature(optimize).parameters) - {"fn"}
+BUDGETLESS = OPTIONS - {"budget"}
 
-def minimum_budget(fn: Callable[P, R], **keywords: Any) -> Callable[..., int]:
+
+def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[..., int]:
     """The smallest budget within which `optimize` computes a function, however long that takes.
 
     **Arguments:**
 
     - `fn`: any function that `jax.jit` takes.
-    - `keywords`: those of `optimize`, but for the budget. With other rules or another accuracy, the smallest
+    - `options`: those of `optimize`, but for the budget. With other rules or another accuracy, the smallest
       budget is another one.
 
     **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns bytes.
+
+    **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
     >>> import jax.numpy as jnp
     >>> def f(x, v):
@@ -37,58 +43,91 @@ def minimum_budget(fn: Callable[P, R], **keywords: Any) -> Callable[..., int]:
     >>> least < 50_000, optimize(f, budget=least).plan(x, x).peak_bytes <= least
     (True, True)
     """
-    if "budget" in keywords:
-        raise TypeError("minimum_budget says what budget there must be; it takes none")
-    optimized: Optimized[P, R] = optimize(fn, **keywords)
+    _check_call("minimum_budget", wrong, options, BUDGETLESS)
+    optimized: Optimized[P, R] = optimize(fn, **options)
     return optimized.minimum_bytes
 
 
-def explain(fn: Callable[..., Any], *args: Any, budgets: int = 10, **keywords: Any) -> Explanation:
-    """Where the memory of `fn` goes, the smallest budget for it, and what budgets would cost in time.
+def explain(
+    fn: Callable[..., Any], *wrong: Any, budgets: int = 10, **options: Any
+) -> Callable[..., Explanation]:
+    """Where the memory of a function goes, the smallest budget for it, and what budgets would cost in time.
 
     **Arguments:**
 
-    - `args`: its arguments: arrays, or `jax.ShapeDtypeStruct`s. Those by name can be bound by
-      `functools.partial`.
+    - `fn`: any function that `jax.jit` takes.
     - `budgets`: how many budgets to price, from the smallest to what the function needs as written.
-    - `keywords`: as for `optimize`, but for `budget`.
+    - `options`: those of `optimize`, but for the budget.
 
-    **Returns:** what can be printed, shown and saved. Every price is that of a plan, so it takes as long as a
-    few plans do.
+    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns what can
+    be printed, shown and saved. Every price is that of a plan, so it takes as long as a few plans do.
+
+    **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
     >>> import jax.numpy as jnp
     >>> def f(x, v):
     ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
     >>> x = jnp.linspace(0.0, 1.0, 2000)
-    >>> explanation = explain(f, x, x, budgets=3)
+    >>> explanation = explain(f, budgets=3)(x, x)
     >>> explanation.minimum_bytes < 100_000 < explanation.original_peak_bytes
     True
     """
-    if "budget" in keywords:
-        raise TypeError("explain tells what budgets there are; it takes none")
-    return optimize(fn, budget=1, **keywords).explained(budgets, args, {})
+    _check_call("explain", wrong, options, BUDGETLESS | {"budgets"})
+    optimized = optimize(fn, **options)
+
+    def explanation(*args: Any, **kwargs: Any) -> Explanation:
+        return optimized.explained(budgets, args, kwargs)
+
+    return explanation
 
 
-def compare_accuracies(fn: Callable[..., Any], *args: Any, **keywords: Any) -> AccuracyComparison:
+def compare_accuracies(
+    fn: Callable[..., Any], *wrong: Any, **options: Any
+) -> Callable[..., AccuracyComparison]:
     """What wider accuracy classes than the one that is asked for would gain within the same budget.
 
     **Arguments:**
 
-    - `args`: the arguments of `fn`: arrays, or `jax.ShapeDtypeStruct`s. Those by name can be bound by
-      `functools.partial`.
-    - `keywords`: as for `optimize`.
+    - `fn`: any function that `jax.jit` takes.
+    - `options`: those of `optimize`.
 
-    **Returns:** the predicted time of the class that is asked for, and of each wider one that is predicted to
-    be faster, or has a plan where there was none. Every class takes as long as a plan does.
+    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns the
+    predicted time of the class that is asked for, and of each wider one that is predicted to be faster, or
+    has a plan where there was none. Every class takes as long as a plan does.
+
+    **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
     >>> import jax.numpy as jnp
     >>> def f(x):
     ...     return jnp.exp(-jnp.sum(((x[:, None] - x) / 3) ** 2, axis=-1)).sum(1)
-    >>> compared = compare_accuracies(f, jnp.ones((400, 100)), budget="400kB")
+    >>> compared = compare_accuracies(f, budget="400kB")(jnp.ones((400, 100)))
     >>> [price.accuracy for price in compared.prices]
     ['reassociates', 'rescales', 'cancels']
     """
-    return compared(optimize(fn, **keywords), args, {})
+    _check_call("compare_accuracies", wrong, options, OPTIONS)
+    optimized = optimize(fn, **options)
+
+    def comparison(*args: Any, **kwargs: Any) -> AccuracyComparison:
+        return compared(optimized, args, kwargs)
+
+    return comparison
+
+
+def _check_call(name: str, wrong: Sequence[Any], options: Iterable[str], known: Collection[str]) -> None:
+    """Refuse arguments of the function that a question is about, and options that there are not."""
+    if wrong:
+        raise TypeError(
+            f"{name} takes a function, and options by name. The function's own arguments go to what it"
+            f" returns: eqsat.{name}(fn, …)(x, …)"
+        )
+    for option in options:
+        if option == "budget" and option not in known:
+            raise TypeError(f"{name} tells what budgets there are; it takes none")
+        if option not in known:
+            raise TypeError(
+                f"{name} has no option {option!r}; its options are {', '.join(sorted(known))}. The function's"
+                f" own arguments go to what it returns: eqsat.{name}(fn, …)({option}=…)"
+            )
 
 
 def compared(

@@ -201,7 +201,7 @@ def test_a_defect_while_looking_for_the_smallest_budget_is_told_of(
     with pytest.warns(UserWarning, match="lease report it: AssertionError"):
         least = eqsat.minimum_budget(sorted_products)(X)
     with pytest.warns(UserWarning, match="lease report it: AssertionError"):
-        assert eqsat.explain(sorted_products, X, budgets=2).minimum_bytes == least
+        assert eqsat.explain(sorted_products, budgets=2)(X).minimum_bytes == least
     with warnings.catch_warnings(action="ignore"):
         assert eqsat.optimize(sorted_products, budget=least).plan(X).peak_bytes <= least
 

@@ -20,7 +20,7 @@ def density(x: Any) -> Any:
 
 
 def test_every_class_that_gains_has_the_price_of_its_plan() -> None:
-    compared = eqsat.compare_accuracies(density, POINTS, budget="400kB")
+    compared = eqsat.compare_accuracies(density, budget="400kB")(POINTS)
     assert [price.accuracy for price in compared.prices] == ["reassociates", "rescales", "cancels"]
     for price in compared.prices:
         plan = eqsat.optimize(density, budget="400kB", accuracy=price.accuracy).plan(POINTS)
@@ -35,10 +35,10 @@ def test_every_class_that_gains_has_the_price_of_its_plan() -> None:
 
 
 def test_where_no_class_gains_that_is_said() -> None:
-    compared = eqsat.compare_accuracies(jnp.sort, POINTS[:, 0], budget="1MB")
+    compared = eqsat.compare_accuracies(jnp.sort, budget="1MB")(POINTS[:, 0])
     assert [price.accuracy for price in compared.prices] == ["reassociates"]
     assert "nothing, compared with 'reassociates'" in str(compared)
-    widest = eqsat.compare_accuracies(density, POINTS, budget="400kB", accuracy="amplifies")
+    widest = eqsat.compare_accuracies(density, budget="400kB", accuracy="amplifies")(POINTS)
     assert [price.accuracy for price in widest.prices] == ["amplifies"]
 
 
@@ -49,7 +49,7 @@ def test_a_class_that_fits_where_the_one_asked_for_does_not_is_named() -> None:
     def total(x: Any) -> Any:
         return jnp.sum(jnp.sin(x) * jnp.cos(x))
 
-    compared = eqsat.compare_accuracies(total, x, budget="450kB", accuracy="exact")
+    compared = eqsat.compare_accuracies(total, budget="450kB", accuracy="exact")(x)
     assert [price.accuracy for price in compared.prices] == ["exact", "reassociates"]
     assert compared.prices[0].seconds is None
     assert "no plan" in str(compared)
@@ -68,3 +68,25 @@ def test_the_command_line_says_what_a_class_would_gain(
     out = capsys.readouterr().out
     assert "eqsat plan for density" in out
     assert "What wider accuracy classes would gain for density" in out
+
+
+@pytest.mark.parametrize("question", [eqsat.minimum_budget, eqsat.explain, eqsat.compare_accuracies])
+def test_a_wrong_call_says_how_it_is_done(question: Any) -> None:
+    name = question.__name__
+    with pytest.raises(TypeError, match=rf"eqsat\.{name}\(fn, …\)\(x, …\)"):
+        question(density, POINTS)
+    with pytest.raises(TypeError, match=rf"has no option 'x'.*eqsat\.{name}\(fn, …\)\(x=…\)"):
+        question(density, x=POINTS)
+    with pytest.raises(TypeError, match=r"accuracy, .*rules"):
+        question(density, acuracy="exact")
+
+
+def test_arguments_are_those_of_a_call() -> None:
+    def scaled(x: Any, *, factor: Any, power: int) -> Any:
+        return factor * density(x) ** power
+
+    static = {"static_argnames": "power"}
+    values = {"factor": 2.0, "power": 3}
+    assert eqsat.minimum_budget(scaled, **static)(POINTS, **values) > 0
+    assert eqsat.explain(scaled, budgets=1, **static)(POINTS, **values).prices
+    assert eqsat.compare_accuracies(scaled, budget="400kB", **static)(POINTS, **values).prices
