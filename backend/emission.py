@@ -21,7 +21,7 @@ class Emission:
     schedule: Schedule
     makers: Mapping[int, str]
     updates: int
-    forms: CodegenOptions
+    codegen: CodegenOptions
     relayouts: Mapping[int, Relayout]
     fused_products: Mapping[Block, tuple[FusedProducts, ...]]
 
@@ -39,7 +39,7 @@ class Emission:
             makers=self.makers,
             pairs=pairs,
             updates=self.updates,
-            forms=self.forms,
+            codegen=self.codegen,
             relayouts=self.relayouts,
             fused_products=self.fused_products,
         )

@@ -81,7 +81,7 @@ class Emitter:
         makers: Mapping[int, str],
         pairs: Mapping[int, int],
         updates: int,
-        forms: CodegenOptions,
+        codegen: CodegenOptions,
         relayouts: Mapping[int, Relayout],
         fused_products: Mapping[Block, Sequence[FusedProducts]],
     ) -> None:
@@ -94,7 +94,7 @@ class Emitter:
             member: relayout for relayout in relayouts.values() for member in relayout.members
         }
         self.fused_products = fused_products
-        self.forms = forms
+        self.codegen = codegen
         self.pieces: dict[Axis, Pieces] = {}
         for loop in schedule.block.loops:
             length = schedule.chunks[loop.id]
@@ -288,7 +288,7 @@ class Emitter:
             op,
             operand,
             self.value(operand, scope),
-            self.forms,
+            self.codegen,
             self.pieces,
             scope.lengths_of(operand),
         )
@@ -298,13 +298,13 @@ class Emitter:
         left, right = (self.value(arg, scope) for arg in term.args)
         if comes_backwards(op, left, right, self.wanted.get(term.number), self.length):
             left, right = right, left
-        chunked = self.pieces if self.forms.adds_rows else None
+        chunked = self.pieces if self.codegen.adds_rows else None
         lengths = {**scope.lengths_of(term.args[0]), **scope.lengths_of(term.args[1])}
         dtypes = [arg.dtype for arg in term.args]
         product = partial(contraction_text, op, dtypes=dtypes, chunked=chunked, lengths=lengths)
-        if self.forms.panel is not None:
+        if self.codegen.panel is not None:
             chunks = {axis: self.length(axis) for axis in lengths}
-            product = partial(packing_little, op, product=product, chunks=chunks, panel=self.forms.panel)
+            product = partial(packing_little, op, product=product, chunks=chunks, panel=self.codegen.panel)
         return self.assign(scope, term, "dot", product(left, right))
 
     def control(self, step: Compute, scope: Scope) -> Emitted:
@@ -377,7 +377,7 @@ def emit(
     makers: Mapping[int, str] | None = None,
     pairs: Mapping[int, int] | None = None,
     updates: int = 0,
-    forms: CodegenOptions | None = None,
+    codegen: CodegenOptions | None = None,
     relayouts: Mapping[int, Relayout] | None = None,
     fused_products: Mapping[Block, Sequence[FusedProducts]] | None = None,
 ) -> Module:
@@ -389,7 +389,7 @@ def emit(
     - `makers`: for terms that a rule made, by number, the rule's name; they become comments.
     - `pairs`: by output, which input's place it may take.
     - `updates`: how often each loop says where it is; not at all if 0.
-    - `forms`: those that are fast and round well where it runs; the plain ones if None.
+    - `codegen`: the forms that are fast and round well where it runs; the plain ones if None.
     - `relayouts`: by the number of a reduction, the operands that are copied for it.
     - `fused_products`: by block, the products that are taken as one.
     """
@@ -399,7 +399,7 @@ def emit(
         makers or {},
         pairs or {},
         updates,
-        forms or CodegenOptions(),
+        codegen or CodegenOptions(),
         relayouts or {},
         fused_products or {},
     )

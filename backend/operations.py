@@ -194,17 +194,17 @@ def _solve_triangular(op: Operation, operands: Sequence[Emitted], lengths: Lengt
     """A matrix that lies the other way round stays so: its transpose is solved with instead."""
     matrix, right = operands
     rows, unknowns = op.axes
-    turned = matrix.order.index(rows) > matrix.order.index(unknowns)
+    flipped = matrix.order.index(rows) > matrix.order.index(unknowns)
     batch = _rest(op, matrix.order)
-    matrix = transposed(matrix, (*batch, *(op.axes[::-1] if turned else op.axes)))
-    lower = (op.spec.name == "solve_lower") != turned
+    matrix = transposed(matrix, (*batch, *(op.axes[::-1] if flipped else op.axes)))
+    lower = (op.spec.name == "solve_lower") != flipped
     columns = _rest(op, right.order)
     if not batch and len(columns) == 1:
         # LAPACK reads an array by columns: solved from the right, none has to be copied.
         text = broadcastable(right, (*columns, rows))
-        options = f"lower={lower}{'' if turned else ', transpose_a=True'}"
+        options = f"lower={lower}{'' if flipped else ', transpose_a=True'}"
         return Emitted(f"lax.linalg.triangular_solve({matrix.text}, {text}, {options})", (*columns, unknowns))
-    options = f"{'trans=1, ' if turned else ''}lower={lower}"
+    options = f"{'trans=1, ' if flipped else ''}lower={lower}"
     return _solved(
         op,
         matrix,

@@ -35,7 +35,7 @@ def reduction_text(
     op: Reduce,
     operand: Term,
     value: Emitted,
-    forms: CodegenOptions,
+    codegen: CodegenOptions,
     chunked: Mapping[Axis, Pieces],
     lengths: Lengths,
 ) -> Emitted:
@@ -43,12 +43,12 @@ def reduction_text(
 
     **Arguments:**
 
-    - `forms`: those that are fast and round well where it runs.
+    - `codegen`: the forms that are fast and round well where it runs.
     - `chunked`: the pieces of the axes that there are loops over.
     - `lengths`: as text, those that axes have here.
     """
     pieces = {axis: chunked[axis] if axis in operand.open else Pieces.of(axis) for axis in operand.axes}
-    axis = None if forms.fused_reduction is None else _longest(op, operand, forms.fused_reduction, pieces)
+    axis = None if codegen.fused_reduction is None else _longest(op, operand, codegen.fused_reduction, pieces)
     if axis is None:
         return _reduced(op.kind, op.axes, value)
     rows = math.prod(pieces[other].shortest for other in operand.axes - {axis})

@@ -94,7 +94,7 @@ def saved(jaxpr: Jaxpr) -> float:
     def total(jaxpr: Jaxpr) -> float:
         if id(jaxpr) not in known:
             known[id(jaxpr)] = sum(
-                _own(equation) + _turns(equation) * sum(map(total, jaxprs_in_params(equation.params)))
+                _own(equation) + _iterations(equation) * sum(map(total, jaxprs_in_params(equation.params)))
                 for equation in jaxpr.eqns
             )
         return known[id(jaxpr)]
@@ -102,7 +102,7 @@ def saved(jaxpr: Jaxpr) -> float:
     return total(jaxpr)
 
 
-def _turns(equation: Any) -> int:
+def _iterations(equation: Any) -> int:
     """How often what is inside of an equation runs, as far as is known."""
     return int(equation.params["length"]) if equation.primitive.name == "scan" else 1
 

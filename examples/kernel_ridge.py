@@ -2,8 +2,8 @@
 
     python -m examples.kernel_ridge [--data DIR] [--small]
 
-The kernel matrix is what takes the memory. If it does not fit, every turn of the solver computes it anew,
-by chunks: that takes longer than to keep it, but any number of points fits. DIR may have kin40k.
+The kernel matrix is what takes the memory. If it does not fit, every iteration of the solver computes it
+anew, by chunks: that takes longer than to keep it, but any number of points fits. DIR may have kin40k.
 
 What `python -m examples.kernel_ridge` prints, on two cores shared with other work:
 

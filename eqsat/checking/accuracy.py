@@ -272,4 +272,4 @@ def _ratios(left: Array, reference: Array, right: Array) -> tuple[Array, tuple[f
 def _conditioned(statement: Statement, placement: Placement) -> bool:
     """Whether an operand of the left side has to be well conditioned."""
     constraints = OperandConstraints(statement, placement)
-    return any(role.conditioned for role in constraints.roles.values())
+    return any(constraint.conditioned for constraint in constraints.by_name.values())

@@ -91,13 +91,13 @@ class Drawer:
     ) -> Instance:
         """An instance with these axes and lengths."""
         dtypes = dtypes or standing(kinds)
-        roles = OperandConstraints(self.statement, placement).roles
+        constraints = OperandConstraints(self.statement, placement).by_name
         names = variable_names(self.statement.rule)
         having = [placement.of(name) for name in names if placement.of(name)]
         shared = frozenset.intersection(*having) if having else frozenset()
-        values = Values(seed, style, sizes.lengths, dtypes.of_variables, roles, shared)
+        values = Values(seed, style, sizes.lengths, dtypes.of_variables, constraints, shared)
         # What is solved for is drawn after the matrix.
-        ordered = sorted(names, key=lambda name: name in roles and roles[name].solved is not None)
+        ordered = sorted(names, key=lambda name: name in constraints and constraints[name].solved is not None)
         drawn = {name: values.draw(name, sorted(placement.of(name))) for name in ordered}
         for name, value in sizes.constants.items():
             drawn[name] = np.asarray(value).astype(drawn[name].dtype)

@@ -83,19 +83,19 @@ def has_matrices(rule: Rule) -> bool:
 
 
 class OperandConstraints:
-    """The roles of all variables of a statement."""
+    """The constraints of all variables of a statement."""
 
     def __init__(self, statement: Statement, placement: Placement) -> None:
         self.placement = placement
-        self.roles: dict[str, OperandConstraint] = {}
+        self.by_name: dict[str, OperandConstraint] = {}
         rule = statement.rule
         for known in rule.properties:
-            role = self.role(known.term)
+            constraint = self.of(known.term)
             if PROPERTIES[known.name] == 2 and set(known.axes) <= placement.of(known.term):
                 first, second = known.axes
-                role.matrix.setdefault((first, second), set()).add(known.name)
+                constraint.matrix.setdefault((first, second), set()).add(known.name)
             elif not known.axes:
-                role.scalar.add(known.name)
+                constraint.scalar.add(known.name)
         for node in walk(rule.left):
             if isinstance(node, OperationOf):
                 self.operation(node)
@@ -108,8 +108,8 @@ class OperandConstraints:
             for operand in below:
                 self.mask(operand)
 
-    def role(self, name: str) -> OperandConstraint:
-        return self.roles.setdefault(name, OperandConstraint())
+    def of(self, name: str) -> OperandConstraint:
+        return self.by_name.setdefault(name, OperandConstraint())
 
     def operation(self, node: OperationOf) -> None:
         needs = set(MATRIX_NEEDS.get(node.name, ()))
@@ -118,28 +118,28 @@ class OperandConstraints:
         if node.name in SOLVES:
             matrix, solved = node.operands
             if isinstance(matrix, Variable) and isinstance(solved, Variable) and matrix.name != solved.name:
-                self.role(solved.name).solved = (matrix.name, (node.axes[0], node.axes[1]))
+                self.of(solved.name).solved = (matrix.name, (node.axes[0], node.axes[1]))
         if node.name == "take" and isinstance(node.operands[1], Variable):
-            self.role(node.operands[1].name).index_along = node.axes[0]
+            self.of(node.operands[1].name).index_along = node.axes[0]
 
     def need(self, node: Expression, axes: tuple[str, str], needs: set[str]) -> None:
         """Hand a need on to the variables that an expression takes its values from."""
         match node:
             case Variable(name=name) if set(axes) <= self.placement.of(name):
-                role = self.role(name)
-                if not role.matrix.get(axes) and not role.matrix.get(axes[::-1]):
-                    role.matrix[axes] = set(needs)
+                constraint = self.of(name)
+                if not constraint.matrix.get(axes) and not constraint.matrix.get(axes[::-1]):
+                    constraint.matrix[axes] = set(needs)
             case Variable(name=name):
                 if needs == {"symmetric part"}:
-                    self.role(name).scalar.add("positive")
-                self.role(name).away = True
+                    self.of(name).scalar.add("positive")
+                self.of(name).away = True
             case RenameOf(old=old, new=new, operand=operand):
                 renamed = tuple(old if axis == new else axis for axis in axes)
                 self.need(operand, (renamed[0], renamed[1]), needs)
             case Apply(function="select_n", operands=(DeltaOf(), _, entries)):
                 self.need(entries, axes, needs)
                 for variable in variables(entries):
-                    self.role(variable.name).spread = not set(axes) <= self.placement.of(variable.name)
+                    self.of(variable.name).spread = not set(axes) <= self.placement.of(variable.name)
             case Apply(function="mul" | "div", operands=operands):
                 # The factors of a product of which none is a matrix make one of low rank.
                 if any(set(axes) <= self.placement.of(v.name) for one in operands for v in variables(one)):
@@ -152,6 +152,6 @@ class OperandConstraints:
     def mask(self, node: Expression) -> None:
         match node:
             case Variable(name=name):
-                self.role(name).maskable = True
+                self.of(name).maskable = True
             case Apply(function="add" | "sub", operands=(first, *_)):
                 self.mask(first)

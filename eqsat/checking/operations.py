@@ -73,10 +73,10 @@ def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple
             f"the operation `{spec.name}` makes an array of shape {result.shape} of {shown}, and its"
             f" declaration says {expected}"
         )
-        turned = sorted(result.shape) == sorted(expected)
+        permuted = sorted(result.shape) == sorted(expected)
         names = {length: axis for axis, length in lengths.items()}
         advice = "make the function and its signature agree"
-        if turned and not batch:
+        if permuted and not batch:
             advice = f"its result is `-> {' '.join(names[length] for length in result.shape)}`"
         return message, advice, False
     if result.dtype != "float32":

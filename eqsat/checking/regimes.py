@@ -52,7 +52,7 @@ class Regime:
     - `share`: of the instances that are asked for.
     - `kinds`: the kinds of numbers that it is for.
     - `lengths`: a special length that one axis gets.
-    - `turns`: the kinds whose dtypes take turns.
+    - `rotating`: the kinds whose dtypes take turns.
     - `narrow`: whether they include floats that are half as long as singles.
     """
 
@@ -62,7 +62,7 @@ class Regime:
     share: float
     kinds: str
     lengths: int | None = None
-    turns: str = ""
+    rotating: str = ""
     narrow: bool = True
 
 
@@ -124,8 +124,8 @@ def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
     exact = rule.accuracy == "exact"
     floats = Criterion.CLOSE
     found = [
-        Regime("exact", Style("whole"), Criterion.EXACT, 0.5, "fiucb" if ring else "iub", turns="iu"),
-        Regime("exact", Style("full"), Criterion.EXACT, 0.5, "iu", turns="iu"),
+        Regime("exact", Style("whole"), Criterion.EXACT, 0.5, "fiucb" if ring else "iub", rotating="iu"),
+        Regime("exact", Style("full"), Criterion.EXACT, 0.5, "iu", rotating="iu"),
         Regime("float64", Style("normal"), floats, 0.5, "fc"),
         Regime("float64", Style("positive"), floats, 0.5, "fc"),
         Regime("extremes", Style("zeros"), floats if exact else Criterion.FINITE, 0.25, "fc"),
@@ -144,8 +144,8 @@ def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
         share = (3.0 if rule.classes else 2.25) * (1 if wide else 2)
         judged = promise[rule.accuracy]
         found += [
-            Regime("hostile", Style(style), judged, share, "f", turns="fiu", narrow=not wide),
-            Regime("hostile", Style(style), judged, 0.5, "c", turns="fiu"),
+            Regime("hostile", Style(style), judged, share, "f", rotating="fiu", narrow=not wide),
+            Regime("hostile", Style(style), judged, 0.5, "c", rotating="fiu"),
         ]
     if rule.accuracy == "amplifies":
         # Data with a condition number that is infinite, or near it.
@@ -246,8 +246,10 @@ class Trial:
         placement = self.drawer(statement).placements.draw(random.Random(0), 1)
         if placement is None:
             return False
-        roles = OperandConstraints(statement, placement).roles
-        return any(name in roles and roles[name].maskable for name in variable_names(statement.rule))
+        constraints = OperandConstraints(statement, placement).by_name
+        return any(
+            name in constraints and constraints[name].maskable for name in variable_names(statement.rule)
+        )
 
     def instances(self, regime: Regime) -> Iterator[Instance]:
         """Instances of a regime: functions and kinds take turns."""
@@ -283,7 +285,7 @@ class Trial:
                 break
             place = number % len(fitting)
             statement, kinds = fitting[place]
-            dtypes = in_turn(kinds, number // len(fitting) + place, regime.turns, regime.narrow)
+            dtypes = in_turn(kinds, number // len(fitting) + place, regime.rotating, regime.narrow)
             instance = self.drawer(statement).draw(self.rng, kinds, regime.style, regime.lengths, dtypes)
             if instance is not None:
                 awaited -= set(dtypes.chosen.values())
@@ -295,7 +297,7 @@ def _awaited(regime: Regime, fitting: Sequence[tuple[Statement, Kinds]]) -> set[
     found: set[str] = set()
     for _, kinds in fitting:
         for turn in range(len(TURNS["f"])):
-            found |= set(in_turn(kinds, turn, regime.turns, regime.narrow).chosen.values())
+            found |= set(in_turn(kinds, turn, regime.rotating, regime.narrow).chosen.values())
     return found
 
 

@@ -149,8 +149,8 @@ def _shorter_axes(instance: Instance) -> Iterator[Instance]:
     wholes = {axis for axis, _ in rules.products}
     matrix_axes = {
         axis
-        for role in OperandConstraints(instance.statement, instance.placement).roles.values()
-        for pair in role.matrix
+        for constraint in OperandConstraints(instance.statement, instance.placement).by_name.values()
+        for pair in constraint.matrix
         for axis in pair
     }
     for root in sorted(set(rules.alike.values())):
@@ -172,12 +172,12 @@ def _shorter_axes(instance: Instance) -> Iterator[Instance]:
 
 
 def _simpler_values(instance: Instance) -> Iterator[Instance]:
-    """Whole variables replaced by zeros, ones or rounded numbers, as far as their roles allow."""
-    roles = OperandConstraints(instance.statement, instance.placement).roles
+    """Whole variables replaced by zeros, ones or rounded numbers, as far as their constraints allow."""
+    constraints = OperandConstraints(instance.statement, instance.placement).by_name
     for name, value in instance.values.items():
-        if name in instance.constants or (name in roles and roles[name].matrix):
+        if name in instance.constants or (name in constraints and constraints[name].matrix):
             continue
-        for simpler in _simpler(value, positive=name in roles and bool(roles[name].scalar)):
+        for simpler in _simpler(value, positive=name in constraints and bool(constraints[name].scalar)):
             if not np.array_equal(simpler, value, equal_nan=value.dtype.kind in "fc"):
                 yield replace(instance, values={**instance.values, name: simpler})
 
@@ -196,11 +196,15 @@ def _simpler(value: Array, positive: bool) -> Iterator[Array]:
 
 def _simpler_elements(instance: Instance) -> Iterator[Instance]:
     """Single elements replaced by 0 or 1."""
-    roles = OperandConstraints(instance.statement, instance.placement).roles
+    constraints = OperandConstraints(instance.statement, instance.placement).by_name
     for name, value in instance.values.items():
-        if value.size > 12 or name in instance.constants or (name in roles and roles[name].matrix):
+        if (
+            value.size > 12
+            or name in instance.constants
+            or (name in constraints and constraints[name].matrix)
+        ):
             continue
-        positive = name in roles and bool(roles[name].scalar)
+        positive = name in constraints and bool(constraints[name].scalar)
         for place in range(value.size):
             element = value.flat[place]
             for simple in (1,) if positive else (0, 1):

@@ -83,14 +83,14 @@ class Values:
         style: Style,
         lengths: Mapping[str, int],
         dtypes: Mapping[str, str],
-        roles: Mapping[str, OperandConstraint],
+        constraints: Mapping[str, OperandConstraint],
         shared: frozenset[str] = frozenset(),
     ) -> None:
         self.rng = np.random.default_rng(seed)
         self.style = style
         self.lengths = lengths
         self.dtypes = dtypes
-        self.roles = roles
+        self.constraints = constraints
         self.shared = shared
         self.distribution: Distribution | None = None
         if style.name in ("hostile", "tame"):
@@ -102,23 +102,23 @@ class Values:
 
     def draw(self, name: str, axes: Sequence[str]) -> Array:
         """A value, with its dimensions in the order of `axes`, in the widest dtype of its kind."""
-        role = self.roles.get(name, OperandConstraint())
+        constraint = self.constraints.get(name, OperandConstraint())
         dtype = self.dtypes[name]
         shape = tuple(self.lengths[axis] for axis in axes)
-        if role.index_along is not None:
-            value = self.rng.integers(-1, self.lengths[role.index_along] + 1, shape).astype(np.int8)
-        elif role.matrix:
-            value = self.matrix(role, tuple(axes))
-        elif self.style.consistent and role.solved is not None and role.solved[0] in self.drawn:
-            value = self.image(role.solved, tuple(axes), shape)
+        if constraint.index_along is not None:
+            value = self.rng.integers(-1, self.lengths[constraint.index_along] + 1, shape).astype(np.int8)
+        elif constraint.matrix:
+            value = self.matrix(constraint, tuple(axes))
+        elif self.style.consistent and constraint.solved is not None and constraint.solved[0] in self.drawn:
+            value = self.image(constraint.solved, tuple(axes), shape)
         else:
-            value = self.plain(dtype, shape, role, tuple(axes))
+            value = self.plain(dtype, shape, constraint, tuple(axes))
         if self.distribution is not None and kind_of(dtype) in "fc":
-            scalar, distribution = role.scalar, self.distribution.within(limits_of(dtype))
-            if role.matrix and not any("orthogonal" in wanted for wanted in role.matrix.values()):
-                plain = all(wanted <= SINGULAR for wanted in role.matrix.values()) and not scalar
+            scalar, distribution = constraint.scalar, self.distribution.within(limits_of(dtype))
+            if constraint.matrix and not any("orthogonal" in wanted for wanted in constraint.matrix.values()):
+                plain = all(wanted <= SINGULAR for wanted in constraint.matrix.values()) and not scalar
                 value = distribution.matrix(self.rng, value, plain)
-                for pair, wanted in role.matrix.items():
+                for pair, wanted in constraint.matrix.items():
                     places = axes.index(pair[0]), axes.index(pair[1])
                     stacked = in_shape(np.moveaxis(value, places, (-2, -1)), wanted)
                     value = np.moveaxis(stacked, (-2, -1), places)
@@ -127,13 +127,13 @@ class Values:
         return value
 
     def plain(
-        self, dtype: str, shape: tuple[int, ...], role: OperandConstraint, axes: tuple[str, ...]
+        self, dtype: str, shape: tuple[int, ...], constraint: OperandConstraint, axes: tuple[str, ...]
     ) -> Array:
         rng, kind = self.rng, kind_of(dtype)
         if kind == "b":
             return (
                 np.ones(shape, bool)
-                if "nonzero" in role.scalar
+                if "nonzero" in constraint.scalar
                 else np.asarray(rng.random(shape) < rng.choice(TRUE))
             )
         if kind in "iu":
@@ -141,8 +141,8 @@ class Values:
             low, high = (
                 (limits.min, limits.max) if self.style.name == "full" else (-4 if kind == "i" else 0, 4)
             )
-            if role.scalar & SIGNS:
-                low, high = int("positive" in role.scalar), high if self.style.name == "full" else 6
+            if constraint.scalar & SIGNS:
+                low, high = int("positive" in constraint.scalar), high if self.style.name == "full" else 6
             values = rng.integers(low, high, shape, dtype, endpoint=True)
             if self.style.name == "full":
                 # Of wide dtypes, most numbers are very large. And there is no -x for the smallest x.
@@ -152,7 +152,7 @@ class Values:
                 values = np.where(which < 0.1 * limits.dtype.itemsize, few, values)
                 share = rng.choice([0.1, 0.5])
                 values = np.maximum(np.where(which < share, ends, values), np.asarray(low, dtype))
-            if "nonzero" in role.scalar:
+            if "nonzero" in constraint.scalar:
                 values = np.where(values == 0, np.asarray(1, dtype), values)
             return np.asarray(values, dtype)
         if self.distribution is not None and kind in "fc":
@@ -160,26 +160,26 @@ class Values:
             return (
                 distribution.numbers(rng, shape) if kind == "f" else distribution.complex_numbers(rng, shape)
             )
-        value = self.floats(shape, role, axes)
-        if role.away:
+        value = self.floats(shape, constraint, axes)
+        if constraint.away:
             value = np.where(value < 0, value - 0.3, value + 0.3)
         if kind == "c":
             turns = 1j if self.style.name == "whole" else 3j  # angles of more than half a turn, too
             with np.errstate(invalid="ignore"):  # infinities times 0
-                value = value + turns * self.floats(shape, role, axes)
-            return np.where(value == 0, 1.0, value) if "nonzero" in role.scalar else np.asarray(value)
-        if role.spread and self.style.condition > 1:
+                value = value + turns * self.floats(shape, constraint, axes)
+            return np.where(value == 0, 1.0, value) if "nonzero" in constraint.scalar else np.asarray(value)
+        if constraint.spread and self.style.condition > 1:
             sizes = spread(rng, shape, self.style.condition, self.style.lone)
             return sizes * rng.uniform(0.5, 1.0, shape)
-        if role.scalar & SIGNS:
+        if constraint.scalar & SIGNS:
             value = np.abs(value)
-            if "positive" in role.scalar:
+            if "positive" in constraint.scalar:
                 value = np.where(value == 0, 1.0, value) if self.style.name == "whole" else value + 0.1
-        if "nonzero" in role.scalar:
+        if "nonzero" in constraint.scalar:
             value = np.where(value == 0, 1.0, value)
         return np.asarray(value)
 
-    def floats(self, shape: tuple[int, ...], role: OperandConstraint, axes: tuple[str, ...]) -> Array:
+    def floats(self, shape: tuple[int, ...], constraint: OperandConstraint, axes: tuple[str, ...]) -> Array:
         rng = self.rng
         match self.style.name:
             case "positive":
@@ -194,7 +194,7 @@ class Values:
             case "infinite":
                 special = rng.choice([np.inf, -np.inf, np.nan], shape)
                 return np.where(rng.random(shape) < 0.15, special, rng.normal(size=shape))
-            case "masked" if role.maskable:
+            case "masked" if constraint.maskable:
                 mask = rng.random(shape) < 0.4
                 if len(shape) and rng.random() < 0.4:  # whole rows, too
                     mask |= rng.random((*shape[:-1], 1)) < 0.5
@@ -216,17 +216,18 @@ class Values:
 
     # ------------------------------------------------------------------------------- matrices
 
-    def matrix(self, role: OperandConstraint, axes: tuple[str, ...]) -> Array:
-        if len(role.matrix) > 1:
-            pairs = " and ".join(f"[{', '.join(pair)}]" for pair in role.matrix)
+    def matrix(self, constraint: OperandConstraint, axes: tuple[str, ...]) -> Array:
+        if len(constraint.matrix) > 1:
+            pairs = " and ".join(f"[{', '.join(pair)}]" for pair in constraint.matrix)
             raise RuleError(f"the checker can't draw one term with properties along {pairs}")
-        ((pair, wanted),) = role.matrix.items()
+        ((pair, wanted),) = constraint.matrix.items()
         order = [axis for axis in axes if axis not in pair] + list(pair)
         shape = tuple(self.lengths[axis] for axis in order)
         whole = self.style.name in ("whole", "full")
         if self.style.name == "positive" and wanted <= {"regular", "symmetric"}:
             wanted = wanted | {"positive"}  # what has roots and logarithms
-        value = matrices(self.rng, shape, wanted | role.scalar, self.style.condition, self.style.lone, whole)
+        wanted = wanted | constraint.scalar
+        value = matrices(self.rng, shape, wanted, self.style.condition, self.style.lone, whole)
         return np.transpose(value, [order.index(axis) for axis in axes])
 
     def image(
@@ -253,7 +254,7 @@ class Values:
     def triangle(self, name: str, rows: str, columns: str) -> Array:
         """What a solve looks at of a matrix: one triangle, where that is what it is about."""
         value, axes = self.drawn[name], self.axes[name]
-        wanted = self.roles[name].matrix.get((rows, columns), set())
+        wanted = self.constraints[name].matrix.get((rows, columns), set())
         core = (axes.index(rows), axes.index(columns))
         for part, cut in (("lower part", np.tril), ("upper part", np.triu)):
             if part in wanted:

@@ -99,7 +99,7 @@ class CandidateCompiler:
     - `names`: of its arguments.
     - `donation`: the arguments whose place results may take.
     - `budget`: bytes that they should keep to, or 0: as few as can be.
-    - `forms`: those that are written where XLA fuses nothing by itself.
+    - `codegen`: the forms that are written where XLA fuses nothing by itself.
     - `exact`: whether all bits are to be those of the function.
 
     Those that are not sure to fit are drafted first, and compiled in full if they do.
@@ -113,7 +113,7 @@ class CandidateCompiler:
         donation: Donation,
         budget: int,
         stopwatch: Stopwatch,
-        forms: CodegenOptions,
+        codegen: CodegenOptions,
         exact: bool = False,
     ) -> None:
         self.traced = traced
@@ -122,7 +122,7 @@ class CandidateCompiler:
         self.donation = donation
         self.budget = budget
         self.stopwatch = stopwatch
-        self.forms = forms
+        self.codegen = codegen
         self.exact = exact
         self._noted: dict[tuple[str, str], CompiledCandidate] = {}
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
@@ -144,10 +144,10 @@ class CandidateCompiler:
             self._fused_excess = certified.peak / candidate.predicted_peak
             module = self.emitted(candidate)
             certified = self._compiled(candidate, module, HONEST, budget)
-        trial = self._note(CompiledCandidate(candidate, module, certified))
+        compiled = self._note(CompiledCandidate(candidate, module, certified))
         if certified.peak - certified.scratch <= budget < certified.peak:
-            return self._packing_less(trial, budget)
-        return trial
+            return self._packing_less(compiled, budget)
+        return compiled
 
     def draft(self, candidate: Candidate) -> CompiledCandidate:
         """Emit a candidate and compile it under options that hide nothing: not to be run."""
@@ -157,42 +157,42 @@ class CandidateCompiler:
             certified = self._certified(candidate, module, HONEST, draft=True, closely=True)
         return self._note(CompiledCandidate(candidate, module, certified))
 
-    def _packing_less(self, trial: CompiledCandidate, budget: float) -> CompiledCandidate:
-        """The trial, or one of the same candidate whose products pack less, if that is smaller."""
-        candidate = trial.candidate
-        room = budget - (trial.peak - trial.certified.scratch)
+    def _packing_less(self, compiled: CompiledCandidate, budget: float) -> CompiledCandidate:
+        """The program, or one of the same candidate whose products pack less, if that is smaller."""
+        candidate = compiled.candidate
+        room = budget - (compiled.peak - compiled.certified.scratch)
         panel = int(PANELS * room)
         module = self.emitted(candidate, panel=panel)
-        if module.source == trial.module.source:
-            return trial
+        if module.source == compiled.module.source:
+            return compiled
         certified = self._compiled(candidate, module, HONEST, budget)
-        if certified.peak >= trial.peak:
-            return trial
+        if certified.peak >= compiled.peak:
+            return compiled
         return self._note(CompiledCandidate(candidate, module, certified, panel))
 
     @property
     def smallest(self) -> CompiledCandidate | None:
-        """The trial with the smallest peak so far."""
-        return min(self._noted.values(), key=lambda trial: trial.peak, default=None)
+        """The program with the smallest peak so far."""
+        return min(self._noted.values(), key=lambda one: one.peak, default=None)
 
-    def least(self, trials: Iterable[CompiledCandidate]) -> CompiledCandidate | None:
-        """The one of some trials with the smallest peak, compiled in full: that of a draft may be off."""
-        known = sorted(trials, key=lambda trial: trial.peak)
+    def least(self, programs: Iterable[CompiledCandidate]) -> CompiledCandidate | None:
+        """The one of some programs with the smallest peak, compiled in full: that of a draft may be off."""
+        known = sorted(programs, key=lambda one: one.peak)
         while known and known[0].certified.draft:
             drafted, *others = known
             options = drafted.certified.options
             certified = self._certified(drafted.candidate, drafted.module, options, draft=False)
             whole = self._note(replace(drafted, certified=certified))
-            known = sorted([whole, *others], key=lambda trial: trial.peak)
+            known = sorted([whole, *others], key=lambda one: one.peak)
         return known[0] if known else None
 
     def smallest_in_full(self) -> CompiledCandidate | None:
-        """The trial with the smallest peak so far, compiled in full."""
+        """The program with the smallest peak so far, compiled in full."""
         return self.least(self._noted.values())
 
-    def _note(self, trial: CompiledCandidate) -> CompiledCandidate:
-        self._noted[trial.module.source, trial.certified.options] = trial
-        return trial
+    def _note(self, compiled: CompiledCandidate) -> CompiledCandidate:
+        self._noted[compiled.module.source, compiled.certified.options] = compiled
+        return compiled
 
     def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
         """Compiled in full, unless a draft is certainly too large."""
@@ -245,10 +245,10 @@ class CandidateCompiler:
         """
         often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
-        fused = None if options == OWN else self.forms.fused_reduction
-        forms = replace(self.forms, fused_reduction=fused, panel=panel)
+        fused = None if options == OWN else self.codegen.fused_reduction
+        codegen = replace(self.codegen, fused_reduction=fused, panel=panel)
         schedule, makers = candidate.schedule, candidate.makers
-        return Emission(schedule, makers, often, forms, candidate.relayouts, candidate.fused_products)
+        return Emission(schedule, makers, often, codegen, candidate.relayouts, candidate.fused_products)
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """A function whose results have the weak types of the traced one's."""

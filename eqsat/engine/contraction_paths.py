@@ -111,7 +111,7 @@ def places(numbers: int) -> Iterator[int]:
 
 
 class OutOfEffort(Exception):
-    """A search was given up."""
+    """A search was abandoned."""
 
 
 class Solver:
