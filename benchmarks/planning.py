@@ -28,8 +28,8 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
 from eqsat.language.accuracies import ACCURACIES
-from eqsat.planning.search import attempts
-from eqsat.planning.search_space import Search, prepare
+from eqsat.planning.capped_extraction import attempts
+from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU
 from examples import programs
@@ -103,7 +103,7 @@ def measure(case: str, accuracy: str) -> Row:
     program, _ = lower(closed)
     rules = rules_for((), accuracy)
 
-    def saturated() -> Search:
+    def saturated() -> SearchSpace:
         return prepare(program, rules, budget, CPU)
 
     _, first = timed(saturated)

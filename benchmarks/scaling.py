@@ -23,7 +23,7 @@ from eqsat.backend.emit import emit
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.planning.candidates import as_written
-from eqsat.planning.search import attempts
+from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU

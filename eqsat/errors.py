@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.support.records import PeakTensor
+from eqsat.support.records import PeakTensor, SearchStep
 
 
 class EqsatError(Exception):
@@ -16,14 +16,20 @@ class BudgetError(EqsatError):
         smallest_peak: bytes of the leanest program found, or `None` if none was compiled.
         tensors: the largest arrays at its peak, each with its dtype, its axes, the line of the source that
             made it, and for every axis what stops it from being split.
+        search: the decisions of the search for a program, and what came of each.
     """
 
     def __init__(
-        self, message: str, smallest_peak: int | None = None, tensors: tuple[PeakTensor, ...] = ()
+        self,
+        message: str,
+        smallest_peak: int | None = None,
+        tensors: tuple[PeakTensor, ...] = (),
+        search: tuple[SearchStep, ...] = (),
     ) -> None:
         super().__init__(message)
         self.smallest_peak = smallest_peak
         self.tensors = tensors
+        self.search = search
 
 
 class RuleSyntaxError(EqsatError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,24 @@ def test_packages_have_no_cycles() -> None:
     for package, names in ALLOWED.items():
         for name in names.split():
             assert order.index(package_of(f"eqsat.{name}")) < order.index(package), (package, name)
+
+
+def used_when_run(tree: ast.AST) -> Iterator[str]:
+    """The modules that a module imports, wherever it does, but not those in which it only names types."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from used_when_run(node)
+
+
+def test_modules_do_not_import_one_another_in_circles() -> None:
+    """Data that is recursive, as programs in programs are, names types that are defined later."""
+    graph = {
+        module: {name for name in used_when_run(ast.parse(path.read_text())) if name in MODULES}
+        for module, path in MODULES.items()
+    }
+    list(TopologicalSorter(graph).static_order())  # raises a `CycleError` that names one
 
 
 @pytest.mark.parametrize("dependency", sorted(ONLY_IN))

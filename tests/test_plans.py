@@ -56,7 +56,7 @@ def test_the_plan_prints() -> None:
     for part in ("rewritten", "60 kB", "certified", "Loops", "chunks of", "rules", "Planning"):
         assert part in page
     assert sum(plan.rules_fired.values()) > 0
-    assert plan.stop_reason == "saturated"
+    assert plan.stop_reason == "a program that fits was found; rules: saturated"
 
 
 def test_the_plan_names_the_rules_that_exploded(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import eqsat
 from eqsat.backend.emit import emit
 from eqsat.ir.interpret import interpret
-from eqsat.planning.search import as_written
+from eqsat.planning.candidates import as_written
 from eqsat.targets.machine import CPU
 from examples.measure import plain_peak
 from tests.stages import lowered, normal

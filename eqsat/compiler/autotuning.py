@@ -19,9 +19,9 @@ import jax.numpy as jnp
 from eqsat.backend.certificate import HONEST, OWN, Certified, available
 from eqsat.compiler.candidate_compiler import CompiledCandidate, total_bytes
 from eqsat.compiler.planned import Planned
-from eqsat.compiler.planner import Job, Planner
+from eqsat.compiler.planner import Planner
 from eqsat.planning.candidates import Candidate, fusions_round, rescaled
-from eqsat.reports.plan import TimedProgram, Tuning
+from eqsat.reports.records import TimedProgram, Tuning
 from eqsat.support.deadline import Deadline
 
 MOST_TIMED = 6
@@ -82,7 +82,6 @@ class Tuner(Planner):
     def __init__(self, values: Sequence[jax.Array], *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
         self.values = values
-        self._last: CompiledCandidate | None = None
 
     def planned(self) -> Planned:
         """The fastest of the programs that are certified to fit.
@@ -91,8 +90,7 @@ class Tuner(Planner):
 
         **Raises:** `BudgetError` if there is none.
         """
-        self._last = None
-        first, chosen = super().planned(), self._last
+        first, chosen = super().planned(), self.chosen
         if self.obstacle is not None:
             return untimed(first, self.obstacle.reason)
         if jax.process_count() > 1:
@@ -100,40 +98,40 @@ class Tuner(Planner):
         if not self._has_room(first):
             return untimed(first, "there is no room for copies of the donated arguments")
         try:
-            others = islice(self._others(first, chosen, self._job), MOST_TIMED - 1)
+            others = islice(self._others(first, chosen), MOST_TIMED - 1)
             contenders = [first, *others]
             return self.stopwatch.timed("tune", lambda: self._timed_fastest(contenders))
         except Exception as error:
             # Any function survives: there is a plan without timing anything.
             return untimed(first, f"timing failed: {error!r}")
 
-    def _others(self, first: Planned, chosen: CompiledCandidate | None, job: Job) -> Iterator[Planned]:
+    def _others(self, first: Planned, chosen: CompiledCandidate | None) -> Iterator[Planned]:
         """Further programs that fit; there may be more of them than are timed."""
         seen = [first.certified]
-        for found in self._found(chosen, job):
+        for found in self._found(chosen):
             certified = found.certified if isinstance(found, CompiledCandidate) else found
             if not any(certified is one for one in seen):
                 seen.append(certified)
-                planned = self._planned_by(found, job)
+                planned = self._planned_by(found)
                 if self._has_room(planned):
                     yield planned
 
-    def _found(self, chosen: CompiledCandidate | None, job: Job) -> Iterator[CompiledCandidate | Certified]:
-        """Programs that fit and may be faster than the one chosen: trials, or the function as it is."""
+    def _found(self, chosen: CompiledCandidate | None) -> Iterator[CompiledCandidate | Certified]:
+        """Programs that fit and may be faster than the one chosen, and the function as it is."""
         best = chosen.candidate if chosen else self.written
         longest = SLOWEST * best.predicted_seconds
         yield from self._unrewritten(self.written.predicted_seconds < longest)
         rivals: list[CompiledCandidate] = []
-        if self.rest is not None:
-            self.rest.longest = longest
-            rivals += islice(self.rest, RIVALS)
+        if self.search is not None:
+            further = (one for one in self.search.further(longest) if one is not chosen)
+            rivals += islice(further, RIVALS)
         yield from rivals
-        for trial in filter(None, [chosen, *rivals][:2]):
-            for candidate in self._variants(trial.candidate):
+        for compiled in filter(None, [chosen, *rivals][:2]):
+            for candidate in self._variants(compiled.candidate):
                 if self.deadline.passed():
                     return
                 if candidate.predicted_peak <= self.budget and candidate.predicted_seconds < longest:
-                    other = job.trials.compile(candidate, self.budget)
+                    other = self.lowered.compiler.compile(candidate, self.budget)
                     if other.peak <= self.budget:
                         yield other
 
@@ -163,15 +161,10 @@ class Tuner(Planner):
         if available(OWN) and fusions_round(candidate.schedule.program):
             yield replace(candidate, fused=not candidate.fused)
 
-    def _planned_by(self, found: CompiledCandidate | Certified, job: Job) -> Planned:
+    def _planned_by(self, found: CompiledCandidate | Certified) -> Planned:
         if isinstance(found, CompiledCandidate):
-            return self._changed(found, self.baseline.certified(draft=True), job)
-        plan = self._plan(found, found, job, self.stop_reason)
-        return self._as_it_is(plan, found, job)
-
-    def _changed(self, trial: CompiledCandidate, original: Certified, job: Job) -> Planned:
-        self._last = trial
-        return super()._changed(trial, original, job)
+            return self._changed(found, self.baseline.certified(draft=True))
+        return self.assembly.as_written(found, self.lowered, self.written)
 
     def _has_room(self, planned: Planned) -> bool:
         """Whether it is within the budget on copies of the arguments that a call deletes."""

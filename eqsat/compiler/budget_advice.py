@@ -7,6 +7,7 @@ from typing import Protocol, Self
 
 from eqsat.compiler.baseline import Baseline, Obstacle
 from eqsat.compiler.defect_report import is_defect, reported
+from eqsat.compiler.plan_assembly import PlanAssembly
 from eqsat.compiler.planned import Planned
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.reports.refusal import Refusal
@@ -25,6 +26,7 @@ class Planner(Protocol):
     budget: int
     deadline: Deadline
     baseline: Baseline
+    assembly: PlanAssembly
     obstacle: Obstacle | None
 
     def searched_minimum(self) -> int:
@@ -43,7 +45,7 @@ class Planner(Protocol):
 def refused(planner: Planner, refusal: Refusal) -> BudgetError:
     """The error that says which budget would do; a defect met while looking for that is its cause."""
     try:
-        return refusal.error(enough(planner, refusal))
+        return refusal.error(enough(planner, refusal), tuple(planner.assembly.log))
     except Exception as error:
         if not is_defect(error):
             raise
@@ -52,7 +54,7 @@ def refused(planner: Planner, refusal: Refusal) -> BudgetError:
             "Looking for the smallest budget that would do failed. This is a defect of eqsat, please report"
             f" it: {error!r}; {written}",
         )
-        found = refusal.error(planner.baseline.certified().peak)
+        found = refusal.error(planner.baseline.certified().peak, tuple(planner.assembly.log))
         found.__cause__ = error
         return found
 

@@ -6,8 +6,9 @@ import math
 
 from eqsat.compiler.planner import Planner
 from eqsat.errors import BudgetError
-from eqsat.reports.explanation import Explanation, Price
+from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
+from eqsat.reports.records import Price
 from eqsat.reports.refusal import Refusal
 from eqsat.support.units import UNLIMITED
 

@@ -24,7 +24,7 @@ from eqsat.compiler.stored_plans import StoredPlan
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext, reason_to_leave
-from eqsat.reports.plan import Tuning
+from eqsat.reports.records import Tuning
 from eqsat.support.gc_pause import uncollected
 from eqsat.support.progress import Progress
 from eqsat.support.units import UNLIMITED, format_bytes
@@ -242,7 +242,7 @@ class Compilation:
             return planner(budget).planned()
         except BudgetError as error:
             message = f"{self.title}: {error}{self._whose()}"
-            refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors)
+            refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors, error.search)
             refused.__cause__ = error.__cause__  # the defect, if planning has failed by one
         except EqsatError as error:
             refused = error

@@ -3,82 +3,88 @@
 from __future__ import annotations
 
 from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandidate
-from eqsat.compiler.certified_candidates import CertifiedCandidates
+from eqsat.compiler.search import Goal, Search
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate
+from eqsat.planning.capped_extraction import cheapest, first_fitting
 from eqsat.planning.guarding import Granting, grantings, guarded
-from eqsat.planning.search import cheapest, first_fitting
-from eqsat.planning.search_space import Saturations, Search, prepare, tested_orders
+from eqsat.planning.search_space import Saturations, SearchSpace, prepare, tested_orders
 from eqsat.support.deadline import Deadline
+from eqsat.support.records import SearchStep
 from eqsat.targets.machine import Machine
 
 
-class Branching:
+class GuardedPrograms:
     """Looks for a program that is faster than another one on data for which guards of rules hold.
 
     **Attributes:**
 
-    - `search`: in which that other one was found, without rules whose guards must hold.
+    - `space`: in which that other one was found, without rules whose guards must hold.
     - `plain`: that program, which is right on any data.
-    - `budget`: bytes.
-    - `longest`: seconds; what is predicted to take as much where guards hold is not compiled.
+    - `goal`: what is looked for; it names no spaces.
+    - `log`: the decisions of the search, to which others are added.
     """
 
     def __init__(
         self,
         program: Program,
-        search: Search,
-        trials: CandidateCompiler,
+        space: SearchSpace,
+        compiler: CandidateCompiler,
         plain: Candidate,
-        budget: int,
+        goal: Goal,
         deadline: Deadline,
-        longest: float,
+        log: list[SearchStep],
     ) -> None:
         self.program = program
-        self.search = search
-        self.trials = trials
+        self.space = space
+        self.compiler = compiler
         self.plain = plain
-        self.budget = budget
+        self.goal = goal
         self.deadline = deadline
-        self.longest = longest
+        self.log = log
 
-    def found(self, fixed: int, known: Saturations) -> CompiledCandidate | None:
+    def found(self, known: Saturations) -> CompiledCandidate | None:
         """The first program that is certified to fit with both of its branches, if there is one.
 
         **Arguments:**
 
-        - `fixed`: bytes of arguments and results.
         - `known`: e-graphs that there are already; others are added.
         """
-        orders = tested_orders(self.program, self.search.rules, self.budget)
-        granting = grantings(self.search, orders, self.plain.predicted_seconds, self.budget, self.deadline)
-        searched = self._searched(granting, known)
-        if searched is None:
+        budget = self.goal.budget
+        orders = tested_orders(self.program, self.space.rules, budget)
+        granting = grantings(self.space, orders, self.plain.predicted_seconds, budget, self.deadline)
+        space = self._saturated(granting, known)
+        if space is None:
             return None
-        best = self._predicted(searched)
+        best = self._predicted(space)
         used = set() if best is None else set(best.makers.values())
         if not granting.makers <= used:
             # What is used has fewer tests: they take less time, and hold of more data.
             fewer = granting.of_makers(used)
-            without = self._searched(fewer, known)
-            if without is not None:
-                trial = self._compiled(without, fewer, fixed)
-                if trial is not None:
-                    return trial
-        return self._compiled(searched, granting, fixed)
+            smaller = self._saturated(fewer, known)
+            if smaller is not None:
+                compiled = self._searched(smaller, fewer)
+                if compiled is not None:
+                    return compiled
+        return self._searched(space, granting)
 
-    def _searched(self, granting: Granting, known: Saturations) -> Search | None:
+    @property
+    def _axes(self) -> int | None:
+        """How many axes may be looped over; None: no loops."""
+        return len(self.space.large) or None
+
+    def _saturated(self, granting: Granting, known: Saturations) -> SearchSpace | None:
         """The program's e-graph by what is granted, and by all other rules."""
         if not granting.grants:
             return None
-        return self.trials.stopwatch.timed(
+        return self.compiler.stopwatch.timed(
             "saturate",
             lambda: prepare(
                 self.program,
-                self.search.rules,
-                self.budget if self.search.large else None,
-                self.search.machine,
-                max(len(self.search.large), 1),
+                self.space.rules,
+                None if self._axes is None else self.goal.budget,
+                self.space.machine,
+                self._axes or 1,
                 deadline=self.deadline,
                 known=known,
                 granted=granting.granted,
@@ -86,29 +92,20 @@ class Branching:
             ),
         )
 
-    def _predicted(self, searched: Search) -> Candidate | None:
+    def _predicted(self, space: SearchSpace) -> Candidate | None:
         """The program that should be the fastest."""
-        if not searched.large:
-            return self.trials.stopwatch.timed("search", lambda: cheapest(searched, self.budget))
-        return self.trials.stopwatch.timed(
-            "search", lambda: first_fitting(searched, self.budget, self.deadline)
-        )
+        budget = self.goal.budget
+        if self._axes is None:
+            return self.compiler.stopwatch.timed("search", lambda: cheapest(space, budget))
+        return self.compiler.stopwatch.timed("search", lambda: first_fitting(space, budget, self.deadline))
 
-    def _compiled(self, searched: Search, granting: Granting, fixed: int) -> CompiledCandidate | None:
+    def _searched(self, space: SearchSpace, granting: Granting) -> CompiledCandidate | None:
         """The first program that fits."""
-        machine = self.search.machine
-        trials = GuardedCompiler(self.trials, self.plain, granting, machine)
-        if self.search.large:
-            fitting = CertifiedCandidates(
-                searched, trials, self.budget, fixed, machine, self.deadline, self.longest
-            )
-            return next(fitting, None)
-        best = self._predicted(searched)
-        if best is None or best.predicted_seconds >= self.longest:
-            return None
-        trial = trials.compile(best, self.budget)
-        fits = trial.peak <= self.budget and trial.seconds(machine) < self.longest
-        return trial if fits else None
+        machine = self.space.machine
+        goal = Goal(self.goal.budget, self.goal.fixed, (self._axes,), self.goal.longest)
+        compiler = GuardedCompiler(self.compiler, self.plain, granting, machine)
+        found = Search(goal, lambda _: space, compiler, machine, self.deadline, self.log).run()
+        return found if found is not None and found.seconds(machine) < goal.longest else None
 
 
 class GuardedCompiler:
@@ -117,16 +114,16 @@ class GuardedCompiler:
     **Attributes:**
 
     - `plain`: the other branch.
-    - `smallest`: the trial with the smallest peak so far.
+    - `smallest`: the program with the smallest peak so far.
     """
 
     def __init__(
-        self, trials: CandidateCompiler, plain: Candidate, granting: Granting, machine: Machine
+        self, compiler: CandidateCompiler, plain: Candidate, granting: Granting, machine: Machine
     ) -> None:
         self.plain = plain
-        self.stopwatch = trials.stopwatch
+        self.stopwatch = compiler.stopwatch
         self.smallest: CompiledCandidate | None = None
-        self._trials = trials
+        self._compiler = compiler
         self._granting = granting
         self._machine = machine
 
@@ -135,15 +132,15 @@ class GuardedCompiler:
 
         Where that needs more than was predicted, again with so much less for tests and the plain program.
         """
-        trial = self._together(candidate, budget, budget)
-        if trial.peak > budget and trial.candidate.tests:
-            smaller = self._together(candidate, 2 * budget - trial.peak, budget)
-            trial = min(trial, smaller, key=lambda one: one.peak)
-        if self.smallest is None or trial.peak < self.smallest.peak:
-            self.smallest = trial
-        return trial
+        compiled = self._together(candidate, budget, budget)
+        if compiled.peak > budget and compiled.candidate.tests:
+            smaller = self._together(candidate, 2 * budget - compiled.peak, budget)
+            compiled = min(compiled, smaller, key=lambda one: one.peak)
+        if self.smallest is None or compiled.peak < self.smallest.peak:
+            self.smallest = compiled
+        return compiled
 
     def _together(self, candidate: Candidate, aim: float, budget: float) -> CompiledCandidate:
         """Both programs with lengths of chunks for so many bytes, compiled."""
         both = guarded(self.plain, candidate, self._granting, self._machine, aim)
-        return self._trials.compile(both, budget)
+        return self._compiler.compile(both, budget)

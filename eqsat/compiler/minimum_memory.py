@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandidate, Stopwatch
+from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandidate
 from eqsat.planning.candidates import Candidate, rechunk
+from eqsat.planning.capped_extraction import every_attempt
 from eqsat.planning.ranking import HOPELESS
-from eqsat.planning.search import every_attempt
-from eqsat.planning.search_space import Search
+from eqsat.planning.search_space import SearchSpace
 from eqsat.support.deadline import Deadline
 from eqsat.targets.machine import Machine
 
@@ -21,53 +21,81 @@ WORSE = 2.0
 """A program predicted to need so many times as much for temporaries as another one came to is not."""
 
 
-def leanest(
-    search: Search, trials: CandidateCompiler, deadline: Deadline, stopwatch: Stopwatch
-) -> Iterator[CompiledCandidate]:
-    """The programs predicted to need least, drafted. They are the same for every budget.
+class LeastMemory:
+    """The programs predicted to need least, drafted one after the other. They are the same for every budget.
+
+    **Attributes:**
+
+    - `space`: of the program, with no memory for temporaries; None until the first one is asked for.
+    - `drafted`: those that there are so far.
 
     **Arguments:**
 
-    - `search`: of the program, with no memory for temporaries.
+    - `saturate`: makes the space.
     """
-    fixed = search.program.fixed_bytes
 
-    def found() -> list[Candidate]:
-        candidates = [c for group in every_attempt(search, deadline) for c in group]
-        # Without fusions that hide values, whatever the budget.
-        shrunk = [replace(rechunk(candidate, 0, search.machine), fused=False) for candidate in candidates]
-        return sorted(shrunk, key=lambda c: (c.predicted_peak, c.predicted_seconds))
+    def __init__(
+        self, saturate: Callable[[], SearchSpace], compiler: CandidateCompiler, deadline: Deadline
+    ) -> None:
+        self.space: SearchSpace | None = None
+        self.drafted: list[CompiledCandidate] = []
+        self._saturate = saturate
+        self._compiler = compiler
+        self._deadline = deadline
+        self._candidates: list[Candidate] = []
 
-    smallest = None
-    for candidate in stopwatch.timed("search", found)[:MOST_LEAN]:
-        if deadline.passed():
-            return
-        if smallest is not None and candidate.predicted_peak - fixed > WORSE * (smallest - fixed):
-            return
-        trial = trials.draft(candidate)
-        smallest = trial.peak if smallest is None else min(smallest, trial.peak)
-        yield trial
+    def __iter__(self) -> Iterator[CompiledCandidate]:
+        place = 0
+        while place < len(self.drafted) or self._draft():
+            yield self.drafted[place]
+            place += 1
+
+    def _draft(self) -> bool:
+        """Draft another program; whether there was one."""
+        if self._deadline.passed():
+            return False
+        if self.space is None:
+            self.space = space = self._saturate()
+            self._candidates = self._compiler.stopwatch.timed(
+                "search", lambda: leanest(space, self._deadline)
+            )
+        if len(self.drafted) == len(self._candidates):
+            return False
+        candidate = self._candidates[len(self.drafted)]
+        fixed = self.space.program.fixed_bytes
+        least = min((one.peak for one in self.drafted), default=math.inf)
+        if candidate.predicted_peak - fixed > WORSE * (least - fixed):
+            return False
+        self.drafted.append(self._compiler.draft(candidate))
+        return True
+
+
+def leanest(space: SearchSpace, deadline: Deadline) -> list[Candidate]:
+    """The candidates predicted to need least, without fusions that hide values."""
+    candidates = [candidate for group in every_attempt(space, deadline) for candidate in group]
+    shrunk = [replace(rechunk(candidate, 0, space.machine), fused=False) for candidate in candidates]
+    return sorted(shrunk, key=lambda one: (one.predicted_peak, one.predicted_seconds))[:MOST_LEAN]
 
 
 def grown(
-    trial: CompiledCandidate,
+    compiled: CompiledCandidate,
     budget: int,
-    trials: CandidateCompiler,
+    compiler: CandidateCompiler,
     machine: Machine,
     deadline: Deadline,
 ) -> CompiledCandidate:
-    """The program of a trial with the largest chunks that are certified to fit, by halving what is between.
+    """The same program with the largest chunks that are certified to fit, by halving what is between.
 
-    What is predicted for temporaries doubles from step to step, from what it is in the trial: the same steps
+    What is predicted for temporaries doubles from step to step, from what it is in `compiled`: the same steps
     for every budget.
     """
-    fixed = trial.candidate.schedule.program.fixed_bytes
-    room = max(trial.candidate.predicted_peak - fixed, 1)
+    fixed = compiled.candidate.schedule.program.fixed_bytes
+    room = max(compiled.candidate.predicted_peak - fixed, 1)
     steps = max(math.ceil(math.log2(max(HOPELESS * (budget - fixed) / room, 1.0))), 0)
-    fits, too_big, best = 0, steps + 1, trials.compile(trial.candidate, budget)
+    fits, too_big, best = 0, steps + 1, compiler.compile(compiled.candidate, budget)
     while too_big - fits > 1 and not deadline.passed():
         middle = (fits + too_big) // 2
-        other = trials.compile(rechunk(trial.candidate, fixed + room * 2**middle, machine), budget)
+        other = compiler.compile(rechunk(compiled.candidate, fixed + room * 2**middle, machine), budget)
         if other.peak <= budget:
             fits, best = middle, other
         else:

@@ -1,14 +1,14 @@
-"""The planner: a traced function through all stages, and back to smaller chunks until one fits."""
+"""The planner: a traced function through all stages: lower, saturate, search, emit, certify, plan."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,20 +25,19 @@ from eqsat.compiler.candidate_compiler import (
     input_names,
     total_bytes,
 )
-from eqsat.compiler.certified_candidates import CertifiedCandidates
 from eqsat.compiler.defect_report import despite_defects, is_defect, reported
-from eqsat.compiler.guarded_programs import Branching
-from eqsat.compiler.minimum_memory import grown, leanest
-from eqsat.compiler.planned import Derivation, Planned
+from eqsat.compiler.guarded_programs import GuardedPrograms
+from eqsat.compiler.lowered import Lowered
+from eqsat.compiler.minimum_memory import LeastMemory, grown
+from eqsat.compiler.plan_assembly import PlanAssembly
+from eqsat.compiler.planned import Planned
+from eqsat.compiler.search import Goal, Search
 from eqsat.engine.compiled import CompiledRule
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
-from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, contracts
-from eqsat.planning.recording import peak_tensors, recorded
-from eqsat.planning.search import cheapest
-from eqsat.planning.search_space import SPLIT_AXES, Saturations, Search, prepare
-from eqsat.reports.plan import Plan
+from eqsat.planning.recording import peak_tensors
+from eqsat.planning.search_space import SPLIT_AXES, Saturations, SearchSpace, prepare
 from eqsat.reports.refusal import Refusal, fixed_too_big, too_big, too_slow
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.progress import SILENT, Progress
@@ -65,24 +64,6 @@ MAX_SLOWDOWN = 10.0
 are looked for in wider searches, and unless the caller says otherwise, there is no plan if there are none."""
 
 
-@dataclass
-class Job:
-    """A function to be rewritten.
-
-    **Attributes:**
-
-    - `hoisted`, `constants`: the arrays that it closes over, as it has them and as arrays of JAX.
-    - `trials`: what is compiled in its place.
-    - `lean`: the programs that need least, once all of them have been tried.
-    """
-
-    program: Program
-    hoisted: Sequence[Any]
-    constants: Sequence[jax.Array]
-    trials: CandidateCompiler
-    lean: list[CompiledCandidate] | None = None
-
-
 class Planner:
     """Plans one traced function.
 
@@ -96,7 +77,9 @@ class Planner:
     - `obstacle`: what stands in the way of planning it, if anything does.
     - `max_slowdown`: how many times as long as the function as written a program may be predicted to take.
     - `tried`: where a function fits, what is predicted to take less than this part of its time is compiled.
-    - `rest`: after `planned`, further programs that fit.
+    - `assembly`: makes its plans.
+    - `search`, `chosen`: the search for a program that is right on any data, and what was chosen of it, or
+      instead of it; None if there was no search, or if the function is left as it is.
     """
 
     tried = CLEARLY_FASTER
@@ -125,15 +108,13 @@ class Planner:
         self.donation = donation
         self.progress = progress
         self.stopwatch = Stopwatch(progress)
-        self.banned: tuple[str, ...] = ()
-        self.stop_reason = ""
-        self._search: Search | None = None
-        self._chosen: CompiledCandidate | None = None
-        self.rest: CertifiedCandidates | None = None
+        self.search: Search | None = None
+        self.chosen: CompiledCandidate | None = None
         self.saturations: Saturations = {}
         self.obstacle = obstacle
         self.max_slowdown = max_slowdown
         self.baseline = Baseline(traced, machine, placement, donation, self.stopwatch, obstacle)
+        self.assembly = PlanAssembly(traced, names, donation.arguments, budget, machine, self.stopwatch)
 
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
@@ -166,7 +147,7 @@ class Planner:
                     f" {format_bytes(original.peak)}, more than the budget of {format_bytes(self.budget)}."
                 )
                 raise Refusal([reason], original.peak)
-            return self._unchanged(None, f"left as it is: {self.obstacle.reason}")
+            return self._unchanged(f"left as it is: {self.obstacle.reason}", looked_at=False)
         try:
             plain = self._rewritten(original, fits)
             return self._guarded(original) or plain
@@ -187,13 +168,14 @@ class Planner:
                 f" Please report it: {error!r}; {written}",
                 stacklevel=2,
             )
-            return self._unchanged(None, f"planning failed: {error!r}")
+            return self._unchanged(f"planning failed: {error!r}", looked_at=False)
         peak = self.baseline.certified(original.options).peak
         raise BudgetError(
             f"planning failed, and as it is the function needs {format_bytes(peak)}, more than the budget of"
             f" {format_bytes(self.budget)}. This is a defect of eqsat, please report it: {error!r};"
             f" {written}",
             peak,
+            search=tuple(self.assembly.log),
         ) from error
 
     def minimum(self) -> int:
@@ -210,8 +192,7 @@ class Planner:
         """The same, or the defect."""
         if self.obstacle is not None:
             return min(self.baseline.certified(OWN).peak, self.baseline.within(0).peak)
-        fixed = self.baseline.certified(draft=True).fixed
-        least = self._job.trials.least(self._leanest(fixed))
+        least = self.lowered.compiler.least(self.lowered.least)
         if least is not None and least.peak <= self.baseline.minimum():
             return least.peak
         whole = self.baseline.minimum(draft=False)
@@ -222,7 +203,7 @@ class Planner:
         if self.obstacle is not None:
             return ()
         return self._despite_defects(
-            lambda: self._peak_tensors(self.baseline.certified(draft=True), self._job)[1],
+            lambda: self._peak_tensors(self.baseline.certified(draft=True))[1],
             tuple,
             "what makes the peak of a function is not known",
         )
@@ -234,6 +215,8 @@ class Planner:
         """A planner of the same function for another budget: what does not depend on that is done once."""
         other = copy(self)
         other.budget = budget
+        other.search = other.chosen = None
+        other.assembly = replace(self.assembly, budget=budget, log=[], stop_reason="", banned=())
         other.__dict__.pop("written", None)
         return other
 
@@ -245,25 +228,28 @@ class Planner:
         return replace(written, taking=self.machine.taking(self.baseline.within(self.budget).taken))
 
     @cached_property
-    def _job(self) -> Job:
-        """The function lowered, and what is known of it as compiled."""
+    def lowered(self) -> Lowered:
+        """The function as a program, and what compiles programs in its place; the same for all budgets."""
         program, hoisted, _ = self.baseline.lowered
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         exact = all(rule.accuracy == "exact" for rule in self.rules)
         machine = self.machine
-        forms = CodegenOptions() if exact else CodegenOptions(machine.fused_reduction, machine.adds_rows)
-        trials = CandidateCompiler(
+        compiler = CandidateCompiler(
             self.traced,
             self.names,
             [*self.baseline.avals, *arrays],
             self.donation,
             self.budget,
             self.stopwatch,
-            forms,
+            CodegenOptions() if exact else CodegenOptions(machine.fused_reduction, machine.adds_rows),
             exact,
         )
-        return Job(program, hoisted, constants, trials)
+
+        def smallest() -> SearchSpace:
+            return self._saturated(SPLIT_AXES[-1], self.baseline.certified(draft=True).fixed)
+
+        return Lowered(program, hoisted, constants, compiler, LeastMemory(smallest, compiler, self.deadline))
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
         """Refuse a budget that the arguments and results alone exceed, in bytes."""
@@ -272,112 +258,95 @@ class Planner:
 
     def _rewritten(self, original: Certified, fits: bool) -> Planned:
         """The fastest rewritten program that fits, or the function as it is if it fits and none is better."""
-        job = self._job
         if fits:
-            found = self._faster(original, job)
+            found = self._faster(original)
             if found.plan.peak_bytes <= self.budget:
                 return found
             # It fits as a draft only.
             original = self.baseline.within(self.budget)
-        fastest = self._fastest(original, job)
+        fastest = self._searched(
+            Goal(self.budget, original.fixed, SPLIT_AXES, enough=self._longest(MAX_SLOWDOWN)), least=True
+        )
         if fastest is None:
-            raise self._too_big(original, job)
+            raise self._too_big(original)
         longest, seconds = self._longest(self.max_slowdown), fastest.seconds(self.machine)
         if seconds > longest:
             written = self.written.predicted_seconds
             raise too_slow(self.budget, fastest.peak, seconds, longest, written, self.max_slowdown)
-        return self._changed(fastest, original, job)
-
-    def _fastest(self, original: Certified, job: Job) -> CompiledCandidate | None:
-        """The first program found that fits and is not slow, or else the fastest that fits."""
-        fastest: CompiledCandidate | None = None
-        for trial in self._within(original, job):
-            if fastest is None or trial.seconds(self.machine) < fastest.seconds(self.machine):
-                fastest = trial
-            if fastest.seconds(self.machine) <= self._longest(MAX_SLOWDOWN):
-                break
-        return fastest
-
-    def _within(self, original: Certified, job: Job) -> Iterator[CompiledCandidate]:
-        """Programs that fit, from wider and wider searches."""
-        for most_axes in SPLIT_AXES:
-            if self.deadline.passed():
-                break
-            search = self._saturate(job.program, self.budget, most_axes)
-            trial = self._fitting(search, original.fixed)
-            if trial is not None:
-                yield trial
-            if len(search.large) < most_axes:
-                break
-        for trial in self._leanest(original.fixed):
-            if trial.peak <= self.budget:
-                trial = grown(trial, self.budget, job.trials, self.machine, self.deadline)
-                if trial.peak <= self.budget:
-                    yield trial
+        return self._changed(fastest, original)
 
     def _longest(self, slowdown: float) -> float:
         """The seconds that a program may take that is at most slower by a factor."""
         return slowdown * max(self.written.predicted_seconds, SHORT)
 
-    def _guarded(self, original: Certified) -> Planned | None:
-        """A program that is clearly faster than the one that was found, where guards of rules hold."""
-        chosen, search, job = self._chosen, self._search, self._job
-        if search is None or self.deadline.passed():
-            return None
-        plain = chosen.candidate if chosen else self.written
-        longest = CLEARLY_FASTER * plain.predicted_seconds
-        branching = Branching(job.program, search, job.trials, plain, self.budget, self.deadline, longest)
-        trial = branching.found(original.fixed, self.saturations)
-        if trial is None:
-            return None
-        if chosen is not None and self.rest is not None:
-            self.rest.give_back(chosen)
-        return self._changed(trial, original, job)
-
-    def _faster(self, original: Certified, job: Job) -> Planned:
+    def _faster(self, original: Certified) -> Planned:
         """For a function that fits: a program that is clearly faster, or the function as it is."""
         if self.deadline.passed():
-            return self._unchanged(job, f"planning time limit of {self.deadline.seconds:g} s")
+            return self._unchanged(f"planning time limit of {self.deadline.seconds:g} s")
         held = max(min(self.written.predicted_peak, original.peak) - original.fixed, original.taken)
         large = self.machine.taking(held) > 0
-        part = FASTER if large or contracts(job.program) else CLEARLY_FASTER
-        enough = part * self.written.predicted_seconds
-        if large or self.tried > CLEARLY_FASTER:
-            # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
-            search = self._saturate(job.program, self.budget, SPLIT_AXES[0])
-            tried = max(self.tried, part) * self.written.predicted_seconds
-            trial = self._fitting(search, original.fixed, tried)
-        else:
-            search = self._saturate(job.program, None, SPLIT_AXES[0])
-            best = self.stopwatch.timed("search", lambda: cheapest(search, self.budget))
-            worthwhile = best is not None and best.predicted_seconds < enough
-            trial = job.trials.compile(best, self.budget) if best and worthwhile else None
-        if trial is not None and trial.peak <= self.budget:
-            if trial.seconds(self.machine) < enough:
-                return self._changed(trial, original, job)
-            if self.rest is not None:
-                self.rest.give_back(trial)
-        return self._unchanged(job, self.stop_reason)
+        part = FASTER if large or contracts(self.lowered.program) else CLEARLY_FASTER
+        enough = longest = part * self.written.predicted_seconds
+        # Loops over chunks that stay in the cache are faster than large arrays, though these would fit.
+        loops = large or self.tried > CLEARLY_FASTER
+        if loops:
+            longest = max(self.tried, part) * self.written.predicted_seconds
+        spaces = (SPLIT_AXES[0] if loops else None,)
+        fastest = self._searched(Goal(self.budget, original.fixed, spaces, longest, enough))
+        if fastest is not None and fastest.seconds(self.machine) < enough:
+            return self._changed(fastest, original)
+        return self._unchanged()
 
-    def _leanest(self, fixed: int) -> Iterator[CompiledCandidate]:
-        """The programs that need least, as they come; the same ones for every budget."""
-        job = self._job
-        if job.lean is not None:
-            yield from job.lean
-        elif not self.deadline.passed():
-            search = self._saturate(job.program, fixed, SPLIT_AXES[-1])
-            found = []
-            for trial in leanest(search, job.trials, self.deadline, self.stopwatch):
-                found.append(trial)
-                yield trial
-            job.lean = found
+    def _guarded(self, original: Certified) -> Planned | None:
+        """A program that is clearly faster than the one that was found, where guards of rules hold."""
+        space = self.search.space if self.search else None
+        if space is None or self.deadline.passed():
+            return None
+        lowered = self.lowered
+        plain = self.chosen.candidate if self.chosen else self.written
+        goal = Goal(self.budget, original.fixed, (), longest=CLEARLY_FASTER * plain.predicted_seconds)
+        log = self.assembly.log
+        programs = GuardedPrograms(lowered.program, space, lowered.compiler, plain, goal, self.deadline, log)
+        found = programs.found(self.saturations)
+        return None if found is None else self._changed(found, original)
 
-    def _saturate(self, program: Program, budget: int | None, most_axes: int) -> Search:
+    def _searched(self, goal: Goal, least: bool = False) -> CompiledCandidate | None:
+        """The fastest program that one search finds.
+
+        **Arguments:**
+
+        - `least`: whether it goes on to the programs that need least memory.
+        """
+        lowered = self.lowered
+
+        def saturate(axes: int | None) -> SearchSpace:
+            return self._saturated(axes or SPLIT_AXES[0], None if axes is None else self.budget)
+
+        def grow(compiled: CompiledCandidate) -> CompiledCandidate:
+            return grown(compiled, self.budget, lowered.compiler, self.machine, self.deadline)
+
+        self.search = Search(
+            goal,
+            saturate,
+            lowered.compiler,
+            self.machine,
+            self.deadline,
+            self.assembly.log,
+            lowered.least if least else None,
+            grow,
+        )
+        fastest = self.search.run()
+        self.assembly.stop_reason = self.search.stop_reason
+        if self.search.space is not None:
+            self.assembly.banned = self.search.space.saturation.banned
+        return fastest
+
+    def _saturated(self, most_axes: int, budget: int | None) -> SearchSpace:
         """The program's e-graph; with no budget, there are no loops in it."""
-        search = self.stopwatch.timed(
+        return self.stopwatch.timed(
             "saturate",
             lambda: prepare(
-                program,
+                self.lowered.program,
                 self.rules,
                 budget,
                 self.machine,
@@ -386,93 +355,42 @@ class Planner:
                 known=self.saturations,
             ),
         )
-        self.banned, self.stop_reason = search.saturation.banned, search.saturation.told
-        self._search = search
-        return search
 
-    def _fitting(self, search: Search, fixed: int, seconds: float = math.inf) -> CompiledCandidate | None:
-        """The first program certified to fit, in the order of their predicted times; all below `seconds`."""
-        trials = self._job.trials
-        self.rest = CertifiedCandidates(
-            search, trials, self.budget, fixed, self.machine, self.deadline, seconds
-        )
-        return next(self.rest, None)
+    def _unchanged(self, reason: str = "", looked_at: bool = True) -> Planned:
+        """The function as it is, which fits.
 
-    def _unchanged(self, job: Job | None, reason: str) -> Planned:
-        """The function as it is, which fits."""
-        self._chosen = None
+        **Arguments:**
+
+        - `reason`: why, if not because the search has ended so.
+        - `looked_at`: whether the plan tells what it does.
+        """
+        self.chosen = None
         original = self.baseline.to_run(self.budget)
-        plan = self._plan(original, original, job, reason)
-        return self._as_it_is(plan, original, job)
+        if not looked_at:
+            return self.assembly.as_written(original, None, None, reason)
+        return self.assembly.as_written(original, self.lowered, self.written, reason)
 
-    def _as_it_is(self, plan: Plan, certified: Certified, job: Job | None) -> Planned:
-        """The function as it is, compiled."""
-        donated = self.donation.arguments
-        if job is None:
-            return Planned(plan, self.traced, None, certified, donated=donated)
-        derivation = Derivation(job.program, job.trials.emission(self.written, OWN))
-        return Planned(plan, self.traced, None, certified, job.hoisted, donated, derivation)
-
-    def _changed(self, trial: CompiledCandidate, original: Certified, job: Job) -> Planned:
-        self._chosen = trial
+    def _changed(self, compiled: CompiledCandidate, original: Certified) -> Planned:
+        """A program in place of the function, which is `original` as compiled."""
+        self.chosen = compiled
         if original.options == OWN:
             original = self.baseline.certified(draft=True)  # It is not said to need what fusions may hold.
-        plan = self._plan(trial.certified, original, job, self.stop_reason, trial)
-        emission = job.trials.emission(trial.candidate, trial.certified.options, trial.panel)
-        return Planned(
-            plan,
-            self.traced,
-            trial.module,
-            trial.certified,
-            job.hoisted,
-            self.donation.arguments,
-            Derivation(job.program, emission),
-        )
+        return self.assembly.rewritten(compiled, original, self.lowered, self.written)
 
-    def _plan(
-        self,
-        certified: Certified,
-        original: Certified,
-        job: Job | None,
-        reason: str,
-        chosen: CompiledCandidate | None = None,
-    ) -> Plan:
-        """The plan for what was compiled: the program as written, or the one chosen instead."""
-        source = chosen.module.source if chosen else ""
-        if job is not None and chosen is None:
-            source = job.trials.emitted(self.written, OWN).source
-        plan = Plan(
-            self.budget,
-            certified.peak,
-            original.peak,
-            changed=chosen is not None,
-            source=source,
-            stop_reason=reason,
-            planning_seconds=self.stopwatch.seconds,
-            constants=tuple(job.constants) if job else (),
-            banned=self.banned,
-            argument_bytes=certified.arguments,
-            result_bytes=certified.outputs - certified.aliased,
-            scratch_bytes=certified.scratch,
-            options=certified.options,
-        )
-        if job is None:
-            return plan
-        names, candidate = input_names(job.program, self.names), chosen.candidate if chosen else None
-        return recorded(plan, self.written, candidate, names, self.machine)
-
-    def _too_big(self, original: Certified, job: Job) -> Refusal:
+    def _too_big(self, original: Certified) -> Refusal:
         """What to tell a user whose program can't be made to fit."""
-        reached, tensors = self._peak_tensors(original, job)
+        reached, tensors = self._peak_tensors(original)
         late = self.deadline.seconds if self.deadline.passed() else math.inf
-        return too_big(self.budget, reached, original.peak, original.fixed, tensors, self.banned, late)
+        banned = self.assembly.banned
+        return too_big(self.budget, reached, original.peak, original.fixed, tensors, banned, late)
 
-    def _peak_tensors(self, original: Certified, job: Job) -> tuple[int, tuple[PeakTensor, ...]]:
+    def _peak_tensors(self, original: Certified) -> tuple[int, tuple[PeakTensor, ...]]:
         """The smallest peak that there has been so far, in bytes, and what makes it."""
-        reached, candidate, smallest = original.peak, self.written, job.trials.smallest_in_full()
+        reached, candidate = original.peak, self.written
+        smallest = self.lowered.compiler.smallest_in_full()
         if smallest is not None and smallest.peak <= reached:
             reached, candidate = smallest.peak, smallest.candidate
         elif original.draft:
             reached = self.baseline.certified(original.options).peak
-        names = input_names(job.program, self.names)
+        names = input_names(self.lowered.program, self.names)
         return reached, peak_tensors(candidate.schedule, names, self.machine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.ops import (
@@ -22,11 +22,6 @@ from eqsat.ir.ops import (
     Rename,
     Select,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from eqsat.ir.term import Term
 
 Axes = frozenset[Axis]
 
@@ -101,13 +96,3 @@ def result_open(op: Op, args: Sequence[Axes], operand_axes: Sequence[Axes]) -> A
             return opened - {axis}
         case _:
             return opened
-
-
-def infer(op: Op, args: Sequence[Term]) -> tuple[Axes, str, Axes]:
-    """Axes, dtype and open loops of `op(*args)`."""
-    axes = [arg.axes for arg in args]
-    return (
-        result_axes(op, axes),
-        result_dtype(op, [arg.dtype for arg in args]),
-        result_open(op, [arg.open for arg in args], axes),
-    )

@@ -34,9 +34,8 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.program import Output, Program
-from eqsat.ir.schema import infer
 from eqsat.ir.spec_control import check_control
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, infer
 
 REDUCTIONS = frozenset({"mean", *IDENTITIES})
 SELECTIONS = frozenset({"argmax", "argmin", "top_k"})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Op
-from eqsat.ir.schema import infer
+from eqsat.ir.schema import Axes, result_axes, result_dtype, result_open
 from eqsat.support.records import Place
 
 
@@ -43,6 +43,16 @@ class Term:
     def bytes(self) -> int:
         """Bytes with every axis at full length."""
         return self.elements * itemsize(self.dtype)
+
+
+def infer(op: Op, args: Sequence[Term]) -> tuple[Axes, str, Axes]:
+    """Axes, dtype and open loops of `op(*args)`."""
+    axes = [arg.axes for arg in args]
+    return (
+        result_axes(op, axes),
+        result_dtype(op, [arg.dtype for arg in args]),
+        result_open(op, [arg.open for arg in args], axes),
+    )
 
 
 class Terms:

@@ -10,17 +10,19 @@ from itertools import islice
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Chunk, Opaque, Operation, Rename
+from eqsat.ir.ops import Call, Chunk, Opaque, Operation
 from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
 from eqsat.ir.widening import widened
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.chunks import WORTH_MEMORY
+from eqsat.planning.extraction_state import ExtractionState, PlannedCall
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.materialisation import with_kept
-from eqsat.planning.search_space import PlannedCall, Search
+from eqsat.planning.search_space import SearchSpace
+from eqsat.planning.simplified_terms import simplified
 
 MOST_LIVE = 4
 """So many of the values alive at the peak, the largest first, are tried to find one to do without."""
@@ -50,13 +52,10 @@ REORDERED = "contraction-order"
 KNOWN_AS = {Operation: NAMED, Opaque: REMATERIALISED}
 """What it calls ops that were entered beside what was written."""
 
-DEEPEST = 6
-"""The left side of a rule that finds a term equal to a part of itself has no more ops over that part."""
-
 
 @dataclass(frozen=True)
-class Way:
-    """A way to extract: under a cap, looping over some axes, and what came of it."""
+class Extraction:
+    """What was extracted under a cap on stored values, with loops over some axes."""
 
     extractor: Extractor
     cap: float
@@ -65,12 +64,12 @@ class Way:
     selection: Selection
 
     def again(self, split: frozenset[Axis] | None, without: frozenset[int] = frozenset()) -> Selection | None:
-        """What comes of it otherwise."""
+        """The same with loops over other axes, or without storing values of some classes."""
         return self.extractor.extract(self.cap, split, self.one_pass, without)
 
 
 @dataclass(frozen=True)
-class Made:
+class Built:
     """A candidate, and of which class of the e-graph each of its terms is, by number."""
 
     candidate: Candidate
@@ -78,18 +77,18 @@ class Made:
 
     @staticmethod
     def of(
-        search: Search,
+        space: SearchSpace,
         selection: Selection,
         budget: int,
         planned: Mapping[int, PlannedCall],
         largest_block: float = math.inf,
         most: float = math.inf,
-    ) -> Made:
+    ) -> Built:
         """The selected nodes as a program of terms, in blocks of at most so many steps, with chunk lengths.
 
         **Raises:** `TooManyStepsError` if there are more.
         """
-        program = search.program
+        program = space.program
         terms: dict[int, Term] = {}
         makers: dict[int, str] = {}
         calls: dict[tuple[int, frozenset[Axis]], Call] = {}
@@ -113,16 +112,16 @@ class Made:
             if node.maker == EQUATED:
                 makers[term.number] = KNOWN_AS.get(type(node.op), REORDERED)
             elif node.maker != LOADED:
-                makers[term.number] = search.rules[node.maker].name
-        class_of = search.saturation.graph.class_of
-        makers.update(simplified(search, terms))
+                makers[term.number] = space.rules[node.maker].name
+        class_of = space.saturation.graph.class_of
+        makers.update(simplified(space, terms))
         outputs = tuple(
             Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs
         )
-        for number, place in search.places.items():
+        for number, place in space.places.items():
             if number in terms:
                 program.terms.origins.setdefault(terms[number].number, place)
-        alike = tuple(terms[number] for number in search.families.computed(selection.nodes))
+        alike = tuple(terms[number] for number in space.families.computed(selection.nodes))
         wide = widened(replace(program, outputs=outputs, equalities=(), facts=(), alike=alike))
         classes: dict[int, int] = {}
         for number, term in terms.items():
@@ -131,141 +130,91 @@ class Made:
                 if term.number in makers:
                     makers.setdefault(made.number, makers[term.number])
         block = build(wide.program, most)
-        candidate = scheduled(wide.program, block, makers, budget, search.machine, largest_block)
-        candidate = with_kept(candidate, budget, search.machine, largest_block)
-        return Made(candidate, classes)
+        candidate = scheduled(wide.program, block, makers, budget, space.machine, largest_block)
+        candidate = with_kept(candidate, budget, space.machine, largest_block)
+        return Built(candidate, classes)
 
 
-def simplified(search: Search, terms: Mapping[int, Term]) -> dict[int, str]:
-    """For terms of the program that have gone, being equal to a part of themselves, by which rule.
-
-    **Arguments:**
-
-    - `terms`: by class, what has been selected.
-    """
-    graph = search.saturation.graph
-    if not graph.simplified:
-        return {}
-    kept = {term.number for term in terms.values()}
-    used = set(terms)
-    ahead = list(terms)
-    while ahead:  # a chunk of a value, or the value under another name, stands for it
-        for node in graph.classes[ahead.pop()].nodes:
-            if isinstance(node.op, Chunk | Rename) and node.children[0] not in used:
-                used.add(node.children[0])
-                ahead.append(node.children[0])
-    ops = {term.op for term in terms.values()}
-    gone: dict[int, str] = {}
-    for term in search.program.reachable():
-        number = graph.class_of.get(term.number, -1)
-        if number not in graph.simplified or term.number in kept:
-            continue
-        part = _part(term, number, graph.class_of)
-        if part is None:
-            continue
-        # Where it has been merged with what reads it, what it was computed from tells that it was there.
-        inner = {graph.class_of.get(below.number, -1) for below in part.args if below.args}
-        if number in used or (term.op not in ops and inner & used):
-            gone[term.number] = search.rules[min(graph.simplified[number])].name
-    return gone
-
-
-def _part(term: Term, number: int, class_of: Mapping[int, int]) -> Term | None:
-    """What a term of that class is computed from that is of the class too; as far down as rules reach."""
-    level = [term]
-    for _ in range(DEEPEST):
-        level = list(dict.fromkeys(arg for above in level for arg in above.args))
-        found = next((below for below in level if class_of.get(below.number) == number), None)
-        if found is not None:
-            return found
-    return None
-
-
-class Maker:
-    """Makes candidates of what has been extracted under a cap.
+class CandidateBuilder:
+    """Builds candidates from what has been extracted under a cap.
 
     **Attributes:**
 
     - `found`: the candidates, but for those that have been made before.
-    - `ways`: how they were extracted.
-    - `repetitive`: ways that are put off.
+    - `built`: each with what it was built from.
+    - `repetitive`: what was extracted, but is put off.
     """
 
-    def __init__(
-        self,
-        search: Search,
-        budget: int,
-        planned: Mapping[int, PlannedCall],
-        seen: set[frozenset[tuple[int, int]]],
-        largest_block: float = math.inf,
-    ) -> None:
-        self.search = search
+    def __init__(self, state: ExtractionState, budget: int, largest_block: float = math.inf) -> None:
+        self.space = state.space
         self.budget = budget
-        self.planned = planned
-        self.seen = seen
+        self.planned = state.counted
+        self.seen = state.seen
         self.largest_block = largest_block
-        self.inside = {(-number - 1, id(call)) for number, call in planned.items()}
+        self.inside = {(-number - 1, id(call)) for number, call in state.counted.items()}
         self.found: list[Candidate] = []
-        self.ways: list[tuple[Way, Made]] = []
-        self.repetitive: list[Way] = []
+        self.built: list[tuple[Extraction, Built]] = []
+        self.repetitive: list[Extraction] = []
 
-    def add(self, way: Way) -> None:
+    def add(self, extraction: Extraction) -> None:
         """Enter what was extracted."""
-        if not self._is_new(way.selection):
+        if not self._is_new(extraction.selection):
             return
         try:
-            self._add(way, max(FEW_STEPS, REPEATED * len(way.selection.nodes)))
+            self._add(extraction, max(FEW_STEPS, REPEATED * len(extraction.selection.nodes)))
         except TooManyStepsError:
-            self.repetitive.append(way)
+            self.repetitive.append(extraction)
 
     def add_repetitive(self) -> None:
         """Enter what was put off, as its loops do most things again and again."""
-        for way in self.repetitive:
-            self._add(way)
+        for extraction in self.repetitive:
+            self._add(extraction)
 
-    def _add(self, way: Way, most: float = math.inf) -> None:
-        made = self._made(way.selection, most)
-        useful = useful_axes(made.candidate.schedule)
-        if useful != {loop.axis for loop in made.candidate.schedule.block.loops}:
+    def _add(self, extraction: Extraction, most: float = math.inf) -> None:
+        built = self._build(extraction.selection, most)
+        useful = useful_axes(built.candidate.schedule)
+        if useful != {loop.axis for loop in built.candidate.schedule.block.loops}:
             # Some loop iterates only once: better none at all, if the cap allows.
-            plainer = way.again(useful)
+            plainer = extraction.again(useful)
             if plainer is not None:
-                way = replace(way, split=useful, selection=plainer)
-                made = self._made(plainer)
-        self.found.append(made.candidate)
-        self.ways.append((way, made))
+                extraction = replace(extraction, split=useful, selection=plainer)
+                built = self._build(plainer)
+        self.found.append(built.candidate)
+        self.built.append((extraction, built))
 
     def computing_inside(self, seconds: float) -> list[Candidate]:
         """A candidate that computes in its loops what others would slice there, so that chunks can be longer.
 
         That is looked at for what would be the fastest with more memory, if it then took less than `seconds`.
         """
-        slicing = [one for one in self.ways if _slices(one[0].selection)]
-        ample = [rechunk(made.candidate, math.inf, self.search.machine) for _, made in slicing]
+        slicing = [one for one in self.built if _slices(one[0].selection)]
+        ample = [rechunk(built.candidate, math.inf, self.space.machine) for _, built in slicing]
         places = range(len(slicing))
         fastest = min(places, key=lambda place: ample[place].predicted_seconds, default=None)
         if fastest is None:
             return []
-        way, made = slicing[fastest]
-        before = min(seconds, made.candidate.predicted_seconds)
+        extraction, built = slicing[fastest]
+        before = min(seconds, built.candidate.predicted_seconds)
         if ample[fastest].predicted_seconds >= WORTH_MEMORY * before:
             return []
-        selection = way.again(way.split, self._whole_along(made.candidate, way.extractor))
-        return [] if selection is None or not self._is_new(selection) else [self._made(selection).candidate]
+        selection = extraction.again(
+            extraction.split, self._whole_along(built.candidate, extraction.extractor)
+        )
+        return [] if selection is None or not self._is_new(selection) else [self._build(selection).candidate]
 
     def _whole_along(self, candidate: Candidate, extractor: Extractor) -> frozenset[int]:
         """The classes of what has the axis of an outermost loop, computed whole, and is of some size."""
         loops = frozenset(loop.axis for loop in candidate.schedule.block.own_loops)
-        some = (self.budget - self.search.program.fixed_bytes) / SMALL_SHARE
+        some = (self.budget - self.space.program.fixed_bytes) / SMALL_SHARE
         return frozenset(
             number
-            for number, eclass in enumerate(self.search.saturation.graph.classes)
+            for number, eclass in enumerate(self.space.saturation.graph.classes)
             if loops & (eclass.axes - eclass.open)
             and extractor.bytes[number] > some
             and not extractor.given[number]
         )
 
-    def spilling(self, way: Way, made: Made, seconds: float = math.inf) -> list[Candidate]:
+    def spilling(self, extraction: Extraction, built: Built, seconds: float = math.inf) -> list[Candidate]:
         """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
 
         In each, one more of the values alive at the peak is not stored: the largest that need not be, or of
@@ -274,36 +223,36 @@ class Maker:
         found: list[Candidate] = []
         without: frozenset[int] = frozenset()
         most_tried = 1 if seconds == math.inf else MOST_LIVE
-        while len(found) < MOST_SPILLED and made.candidate.predicted_peak > self.budget:
-            fewer = list(islice(self._spilling_one(way, made, without, seconds), most_tried))
+        while len(found) < MOST_SPILLED and built.candidate.predicted_peak > self.budget:
+            fewer = list(islice(self._spilling_one(extraction, built, without, seconds), most_tried))
             if not fewer:
                 break
             found += [other.candidate for _, other in fewer]
-            without, made = min(fewer, key=lambda ways: self._ranked(ways[1].candidate))
+            without, built = min(fewer, key=lambda one: self._ranked(one[1].candidate))
         return found
 
     def _ranked(self, candidate: Candidate) -> tuple[bool, float]:
         return candidate.predicted_peak > self.budget, candidate.predicted_seconds
 
     def _spilling_one(
-        self, way: Way, made: Made, without: frozenset[int], seconds: float
-    ) -> Iterator[tuple[frozenset[int], Made]]:
-        live = simulate(made.candidate.schedule, self.search.machine)[1].live
-        numbers = [made.classes[term.number] for term, _ in live if term.number in made.classes]
+        self, extraction: Extraction, built: Built, without: frozenset[int], seconds: float
+    ) -> Iterator[tuple[frozenset[int], Built]]:
+        live = simulate(built.candidate.schedule, self.space.machine)[1].live
+        numbers = [built.classes[term.number] for term, _ in live if term.number in built.classes]
         for number in [number for number in numbers if number not in without][:MOST_LIVE]:
             fewer = without | {number}
-            selection = way.again(way.split, fewer)
+            selection = extraction.again(extraction.split, fewer)
             if selection is None or selection.seconds >= seconds or not self._is_new(selection):
                 continue
-            other = self._made(selection)
+            other = self._build(selection)
             if (
-                other.candidate.predicted_peak < made.candidate.predicted_peak
+                other.candidate.predicted_peak < built.candidate.predicted_peak
                 and other.candidate.predicted_seconds < seconds
             ):
                 yield fewer, other
 
-    def _made(self, selection: Selection, most: float = math.inf) -> Made:
-        return Made.of(self.search, selection, self.budget, self.planned, self.largest_block, most)
+    def _build(self, selection: Selection, most: float = math.inf) -> Built:
+        return Built.of(self.space, selection, self.budget, self.planned, self.largest_block, most)
 
     def _is_new(self, selection: Selection) -> bool:
         """Whether that was not selected before; from now on, it was."""

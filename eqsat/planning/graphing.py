@@ -14,7 +14,7 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule, bodies_of, wor
 from eqsat.planning.describing import Describer
 from eqsat.planning.loops import is_free
 from eqsat.planning.storage import stored_terms
-from eqsat.reports.plan import BoxRecord, GraphRecord, NodeRecord
+from eqsat.reports.records import BoxRecord, GraphRecord, NodeRecord
 from eqsat.targets.machine import Machine
 
 MOST_NODES = 40

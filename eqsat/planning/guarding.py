@@ -28,11 +28,11 @@ from eqsat.ir.term import Term, reachable
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.candidate_builder import REORDERED
 from eqsat.planning.candidates import Candidate, predicted, scheduled
+from eqsat.planning.capped_extraction import first_fitting
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.magnitudes import in_range
-from eqsat.planning.search import first_fitting
-from eqsat.planning.search_space import Search, prepare
+from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.support.deadline import Deadline
 from eqsat.targets.machine import Machine
 
@@ -103,7 +103,7 @@ class Granting:
 
 
 def grantings(
-    search: Search, orders: Sequence[Order], seconds: float, budget: int, deadline: Deadline
+    space: SearchSpace, orders: Sequence[Order], seconds: float, budget: int, deadline: Deadline
 ) -> Granting:
     """What can be granted in a program that has been saturated without it.
 
@@ -116,16 +116,16 @@ def grantings(
     """
     granted: list[Grant] = []
     searched = 0
-    for one in (*_of_rules(search), *_of_orders(search, orders[:MOST_TESTED])):
-        testing, left = _alone(search, one, budget)
+    for one in (*_of_rules(space), *_of_orders(space, orders[:MOST_TESTED])):
+        testing, left = _alone(space, one, budget)
         schedule = Schedule(testing, build(testing), {})
-        if _calls_programs(testing) or _seconds(schedule, search.machine) > SHARE * seconds:
+        if _calls_programs(testing) or _seconds(schedule, space.machine) > SHARE * seconds:
             continue
-        if predicted_peak(schedule, search.machine) <= left:
+        if predicted_peak(schedule, space.machine) <= left:
             granted.append(one)
         elif searched < MOST_SEARCHED and not deadline.passed():
             searched += 1
-            chunked = prepare(testing, search.rules, left, search.machine, deadline=deadline)
+            chunked = prepare(testing, space.rules, left, space.machine, deadline=deadline)
             best = first_fitting(chunked, left, deadline)
             if best is not None and best.seconds <= SHARE * seconds:
                 tests = tuple(output.term for output in best.schedule.program.outputs)
@@ -133,54 +133,54 @@ def grantings(
     return Granting(tuple(granted))
 
 
-def _of_rules(search: Search) -> Iterator[Grant]:
+def _of_rules(space: SearchSpace) -> Iterator[Grant]:
     """Matches of rules with guards, but for those whose guards can't hold."""
-    found = search.saturation.found[:MOST_TESTED]
-    terms = _terms_of(search, {number for one in found for number in one.classes})
+    found = space.saturation.found[:MOST_TESTED]
+    terms = _terms_of(space, {number for one in found for number in one.classes})
     for one in found:
         values = tuple(terms[number] for number in one.classes if number in terms)
         if len(values) < len(one.classes):
             continue
-        rule = search.rules[one.rule]
-        tests = _tests(search, one, values)
+        rule = space.rules[one.rule]
+        tests = _tests(space, one, values)
         if tests is not None:
             yield Grant(Granted(one.rule, values, one.axes), rule.name, str(rule.guard), tests)
 
 
-def _of_orders(search: Search, orders: Sequence[Order]) -> Iterator[Grant]:
+def _of_orders(space: SearchSpace, orders: Sequence[Order]) -> Iterator[Grant]:
     """Orders of contractions of numbers that can be tested."""
     for order in orders:
         try:
-            tests = in_range(order, search.program.terms)
+            tests = in_range(order, space.program.terms)
         except NoTest:
             continue
         yield Grant(order, REORDERED, IN_RANGE, tests)
 
 
-def _terms_of(search: Search, numbers: set[int]) -> dict[int, Term]:
+def _terms_of(space: SearchSpace, numbers: set[int]) -> dict[int, Term]:
     """For classes, the terms that compute them fastest, without loops; not for all, if some have none."""
-    graph = search.saturation.graph
+    graph = space.saturation.graph
     found: dict[int, Term] = {}
     # All at once, if that can be; or else one by one.
     for roots in [sorted(numbers), *([number] for number in sorted(numbers))]:
         if not roots or all(number in found for number in roots):
             continue
-        model = CostModel(search.machine, {})
+        model = CostModel(space.machine, {})
         selection = Extractor(graph, model, roots, {}).extract(math.inf, frozenset())
         if selection is None:
             continue
         for number, node in selection.nodes.items():
             if number not in found:
                 args = [found[child] for child in node.children]
-                found[number] = search.program.terms.make(node.op, args)
+                found[number] = space.program.terms.make(node.op, args)
     return found
 
 
-def _tests(search: Search, found: Found, values: Sequence[Term]) -> tuple[Term, ...] | None:
+def _tests(space: SearchSpace, found: Found, values: Sequence[Term]) -> tuple[Term, ...] | None:
     """What has to be tested for a match, but for what is known to hold; None if it can't be used."""
-    guard = search.rules[found.rule].guard
+    guard = space.rules[found.rule].guard
     assert guard is not None
-    terms = search.program.terms
+    terms = space.program.terms
     axes = dict(zip(guard.axes, found.axes, strict=True))
     try:
         tests = conditions(guard, dict(zip(guard.variables, values, strict=True)), axes, terms)
@@ -195,11 +195,11 @@ def _tests(search: Search, found: Found, values: Sequence[Term]) -> tuple[Term, 
     return tuple(unknown)
 
 
-def _alone(search: Search, grant: Grant, budget: int) -> tuple[Program, int]:
+def _alone(space: SearchSpace, grant: Grant, budget: int) -> tuple[Program, int]:
     """The program that tests for a grant, beside all arguments, and the bytes that there are for it."""
-    program = replace(_testing(search.program, grant.tests), inputs=search.program.inputs)
+    program = replace(_testing(space.program, grant.tests), inputs=space.program.inputs)
     # The results of the whole have their places while tests are computed.
-    return program, budget - (search.program.fixed_bytes + search.program.aliased - program.fixed_bytes)
+    return program, budget - (space.program.fixed_bytes + space.program.aliased - program.fixed_bytes)
 
 
 def _calls_programs(program: Program) -> bool:

@@ -56,10 +56,10 @@ class Ranking:
         self._peaks: dict[int, int] = {}
         self._doubted = 0
 
-    def add(self, candidates: Iterable[Candidate]) -> None:
-        """Enter candidates."""
+    def add(self, candidates: Iterable[Candidate], bound: float | None = None) -> None:
+        """Enter candidates, of which those should fit that are predicted to need at most `bound` bytes."""
         for candidate in candidates:
-            self._enter(candidate, self.budget)
+            self._enter(candidate, self.budget if bound is None else bound)
 
     def _enter(self, candidate: Candidate, bound: float) -> None:
         if any(self._alike(candidate, other) for other in self._too_big):
@@ -75,20 +75,26 @@ class Ranking:
         alike = [c for c in self._fitting if c.predicted_seconds <= ALIKE * least]
         return min(alike, key=lambda c: (c.loops, c.predicted_seconds, c.predicted_peak), default=None)
 
-    def take(self) -> Candidate | None:
-        """The candidate to compile now, which leaves the ranking; None if there is none that may fit."""
+    def next(self) -> Candidate | None:
+        """The candidate to compile now; None if there is none that may fit."""
         best = self.best()
         if best is not None:
-            self._fitting.remove(best)
             return best
         if self._waiting:
-            return self._waiting.pop(0)
+            return self._waiting[0]
         if not self._doubtful or self._doubted == MOST_DOUBTFUL:
             return None
-        self._doubted += 1
-        leanest = min(self._doubtful, key=lambda c: (c.predicted_peak, c.predicted_seconds))
-        self._doubtful.remove(leanest)
-        return leanest
+        return min(self._doubtful, key=lambda c: (c.predicted_peak, c.predicted_seconds))
+
+    def take(self) -> Candidate | None:
+        """The same candidate, which leaves the ranking."""
+        candidate = self.next()
+        for kind in (self._fitting, self._waiting, self._doubtful):
+            if any(one is candidate for one in kind):
+                kind[:] = [one for one in kind if one is not candidate]
+                self._doubted += kind is self._doubtful
+                break
+        return candidate
 
     def came_out(self, candidate: Candidate, peak: int) -> None:
         """Learn the peak of a candidate that is too big, in bytes; it goes back with smaller chunks.

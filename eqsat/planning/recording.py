@@ -20,7 +20,8 @@ from eqsat.planning.liveness import iterations_of, predicted_seconds, simulate
 from eqsat.planning.recomputing import Placed, computed_again
 from eqsat.planning.relayout import apart
 from eqsat.planning.storage import stored_terms
-from eqsat.reports.plan import LoopReport, MemoryRecord, Plan, StepRecord
+from eqsat.reports.plan import Plan
+from eqsat.reports.records import LoopReport, MemoryRecord, StepRecord
 from eqsat.support.records import GuardRecord, PeakTensor, Place, TensorRecord
 from eqsat.targets.machine import Machine
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule, Granted
 from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
 from eqsat.engine.cost import CostModel
-from eqsat.engine.extract import Extractor, Inside
 from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.ir.axis import Axis
@@ -104,45 +103,14 @@ def stored_results(program: Program, large: Sequence[Axis], machine: Machine) ->
     return [term for term in found.values() if term.args and term.axes & axes]
 
 
-@dataclass(frozen=True, eq=False)
-class PlannedCall:
-    """Control flow with the programs `found` for its bodies, and what they need."""
-
-    call: Call
-    makers: dict[int, str]
-    inside: Inside
-    found: tuple[Candidate, ...]
-
-
-@dataclass
-class SearchProgress:
-    """What the attempts at one program have come to.
-
-    **Attributes:**
-
-    - `seen`: what has been selected, by the nodes' identities.
-    - `extractor`, `planned`, `largest`: the latest one, the calls it counts with, and the largest value
-      that is stored under its cap.
-    - `exhausted`: whether there was no program under that cap.
-    """
-
-    seen: set[frozenset[tuple[int, int]]] = field(default_factory=set)
-    extractor: Extractor | None = None
-    planned: dict[int, PlannedCall] = field(default_factory=dict)
-    largest: float = 0.0
-    exhausted: bool = False
-
-
 @dataclass(frozen=True)
-class Search:
-    """What all attempts at one program share.
+class SearchSpace:
+    """The programs that equal one, as an e-graph, and the axes that their loops may be over.
 
     **Attributes:**
 
     - `large`: the axes that may be looped over.
-    - `bodies`: for calls of control flow, the search for each body; the body itself if it has nothing large.
-    - `planned`: those calls, by number, as they were planned last.
-    - `latest`, `progress`: of a program that is such a body, the candidate found last.
+    - `bodies`: for calls of control flow, the space of each body; the body itself if it has nothing large.
     """
 
     program: Program
@@ -150,10 +118,7 @@ class Search:
     rules: Sequence[CompiledRule]
     machine: Machine
     large: tuple[Axis, ...]
-    bodies: dict[Call, tuple[Search | Candidate, ...]]
-    planned: dict[int, PlannedCall] = field(default_factory=dict)
-    latest: list[Candidate] = field(default_factory=list)
-    progress: SearchProgress = field(default_factory=SearchProgress)
+    bodies: dict[Call, tuple[SearchSpace | Candidate, ...]]
 
     @cached_property
     def places(self) -> dict[int, Place]:
@@ -184,7 +149,7 @@ def prepare(
     known: Saturations | None = None,
     granted: Sequence[Granted] = (),
     orders: Sequence[Order] = (),
-) -> Search:
+) -> SearchSpace:
     """Saturate a program's e-graph.
 
     **Arguments:**
@@ -215,7 +180,7 @@ def _prepared(
     deadline: Deadline,
     known: Saturations,
     granted: Sequence[Granted] = (),
-) -> Search:
+) -> SearchSpace:
     """Saturate the e-graphs of a program and of the bodies inside.
 
     **Arguments:**
@@ -225,7 +190,7 @@ def _prepared(
     """
     large: tuple[Axis, ...] = ()
     cap = None
-    bodies: dict[Call, tuple[Search | Candidate, ...]] = {}
+    bodies: dict[Call, tuple[SearchSpace | Candidate, ...]] = {}
     if free is not None:
         cap = free // LARGEST_ITEM
         # The same axes for all budgets, so that more memory means more to choose from.
@@ -254,7 +219,7 @@ def _prepared(
         saturation = saturate(program, rules, large, stored, limits, deadline, granted, tiled)
         if not deadline.passed():
             known[key] = saturation
-    return Search(program, saturation, rules, machine, large, bodies)
+    return SearchSpace(program, saturation, rules, machine, large, bodies)
 
 
 def tested_orders(program: Program, rules: Sequence[CompiledRule], budget: int) -> list[Order]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from eqsat.reports.explanation import Explanation
+    from eqsat.reports.records import ExplanationRecord
 
 CURVE = 3.2
 """Inches: the height of the curve's panel."""
@@ -37,7 +37,7 @@ MANY_TICKS = 1e3
 """If the largest budget is so many times the smallest, powers of ten are enough as ticks."""
 
 
-def explanation_figure(explanation: Explanation) -> Figure:
+def explanation_figure(explanation: ExplanationRecord) -> Figure:
     """The curve, and below it memory over time as written with what makes its peak."""
     height = 0.4 + CURVE + PANEL + 2 * MARGIN
     figure = new_figure(WIDTH, height)
@@ -58,7 +58,7 @@ def explanation_figure(explanation: Explanation) -> Figure:
     return figure
 
 
-def draw_curve(axes: Axes, explanation: Explanation) -> None:
+def draw_curve(axes: Axes, explanation: ExplanationRecord) -> None:
     """Predicted time of a call by budget: in steps, as a plan serves all budgets up to the next one's."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 

@@ -9,7 +9,7 @@ from eqsat.reports.graph_picture import node_title
 from eqsat.support.units import format_bytes
 
 if TYPE_CHECKING:
-    from eqsat.reports.plan import GraphRecord, NodeRecord
+    from eqsat.reports.records import GraphRecord, NodeRecord
 
 SHAPES = {"argument": "ellipse", "value": "box", "result": "doubleoctagon"}
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from eqsat.reports.curve import explanation_figure
 from eqsat.reports.page import barrier_lines, cut, tensor_lines
-from eqsat.reports.plan import MemoryRecord
+from eqsat.reports.records import ExplanationRecord
 from eqsat.reports.showing import Report
-from eqsat.support.records import PeakTensor, TensorRecord
 from eqsat.support.serialisation import to_json
 from eqsat.support.units import format_bytes, format_seconds
 
@@ -22,27 +21,8 @@ MOST_TENSORS = 6
 """How many of the largest arrays are told."""
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """What a budget would cost.
-
-    **Attributes:**
-
-    - `peak_bytes`: certified, of its plan.
-    - `seconds`: predicted.
-    - `loops`: the axes that it loops over, and the lengths of chunks: "x.0 by 100".
-    - `changed`: whether it is another program than the one as written.
-    """
-
-    budget_bytes: int
-    peak_bytes: int
-    seconds: float
-    loops: tuple[str, ...] = ()
-    changed: bool = True
-
-
 @dataclass(frozen=True)
-class Explanation(Report):
+class Explanation(ExplanationRecord, Report):
     """Where the memory of a function goes, what the smallest budget is, and what budgets would cost in time.
 
     `print(explanation)` is a page, `explanation.show()` adds a curve of time against budget; both are in what
@@ -59,17 +39,6 @@ class Explanation(Report):
     - `before`: its memory over time.
     - `floor_tensors`: what makes the peak of the smallest plan, and what stops it from being split.
     """
-
-    title: str
-    original_peak_bytes: int
-    original_seconds: float
-    argument_bytes: int
-    result_bytes: int
-    minimum_bytes: int
-    prices: tuple[Price, ...]
-    largest: tuple[TensorRecord, ...] = ()
-    before: MemoryRecord = field(default=MemoryRecord(), repr=False)
-    floor_tensors: tuple[PeakTensor, ...] = ()
 
     def __str__(self) -> str:
         fixed = self.argument_bytes + self.result_bytes
@@ -100,11 +69,6 @@ class Explanation(Report):
             figures = f"{budget:>9}  {peak:>9}  {format_seconds(price.seconds):>9}  {ratio:>13.3g}"
             lines.append(cut(f"  {figures}  {loops}"))
         return lines
-
-    @property
-    def heading(self) -> str:
-        """What it is about, in a line."""
-        return f"eqsat explanation of {self.title}"
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
         """By the ending of a file's name, how to make its text."""

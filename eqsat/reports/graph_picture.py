@@ -14,7 +14,7 @@ from eqsat.support.units import format_bytes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from eqsat.reports.plan import GraphRecord, NodeRecord
+    from eqsat.reports.records import GraphRecord, NodeRecord
 
 INK, GREY = "#222222", "#777777"
 COLOURS = {"argument": "#999999", "value": "#0072B2", "result": "#009E73"}

@@ -10,7 +10,7 @@ from eqsat.support.records import BarrierRecord, GuardRecord, PeakTensor, Tensor
 from eqsat.support.units import format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from eqsat.reports.plan import LoopReport, Plan, Tuning
+    from eqsat.reports.records import LoopReport, PlanRecord, Tuning
 
 WIDTH = 100
 TIED = "\u00a0"
@@ -23,7 +23,7 @@ MOST_RULES = 12
 MOST_TESTS = 4
 
 
-def plan_page(plan: Plan) -> str:
+def plan_page(plan: PlanRecord) -> str:
     """The page: at most 60 lines of at most 100 characters."""
     lines = [_headline(plan), "", *_figures(plan)]
     if plan.too_big:
@@ -53,14 +53,14 @@ def plan_page(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _headline(plan: Plan) -> str:
+def _headline(plan: PlanRecord) -> str:
     what = "rewritten" if plan.changed else "left as it was"
     if not plan.changed and plan.original_peak_bytes <= plan.budget_bytes:
         what += ": it fits"
     return f"eqsat plan{f' for {plan.title}' if plan.title else ''}: {what}"
 
 
-def _figures(plan: Plan) -> list[str]:
+def _figures(plan: PlanRecord) -> list[str]:
     """Bytes and times, before and after."""
     rows = [("", "as written", "as planned", "")]
     budget = f"budget {format_bytes(plan.budget_bytes)}"
@@ -186,9 +186,10 @@ def _timed(tuning: Tuning) -> list[str]:
     return lines + ([f"    {tuning.note}"] if tuning.note else [])
 
 
-def _search(plan: Plan) -> list[str]:
+def _search(plan: PlanRecord) -> list[str]:
     """How the search went."""
-    lines = wrapped(f"Search for rewrites: {plan.stop_reason}.", "")
+    steps = f" Its {len(plan.search)} steps are in `plan.search`." if plan.search else ""
+    lines = wrapped(f"Search: {plan.stop_reason}.{steps}", "")
     if plan.banned:
         lines += wrapped(f"Stopped, as they made too many terms: {', '.join(plan.banned)}.", "")
     if plan.planning_seconds:
@@ -197,7 +198,7 @@ def _search(plan: Plan) -> list[str]:
     return lines
 
 
-def _legend(plan: Plan) -> list[str]:
+def _legend(plan: PlanRecord) -> list[str]:
     """How to read the names of axes, by an example from the page."""
     axes = [axis for tensor in (*plan.too_big, *plan.after.live) for axis in tensor.axes]
     named = next((axis for axis in axes if axis.label.count(".") == 1 and "…" not in axis.label), None)

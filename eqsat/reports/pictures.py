@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from eqsat.reports.plan import MemoryRecord, Plan
+    from eqsat.reports.records import MemoryRecord, PlanRecord
     from eqsat.support.records import TensorRecord
 
 HELD = "#bbbbbb"
@@ -67,7 +67,7 @@ def unit_for(largest: float, units: Sequence[tuple[str, float]]) -> tuple[str, f
     return next((unit for unit in units if largest >= unit[1]), units[-1])
 
 
-def plan_figure(plan: Plan, graph: bool = True) -> Figure:
+def plan_figure(plan: PlanRecord, graph: bool = True) -> Figure:
     """A plan's picture: memory over time as written and as planned, and below the graph of its arrays."""
     memories = [("as written", plan.before, plan.original_peak_bytes, BEFORE)]
     if plan.changed:
@@ -93,7 +93,7 @@ def plan_figure(plan: Plan, graph: bool = True) -> Figure:
     return figure
 
 
-def _title(plan: Plan) -> str:
+def _title(plan: PlanRecord) -> str:
     return f"{plan.title or 'program'} within {format_bytes(plan.budget_bytes)}"
 
 

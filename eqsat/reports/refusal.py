@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from eqsat.errors import BudgetError
 from eqsat.reports.page import barrier_lines
-from eqsat.support.records import PeakTensor
+from eqsat.support.records import PeakTensor, SearchStep
 from eqsat.support.units import format_bytes, format_seconds
 
 
@@ -35,12 +35,12 @@ class Refusal(Exception):
         self.otherwise = otherwise
         self.tensors = tensors
 
-    def error(self, enough: int) -> BudgetError:
-        """The error, with a budget in bytes that there is a plan for."""
+    def error(self, enough: int, search: tuple[SearchStep, ...] = ()) -> BudgetError:
+        """The error, with a budget in bytes that there is a plan for, and the decisions of the search."""
         advice = f"Raise the budget to {format_bytes(enough, enough=True)} or more"
         if self.otherwise:
             advice += f", or {self.otherwise}"
-        return BudgetError("\n".join([*self.reasons, f"{advice}."]), enough, self.tensors)
+        return BudgetError("\n".join([*self.reasons, f"{advice}."]), enough, self.tensors, search)
 
 
 def fixed_too_big(budget: int, arguments: int, results: int) -> Refusal:

@@ -48,6 +48,11 @@ class Progress:
             self._write(f"eqsat: {self.title}: {step}…\n")
         self._step = step
 
+    def tell(self, news: str) -> None:
+        """What has come of the work so far: a line of its own, and nothing where there is one line only."""
+        if self.wanted and self._thread is None:
+            self._write(f"eqsat: {self.title}: {news}\n")
+
     def __enter__(self) -> Self:
         if self.wanted is not False and _is_terminal(self._file):
             # In a thread, since a step may take long.

@@ -146,3 +146,22 @@ class GuardRecord:
     tests: tuple[str, ...]
     seconds: float
     rules_fired: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStep:
+    """One decision of the search for a program.
+
+    **Attributes:**
+
+    - `decision`: what was done: "compile a program predicted to need 31 MB and 12 ms".
+    - `outcome`: what came of it: "needs 33 MB: too big".
+    - `seconds`: how long it took.
+    """
+
+    decision: str
+    outcome: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.decision}: {self.outcome}" if self.outcome else self.decision

@@ -20,7 +20,7 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Terms
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.candidates import as_written
-from eqsat.planning.search import attempts
+from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU

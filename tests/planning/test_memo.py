@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.planning.blocks import Block
+from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.memo import Remembered
-from eqsat.planning.search import attempts
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU

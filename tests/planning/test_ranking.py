@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 from eqsat.planning.candidates import Candidate, as_written, rechunk
+from eqsat.planning.capped_extraction import attempts, caps
 from eqsat.planning.ranking import ALIKE, MOST_DOUBTFUL, RECHUNKS, Ranking
-from eqsat.planning.search import attempts, caps
-from eqsat.planning.search_space import Search, prepare
+from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU
 from tests.stages import lowered, normal
@@ -26,7 +26,7 @@ def fn(x: Any, y: Any, v: Any) -> Any:
 
 
 @cache
-def searched() -> Search:
+def searched() -> SearchSpace:
     program, _ = lowered(fn, normal(211, 3), normal(307, 3), normal(307))
     return prepare(program, rules_for((), "reassociates"), BUDGET, CPU)
 

@@ -12,9 +12,9 @@ from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program
 from eqsat.planning.blocks import Block, Schedule
 from eqsat.planning.candidates import as_written
+from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.liveness import predicted_peak, simulate
 from eqsat.planning.order import in_lean_order
-from eqsat.planning.search import attempts
 from eqsat.planning.search_space import free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU

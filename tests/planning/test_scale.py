@@ -18,11 +18,11 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.program import Program
 from eqsat.planning import candidate_builder
 from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.chunks import _heaviest_in
 from eqsat.planning.liveness import largest_stored
 from eqsat.planning.loops import TooManyStepsError, build
-from eqsat.planning.search import attempts
-from eqsat.planning.search_space import Search, free_bytes, prepare
+from eqsat.planning.search_space import SearchSpace, free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU
 
@@ -32,7 +32,7 @@ def lowered(name: str, equations: int) -> Program:
     return lower(trace(function, arguments, {}).closed)[0]
 
 
-def explored(program: Program, share: float) -> tuple[Search, int]:
+def explored(program: Program, share: float) -> tuple[SearchSpace, int]:
     """The program's e-graph, and a budget of that share of what it needs besides arguments and results."""
     fixed = -free_bytes(program, 0)
     budget = int(fixed + share * (as_written(program, CPU).predicted_peak - fixed))

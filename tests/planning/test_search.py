@@ -18,13 +18,13 @@ from eqsat.ir.program import Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
+from eqsat.planning.capped_extraction import attempts, cheapest
 from eqsat.planning.liveness import simulate
 from eqsat.planning.recording import Recorder, rules_fired
-from eqsat.planning.search import attempts, cheapest
 from eqsat.planning.search_space import (
     SPLIT_AXES,
     Saturations,
-    Search,
+    SearchSpace,
     free_bytes,
     large_axes,
     prepare,
@@ -61,7 +61,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 
 
 @cache
-def searched(name: str, budget: int | None = BUDGET) -> Search:
+def searched(name: str, budget: int | None = BUDGET) -> SearchSpace:
     program, _ = lowered(PROGRAMS[name], X, Y, V)
     return prepare(program, rules_for((), "cancels"), budget, CPU)
 

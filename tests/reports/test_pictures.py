@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import eqsat
-from eqsat.reports.plan import BoxRecord, GraphRecord, NodeRecord
+from eqsat.reports.records import BoxRecord, GraphRecord, NodeRecord
 from tests.kernels import SMALL, V, X, Y
 from tests.stages import normal
 

@@ -13,8 +13,8 @@ import pytest
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.ops import Operation
-from eqsat.planning.search import attempts
-from eqsat.planning.search_space import Search, prepare
+from eqsat.planning.capped_extraction import attempts
+from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.machine import CPU
 from examples import programs
@@ -31,7 +31,7 @@ def shapes_of(tree: Any) -> Any:
 GP = shapes_of(programs.sparse_gp_data(4000, 100))
 
 
-def explored(fn: Callable[..., Any], arguments: Any, budget: int, accuracy: str) -> Search:
+def explored(fn: Callable[..., Any], arguments: Any, budget: int, accuracy: str) -> SearchSpace:
     program, _ = lower(trace(fn, arguments, {}).closed)
     return prepare(program, rules_for((), accuracy), budget, CPU)
 

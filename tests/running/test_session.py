@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from eqsat.errors import EqsatError
-from eqsat.reports.plan import LoopReport, Plan
+from eqsat.reports.plan import Plan
+from eqsat.reports.records import LoopReport
 from eqsat.running.session import MOST_PLANS, Session, Watch
 
 LOOPS = (LoopReport("x.0", 1000, 100, 10, ("sum",)),)

@@ -1,0 +1,373 @@
+"""The search for a program: one loop, in which every step is one decision that is logged.
+
+The state is a search space, what has been extracted from it, how that ranks, and what was found to fit.
+Candidates come from lower and lower caps on what is stored. The best of them is compiled once some caps in a
+row have given none that is better. If what fits is slow, or nothing does, the search goes on in a wider
+space, and at last among the programs that need least memory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
+from eqsat.compiler.minimum_memory import LeastMemory
+from eqsat.planning.candidates import Candidate
+from eqsat.planning.capped_extraction import CappedExtraction, Step, WithoutLoops
+from eqsat.planning.ranking import UNMOVED, Ranking
+from eqsat.planning.search_space import SearchSpace
+from eqsat.support.deadline import Deadline
+from eqsat.support.records import SearchStep
+from eqsat.support.units import format_bytes, format_seconds
+from eqsat.targets.machine import Machine
+
+TAKES_AS_PREDICTED = 1.1
+"""What should take longer than by this factor, since it needs more memory than was predicted, has to wait."""
+
+MOST_UNMOVED = 6
+"""After so many programs in a row whose peaks were no better, no more of a space are compiled."""
+
+LOOKAHEAD = 3
+"""After a program that should fit, so many lower caps are tried for a faster one, and again after each."""
+
+
+class Compiler(Protocol):
+    """What compiles candidates."""
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """What times the stages of planning."""
+
+    @property
+    def smallest(self) -> CompiledCandidate | None:
+        """What has the smallest peak so far."""
+
+    def compile(self, candidate: Candidate, budget: float) -> CompiledCandidate:
+        """Emit and compile a candidate."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is looked for.
+
+    **Attributes:**
+
+    - `budget`, `fixed`: bytes; of arguments, outputs and temporaries, and of arguments and outputs.
+    - `spaces`: how many axes may be looped over, in one space after the other; None: there are no loops.
+    - `longest`: seconds; what is predicted to take as much is not compiled.
+    - `enough`: seconds; a program that takes no longer ends the search.
+    """
+
+    budget: int
+    fixed: int
+    spaces: tuple[int | None, ...]
+    longest: float = math.inf
+    enough: float = math.inf
+
+
+@dataclass(frozen=True)
+class Saturate:
+    """Make a search space by applying rules."""
+
+    axes: int | None
+
+    def __str__(self) -> str:
+        return "apply rules, " + (
+            "without loops" if self.axes is None else f"with loops over {self.axes} axes"
+        )
+
+
+@dataclass(frozen=True)
+class Extract:
+    """Take what there is next in the search space."""
+
+    step: Step
+
+    def __str__(self) -> str:
+        return f"extract {self.step}"
+
+
+@dataclass(frozen=True)
+class Compile:
+    """Compile the candidate that should be the fastest."""
+
+    candidate: Candidate
+
+    def __str__(self) -> str:
+        return f"compile a program of {predicted_text(self.candidate)}"
+
+
+@dataclass(frozen=True)
+class Accept:
+    """Take a program that fits, but is slower than predicted, since all others should be slower still."""
+
+    compiled: CompiledCandidate
+
+    def __str__(self) -> str:
+        return f"accept a program of {predicted_text(self.compiled.candidate)}, which fits"
+
+
+@dataclass(frozen=True)
+class DraftLeast:
+    """Compile the next of the programs that need least memory."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"compile program {self.number} of those that need least memory"
+
+
+@dataclass(frozen=True)
+class Grow:
+    """Lengthen the chunks of a program that needs less than the budget."""
+
+    compiled: CompiledCandidate
+
+    def __str__(self) -> str:
+        return f"lengthen the chunks of a program that needs {format_bytes(self.compiled.peak)}"
+
+
+@dataclass(frozen=True)
+class Stop:
+    """End the search."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"stop, since {self.reason}"
+
+
+Decision = Saturate | Extract | Compile | Accept | DraftLeast | Grow | Stop
+
+
+class Search:
+    """A search and its state.
+
+    **Attributes:**
+
+    - `goal`: what is looked for.
+    - `space`: where it is looked for now, or has been last.
+    - `found`: all programs that were accepted as fitting.
+    - `log`: the decisions so far.
+
+    **Arguments:**
+
+    - `saturate`: makes the space with loops over at most so many axes; for None, without loops.
+    - `grow`: lengthens the chunks of a program, as far as there is memory for it.
+    - `least`: the programs that need least memory, if they are to be tried when all else fails.
+    """
+
+    def __init__(
+        self,
+        goal: Goal,
+        saturate: Callable[[int | None], SearchSpace],
+        compiler: Compiler,
+        machine: Machine,
+        deadline: Deadline,
+        log: list[SearchStep],
+        least: LeastMemory | None = None,
+        grow: Callable[[CompiledCandidate], CompiledCandidate] | None = None,
+    ) -> None:
+        self.goal = goal
+        self.space: SearchSpace | None = None
+        self.found: list[CompiledCandidate] = []
+        self.log = log
+        self._saturate = saturate
+        self._compiler = compiler
+        self._machine = machine
+        self._deadline = deadline
+        self._least = least
+        self._grow = grow
+        self._wider = deque(goal.spaces)
+        self._extraction: CappedExtraction | None = None
+        self._ranking = Ranking(goal.budget, goal.fixed, machine)
+        # What fits, but takes longer than predicted: the fastest first.
+        self._held: list[CompiledCandidate] = []
+        # How many groups have come since the best candidate, and how many programs since a smaller peak.
+        self._stale = self._unmoved = 0
+        self._most_found: float = 1
+        self._found_here = 0
+        self._drafts: Iterator[CompiledCandidate] | None = None
+        self._drafted = 0
+        self._small: CompiledCandidate | None = None
+        self._ended = "not ended"
+
+    @property
+    def fastest(self) -> CompiledCandidate | None:
+        """Of what was found, the program that should take least time."""
+        return min(self.found, key=self._seconds, default=None)
+
+    @property
+    def stop_reason(self) -> str:
+        """Why it ended, and why rules were no longer applied in the space that it was in last."""
+        return self._ended if self.space is None else f"{self._ended}; rules: {self.space.saturation.told}"
+
+    def run(self) -> CompiledCandidate | None:
+        """The first program that fits and is fast enough; if there is none, the fastest that fits."""
+        while not isinstance(decision := self.decide(), Stop):
+            self._take(decision)
+        self._note(decision, "", 0.0)
+        self._ended = decision.reason
+        return self.fastest
+
+    def further(self, longest: float) -> Iterator[CompiledCandidate]:
+        """All that fits and is predicted to take less than so many seconds, of the space that it ended in."""
+        self.goal = replace(self.goal, longest=longest, enough=0.0)
+        self._most_found = math.inf
+        self._wider.clear()
+        self._least = None
+        place = 0
+        while True:
+            yield from (one for one in self.found[place:] if self._seconds(one) < longest)
+            place = len(self.found)
+            decision = self.decide()
+            if isinstance(decision, Stop):
+                return
+            self._take(decision)
+
+    def decide(self) -> Decision:
+        """What to do next."""
+        fastest = self.fastest
+        if fastest is not None and self._seconds(fastest) <= self.goal.enough:
+            return Stop("a program that fits was found")
+        inside = self._decide_in_space()
+        if inside is not None:
+            return inside
+        if self._wider and not self._deadline.passed():
+            return Saturate(self._wider[0])
+        if self._small is not None:
+            return Grow(self._small)
+        if self._least is not None:
+            return DraftLeast(self._drafted + 1)
+        if self._deadline.passed():
+            return Stop(f"planning took {self._deadline.seconds:g} s")
+        if fastest is None and self.goal.longest == math.inf:
+            return Stop("no program that fits was found")
+        return Stop("no other program should be faster")
+
+    def _decide_in_space(self) -> Decision | None:
+        """What to do in the present space; None if that is done with."""
+        if self._extraction is None or self._found_here >= self._most_found:
+            return None
+        ended = self._unmoved >= MOST_UNMOVED or self._deadline.passed()
+        if not ended and (self._stale < LOOKAHEAD or self._ranking.best() is None):
+            step = self._extraction.next_step()
+            if step is not None:
+                return Extract(step)
+        candidate = None if ended else self._ranking.next()
+        if candidate is None or candidate.predicted_seconds >= self.goal.longest:
+            held = self._held and self._seconds(self._held[0]) < self.goal.longest
+            return Accept(self._held[0]) if held else None
+        if self._held and self._seconds(self._held[0]) <= candidate.predicted_seconds:
+            return Accept(self._held[0])
+        return Compile(candidate)
+
+    def _take(self, decision: Decision) -> None:
+        """Do what was decided, and log it."""
+        began = time.perf_counter()
+        outcome = self._outcome(decision)
+        self._note(decision, outcome, time.perf_counter() - began)
+
+    def _note(self, decision: Decision, outcome: str, seconds: float) -> None:
+        self.log.append(SearchStep(str(decision), outcome, seconds))
+        self._compiler.stopwatch.progress.tell(str(self.log[-1]))
+
+    def _outcome(self, decision: Decision) -> str:
+        """Do what was decided, and say what came of it."""
+        match decision:
+            case Saturate(axes):
+                return self._enter(axes)
+            case Extract(step):
+                return self._extract(step)
+            case Compile(candidate):
+                return self._compile(candidate)
+            case Accept(compiled):
+                self._held.remove(compiled)
+                return self._accept(compiled)
+            case DraftLeast():
+                return self._draft()
+            case Grow(compiled):
+                self._small = None
+                assert self._grow is not None
+                larger = self._grow(compiled)
+                return self._accept(larger) if larger.peak <= self.goal.budget else peak_text(larger)
+            case Stop():
+                return ""
+
+    def _enter(self, axes: int | None) -> str:
+        self._wider.popleft()
+        self.space = space = self._saturate(axes)
+        if axes is None:
+            self._extraction = CappedExtraction.without_loops(space, self.goal.budget, self._deadline)
+        else:
+            self._extraction = CappedExtraction.within(space, self.goal.budget, self._deadline)
+            if len(space.large) < axes:
+                self._wider.clear()  # They would be the same.
+        self._ranking = Ranking(self.goal.budget, self.goal.fixed, self._machine)
+        self._held.clear()
+        self._stale = self._unmoved = self._found_here = 0
+        return f"{space.saturation.told}; {len(space.large)} axes may be looped over"
+
+    def _extract(self, step: Step) -> str:
+        extraction = self._extraction
+        assert extraction is not None
+        group = self._compiler.stopwatch.timed("search", extraction.take)
+        if not group:
+            return "nothing new"
+        before = self._ranking.best()
+        # There is no other program without loops: the compiler says whether it fits.
+        self._ranking.add(group, math.inf if isinstance(step, WithoutLoops) else None)
+        self._stale = self._stale + 1 if before is not None and self._ranking.best() is before else 0
+        count = f"{len(group)} programs; the first one of" if len(group) > 1 else "one program of"
+        return f"{count} {predicted_text(group[0])}"
+
+    def _compile(self, candidate: Candidate) -> str:
+        self._ranking.take()
+        before = self._compiler.smallest
+        compiled = self._compiler.compile(candidate, self.goal.budget)
+        if compiled.peak > self.goal.budget:
+            moved = before is None or compiled.peak < UNMOVED * before.peak
+            self._unmoved = 0 if moved else self._unmoved + 1
+            self._ranking.came_out(candidate, compiled.peak)
+            return peak_text(compiled) + ": too much"
+        if self._seconds(compiled) <= TAKES_AS_PREDICTED * candidate.predicted_seconds:
+            return self._accept(compiled)
+        self._held = sorted([*self._held, compiled], key=self._seconds)
+        return f"{peak_text(compiled)}, but should take {format_seconds(self._seconds(compiled))}: it waits"
+
+    def _draft(self) -> str:
+        assert self._least is not None
+        if self._drafts is None:
+            self._drafts = iter(self._least)
+        compiled = next(self._drafts, None)
+        self.space = self._least.space or self.space
+        if compiled is None:
+            self._least = None
+            return "there are no more"
+        self._drafted += 1
+        if compiled.peak <= self.goal.budget:
+            self._small = compiled
+        return peak_text(compiled)
+
+    def _accept(self, compiled: CompiledCandidate) -> str:
+        self.found.append(compiled)
+        self._found_here += 1
+        return f"{peak_text(compiled)}: it fits"
+
+    def _seconds(self, compiled: CompiledCandidate) -> float:
+        return compiled.seconds(self._machine)
+
+
+def predicted_text(candidate: Candidate) -> str:
+    """What is predicted of a candidate."""
+    return f"{format_bytes(candidate.predicted_peak)} and {format_seconds(candidate.predicted_seconds)}"
+
+
+def peak_text(compiled: CompiledCandidate) -> str:
+    """What a program needs as compiled."""
+    return f"it needs {format_bytes(compiled.peak)}"

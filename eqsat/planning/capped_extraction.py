@@ -1,0 +1,359 @@
+"""Programs extracted under lower and lower caps on what is stored; where none fits, ones that store less."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from eqsat.engine.cost import CostModel
+from eqsat.engine.extract import Extractor, Inside
+from eqsat.ir.axis import Axis
+from eqsat.ir.control import Body, iterations
+from eqsat.planning.candidate_builder import Built, CandidateBuilder, Extraction
+from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.extraction_state import ExtractionState, PlannedCall
+from eqsat.planning.liveness import largest_stored
+from eqsat.planning.search_space import SearchSpace, computed
+from eqsat.support.deadline import NO_DEADLINE, Deadline
+from eqsat.support.gc_pause import uncollected
+from eqsat.support.units import format_bytes
+
+CAP_STEP = 10**0.5
+"""Factor between the caps tried. They are the same for all budgets: more memory means more to choose from."""
+
+LOWEST_CAP = 1 << 10
+"""No lower caps are tried, in bytes: a compiled loop needs as much to keep count."""
+
+MOST_SPILLING = 4
+"""For so many programs that are too big, those of the lowest peaks, others are looked for that store less."""
+
+MUCH_FASTER = 0.5
+"""What is too big but predicted to take less than this part of the time of what fits is looked at again."""
+
+
+@dataclass(frozen=True)
+class UnderCap:
+    """The cheapest programs that store no value of more than `cap` bytes."""
+
+    cap: float
+
+    def __str__(self) -> str:
+        return f"programs that store no value over {format_bytes(int(self.cap))}"
+
+
+@dataclass(frozen=True)
+class StoringLess:
+    """Programs like one that is too big, each without storing one more value; all faster than `seconds`."""
+
+    builder: CandidateBuilder
+    extraction: Extraction
+    built: Built
+    seconds: float = math.inf
+
+    @property
+    def peak(self) -> int:
+        """Bytes predicted for the program that is too big."""
+        return self.built.candidate.predicted_peak
+
+    def __str__(self) -> str:
+        return f"programs that store less than one of {format_bytes(self.peak)}"
+
+
+@dataclass(frozen=True)
+class Repetitive:
+    """Programs that were put off, since their loops do most things again and again."""
+
+    builder: CandidateBuilder
+
+    def __str__(self) -> str:
+        return "programs whose loops repeat most of their work"
+
+
+@dataclass(frozen=True)
+class WithoutLoops:
+    """The cheapest program whatever it stores, without loops."""
+
+    def __str__(self) -> str:
+        return "the fastest program without loops"
+
+
+Step = UnderCap | StoringLess | Repetitive | WithoutLoops
+"""What there is to extract next."""
+
+
+class CappedExtraction:
+    """The candidates of one search space, step by step; in what a step gives, the fastest that fits is first.
+
+    The caps come first, from the highest one. As soon as one gives a program that should fit, there is a step
+    for one that is too big but much faster; and if none does, there are steps for those that nearly fit.
+
+    **Attributes:**
+
+    - `budget`: bytes of arguments, outputs and temporaries.
+    - `steps`: what there is to do next; more may come of it.
+    """
+
+    def __init__(self, space: SearchSpace, budget: int, deadline: Deadline, steps: Iterable[Step]) -> None:
+        self.budget = budget
+        self.state = ExtractionState.of(space)
+        self.deadline = deadline
+        self.steps = deque(steps)
+        self._too_big: list[StoringLess] = []
+        self._put_off: list[CandidateBuilder] = []
+        self._fits = False
+        self._fastest = math.inf
+        self._capped = True
+
+    @staticmethod
+    def within(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
+        """For a budget: caps above what it leaves for temporaries make no difference."""
+        free = min(budget - space.program.fixed_bytes, _largest(space))
+        return CappedExtraction(space, budget, deadline, map(UnderCap, caps(free)))
+
+    @staticmethod
+    def least(space: SearchSpace, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
+        """Under all caps that make a difference, as if there were no memory for temporaries."""
+        steps = map(UnderCap, caps(_largest(space)))
+        return CappedExtraction(space, space.program.fixed_bytes, deadline, steps)
+
+    @staticmethod
+    def without_loops(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
+        """The cheapest program alone."""
+        return CappedExtraction(space, budget, deadline, [WithoutLoops()])
+
+    @property
+    def space(self) -> SearchSpace:
+        """What is extracted from."""
+        return self.state.space
+
+    def next_step(self) -> Step | None:
+        """What there is to extract next; None if there is nothing left."""
+        if not self.steps and self._capped:
+            self._capped = False
+            if not self._too_big:
+                self.steps += map(Repetitive, self._put_off)
+        if not self.steps and not self._fits:
+            self.steps += sorted(self._too_big, key=lambda step: step.peak)[:MOST_SPILLING]
+            self._fits = True  # They come once.
+        return self.steps[0] if self.steps else None
+
+    def take(self) -> list[Candidate]:
+        """The candidates of the next step; after the deadline, only of what has been extracted."""
+        match self.steps.popleft():
+            case UnderCap(cap):
+                return self._under(cap)
+            case StoringLess(builder, extraction, built, seconds):
+                fewer = [] if self.deadline.passed() else builder.spilling(extraction, built, seconds)
+                return ranked(fewer, self.budget)
+            case Repetitive(builder):
+                if self.deadline.passed():
+                    return []
+                builder.add_repetitive()
+                return ranked(builder.found, self.budget)
+            case WithoutLoops():
+                best = cheapest(self.space, self.budget)
+                return [] if best is None else [best]
+
+    def _under(self, cap: float) -> list[Candidate]:
+        builder = built_under(self.state, cap, self.budget, self.deadline)
+        if self.state.exhausted:
+            self.steps.clear()  # Lower caps allow no more than this one.
+        if builder is None:
+            return []
+        self._put_off += [builder] if builder.repetitive else []
+        if not builder.found:
+            return []
+        fitting = [c.predicted_seconds for c in builder.found if c.predicted_peak <= self.budget]
+        self._fastest = min([self._fastest, *fitting])
+        inside = builder.computing_inside(self._fastest)
+        within = [c.predicted_seconds for c in inside if c.predicted_peak <= self.budget]
+        self._fastest = min([self._fastest, *within])
+        if fitting and not self._fits:
+            enough = MUCH_FASTER * min(fitting)
+            # Its chunks are the shortest, as nothing fits: how long it would take, extraction tells.
+            faster = [step for step in self._too_big if step.extraction.selection.seconds < enough]
+            best = min(faster, key=lambda step: step.built.candidate.predicted_seconds, default=None)
+            if best is not None:
+                self.steps.appendleft(replace(best, seconds=min(fitting)))
+            self._fits = True
+        self._too_big += [StoringLess(builder, extraction, built) for extraction, built in builder.built]
+        return ranked([*builder.found, *inside], self.budget)
+
+
+def attempts(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
+    """The candidates for a budget, those of one step after the other."""
+    return _groups(CappedExtraction.within(space, budget, deadline))
+
+
+def every_attempt(space: SearchSpace, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
+    """Candidates under all caps that make a difference, made as if there were no memory for temporaries."""
+    return _groups(CappedExtraction.least(space, deadline))
+
+
+def first_fitting(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> Candidate | None:
+    """The fastest of the candidates of the first step that has one which should fit."""
+    for found in attempts(space, budget, deadline):
+        if found[0].predicted_peak <= budget:
+            return found[0]
+    return None
+
+
+def cheapest(space: SearchSpace, budget: int) -> Candidate | None:
+    """The fastest program whatever it stores, without loops."""
+    extractor = _extractor(space, CostModel(space.machine, {}), {})
+    selection = extractor.extract(math.inf, frozenset())
+    return None if selection is None else Built.of(space, selection, budget, {}).candidate
+
+
+def _groups(extraction: CappedExtraction) -> Iterator[list[Candidate]]:
+    while extraction.next_step() is not None:
+        if group := extraction.take():
+            yield group
+
+
+def _largest(space: SearchSpace) -> int:
+    """Bytes of the largest value of a program: caps above that make no difference."""
+    return max((term.bytes for term, _ in computed(space.program)), default=0)
+
+
+def ranked(found: Iterable[Candidate], budget: int) -> list[Candidate]:
+    """Candidates that should fit first, each kind by its predicted time."""
+    return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
+
+
+def caps(free: float) -> Iterator[float]:
+    """The caps to try where so many bytes are left for temporaries: from the next one above downwards.
+
+    >>> [round(cap) for cap in caps(25_000)]
+    [32382, 10240, 3238, 1024]
+    """
+    steps = math.ceil(math.log(max(free / LOWEST_CAP, 1.0), CAP_STEP))
+    for step in range(steps, -1, -1):
+        yield LOWEST_CAP * CAP_STEP**step
+
+
+@uncollected()
+def built_under(
+    state: ExtractionState, cap: float, budget: int, deadline: Deadline, largest_block: float = math.inf
+) -> CandidateBuilder | None:
+    """The candidates under a cap that have not been seen, or repetitive ones; None if there are neither."""
+    space = state.space
+    counted = _planned_calls(state, cap, budget - space.program.fixed_bytes, deadline)
+    chunks = _nominal_chunks(space, cap)
+    extractor = state.extractor
+    if extractor is None or state.counted != counted or extractor.model.chunks != chunks:
+        extractor = state.extractor = _extractor(space, CostModel(space.machine, chunks), counted)
+        state.counted = counted
+    elif state.largest <= cap:
+        return None  # Nothing more is struck out than under the last cap.
+    state.largest = extractor.largest_stored(cap)
+    builder = CandidateBuilder(state, budget, largest_block)
+    state.exhausted = True
+    for extraction in _extractions(space, extractor, cap):
+        state.exhausted = False
+        if deadline.passed():
+            break
+        builder.add(extraction)
+    return builder if builder.found or builder.repetitive else None
+
+
+def _extractions(space: SearchSpace, extractor: Extractor, cap: float) -> Iterator[Extraction]:
+    """The cheapest programs under a cap, one for each choice of loops: over one axis, and over any.
+
+    Over two axes, if it can't be one.
+    """
+    enough = False
+    for split in _splits(space.large):
+        if enough and split is not None and len(split) > 1:
+            continue
+        selection = extractor.extract(cap, split)
+        if selection is None:
+            continue
+        enough = True
+        yield Extraction(extractor, cap, split, False, selection)
+        if not selection.one_pass:
+            lean = extractor.extract(cap, split, one_pass=True)
+            if lean is not None:
+                yield Extraction(extractor, cap, split, True, lean)
+
+
+def _planned_calls(
+    state: ExtractionState, cap: float, free: int, deadline: Deadline
+) -> dict[int, PlannedCall]:
+    """The control flow of a space, by number, with the best programs for its bodies under a cap."""
+    for call, bodies in state.bodies.items():
+        best = tuple(
+            inner if isinstance(inner, Candidate) else _best_body(inner, cap, free, deadline)
+            for inner in bodies
+        )
+        before = state.planned.get(call.id)
+        if before is not None and all(map(operator.is_, before.found, best)):
+            continue
+        programs = [
+            body if isinstance(inner, Candidate) else Body(candidate.schedule.program, body.sources)
+            for body, inner, candidate in zip(call.bodies, bodies, best, strict=True)
+        ]
+        assert call.control is not None
+        makers = {number: name for candidate in best for number, name in candidate.makers.items()}
+        inside = Inside(
+            iterations(call.control) * sum(candidate.seconds for candidate in best),
+            max(largest_stored(candidate.schedule, state.space.machine) for candidate in best),
+        )
+        state.planned[call.id] = PlannedCall(replace(call, bodies=tuple(programs)), makers, inside, best)
+    return dict(state.planned)
+
+
+def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
+    """The program for a body under a cap; that of the latest higher one if there is none."""
+    program = state.space.program
+    budget = free + program.fixed_bytes
+    # What the body stores counts with the call, under the same cap.
+    builder = built_under(state, cap, budget, deadline, cap)
+    if builder is not None:
+        if not builder.found:
+            builder.add_repetitive()
+        state.latest = next(iter(ranked(builder.found, budget)), None)
+    if state.latest is None:
+        state.latest = as_written(program, state.space.machine)
+    return state.latest
+
+
+def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
+    """Which axes may be looped over: each alone, any two of several, then any of them."""
+    for axis in large:
+        yield frozenset({axis})
+    if len(large) > 2:
+        yield from map(frozenset, combinations(large, 2))
+    if len(large) != 1:
+        yield None
+
+
+def _nominal_chunks(space: SearchSpace, cap: float) -> dict[Axis, int]:
+    """Chunk lengths to extract with.
+
+    A slice of the largest term or input should be within cap and cache, but if the cap allows, enough rows
+    for a matrix product to run at full speed.
+    """
+    largest: dict[Axis, int] = {}
+    given = ((leaf, leaf.axes) for leaf in space.program.inputs)
+    for term, axes in (*computed(space.program), *given):
+        for axis in axes:
+            largest[axis] = max(largest.get(axis, 1), term.bytes)
+    block = min(cap, space.machine.cache)
+    chunks = {}
+    for axis in space.large:
+        fast = int(axis.size * block / largest.get(axis, 1))
+        most = int(axis.size * cap / largest.get(axis, 1))
+        chunks[axis] = max(1, min(axis.size, max(fast, min(space.machine.rows, most))))
+    return chunks
+
+
+def _extractor(space: SearchSpace, model: CostModel, planned: Mapping[int, PlannedCall]) -> Extractor:
+    class_of = space.saturation.graph.class_of
+    roots = [class_of[output.term.number] for output in space.program.outputs]
+    inside = {number: call.inside for number, call in planned.items()}
+    return Extractor(space.saturation.graph, model, roots, inside, space.families)

@@ -1,0 +1,201 @@
+"""The search for a program: one decision after the other, each of them logged with what came of it."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import eqsat
+from eqsat.backend.certificate import Certified
+from eqsat.backend.module import Module
+from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
+from eqsat.compiler.search import MOST_UNMOVED, Goal, Search
+from eqsat.planning.candidates import Candidate
+from eqsat.planning.search_space import SearchSpace, prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.support.deadline import NO_DEADLINE, Deadline
+from eqsat.support.progress import SILENT, Progress
+from eqsat.support.records import SearchStep
+from eqsat.targets.machine import CPU
+from tests.kernels import V, X, Y, kernel
+from tests.stages import lowered, normal
+
+BUDGET = 60_000
+
+
+def pairs(x: Any, y: Any, v: Any) -> Any:
+    found = jnp.sin(x @ y.T)
+    return found @ v, found.max(1)
+
+
+@cache
+def space(axes: int | None) -> SearchSpace:
+    program, _ = lowered(pairs, normal(211, 3), normal(307, 3), normal(307))
+    return prepare(program, rules_for((), "reassociates"), None if axes is None else BUDGET, CPU, axes or 2)
+
+
+class Compiler:
+    """Takes no time: peaks and seconds are what a function makes of a candidate."""
+
+    def __init__(self, come_out: Callable[[Candidate], tuple[int, float]]) -> None:
+        self.come_out = come_out
+        self.stopwatch = Stopwatch(SILENT)
+        self.compiled: list[CompiledCandidate] = []
+
+    @property
+    def smallest(self) -> CompiledCandidate | None:
+        return min(self.compiled, key=lambda one: one.peak, default=None)
+
+    def compile(self, candidate: Candidate, budget: float) -> CompiledCandidate:
+        peak, seconds = self.come_out(candidate)
+        timed = replace(candidate, seconds=seconds, taking=0.0)
+        found = CompiledCandidate(timed, Module("", {}), Certified(None, peak, 0, 0, 0))
+        self.compiled.append(found)
+        return found
+
+
+def as_predicted(candidate: Candidate) -> tuple[int, float]:
+    return candidate.predicted_peak, candidate.predicted_seconds
+
+
+def search(
+    come_out: Callable[[Candidate], tuple[int, float]] = as_predicted,
+    spaces: tuple[int | None, ...] = (2, 4),
+    deadline: Deadline = NO_DEADLINE,
+    **goal: float,
+) -> Search:
+    wanted = Goal(BUDGET, space(2).program.fixed_bytes, spaces, **goal)
+    return Search(wanted, space, Compiler(come_out), CPU, deadline, [])
+
+
+def kinds(log: list[SearchStep]) -> list[str]:
+    """The first word of every decision."""
+    return [step.decision.split()[0].rstrip(",") for step in log]
+
+
+def test_the_first_program_that_fits_ends_the_search() -> None:
+    searched = search()
+    found = searched.run()
+    assert found is not None
+    assert found.peak <= BUDGET
+    log = kinds(searched.log)
+    assert log[0] == "apply"
+    assert set(log[1:-2]) == {"extract"}
+    assert log[-2:] == ["compile", "stop"]
+    assert searched.log[-2].outcome.endswith("it fits")
+    assert searched.stop_reason == "a program that fits was found; rules: saturated"
+
+
+def test_what_is_too_big_is_compiled_again_with_smaller_chunks() -> None:
+    peaks: list[int] = []
+
+    def larger(candidate: Candidate) -> tuple[int, float]:
+        fixed = space(2).program.fixed_bytes
+        peaks.append(fixed + 3 * (candidate.predicted_peak - fixed))
+        return peaks[-1], candidate.predicted_seconds
+
+    searched = search(larger)
+    assert searched.run() is not None
+    assert max(peaks) > BUDGET >= peaks[-1]
+    assert [step.outcome.endswith("too much") for step in searched.log if "compile" in step.decision] == [
+        peak > BUDGET for peak in peaks
+    ]
+
+
+def test_it_gives_up_a_space_where_no_peak_is_smaller() -> None:
+    searched = search(lambda candidate: (10 * BUDGET, 1.0), spaces=(2,))
+    assert searched.run() is None
+    # The first one is the smallest so far.
+    assert kinds(searched.log).count("compile") <= MOST_UNMOVED + 1
+    assert searched.stop_reason == "no program that fits was found; rules: saturated"
+
+
+def test_a_slow_program_is_looked_for_in_wider_spaces_too() -> None:
+    searched = search(enough=0.0)
+    found = searched.run()
+    assert kinds(searched.log).count("apply") == (2 if len(space(2).large) == 2 else 1)
+    assert len(searched.found) == kinds(searched.log).count("apply")
+    assert found is min(searched.found, key=lambda one: one.seconds(CPU))
+    assert searched.stop_reason.startswith("no other program should be faster")
+
+
+def test_what_is_slower_than_predicted_waits_for_faster_ones() -> None:
+    slow: list[Candidate] = []
+
+    def first_is_slow(candidate: Candidate) -> tuple[int, float]:
+        if not slow:
+            slow.append(candidate)
+        return candidate.predicted_peak, (1.5 if candidate is slow[0] else 1.0) * candidate.predicted_seconds
+
+    searched = search(first_is_slow)
+    found = searched.run()
+    assert found is not None
+    waited = [step for step in searched.log if step.outcome.endswith("it waits")]
+    assert len(waited) == 1
+    assert found.candidate.seconds < 1.5 * slow[0].predicted_seconds or "accept" in kinds(searched.log)
+
+
+def test_what_should_take_too_long_is_not_compiled() -> None:
+    searched = search(longest=1e-12)
+    assert searched.run() is None
+    assert "compile" not in kinds(searched.log)
+    assert searched.stop_reason.startswith("no other program should be faster")
+
+
+def test_without_loops_there_is_one_program() -> None:
+    searched = search(spaces=(None,), longest=math.inf)
+    found = searched.run()
+    assert found is None or found.candidate.loops == 0
+    assert kinds(searched.log).count("extract") == kinds(searched.log).count("compile") == 1
+
+
+def test_after_the_deadline_nothing_is_searched() -> None:
+    searched = search(deadline=Deadline.after(0))
+    assert searched.run() is None
+    assert kinds(searched.log) == ["stop"]
+    assert searched.stop_reason == "planning took 0 s"
+
+
+def test_further_programs_come_from_the_space_that_it_ended_in() -> None:
+    searched = search()
+    first = searched.run()
+    further = list(searched.further(math.inf))
+    assert further[0] is first
+    assert len(further) > 1
+    assert all(one.peak <= BUDGET for one in further)
+    assert kinds(searched.log).count("apply") == 1
+
+
+def test_a_plan_and_an_error_have_the_log() -> None:
+    plan = eqsat.optimize(kernel, budget="60kB").plan(X, Y, V)
+    assert plan.search[-1].decision == "stop, since a program that fits was found"
+    assert any(step.decision.startswith("compile") for step in plan.search)
+    assert f"{len(plan.search)} steps" in str(plan)
+    assert plan.from_json(plan.to_json()).search == plan.search
+
+    def sorted_pairs(x: jax.Array) -> jax.Array:
+        return jnp.sort(jnp.sin(x[:, None] * x).ravel())[:3]
+
+    with pytest.raises(eqsat.BudgetError) as refused:
+        eqsat.optimize(sorted_pairs, budget="100kB").plan(normal(400))
+    assert refused.value.search[-1].decision == "stop, since no program that fits was found"
+
+
+def test_progress_in_lines_shows_the_decisions() -> None:
+    file = io.StringIO()
+    stopwatch = Stopwatch(Progress("planning", True, file))
+    compiler = Compiler(as_predicted)
+    compiler.stopwatch = stopwatch
+    fixed = space(2).program.fixed_bytes
+    searched = Search(Goal(BUDGET, fixed, (2,)), space, compiler, CPU, NO_DEADLINE, [])
+    searched.run()
+    lines = file.getvalue().splitlines()
+    assert all(f"eqsat: planning: {step}" in lines for step in searched.log)
