@@ -1,7 +1,7 @@
-"""Tuning: the best few programs that fit are timed on the device, and the fastest is the plan.
+"""Autotuning: the best few programs that fit are timed on the device, and the fastest becomes the plan.
 
-The machine model ranks programs by what it knows of a machine: some rates, and the size of its cache. Where
-two are predicted to take about as long, or the model is wrong, a few calls of each tell which one is faster.
+The machine model knows a few rates and the size of the cache. If two programs have similar predicted times,
+or if the model is wrong, a few calls of each show which one is faster.
 """
 
 from __future__ import annotations
@@ -25,52 +25,52 @@ from eqsat.reports.records import TimedProgram, Tuning
 from eqsat.support.deadline import Deadline
 
 MOST_TIMED = 6
-"""So many programs are timed at most, with the one that was predicted to be fastest."""
+"""The number of programs timed at most, including the one predicted to be fastest."""
 
 RIVALS = 2
-"""So many of them are others of the ranking."""
+"""How many of them are further programs of the search."""
 
 SLOWEST = 2.0
-"""What is predicted to take so many times as long as the best is not timed."""
+"""Programs predicted to take longer than the best by this factor are not timed."""
 
 CHUNKS = (0.5, 2.0)
-"""The lengths of chunks, next to those chosen, that are timed."""
+"""Factors of the chosen chunk lengths that are timed as well."""
 
 ROUNDS = 7
-"""So many calls of each program are timed, after one that warms it up, in turns."""
+"""Timed calls of each program, after one warm-up call. The programs take turns."""
 
 ENOUGH = 2.0
-"""Seconds: after so long, there is not another round, but at least one after the warm-up."""
+"""Seconds after which no further round starts. There is at least one round after the warm-up."""
 
 MOST_SECONDS = 60.0
-"""After so long, not another call is made."""
+"""Seconds after which no further call is made."""
 
 FAR = 1.5
-"""A program that takes so many times as long as the fastest is not called again."""
+"""A program slower than the fastest by this factor is not called again."""
 
 SHORT = 0.2
-"""Seconds: programs that take no longer get some more calls all the same, as few of them say little."""
+"""Seconds. Programs that take less get `SOME` more calls in any case, since few short calls say little."""
 
 SOME = 3
-"""So many."""
+"""The number of those calls."""
 
 PAIRS = 12
-"""So many more calls of the fastest one and of the one predicted to be, in turns, decide between these two:
-of several that were timed, the fastest may be no more than the luckiest.
+"""Pairs of calls, of the fastest program and of the one predicted to be, that decide between the two. The
+fastest of several timed programs may only have been lucky.
 """
 
 FEWEST_PAIRS = 3
-"""So many at least, whatever time they take."""
+"""The minimum number of such pairs, however long they take."""
 
 CLEARLY = 0.95
-"""Another program is taken only if it takes less than this part of the time: what is less is noise."""
+"""A program replaces the predicted best only if it takes less than this part of its time."""
 
 WINS = 0.75
-"""And only if it was faster in this part of the pairs."""
+"""It must also be faster in this share of the pairs."""
 
 
 class Tuner(Planner):
-    """A planner that times the best few of its programs, on arguments that are in memory.
+    """A planner that times its best few programs on the arguments of a call.
 
     **Attributes:**
 
@@ -86,7 +86,7 @@ class Tuner(Planner):
     def planned(self) -> Planned:
         """The fastest of the programs that are certified to fit.
 
-        Only one runs at a time, and its results are gone before the next one does, so that the budget holds.
+        Only one runs at a time, and its results are freed before the next one starts: the budget holds.
 
         **Raises:** `BudgetError` if there is none.
         """
@@ -106,7 +106,7 @@ class Tuner(Planner):
             return untimed(first, f"timing failed: {error!r}")
 
     def _others(self, first: Planned, chosen: CompiledCandidate | None) -> Iterator[Planned]:
-        """Further programs that fit; there may be more of them than are timed."""
+        """Further programs that fit, possibly more than are timed."""
         seen = [first.certified]
         for found in self._found(chosen):
             certified = found.certified if isinstance(found, CompiledCandidate) else found
@@ -136,11 +136,11 @@ class Tuner(Planner):
                         yield other
 
     def _unrewritten(self, every: bool) -> Iterator[Certified]:
-        """The function as it is, if it fits, which is timed even if it is predicted to be slow.
+        """The function as written, if it fits. It is timed even if it is predicted to be slow.
 
         **Arguments:**
 
-        - `every`: whether with each set of options, or only with that which should be fastest.
+        - `every`: whether to time it under each set of options, or only under the one that should be fastest.
         """
         if self.baseline.within(self.budget).peak > self.budget:
             return
@@ -154,7 +154,7 @@ class Tuner(Planner):
                 yield self.baseline.certified(options)
 
     def _variants(self, candidate: Candidate) -> Iterator[Candidate]:
-        """The same program with longer and shorter chunks, and compiled with other options."""
+        """The same program with longer and shorter chunks, and under other compiler options."""
         if candidate.loops:
             for factor in CHUNKS:
                 yield rescaled(candidate, factor, self.machine)
@@ -167,12 +167,12 @@ class Tuner(Planner):
         return self.assembly.as_written(found, self.lowered, self.written)
 
     def _has_room(self, planned: Planned) -> bool:
-        """Whether it is within the budget on copies of the arguments that a call deletes."""
+        """Whether it fits the budget together with copies of the donated arguments."""
         deleted = total_bytes([self.traced.closed.in_avals[number] for number in planned.donated])
         return planned.certified.peak + deleted <= self.budget
 
     def _timed_fastest(self, contenders: Sequence[Planned]) -> Planned:
-        """The contender that takes least time; the first of them if none takes clearly less."""
+        """The fastest contender, or the first one if none is clearly faster."""
         first = contenders[0]
         if self.deadline.passed():
             return untimed(first, "there was no time")
@@ -208,12 +208,12 @@ class Tuner(Planner):
 
 
 def untimed(planned: Planned, why: str) -> Planned:
-    """A plan of which nothing was timed, nor would be another time."""
+    """A plan that says why nothing was timed. Planning again would not change that."""
     return replace(planned, plan=replace(planned.plan, tuning=Tuning(note=why)))
 
 
 def timed_program(planned: Planned, seconds: float, calls: int, chosen: bool) -> TimedProgram:
-    """What there is to say of a plan that was timed."""
+    """The record of a plan that was timed."""
     plan = planned.plan
     predicted = plan.predicted_seconds if plan.changed else plan.original_seconds
     loops = ", ".join(dict.fromkeys(f"{loop.label or loop.axis} by {loop.chunk}" for loop in plan.loops))
@@ -222,7 +222,7 @@ def timed_program(planned: Planned, seconds: float, calls: int, chosen: bool) ->
 
 
 def seconds_of(planned: Planned, values: Sequence[Any]) -> float:
-    """The time of a call on these arguments, of which those that it deletes are copied first."""
+    """The seconds of a call on these arguments. Donated arguments are copied first."""
     given = [
         jnp.array(value, copy=True) if number in planned.donated else value
         for number, value in enumerate(values)
@@ -234,11 +234,11 @@ def seconds_of(planned: Planned, values: Sequence[Any]) -> float:
 
 
 def rounds(count: int, call: Callable[[int], float], deadline: Deadline) -> list[list[float]]:
-    """The seconds of calls of so many programs, in turns, until they tell which one is fastest.
+    """Time `count` programs in turns until the times show which one is fastest: the seconds of each call.
 
     **Arguments:**
 
-    - `call`: calls one, by its number, and says how long that took.
+    - `call`: calls the program of a number and returns the seconds.
     """
     times: list[list[float]] = [[] for _ in range(count)]
     left, spent = list(range(count)), 0.0
@@ -257,7 +257,7 @@ def rounds(count: int, call: Callable[[int], float], deadline: Deadline) -> list
 
 
 def run_off(first: Callable[[], float], other: Callable[[], float], deadline: Deadline) -> list[float]:
-    """What the other program takes relative to the first one, in calls of both in turns."""
+    """The ratios of the other program's time to the first one's, from pairs of calls."""
     ratios: list[float] = []
     spent = 0.0
     for turn in range(PAIRS):
@@ -270,7 +270,7 @@ def run_off(first: Callable[[], float], other: Callable[[], float], deadline: De
 
 
 def is_faster(ratios: Sequence[float]) -> bool:
-    """Whether calls that took so many times as long as those of another program show that it is faster.
+    """Whether these ratios of its time to another program's show that a program is faster.
 
     >>> is_faster([0.8, 0.9, 0.7, 1.2]), is_faster([0.8, 0.9, 1.3, 1.2]), is_faster([0.8])
     (True, False, False)
@@ -280,7 +280,7 @@ def is_faster(ratios: Sequence[float]) -> bool:
 
 
 def typical(seconds: Sequence[float]) -> float:
-    """The time that a program takes, given those of its calls: the first one warms it up.
+    """The median of the calls of a program after the first one, which is its warm-up.
 
     >>> typical([9.0, 2.0, 1.0, 3.0]), typical([9.0])
     (2.0, 9.0)

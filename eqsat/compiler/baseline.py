@@ -1,4 +1,4 @@
-"""The function as it is: as a program, and compiled once with each set of options."""
+"""The function as written: lowered to a program, and compiled once under each set of options."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from eqsat.planning.candidates import Candidate, as_written, fusion_costs
 from eqsat.targets.machine import Machine
 
 REORDERED = 2
-"""In XLA's order, a function is not expected to need less than its peak in the other order by this factor."""
+"""XLA's own order of instructions is expected to lower the peak of the other order by this factor at most."""
 
 UNFUSED = 1.25
-"""Where XLA's own fusions pay, a program takes so many times as long without (docs/log/xla-options.md)."""
+"""The slowdown of a program without XLA's own fusions, where these pay (docs/log/xla-options.md)."""
 
 MOST_CODE = 1 << 16
-"""Arrays that a function closes over are its code if they have no more bytes in all: coefficients, tables.
-In the function as it is, they are not counted, as XLA does not. Larger ones are data."""
+"""Bytes. Captured arrays that are smaller in total count as code, such as coefficients and tables: XLA does
+not count them in a compiled function. Larger ones count as data."""
 
 
 Function = Callable[..., Sequence[Any]]
@@ -41,7 +41,7 @@ def _alike(function: Function, avals: Sequence[Any], closed: ClosedJaxpr) -> tup
 
 @dataclass(frozen=True)
 class Obstacle:
-    """What stands in the way of planning a function: it is compiled as it is, and its figure decides.
+    """Why a function cannot be planned. It is compiled as written, and its certified peak decides if it runs.
 
     **Attributes:**
 
@@ -83,7 +83,7 @@ class Baseline:
 
     @property
     def avals(self) -> list[jax.ShapeDtypeStruct]:
-        """The types of the arguments, with where they are."""
+        """The shapes, dtypes and shardings of the arguments."""
         avals = self.traced.closed.in_avals
         placement: Sequence[Any] = self.placement or [None] * len(avals)
         return [
@@ -93,14 +93,14 @@ class Baseline:
 
     @cached_property
     def captured(self) -> int:
-        """Bytes of the arrays that the function closes over, if they count."""
+        """Bytes of the captured arrays, or 0 if they count as code."""
         constants = self.traced.closed.consts
         captured = sum(constant.nbytes for constant in constants if hasattr(constant, "nbytes"))
         return captured if captured > MOST_CODE else 0
 
     @cached_property
     def lowered(self) -> tuple[Program, Sequence[Any], Candidate]:
-        """The function as a program, the arrays that it closes over, and what is predicted of it."""
+        """The function as a program, the arrays that it captures, and its prediction."""
         timed = self.stopwatch.timed
         program, hoisted = timed("lower", lambda: lower(self.traced.closed))
         program = replace(program, aliased=self.donation.aliased)
@@ -108,11 +108,11 @@ class Baseline:
         return program, hoisted, written
 
     def certified(self, options: str = HONEST, draft: bool = False) -> Certified:
-        """The function as compiled with these options, as far as there are any on this platform.
+        """The function compiled under these options, or under the only ones that this platform has.
 
         **Arguments:**
 
-        - `draft`: whether it is only to be looked at.
+        - `draft`: whether a draft is enough: its memory is known, but it is not run.
         """
         options = options if available(options) else HONEST
         known = self._certified.get(options)
@@ -139,7 +139,7 @@ class Baseline:
     def within(self, budget: int) -> Certified:
         """The function under the options that should be fastest within a budget, or that need least.
 
-        Under XLA's own, it takes no longer than plain JAX. What is probably not going to be run is a draft.
+        Under XLA's own options, it takes no longer than plain JAX. It is a draft if it will hardly run.
         """
         if self.obstacle is not None:
             own = self.certified(OWN)
@@ -155,22 +155,22 @@ class Baseline:
         return certified
 
     def to_run(self, budget: int) -> Certified:
-        """The same, compiled in full, for a budget that it fits."""
+        """The same, compiled in full, for a budget that it is known to fit."""
         return self.certified(self.within(budget).options)
 
     def minimum(self, draft: bool = True) -> int:
-        """The least bytes that the function needs as it is.
+        """The fewest bytes that the function needs as written.
 
         **Arguments:**
 
-        - `draft`: whether about so many will do.
+        - `draft`: whether an estimate from drafts is enough.
         """
         peak = self.certified(draft=draft).peak
         return min(peak, max(self.certified(UNORDERED, draft=draft).peak, -(-peak // REORDERED)))
 
     @cached_property
     def _written(self) -> Candidate | None:
-        """What is predicted of the function; None if it cannot be lowered, which is told of elsewhere."""
+        """The prediction for the function, or None if it cannot be lowered, which is reported elsewhere."""
         try:
             _, _, written = self.lowered
         except Exception:
@@ -179,7 +179,7 @@ class Baseline:
 
     @cached_property
     def _rounds(self) -> bool:
-        """Whether it subtracts from products what was selected from them."""
+        """Whether it subtracts from products a value that was selected from them."""
         return self._written is not None and any(map(rounded_products, self.lowered[0].inside()))
 
     def _rounded(self, *leaves: Any) -> list[Any]:
@@ -187,7 +187,7 @@ class Baseline:
         return self.traced.typed(rounding(self.traced.closed)(*leaves))
 
     def _seems_larger(self, budget: int) -> bool:
-        """Whether it should exceed a budget, so that it is not going to be run."""
+        """Whether it is predicted to exceed a budget, so that it will not run."""
         if self.placement or self._written is None:
             return False
         return self._written.predicted_peak > budget
@@ -205,12 +205,12 @@ class Baseline:
         return honest
 
     def _seconds(self, certified: Certified) -> float:
-        """What a call should take under its options, where XLA's fusions do not cost."""
+        """The predicted seconds of a call under its options, where XLA's fusions do not cost time."""
         if self._written is None:
             return self._taking(certified)
         slower = UNFUSED if self._written.fused and certified.options != OWN else 1.0
         return slower * self._written.seconds + self._taking(certified)
 
     def _taking(self, certified: Certified) -> float:
-        """Seconds that it takes a call to get its memory."""
+        """Seconds that a call spends on getting its memory from the system."""
         return self.machine.taking(certified.taken)

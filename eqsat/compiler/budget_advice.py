@@ -1,4 +1,4 @@
-"""Which budget would do where one does not: one that was tried, or what the function needs as it is."""
+"""The budget to recommend when one is too small: one that was tried, or that of the function as written."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from eqsat.reports.refusal import Refusal
 from eqsat.support.deadline import Deadline
 
 MOST_TRIED = 3
-"""So many budgets are tried, besides the smallest that may do."""
+"""Budgets tried in addition to the smallest one that may be enough."""
 
 NEAR = 1.1
-"""Budgets that differ by less than this factor are not worth another try."""
+"""The search stops when the bounds differ by less than this factor."""
 
 
 class Planner(Protocol):
-    """What plans the function, for one budget after another."""
+    """Plans the function for one budget after another."""
 
     budget: int
     deadline: Deadline
@@ -30,11 +30,11 @@ class Planner(Protocol):
     obstacle: Obstacle | None
 
     def searched_minimum(self) -> int:
-        """The smallest budget in bytes that may do."""
+        """The smallest budget in bytes that may be enough."""
         ...
 
     def at(self, budget: int) -> Self:
-        """What plans it for another budget."""
+        """The planner of the same function for another budget."""
         ...
 
     def attempt(self) -> Planned:
@@ -43,7 +43,7 @@ class Planner(Protocol):
 
 
 def refused(planner: Planner, refusal: Refusal) -> BudgetError:
-    """The error that says which budget would do; a defect met while looking for that is its cause."""
+    """The error that names a sufficient budget. Its cause is a defect met on the way, if there is one."""
     try:
         return refusal.error(enough(planner, refusal), tuple(planner.assembly.log))
     except Exception as error:
@@ -60,10 +60,10 @@ def refused(planner: Planner, refusal: Refusal) -> BudgetError:
 
 
 def enough(planner: Planner, refusal: Refusal) -> int:
-    """A budget in bytes that there is a plan for.
+    """A budget in bytes for which there is a plan.
 
-    The smallest that may do is tried first, and then ones between those that don't and the least known to do.
-    As long as it takes, the function itself is a plan.
+    The smallest one that may be enough is tried first, then budgets between the largest that is too small and
+    the smallest that is known to be enough. The function as written is always a plan for its own peak.
     """
     least = planner.baseline.certified().peak
     if planner.obstacle is not None:

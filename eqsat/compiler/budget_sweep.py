@@ -1,4 +1,4 @@
-"""What budgets would cost: a plan for each of some, from the smallest on to what a program needs as it is."""
+"""The cost of budgets: plans from the smallest budget up to the memory of the function as written."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from eqsat.support.units import UNLIMITED
 def explanation(planner: Planner, title: str, count: int) -> Explanation:
     """Where a program's memory goes, and what up to `count` budgets would cost.
 
-    A plan also serves smaller budgets down to its peak. So every budget is below the peak of the plan for the
-    one before it: no two have the same plan.
+    A plan also serves smaller budgets down to its peak. Every budget is therefore below the peak of the plan
+    before it, so that no two budgets have the same plan.
     """
     planner = planner.at(planner.budget)
     planner.max_slowdown = math.inf  # what is slow has its price, too
@@ -49,7 +49,7 @@ def explanation(planner: Planner, title: str, count: int) -> Explanation:
 
 
 def next_budget(peak: int, minimum: int, left: int) -> int:
-    """The budget to price after that of a plan with this peak, so many still to go: the last is the minimum.
+    """The next budget to price after a plan with this peak, with `left` more to go. The last is the minimum.
 
     >>> next_budget(1000, 10, 2), next_budget(100, 10, 1), next_budget(12, 10, 9)
     (100, 10, 11)
@@ -61,6 +61,6 @@ def next_budget(peak: int, minimum: int, left: int) -> int:
 
 
 def price(budget: int, plan: Plan) -> Price:
-    """What a budget costs whose plan this is."""
+    """The price of a budget, from its plan."""
     loops = tuple(f"{loop.label} by {loop.chunk}" for loop in plan.loops)
     return Price(budget, plan.peak_bytes, plan.predicted_seconds, loops, plan.changed)

@@ -1,4 +1,4 @@
-"""CandidateCompiler: candidates as compiled programs, each compiled once."""
+"""`CandidateCompiler`: compiles candidates, each of them once."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ R = TypeVar("R")
 
 
 PANELS = 0.5
-"""Products of which more would be too much pack at most this part of what is left: two may run at once."""
+"""The share of the remaining memory that one product may pack, since two may run at once."""
 
 SURE = 0.6
-"""What is predicted to need less than this part of a budget is compiled in full at once."""
+"""A candidate predicted to need less than this share of the budget is compiled in full without a draft."""
 
 STEPS = {
     "compile": "compiling it as it is",
@@ -40,16 +40,16 @@ STEPS = {
     "emit": "writing a program",
     "tune": "timing programs",
 }
-"""What the stages of planning are called while they run."""
+"""The stages of planning, as progress shows them."""
 
 
 class Stopwatch:
-    """The time that the stages of planning take.
+    """Measures the stages of planning.
 
     **Attributes:**
 
-    - `progress`: who is told what planning is at.
-    - `seconds`: by stage.
+    - `progress`: shows the present stage to the user.
+    - `seconds`: the total of each stage.
     """
 
     def __init__(self, progress: Progress) -> None:
@@ -57,7 +57,7 @@ class Stopwatch:
         self.seconds: dict[str, float] = {}
 
     def timed(self, stage: str, action: Callable[[], R], step: str = "") -> R:
-        """Do something that belongs to a stage, and say so: `step` is what it is called meanwhile."""
+        """Run an action that belongs to a stage. Progress shows `step`, or the name of the stage."""
         self.progress.say(step or STEPS[stage])
         began = time.perf_counter()
         try:
@@ -68,11 +68,11 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class CompiledCandidate:
-    """A candidate, its source, and what it needs as compiled.
+    """A compiled candidate, with its source and its certificate.
 
     **Attributes:**
 
-    - `panel`: bytes that the library may pack for a product, if its source was written for that.
+    - `panel`: bytes that the library may pack for a product, if the source limits that.
     """
 
     candidate: Candidate
@@ -86,8 +86,9 @@ class CompiledCandidate:
         return self.certified.peak
 
     def seconds(self, machine: Machine) -> float:
-        """What a call should take: that of what is computed, and of getting the memory that was compiled."""
-        return self.candidate.seconds + machine.taking(self.certified.taken)
+        """The predicted seconds of a call: of computing, and of getting the certified memory."""
+        computing = self.candidate.seconds * (1.0 if self.panel is None else machine.packing)
+        return computing + machine.taking(self.certified.taken)
 
 
 class CandidateCompiler:
@@ -98,11 +99,11 @@ class CandidateCompiler:
     - `inputs`: the shapes and dtypes of the function's arguments and of the arrays it closes over.
     - `names`: of its arguments.
     - `donation`: the arguments whose place results may take.
-    - `budget`: bytes that they should keep to, or 0: as few as can be.
-    - `codegen`: the forms that are written where XLA fuses nothing by itself.
-    - `exact`: whether all bits are to be those of the function.
+    - `budget`: bytes that candidates should fit in; 0 for as few as possible.
+    - `codegen`: the forms to emit where XLA does not fuse by itself.
+    - `exact`: whether results must equal those of the function bit for bit.
 
-    Those that are not sure to fit are drafted first, and compiled in full if they do.
+    A candidate that may not fit is drafted first, and compiled in full if the draft fits.
     """
 
     def __init__(
@@ -131,10 +132,10 @@ class CandidateCompiler:
         self._fused_excess = 0.0
 
     def compile(self, candidate: Candidate, budget: float) -> CompiledCandidate:
-        """Emit and compile a candidate, with XLA's own options if they pay and it then fits.
+        """Emit and compile a candidate, under XLA's own options if these pay and it fits under them.
 
-        Once they made one too large, they are tried again only on candidates that are smaller by as much.
-        One that does not fit may be a draft.
+        Once a candidate was too large under these options, they are tried again only for candidates that are
+        smaller by the excess. A result that does not fit may be a draft.
         """
         own = candidate.fused and self._fused_excess * candidate.predicted_peak <= budget
         own = own and not (self.exact and fusions_lose(candidate.schedule.program))
@@ -150,7 +151,7 @@ class CandidateCompiler:
         return compiled
 
     def draft(self, candidate: Candidate) -> CompiledCandidate:
-        """Emit a candidate and compile it under options that hide nothing: not to be run."""
+        """Emit a candidate and compile a draft of it under options that hide nothing."""
         module = self.emitted(candidate)
         certified = self._certified(candidate, module, HONEST, draft=True)
         if certified.in_doubt:
@@ -158,7 +159,7 @@ class CandidateCompiler:
         return self._note(CompiledCandidate(candidate, module, certified))
 
     def _packing_less(self, compiled: CompiledCandidate, budget: float) -> CompiledCandidate:
-        """The program, or one of the same candidate whose products pack less, if that is smaller."""
+        """The program, or a smaller one of the same candidate whose products pack less."""
         candidate = compiled.candidate
         room = budget - (compiled.peak - compiled.certified.scratch)
         panel = int(PANELS * room)
@@ -176,7 +177,7 @@ class CandidateCompiler:
         return min(self._noted.values(), key=lambda one: one.peak, default=None)
 
     def least(self, programs: Iterable[CompiledCandidate]) -> CompiledCandidate | None:
-        """The one of some programs with the smallest peak, compiled in full: that of a draft may be off."""
+        """The program with the smallest peak, compiled in full, since the peak of a draft may be off."""
         known = sorted(programs, key=lambda one: one.peak)
         while known and known[0].certified.draft:
             drafted, *others = known
@@ -195,7 +196,7 @@ class CandidateCompiler:
         return compiled
 
     def _compiled(self, candidate: Candidate, module: Module, options: str, budget: float) -> Certified:
-        """Compiled in full, unless a draft is certainly too large."""
+        """Compile in full, unless a draft is certainly too large."""
         if candidate.predicted_peak > SURE * budget:
             draft = self._certified(candidate, module, options, draft=True)
             if budget < draft.peak <= budget + draft.doubt:
@@ -231,13 +232,13 @@ class CandidateCompiler:
         return self._done[key]
 
     def emitted(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Module:
-        """A candidate's source, in the form that is fast under these options."""
+        """A candidate's source, in the form that is fast under the given options."""
         names = input_names(candidate.schedule.program, self.names)
         emission = self.emission(candidate, options, panel)
         return self.stopwatch.timed("emit", lambda: emission.module(names, self.donation.pairs))
 
     def emission(self, candidate: Candidate, options: str = HONEST, panel: int | None = None) -> Emission:
-        """What a candidate's source is emitted from.
+        """The input of the emitter for a candidate.
 
         **Arguments:**
 
@@ -251,17 +252,17 @@ class CandidateCompiler:
         return Emission(schedule, makers, often, codegen, candidate.relayouts, candidate.fused_products)
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
-        """A function whose results have the weak types of the traced one's."""
+        """The function, with the weak types of the traced function's results."""
         return lambda *values: self.traced.typed(function(*values))
 
 
 def input_names(program: Program, names: Sequence[str]) -> list[str]:
-    """What to call the inputs of a program: the arguments by their names, and the arrays closed over."""
+    """The names of a program's inputs: those of the arguments, and numbered ones for captured arrays."""
     extra = len(program.inputs) - len(names)
     return [*names, *(f"constant_{number}" for number in range(extra))]
 
 
 def total_bytes(avals: Sequence[Any]) -> int:
-    """Bytes of arrays of these types. What has a dtype of its own, as a random key has, is not counted."""
+    """Bytes of arrays of these types. Extended dtypes, such as random keys, are not counted."""
     plain = [aval for aval in avals if not jnp.issubdtype(aval.dtype, jax.dtypes.extended)]
     return sum(aval.size * aval.dtype.itemsize for aval in plain if aval.dtype != jax.dtypes.float0)

@@ -1,4 +1,4 @@
-"""`Compilation`: a traced program within a budget: planned when it is first run, and run by its plan."""
+"""`Compilation`: a traced program within a budget, planned on its first run."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from eqsat.reports.explanation import Explanation
 
 WAITING = Tuning(note="there were no arrays at hand to time programs on", settled=False)
-"""What a plan says that was to be tuned, but was made for types of arguments alone."""
+"""The record of a plan that was to be tuned but was made from the types of arguments alone."""
 
 
 class Compilation:
-    """A traced program, its plans, and what carries them out.
+    """A traced program with its plans and their executables.
 
     **Attributes:**
 
     - `closed`: the program. It calls no other optimised function.
-    - `settings`: what the caller asks for.
+    - `settings`: the caller's options.
     - `names`: of its arguments, for the text of plans.
-    - `title`: what to call it in messages: "the gradient of kernel".
-    - `around`: the mesh and the mapped axes that it depends on. While there are any, or if it has side
-      effects, it is not planned, but compiled as it is.
+    - `title`: its name in messages: "the gradient of kernel".
+    - `around`: the mesh and the mapped axes that it depends on. If there are any, or if it has side effects,
+      it is not planned but compiled as written.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Compilation:
 
     @functools.cached_property
     def obstacle(self) -> Obstacle | None:
-        """What stands in the way of planning it, if anything does."""
+        """Why it cannot be planned, or None."""
         reason = reason_to_leave(self.closed, self.around)
         return None if reason is None else Obstacle(reason, self.around.compilable)
 
@@ -83,14 +83,14 @@ class Compilation:
     def planned(
         self, placement: tuple[Any, ...] = (), present: Sequence[Any] = (), donated: tuple[bool, ...] = ()
     ) -> Planned:
-        """The plan, and what carries it out: made once, by the first of the threads that ask for it.
+        """The plan and its executable. The first thread that needs them makes them.
 
         **Arguments:**
 
         - `placement`: the shardings of the arguments, if they are not all on the default device.
-        - `present`: arguments that are in memory already. A budget that nobody has named is what is free and
-          what these take: it is settled when the plan is made, and stays with it.
-        - `donated`: which arguments may be overwritten, if any may.
+        - `present`: arguments that are in memory already. The default budget is the free memory plus theirs,
+          fixed when the plan is made.
+        - `donated`: which arguments may be overwritten.
 
         **Raises:** `BudgetError` that says which program it is about.
         """
@@ -123,7 +123,7 @@ class Compilation:
         return found
 
     def settled(self, donated: tuple[bool, ...] = ()) -> Planned | None:
-        """The plan for arguments on the default device, if there is one that will not change any more."""
+        """The plan for arguments on the default device, if there is one and tuning will not change it."""
         found = self._plans.get(((), donated))
         return None if found is None or (self.settings.tune and not _is_tuned(found)) else found
 
@@ -135,7 +135,7 @@ class Compilation:
             return self._planner(0, (), donation, progress).minimum()
 
     def _values(self, placement: tuple[Any, ...], present: Sequence[Any]) -> Sequence[jax.Array] | None:
-        """The arguments as arrays to time programs on, if all of them are in memory, where they are to be."""
+        """The arguments as arrays to time programs on, if all of them are in memory on the right devices."""
         if len(present) != len(self.in_avals) or any(map(_is_abstract, present)):
             return None
         arrays = [jnp.asarray(value, aval.dtype) for value, aval in zip(present, self.in_avals, strict=True)]
@@ -149,7 +149,7 @@ class Compilation:
         donation: Donation,
         values: Sequence[jax.Array] | None,
     ) -> Planned:
-        """The plan that an earlier process has left, or one that later processes will find.
+        """The plan of an earlier process, or a new one that is stored for later processes.
 
         **Arguments:**
 
@@ -179,7 +179,7 @@ class Compilation:
         return replace(found, derivation=None)
 
     def explained(self, count: int, donated: tuple[bool, ...] = ()) -> Explanation:
-        """Where its memory goes, and what so many budgets would cost."""
+        """Where its memory goes, and the cost of `count` budgets."""
         donation = matched_donation(self.in_avals, self.closed.out_avals, donated)
         title = f"explaining {self.title}"
         with self.alone(), Progress(title, self.settings.progress) as progress:
@@ -188,7 +188,7 @@ class Compilation:
             return explanation(self._planner(0, (), donation, progress), self.title, count)
 
     def _leanest(self, place: StoredPlan) -> Planned | None:
-        """What an earlier process has found that nothing is smaller than, if a observer wants that."""
+        """The stored program that needs least memory, if an observer accepts it in place of one that fits."""
         found = place.read() if self.settings.observer is not None else None
         if found is None:
             return None
@@ -201,7 +201,7 @@ class Compilation:
         return found if self._goes_on(error) else None
 
     def _goes_on(self, error: EqsatError) -> bool:
-        """Whether there is a observer who wants the leanest program all the same."""
+        """Whether an observer accepts the program that needs least memory."""
         return self.settings.observer is not None and self.settings.observer.refused(self.title, error)
 
     def _planner(
@@ -234,9 +234,9 @@ class Compilation:
         return self.settings.machine or default_machine()
 
     def _new(self, planner: Callable[[int], Planner], budget: int) -> Planned:
-        """What is within the budget; or, for a observer who wants that, what needs least.
+        """A program within the budget, or, if an observer accepts it, the one that needs least memory.
 
-        If even that can't be had, it is the program as it is.
+        If that fails as well, it is the program as written.
         """
         try:
             return planner(budget).planned()
@@ -257,7 +257,7 @@ class Compilation:
         return planner(UNLIMITED).planned()
 
     def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
-        """The budget in bytes: as named, or as the devices allow."""
+        """The budget in bytes: the caller's, or the free memory of the devices."""
         if self.settings.budget is not None:
             return self.settings.budget
         default = home(setting("jax_default_device"))
@@ -267,7 +267,7 @@ class Compilation:
         return free_budget(devices, sum(map(_share, [*present, *self.closed.consts])))
 
     def _whose(self) -> str:
-        """Where a budget comes from that its user has not named."""
+        """A sentence on the origin of the default budget, for errors."""
         if self.settings.budget is not None:
             return ""
         return "\nThe budget is what the device had free, less a reserve, since none was named."
@@ -295,17 +295,17 @@ class Compilation:
 
 
 def _is_tuned(planned: Planned) -> bool:
-    """Whether timing has had its say."""
+    """Whether it was timed, or never will be."""
     return planned.plan.tuning is not None and planned.plan.tuning.settled
 
 
 def _is_abstract(value: Any) -> bool:
-    """Whether it is the type of an argument, or a tracer, and no array or number."""
+    """Whether a value is a tracer or the type of an argument, rather than an array or a number."""
     return isinstance(value, (jax.core.Tracer, jax.ShapeDtypeStruct))
 
 
 def _share(value: Any) -> int:
-    """The bytes that a value takes on each of the devices that it is on."""
+    """The bytes of a value on each of its devices."""
     if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
         return 0
     return value.nbytes * math.prod(value.sharding.shard_shape(value.shape)) // max(value.size, 1)
@@ -313,6 +313,6 @@ def _share(value: Any) -> int:
 
 @functools.cache
 def home(device: Any) -> jax.sharding.Sharding:
-    """On a device; on the one that JAX takes by default for None, or for the name of a platform."""
+    """The sharding on one device: JAX's default device for None, the first one for the name of a platform."""
     one = device if isinstance(device, jax.Device) else jax.devices(device)[0]
     return jax.sharding.SingleDeviceSharding(one)

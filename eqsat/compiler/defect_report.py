@@ -1,4 +1,4 @@
-"""What becomes of defects of eqsat, and what users can send in when planning fails by one."""
+"""How defects of eqsat are handled, and the report that users can send in."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from eqsat.support.units import UNLIMITED
 R = TypeVar("R")
 
 PACKAGES = ("eqsat", "egglog", "jax", "jaxlib", "numpy")
-"""Those whose versions matter."""
+"""Packages whose versions the report names."""
 
 
 def is_defect(error: BaseException) -> bool:
-    """Whether an error is none that eqsat means to raise.
+    """Whether an error is a defect, rather than one that eqsat raises on purpose.
 
     >>> is_defect(AssertionError()), is_defect(EqsatError())
     (True, False)
@@ -37,11 +37,11 @@ def is_defect(error: BaseException) -> bool:
 def despite_defects(
     action: Callable[[], R], instead: Callable[[], R], failed: str, program: ClosedJaxpr, budget: int
 ) -> R:
-    """What an action gives; if it fails by a defect, a warning, and what another one gives.
+    """The result of an action; if that fails by a defect, a warning and the result of another action.
 
     **Arguments:**
 
-    - `failed`: what to say then: "the memory of f was not looked at".
+    - `failed`: the beginning of the warning: "the memory of f was not looked at".
     """
     try:
         return action()
@@ -55,7 +55,7 @@ def despite_defects(
 
 
 def reported(error: BaseException, program: ClosedJaxpr, budget: int) -> str:
-    """Write down what failed, and on which program; where, or the text itself if that is impossible."""
+    """Write a report of the failure to a file: where it is, or the text itself if that is impossible."""
     text = report(error, program, budget)
     with suppress(OSError):
         with tempfile.NamedTemporaryFile(
@@ -67,7 +67,7 @@ def reported(error: BaseException, program: ClosedJaxpr, budget: int) -> str:
 
 
 def report(error: BaseException, program: ClosedJaxpr, budget: int) -> str:
-    """What failed: the versions, the traceback and the program. It says nothing of the values of arrays."""
+    """The report: versions, traceback and program, but no values of arrays."""
     amount = "unlimited" if budget == UNLIMITED else f"{budget} bytes"
     lines = [f"eqsat failed to plan a function within a budget of {amount}.", ""]
     lines += [f"{name} {_version(name)}" for name in PACKAGES]
@@ -84,7 +84,7 @@ def _version(name: str) -> str:
 
 
 def _text(program: ClosedJaxpr) -> str:
-    """A program as text, whatever is wrong with it."""
+    """A program as text, even if it is malformed."""
     try:
         return str(program.jaxpr.pretty_print(source_info=True, name_stack=False))
     except Exception as error:

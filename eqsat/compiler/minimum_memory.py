@@ -1,4 +1,4 @@
-"""The least memory: the programs that need least, whatever time they take; and from there up to a budget."""
+"""The programs that need least memory, however slow, and their growth up to a budget."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from eqsat.support.deadline import Deadline
 from eqsat.targets.machine import Machine
 
 MOST_LEAN = 4
-"""So many of the programs predicted to need least are compiled."""
+"""The number of programs, those predicted to need least, that are compiled."""
 
 WORSE = 2.0
-"""A program predicted to need so many times as much for temporaries as another one came to is not."""
+"""A program predicted to need more for temporaries than a compiled one by this factor is not compiled."""
 
 
 class LeastMemory:
-    """The programs predicted to need least, drafted one after the other. They are the same for every budget.
+    """The programs predicted to need least memory, drafted on demand. They are the same for every budget.
 
     **Attributes:**
 
-    - `space`: of the program, with no memory for temporaries; None until the first one is asked for.
-    - `drafted`: those that there are so far.
+    - `space`: the search space without memory for temporaries; None until the first draft.
+    - `drafted`: the drafts so far.
 
     **Arguments:**
 
@@ -84,10 +84,10 @@ def grown(
     machine: Machine,
     deadline: Deadline,
 ) -> CompiledCandidate:
-    """The same program with the largest chunks that are certified to fit, by halving what is between.
+    """The same program with the longest chunks that are certified to fit, by bisection.
 
-    What is predicted for temporaries doubles from step to step, from what it is in `compiled`: the same steps
-    for every budget.
+    Steps double the memory predicted for temporaries, starting from that of `compiled`, so that they are the
+    same for every budget.
     """
     fixed = compiled.candidate.schedule.program.fixed_bytes
     room = max(compiled.candidate.predicted_peak - fixed, 1)

@@ -1,4 +1,4 @@
-"""What is said of values that JAX was asked to look out for, by `jax_debug_nans` and `jax_debug_infs`."""
+"""Checks of results under `jax_debug_nans` and `jax_debug_infs`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ IS_INVALID: dict[str, Callable[[jax.Array], jax.Array]] = {"nan": jnp.isnan, "in
 def results_of(run: Run, closed: ClosedJaxpr, arguments: Sequence[jax.Array]) -> Sequence[Any]:
     """The results of an executable for a program.
 
-    **Raises:** `FloatingPointError`, as what `jax.jit` compiles does, if JAX was asked to look out for such
-    values as they have. It names the operation that gave the first one, where the program is run as written.
+    **Raises:** `FloatingPointError`, as functions under `jax.jit` do, if they contain a value that JAX was
+    asked to look for. It names the operation that first gives one when the program runs as written.
     """
     try:
         return run(*arguments)

@@ -1,4 +1,4 @@
-"""`Observer`: who wants to know which programs are planned, and has a say in what becomes of the others."""
+"""`Observer`: is notified of plans, and decides what happens to programs that do not fit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from eqsat.reports.plan import Plan
 
 
 class Observer(Protocol):
-    """Is told of every program that is planned under its settings, also of those that derivatives are."""
+    """Is notified of every program that is planned under its settings, derivatives included."""
 
     def planned(self, title: str, plan: Plan) -> None:
-        """There is a plan for the program of that title."""
+        """The program of this title has a plan."""
 
     def refused(self, title: str, error: EqsatError) -> bool:
-        """There is none within the budget. Is the leanest program that was found to be used instead?"""
+        """No plan fits the budget: whether to use the program that needs least memory instead."""

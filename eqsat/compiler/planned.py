@@ -1,4 +1,4 @@
-"""`Planned`: a plan, and what carries it out."""
+"""`Planned`: a plan and its executable."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from eqsat.reports.plan import Plan
 
 @dataclass(frozen=True)
 class Derivation:
-    """What a plan's source came of.
+    """The origin of a plan's source.
 
     **Attributes:**
 
     - `program`: the function as it was lowered.
-    - `emission`: what the source was emitted from.
+    - `emission`: the input of the emitter.
     """
 
     program: Program
@@ -31,17 +31,17 @@ class Derivation:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and what carries it out.
+    """A plan and its executable.
 
     **Attributes:**
 
-    - `traced`: the function as it was.
-    - `module`: the rewritten program, or None if the function is left as it was. It takes the plan's
+    - `traced`: the function as written.
+    - `module`: the rewritten program, or None if the function is left as written. It takes the plan's
       constants after the arguments.
     - `certified`: the executable.
     - `hoisted`: the plan's constants, as the traced function has them.
-    - `donated`: the numbers of the arguments that a call deletes, since results take their place.
-    - `derivation`: what the plan's source came of, until it has been kept; None if it has none.
+    - `donated`: the numbers of the donated arguments, whose place results take.
+    - `derivation`: the origin of the source, until the plan is on disk; None if it has none.
     """
 
     plan: Plan
@@ -57,18 +57,18 @@ class Planned:
         return self.certified(*leaves, *self.constants)
 
     def inline(self, *leaves: Any) -> Sequence[Any]:
-        """The results on flat tracers: the same program, to be staged into somebody else's."""
+        """The results on flat tracers: the same program, staged into an enclosing one."""
         return self.program(*leaves, *self.constants)
 
     def program(self, *values: Any) -> Sequence[Any]:
-        """The results on flat tracers of the arguments and of `constants`: what is compiled."""
+        """The function that is compiled: results on flat tracers of the arguments and of `constants`."""
         if self.module is None:
             return self.traced.call_flat(*values)
         return self.traced.typed(self._function(*values))
 
     @cached_property
     def constants(self) -> tuple[Any, ...]:
-        """What the program takes after the arguments."""
+        """The arrays that the program takes after the arguments."""
         return () if self.module is None else self.plan.constants
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The planner: a traced function through all stages: lower, saturate, search, emit, certify, plan."""
+"""`Planner`: a traced function through lowering, saturation, search, emission and certification to a plan."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ from eqsat.targets.machine import Machine
 R = TypeVar("R")
 
 CLEARLY_FASTER = 0.7
-"""A program that fits is rewritten only if that is predicted to take less than this part of its time..."""
+"""A function that fits is rewritten only if a program should take less than this share of its time."""
 
-FASTER = 0.9
-"""...or than this one, if it takes large blocks from the system, as loops gain more than is predicted (0.79
-to 0.92 predicted took 0.40 to 0.85 of the time), or if it only contracts, as that is predicted well."""
-
+FASTER = 0.95
+"""The share for a function that takes large blocks from the system, where loops gain more than predicted
+(0.79 to 0.93 predicted, 0.40 to 0.85 measured), and for one that only contracts, whose time is predicted
+well."""
 
 SHORT = 1e-3
-"""Seconds: what takes less as written is taken to take as long when it is told how much slower a plan is.
-A call by itself takes a part of that, and for a hundredth of a second people wait."""
+"""Seconds. Slowdowns are relative to the predicted time of the function as written, or to this if that is
+less: the overhead of a call is a part of it, and nobody minds a hundredth of a second."""
 
 MAX_SLOWDOWN = 10.0
-"""A program predicted to take more than so many times as long as the function as written is slow: faster ones
-are looked for in wider searches, and unless the caller says otherwise, there is no plan if there are none."""
+"""A program predicted to be slower than the function as written by more than this factor is slow. The search
+goes on to wider spaces, and if all programs are slow, there is no plan unless the caller allows it."""
 
 
 class Planner:
@@ -69,17 +69,17 @@ class Planner:
 
     **Attributes:**
 
-    - `names`: of its arguments.
+    - `names`: the names of its arguments.
     - `placement`: the arguments' shardings, if they are not all on the default device. The budget is then
       that of each device.
     - `donation`: the arguments whose place results may take.
-    - `progress`: who is told what planning is at; if it was asked for, loops tell where they are, too.
-    - `obstacle`: what stands in the way of planning it, if anything does.
-    - `max_slowdown`: how many times as long as the function as written a program may be predicted to take.
-    - `tried`: where a function fits, what is predicted to take less than this part of its time is compiled.
+    - `progress`: shows the stages of planning, and if the user asked for it, makes loops show their progress.
+    - `obstacle`: why it cannot be planned, or None.
+    - `max_slowdown`: the largest predicted time of a program, relative to the function as written.
+    - `tried`: if the function fits, candidates that should take less than this share of its time are compiled.
     - `assembly`: makes its plans.
-    - `search`, `chosen`: the search for a program that is right on any data, and what was chosen of it, or
-      instead of it; None if there was no search, or if the function is left as it is.
+    - `search`, `chosen`: the search for a program that is right on any data, and the program that was chosen;
+      None if there was no search, or if the function is left as written.
     """
 
     tried = CLEARLY_FASTER
@@ -128,9 +128,9 @@ class Planner:
             raise error from error.__cause__
 
     def attempt(self) -> Planned:
-        """The same.
+        """The same, without advice on a budget.
 
-        **Raises:** `Refusal` if there is none.
+        **Raises:** `Refusal` if no program fits.
         """
         closed = self.traced.closed
         if not self.placement and self.obstacle is None:
@@ -157,7 +157,7 @@ class Planner:
             return self._after(error, original, fits)
 
     def _after(self, error: Exception, original: Certified, fits: bool) -> Planned:
-        """The function as it is, as far as it fits: a defect of the planner takes no working program away.
+        """The function as written, if it fits, after a defect of the planner.
 
         **Raises:** `BudgetError` if it does not fit.
         """
@@ -179,9 +179,9 @@ class Planner:
         ) from error
 
     def minimum(self) -> int:
-        """The smallest budget in bytes for which `planned` gives a program.
+        """The smallest budget in bytes for which there is a plan.
 
-        If looking for that fails by a defect, which is told of: what the function needs as it is.
+        If a defect stops the search for it, there is a warning, and the result is for the function as written.
         """
         failed = "a function was not rewritten, and this is what it needs as it is"
         return self._despite_defects(
@@ -189,7 +189,7 @@ class Planner:
         )
 
     def searched_minimum(self) -> int:
-        """The same, or the defect."""
+        """The same. A defect is raised."""
         if self.obstacle is not None:
             return min(self.baseline.certified(OWN).peak, self.baseline.within(0).peak)
         least = self.lowered.compiler.least(self.lowered.least)
@@ -199,7 +199,7 @@ class Planner:
         return whole if least is None else min(least.peak, whole)
 
     def peak_tensors(self) -> tuple[PeakTensor, ...]:
-        """What makes the smallest peak that there has been so far, and what stops it from being split."""
+        """The largest arrays at the smallest peak so far, and what stops their axes from being split."""
         if self.obstacle is not None:
             return ()
         return self._despite_defects(
@@ -212,7 +212,7 @@ class Planner:
         return despite_defects(action, instead, failed, self.traced.closed, self.budget)
 
     def at(self, budget: int) -> Planner:
-        """A planner of the same function for another budget: what does not depend on that is done once."""
+        """A planner for another budget of the same function, which shares all that does not depend on it."""
         other = copy(self)
         other.budget = budget
         other.search = other.chosen = None
@@ -222,14 +222,14 @@ class Planner:
 
     @cached_property
     def written(self) -> Candidate:
-        """The program as it is, and what it takes as it is compiled for the budget."""
+        """The function as a candidate, with the memory of its compiled form for the budget."""
         *_, written = self.baseline.lowered
         # Unlike other programs, this one is compiled: it takes what that says.
         return replace(written, taking=self.machine.taking(self.baseline.within(self.budget).taken))
 
     @cached_property
     def lowered(self) -> Lowered:
-        """The function as a program, and what compiles programs in its place; the same for all budgets."""
+        """The function as a program, and the compiler of candidates for it. All budgets share it."""
         program, hoisted, _ = self.baseline.lowered
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
@@ -257,7 +257,7 @@ class Planner:
             raise fixed_too_big(self.budget, arguments, results)
 
     def _rewritten(self, original: Certified, fits: bool) -> Planned:
-        """The fastest rewritten program that fits, or the function as it is if it fits and none is better."""
+        """The fastest program that fits, or the function as written if it fits and none is clearly faster."""
         if fits:
             found = self._faster(original)
             if found.plan.peak_bytes <= self.budget:
@@ -276,11 +276,11 @@ class Planner:
         return self._changed(fastest, original)
 
     def _longest(self, slowdown: float) -> float:
-        """The seconds that a program may take that is at most slower by a factor."""
+        """The longest predicted time in seconds for a slowdown."""
         return slowdown * max(self.written.predicted_seconds, SHORT)
 
     def _faster(self, original: Certified) -> Planned:
-        """For a function that fits: a program that is clearly faster, or the function as it is."""
+        """For a function that fits: a program that is clearly faster, or the function as written."""
         if self.deadline.passed():
             return self._unchanged(f"planning time limit of {self.deadline.seconds:g} s")
         held = max(min(self.written.predicted_peak, original.peak) - original.fixed, original.taken)
@@ -298,7 +298,7 @@ class Planner:
         return self._unchanged()
 
     def _guarded(self, original: Certified) -> Planned | None:
-        """A program that is clearly faster than the one that was found, where guards of rules hold."""
+        """A program that is clearly faster than the chosen one on data for which guards of rules hold."""
         space = self.search.space if self.search else None
         if space is None or self.deadline.passed():
             return None
@@ -311,7 +311,7 @@ class Planner:
         return None if found is None else self._changed(found, original)
 
     def _searched(self, goal: Goal, least: bool = False) -> CompiledCandidate | None:
-        """The fastest program that one search finds.
+        """The fastest program that a search finds.
 
         **Arguments:**
 
@@ -357,12 +357,12 @@ class Planner:
         )
 
     def _unchanged(self, reason: str = "", looked_at: bool = True) -> Planned:
-        """The function as it is, which fits.
+        """The function as written, which fits.
 
         **Arguments:**
 
-        - `reason`: why, if not because the search has ended so.
-        - `looked_at`: whether the plan tells what it does.
+        - `reason`: why it is left as written, if not because of the search.
+        - `looked_at`: whether the plan describes the program.
         """
         self.chosen = None
         original = self.baseline.to_run(self.budget)
@@ -371,21 +371,21 @@ class Planner:
         return self.assembly.as_written(original, self.lowered, self.written, reason)
 
     def _changed(self, compiled: CompiledCandidate, original: Certified) -> Planned:
-        """A program in place of the function, which is `original` as compiled."""
+        """A program that replaces the function. `original` is the function as compiled."""
         self.chosen = compiled
         if original.options == OWN:
             original = self.baseline.certified(draft=True)  # It is not said to need what fusions may hold.
         return self.assembly.rewritten(compiled, original, self.lowered, self.written)
 
     def _too_big(self, original: Certified) -> Refusal:
-        """What to tell a user whose program can't be made to fit."""
+        """The refusal if no program fits."""
         reached, tensors = self._peak_tensors(original)
         late = self.deadline.seconds if self.deadline.passed() else math.inf
         banned = self.assembly.banned
         return too_big(self.budget, reached, original.peak, original.fixed, tensors, banned, late)
 
     def _peak_tensors(self, original: Certified) -> tuple[int, tuple[PeakTensor, ...]]:
-        """The smallest peak that there has been so far, in bytes, and what makes it."""
+        """The smallest peak so far in bytes, and the largest arrays at it."""
         reached, candidate = original.peak, self.written
         smallest = self.lowered.compiler.smallest_in_full()
         if smallest is not None and smallest.peak <= reached:

@@ -1,4 +1,4 @@
-"""The planner of a program with its rules. Imported when something is really planned."""
+"""The planner of a program with its rules. This module is imported only when something is planned."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def planner_for(
     values: Sequence[jax.Array] | None,
     obstacle: Obstacle | None = None,
 ) -> Planner:
-    """What plans a program.
+    """The planner of a program.
 
     **Arguments:** as for `Planner`, and
 

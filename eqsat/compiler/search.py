@@ -27,13 +27,13 @@ from eqsat.support.units import format_bytes, format_seconds
 from eqsat.targets.machine import Machine
 
 TAKES_AS_PREDICTED = 1.1
-"""What should take longer than by this factor, since it needs more memory than was predicted, has to wait."""
+"""A program that fits waits if its time with the certified memory exceeds the prediction by this factor."""
 
 MOST_UNMOVED = 6
-"""After so many programs in a row whose peaks were no better, no more of a space are compiled."""
+"""A space is done with after this many compiled programs in a row without a smaller peak."""
 
 LOOKAHEAD = 3
-"""After a program that should fit, so many lower caps are tried for a faster one, and again after each."""
+"""The number of groups of candidates, extracted after one that should fit, in which a faster one may come."""
 
 
 class Compiler(Protocol):

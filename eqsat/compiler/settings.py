@@ -1,4 +1,4 @@
-"""What planning a program depends on besides the program."""
+"""The settings that planning depends on, besides the program."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ def setting(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the caller of `optimize` asks for.
+    """The options of `optimize`.
 
     **Attributes:**
 
-    - `budget`: bytes; None: what the device has free when a program is planned.
+    - `budget`: bytes; None for the device's free memory when a program is planned.
     - `rules`: the paths of `.rules` files besides the shipped ones.
-    - `accuracy`: which rules are allowed, by what they do to rounding.
-    - `machine`: what time is predicted for; None: the machine at hand, as far as it is known.
-    - `planning_seconds`: how long to look for a plan of one program; None: as long as it takes.
-    - `progress`: whether planning and loops say where they are; None: planning, on a terminal.
-    - `max_slowdown`: how many times as long as the program as written a plan may be predicted to take;
-      None: any.
+    - `accuracy`: the widest accuracy class of rules that may be used.
+    - `machine`: the machine that times are predicted for; None for the one at hand.
+    - `planning_seconds`: the time limit for one plan; None for no limit.
+    - `progress`: whether planning and loops show their progress; None for planning only, on a terminal.
+    - `max_slowdown`: the largest predicted time of a plan, relative to the program as written; None for any.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
-    - `tune`: whether programs are timed before one is chosen; a plan so chosen serves others, too.
-    - `observer`: who is told of plans, if anybody. Plans do not depend on it.
+    - `tune`: whether programs are timed before one is chosen.
+    - `observer`: is notified of plans, which do not depend on it.
     """
 
     budget: int | None
@@ -54,8 +53,8 @@ class Settings:
     def alone(self, around: TraceContext = NOWHERE) -> Iterator[None]:
         """A context in which programs are traced and compiled by themselves.
 
-        Whatever transformation, or `shard_map`, is under way has nothing to do with them, but for what they
-        depend on: that is `around`.
+        Transformations and `shard_map`s in progress do not apply to them, except those in `around`, on which
+        they depend.
         """
         with (
             jax.core.eval_context(),

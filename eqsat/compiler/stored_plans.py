@@ -1,8 +1,8 @@
-"""Plans on disk: what one process has planned, the next one reads, emits and compiles.
+"""Plans on disk: one process plans, the next one reads the plan, emits it and compiles it.
 
-An entry is data: the plan, and the schedule that its source is emitted from. So it takes the place of
-everything between lowering and emitting; what is compiled goes through JAX's compilation cache, if there is
-one. Arrays that the function closes over are not in it: they are taken from the traced function.
+An entry is data: the plan, and the schedule from which its source is emitted. It replaces everything between
+lowering and emission. Executables go through JAX's compilation cache, if there is one. Captured arrays come
+from the traced function and are not in the entry.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ FILES = KeptFiles("plans")
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept of a `Planned`, beside what its source is emitted from.
+    """The part of a `Planned` that is kept besides the input of the emitter.
 
     **Attributes:**
 
     - `plan`: without its source and its constants.
     - `rewritten`: whether the plan's source is what runs.
-    - `places`: where the program's equations were from.
+    - `places`: the source lines of the program's equations.
     """
 
     plan: Plan
@@ -66,7 +66,7 @@ class StoredPlan:
     - `key`: the name of the file.
     - `traced`: the program.
     - `names`: of its arguments.
-    - `machine`: that plans are made for.
+    - `machine`: the one that plans are made for.
     - `donation`: the arguments whose place results may take.
     """
 
@@ -86,9 +86,9 @@ class StoredPlan:
         donation: Donation,
         machine: Machine,
     ) -> StoredPlan | None:
-        """Its place; None if nothing is kept, or the program can't be told from others in another process.
+        """Its place; None if nothing is kept, or if the program has no key that holds in another process.
 
-        `asked` and `rules` are what the caller asks for; see `plan_key`.
+        `asked` and `rules` are the caller's options; see `plan_key`.
         """
         if traced.closed.effects or cache_folder() is None:
             return None
@@ -100,11 +100,11 @@ class StoredPlan:
 
     @property
     def leanest(self) -> StoredPlan:
-        """The place for what needs least, where nothing is within the budget."""
+        """The place for the program that needs least memory, used when none fits the budget."""
         return replace(self, key=f"{self.key}-leanest")
 
     def read(self, budget: float = math.inf) -> Planned | None:
-        """The plan, if it is there, and its program needs what was certified, within a budget in bytes."""
+        """The plan, if its program, compiled again, has the certified peak and fits a budget in bytes."""
         content = FILES.read(self.key)
         if content is None:
             return None
@@ -150,7 +150,7 @@ class StoredPlan:
         return Planned(plan, self.traced, runs, certified, hoisted, self.donation.arguments)
 
     def write(self, planned: Planned) -> None:
-        """Keep a plan, if all that it needs is data."""
+        """Write a plan, if everything that it needs is data."""
         from eqsat.storage import schedules
 
         derivation = planned.derivation

@@ -32,6 +32,7 @@ class Machine:
     - `rows`: fewest rows of a matrix product that still run near full speed.
     - `panel_columns`: so many columns of an operand a matrix product packs at a time, in memory of its
       own, and all of them in a batch of products; 0 where it packs none.
+    - `packing`: a program takes so many times as long if its products are written so that they pack less.
     - `lanes`: so many entries, one after the other in memory, are worked on at once; 0 where their order is
       of no concern.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other:
@@ -52,6 +53,7 @@ class Machine:
     fused_reduction: int = 32
     rows: int = 64
     panel_columns: int = 128
+    packing: float = 1.5
     lanes: int = 8
     copies: bool = True
     adds_rows: bool = True

@@ -9,8 +9,13 @@ import jax.numpy as jnp
 import pytest
 
 import eqsat
+from eqsat.backend.certificate import Certified
+from eqsat.backend.module import Module
 from eqsat.compiler import baseline, candidate_compiler
-from tests.stages import normal
+from eqsat.compiler.candidate_compiler import CompiledCandidate
+from eqsat.planning.candidates import as_written
+from eqsat.targets.machine import CPU
+from tests.stages import lowered, normal
 
 X, Y, V = normal(3000, 3), normal(4000, 3, seed=1), normal(4000)
 
@@ -42,6 +47,14 @@ def test_what_is_not_sure_to_fit_is_drafted_and_one_is_compiled_in_full(drafts: 
     assert eqsat.optimize(kernel, budget="300KB").plan(X, Y, V).changed
     assert drafts.count(False) == 1
     assert drafts[0]
+
+
+def test_a_program_whose_products_pack_less_should_take_longer() -> None:
+    """So the search looks for another one that need not."""
+    program, _ = lowered(kernel, X, Y, V)
+    candidate = as_written(program, CPU)
+    plain = CompiledCandidate(candidate, Module("", {}), Certified(None, 0, 0, 0, 0))
+    assert replace(plain, panel=1 << 20).seconds(CPU) == CPU.packing * plain.seconds(CPU)
 
 
 def test_what_came_out_with_more_memory_waits_for_what_should_be_faster(
