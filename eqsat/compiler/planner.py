@@ -76,7 +76,7 @@ class Planner:
     - `progress`: shows the stages of planning, and if the user asked for it, makes loops show their progress.
     - `obstacle`: why it cannot be planned, or None.
     - `max_slowdown`: the largest predicted time of a program, relative to the function as written.
-    - `tried`: if the function fits, candidates that should take less than this share of its time are compiled.
+    - `tried`: if the function fits, candidates that should take less than this share of its time are tried.
     - `assembly`: makes its plans.
     - `search`, `chosen`: the search for a program that is right on any data, and the program that was chosen;
       None if there was no search, or if the function is left as written.
@@ -181,7 +181,7 @@ class Planner:
     def minimum(self) -> int:
         """The smallest budget in bytes for which there is a plan.
 
-        If a defect stops the search for it, there is a warning, and the result is for the function as written.
+        If a defect stops the search, there is a warning, and the result is that of the function as written.
         """
         failed = "a function was not rewritten, and this is what it needs as it is"
         return self._despite_defects(
