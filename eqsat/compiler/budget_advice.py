@@ -20,7 +20,7 @@ NEAR = 1.1
 """The search stops when the bounds differ by less than this factor."""
 
 
-class Planner(Protocol):
+class BudgetPlanner(Protocol):
     """Plans the function for one budget after another."""
 
     budget: int
@@ -42,7 +42,7 @@ class Planner(Protocol):
         ...
 
 
-def refused(planner: Planner, refusal: Refusal) -> BudgetError:
+def refused(planner: BudgetPlanner, refusal: Refusal) -> BudgetError:
     """The error that names a sufficient budget. Its cause is a defect met on the way, if there is one."""
     try:
         return refusal.error(enough(planner, refusal), tuple(planner.assembly.log))
@@ -59,7 +59,7 @@ def refused(planner: Planner, refusal: Refusal) -> BudgetError:
         return found
 
 
-def enough(planner: Planner, refusal: Refusal) -> int:
+def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
     """A budget in bytes for which there is a plan.
 
     The smallest one that may be enough is tried first, then budgets between the largest that is too small and
@@ -88,7 +88,7 @@ def enough(planner: Planner, refusal: Refusal) -> int:
     return least
 
 
-def _does(planner: Planner, budget: int) -> bool:
+def _does(planner: BudgetPlanner, budget: int) -> bool:
     """Whether there is a plan for a budget."""
     try:
         planner.at(budget).attempt()

@@ -42,7 +42,7 @@ FILES = KeptFiles("plans")
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredEntry:
     """The part of a `Planned` that is kept besides the input of the emitter.
 
     **Attributes:**
@@ -124,7 +124,7 @@ class StoredPlan:
 
         began = time.perf_counter()
         plain = json.loads(content)
-        entry: Entry = RECORDS.read(Entry, plain["entry"])
+        entry: StoredEntry = RECORDS.read(StoredEntry, plain["entry"])
         stopwatch = Stopwatch(SILENT)
         original = Baseline(self.traced, self.machine, (), self.donation, stopwatch)
         program, hoisted, _ = original.lowered
@@ -157,10 +157,10 @@ class StoredPlan:
         if derivation is None or (planned.module is not None and planned.module.objects):
             return
         plan = replace(planned.plan, constants=(), source="")
-        entry = Entry(plan, planned.module is not None, tuple(places_of(self.traced.closed)))
+        entry = StoredEntry(plan, planned.module is not None, tuple(places_of(self.traced.closed)))
         try:
             emission = schedules.written(derivation.emission, derivation.program)
-            plain = {"entry": RECORDS.write(Entry, entry), "emission": emission}
+            plain = {"entry": RECORDS.write(StoredEntry, entry), "emission": emission}
         except (schedules.Unstorable, TypeError):
             return
         FILES.write(self.key, json.dumps(plain).encode())
