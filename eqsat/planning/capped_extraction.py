@@ -291,7 +291,7 @@ def _extractions(space: SearchSpace, extractor: Extractor, cap: float) -> Iterat
 def _planned_calls(
     state: ExtractionState, cap: float, free: int, deadline: Deadline
 ) -> dict[int, PlannedCall]:
-    """By number, the calls of control flow in a space, with the best programs for their bodies under a cap."""
+    """By id, the calls of control flow in a space with the best programs for their bodies under a cap."""
     for call, bodies in state.bodies.items():
         best = tuple(
             inner if isinstance(inner, Candidate) else _best_body(inner, cap, free, deadline)
@@ -315,7 +315,7 @@ def _planned_calls(
 
 
 def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
-    """The best program for a body under a cap, or else the one from the last higher cap."""
+    """The best program for a body under a cap; else that of the last higher cap; else the body as written."""
     program = state.space.program
     budget = free + program.fixed_bytes
     # The values that the body stores are subject to the same cap as the call's.

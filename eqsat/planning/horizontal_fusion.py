@@ -28,7 +28,7 @@ READING = 9
 """Reading a matrix takes as long as multiplying it by this many columns."""
 
 LARGE = 1.5
-"""A matrix is large if its rows, and the entries summed per row, number at least this many times the columns of
+"""A matrix is large if its rows, and the entries summed per row, are at least this many times the columns of
 the narrow operands.
 
 So joining the operands and separating the products copies no more than is read of the matrix.
