@@ -42,7 +42,7 @@ _ORDERS: dict[Hashable, list[int]] = {}
 
 
 def in_lean_order(schedule: Schedule, machine: Machine) -> Schedule:
-    """The schedule with the steps of all blocks in the best order found; unchanged if the peak is no lower."""
+    """The schedule with the steps of all blocks in the best order found; itself if the peak is no lower."""
     results = frozenset(output.term.number for output in schedule.program.outputs)
     block = _Sorter(machine, schedule.chunks).block(schedule.block, {}, results)
     if block is schedule.block:

@@ -22,7 +22,7 @@ SMALL = 64
 
 
 Moment = tuple[float, ...]
-"""A point in time, as the steps that are running, outermost first: step 3 begins at (3,), ends at (3, inf)."""
+"""A point in time: the steps that are running, outermost first. Step 3 lasts from (3,) to (3, inf)."""
 
 
 @dataclass(frozen=True)
