@@ -44,7 +44,7 @@ class AccuracyComparison:
 
     - `title`: the name of the function.
     - `budget_bytes`: the budget of all plans; None if none was given and there is no plan.
-    - `prices`: the prices of the requested class, and of each wider class that is better than those before it.
+    - `prices`: the prices of the requested class, and of each wider class that is better than those before.
     """
 
     title: str

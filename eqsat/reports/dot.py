@@ -15,7 +15,7 @@ SHAPES = {"argument": "ellipse", "value": "box", "result": "doubleoctagon"}
 
 
 def graph_dot(graph: GraphRecord, title: str = "") -> str:
-    """The graph as text, with arrays as nodes, and loops and control flow as clusters. `dot -Tsvg` draws it."""
+    """The graph as text: nodes are arrays, clusters are loops and control flow. `dot -Tsvg` draws it."""
     lines = ["digraph plan {", f"  label={json.dumps(title)};", '  node [fontname="sans-serif" fontsize=10];']
     lines += _inside(graph, -1, "  ")
     lines += [f"  n{start} -> n{end};" for start, end in graph.edges]

@@ -38,7 +38,8 @@ class Explanation(ExplanationRecord, Report):
     - `prices`: the costs of budgets from the smallest to the peak as written, ascending.
     - `largest`: the largest arrays that the function makes as written.
     - `before`: its memory over time as written.
-    - `floor_tensors`: the largest arrays at the peak of the smallest plan, and the barriers to splitting them.
+    - `floor_tensors`: the largest arrays at the peak of the smallest plan, and what stops them from being
+      split.
     """
 
     def __str__(self) -> str:

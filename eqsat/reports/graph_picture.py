@@ -23,8 +23,8 @@ ROW, HEADING = 0.25, 0.4
 """The heights of a row and of the heading, in inches."""
 
 ARCS, INDENT, LABELS, PLACES, BARS = 1.7, 0.28, 0.15, 6.7, 8.4
-"""Horizontal measures, in units of which the drawing is 10 wide: the width of the arcs, the inset of a frame, the
-distance from a dot to its label, and the positions of the source lines and of the bars."""
+"""Horizontal measures, in units of which the drawing is 10 wide: the width of the arcs, the inset of a frame,
+the distance from a dot to its label, and the positions of the source lines and of the bars."""
 
 
 def graph_height(graph: GraphRecord) -> float:
