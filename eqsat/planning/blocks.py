@@ -193,7 +193,7 @@ def dependencies(step: Compute | Loop) -> tuple[Term, ...]:
 
 
 def bodies_of(result: Term) -> tuple[Term, ...]:
-    """The terms that a loop's result collects: one, or one for each part of a declared monoid's state."""
+    """The terms that a loop's result combines: one, or one for each part of a declared monoid's state."""
     assert isinstance(result.op, (Fold, Concat))
     return result.args
 

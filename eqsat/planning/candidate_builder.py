@@ -31,7 +31,7 @@ SMALL_SHARE = 64
 """A value smaller than 1/64 of the memory for temporaries may be computed before the loop that reads it."""
 
 MOST_SPILLED = 6
-"""The number of values, one after another, that are excluded from storage in a program that is too big."""
+"""Excluding values from storage, one after another, stops after this many candidates."""
 
 REPEATED = 6
 """A program is repetitive if it has more steps than this number times its terms.

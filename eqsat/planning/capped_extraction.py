@@ -117,7 +117,7 @@ class CappedExtraction:
 
     @staticmethod
     def within(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
-        """The extraction for a budget, whose highest cap is about what the budget leaves for temporaries."""
+        """The extraction for a budget; caps above its memory for temporaries make no difference."""
         free = min(budget - space.program.fixed_bytes, _largest(space))
         return CappedExtraction(space, budget, deadline, map(UnderCap, caps(free)))
 

@@ -46,11 +46,11 @@ class Context:
     outermost: int = 0
 
     def within(self, axis: Axis) -> Context:
-        """The context of the body of a loop in this one."""
+        """The context of the body of a loop over `axis` inside this context."""
         return Context((*self.axes, axis), self.outermost)
 
     def of_bodies(self) -> Context:
-        """The context of the bodies of control flow in this one."""
+        """The context of the bodies of control flow inside this context."""
         return Context(self.axes, len(self.axes))
 
 

@@ -28,8 +28,8 @@ class Tasks:
     - `size`, `kept`: for each value, its bytes, and whether it is a result of the block.
     - `maker`, `readers`: for each value, the tasks that make and read it.
     - `steps`: for each task, the steps of the block that it stands for.
-    - `over`: for each task, the values of equal size among those that it reads of which its own may overwrite
-      one that is not read again.
+    - `over`: for each task, the values of the same size as its own that it reads. Its own may overwrite one
+      of them if no later task reads it.
     """
 
     makes: list[list[int]] = field(default_factory=list)

@@ -49,7 +49,7 @@ class KeptFiles:
     most_bytes: int = MOST_BYTES
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None. A file whose content is not what was written is removed."""
+        """The content of a file, or None. A file is removed if its content was damaged."""
         folder = self._folder()
         if folder is None:
             return None

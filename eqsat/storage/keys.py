@@ -137,7 +137,7 @@ def _device() -> tuple[str, ...]:
         str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         os.environ.get("XLA_FLAGS", ""),
         platform.machine(),
-        *(_processor() or [platform.processor()]),  # which starts a process
+        *(_processor() or [platform.processor()]),  # this starts a process
     )
 
 
