@@ -260,7 +260,7 @@ class CandidateBuilder:
         return Built.of(self.space, selection, self.budget, self.planned, self.largest_block, most)
 
     def _is_new(self, selection: Selection) -> bool:
-        """Whether a selection is new; it is recorded as seen."""
+        """Whether a selection is new; it counts as seen from now on."""
         key = frozenset(self.inside | {(number, id(node)) for number, node in selection.nodes.items()})
         if key in self.seen:
             return False

@@ -223,9 +223,9 @@ class _Read:
     sums: int = 0
     rows: int = 0
     long: int = 0
-    """Those of both read by long reductions of elementwise values, and by operations on long rows."""
+    """Of both, the entries read by long reductions of elementwise values, and by operations on long rows."""
     short: int = 0
-    """Those of `sums` read by short reductions that compute their operands on the fly."""
+    """Of `sums`, the entries read by short reductions that compute their operands on the fly."""
 
     @property
     def mostly_short(self) -> bool:

@@ -55,7 +55,7 @@ class Context:
 
 
 def placed_in(term: Term, context: Context) -> int:
-    """The number of the context's loops that a term must be inside; one more than there are if others too.
+    """The number of the context's loops that must be around a term; one more than all if it needs others.
 
     If two loops are over one axis, a term varies with the inner one's chunk.
     """

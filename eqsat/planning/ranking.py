@@ -17,7 +17,7 @@ RECHUNKS = 4
 """The number of times that a program that is too big when compiled gets smaller chunks."""
 
 MARGIN = 1.1
-"""A safety factor by which the next bound for a program that was too big is below what its excess requires."""
+"""A safety factor by which the next bound of a program that was too big is below what its excess demands."""
 
 UNMOVED = 0.97
 """A second peak above this part of the first counts as unchanged."""
