@@ -1,7 +1,7 @@
 """From chosen terms to a plan: loops, chunk lengths, order, predicted peak and time.
 
-`blocks` is the structure, `loops` builds it from terms, `liveness` simulates its memory, `chunks`
-sizes its loops, `candidates` holds what came of them. `rematerialisation` adds loops that compute large
-operands inside, `search_space` saturates a program and the bodies inside, and `capped_extraction` takes
-candidates from it, under caps on what they store.
+`blocks` defines the structure, `loops` builds it from terms, `liveness` simulates its memory, `chunks` sizes
+its loops, and `candidates` holds the results. `rematerialisation` adds loops that compute large operands
+inside, `search_space` saturates a program and the bodies of its calls, and `capped_extraction` extracts
+candidates from it under caps on the size of stored values.
 """

@@ -1,4 +1,4 @@
-"""What stops the axes of an array from being split into chunks."""
+"""Barriers: the ops that prevent an axis of an array from being split into chunks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from eqsat.planning.describing import Describer
 from eqsat.support.records import BarrierRecord
 
 MOST_STEPS = 1000
-"""How far to look for what needs an axis whole, in elementwise ops."""
+"""The number of elementwise ops followed in search of an op that needs an axis whole."""
 
 NOTHING = "nothing needs it whole, but no program that splits it was smaller"
-"""Where there is no barrier."""
+"""The reason reported if there is no barrier."""
 
 
 class Barriers:
-    """Finds out what needs axes whole in one program.
+    """Finds the ops that need axes whole in one program.
 
     **Attributes:**
 
-    - `consumers`: by number of a term, who reads it: terms, and the calls whose bodies' results it is.
+    - `consumers`: by number of a term, the terms that read it.
+    - `bodies`: by number of a term, the calls with a body that returns it, and its place among the results.
+    - `inputs`: by number of a body's input, the call, and the operand that the input stands for.
+    - `results`: the numbers of the program's outputs.
     """
 
     def __init__(self, program: Program, words: Describer) -> None:
@@ -47,13 +50,13 @@ class Barriers:
                 self.bodies.setdefault(output.term.number, []).append((term, place))
 
     def of(self, term: Term, axis: Axis) -> BarrierRecord:
-        """What stops an axis of a term from being split, or further."""
+        """The barrier that stops an axis of a term from being split, or split into shorter chunks."""
         if axis in term.open:
             return BarrierRecord(self.words.axis(axis), "", "already split: shorter chunks did not do")
         return self._made_whole(term, axis) or self._read_whole(term, axis) or self._record(axis, NOTHING)
 
     def of_call(self, term: Term) -> tuple[BarrierRecord, ...]:
-        """For a call or a named operation, the axes that it needs whole, or makes."""
+        """For a call or a named operation, the axes that it needs whole or makes whole."""
         axes = dict.fromkeys(axis for arg in (*term.args, term) for axis in sorted(arg.axes))
         match term.op:
             case Opaque(call=call):
@@ -65,7 +68,7 @@ class Barriers:
                 return ()
 
     def _made_whole(self, term: Term, axis: Axis) -> BarrierRecord | None:
-        """Why a term can't be made a chunk at a time."""
+        """The reason why a term can't be computed chunk by chunk along an axis; None if it can."""
         match term.op:
             case Leaf() if term.number in self.inputs:
                 call, source = self.inputs[term.number]
@@ -86,7 +89,7 @@ class Barriers:
         return None
 
     def _read_whole(self, term: Term, axis: Axis) -> BarrierRecord | None:
-        """Who needs a term as a whole: through elementwise ops, the nearest one."""
+        """The nearest consumer, through elementwise ops, that needs the term whole along an axis."""
         if term.number in self.results:
             return self._record(axis, "it is a result, and there as a whole in the end")
         waiting, seen = [(term, axis)], {term.number}
@@ -108,7 +111,7 @@ class Barriers:
                     case Map():
                         following = along
                     case Reduce() | Dot() | Select() | _:
-                        continue  # a loop over the axis can go on from here, or end
+                        continue  # a loop over the axis can continue through this op, or end at it
                 if reader.number not in seen and len(waiting) < MOST_STEPS:
                     seen.add(reader.number)
                     waiting.append((reader, following))
@@ -123,7 +126,7 @@ class Barriers:
 
 
 def _passes(call: Call, axis: Axis) -> bool:
-    """Whether a call may be given a chunk of an axis; control flow that has nothing to do with it may."""
+    """Whether a call may be given a chunk of an axis; one whose operands and results lack the axis may."""
     if call.control is not None and not call.bodies:
         return False
     layouts = (*call.arg_layouts, *call.out_layouts)
@@ -137,7 +140,7 @@ def _need(call: Call) -> str:
 
 
 def _make(call: Call, axis: Axis) -> str:
-    """What a call does about an axis of its result."""
+    """How a call makes an axis of its result, as words for a reason."""
     if call.control is None:
         return "makes it as a whole"
     stacked = any(layout[:1] == (axis,) for layout in call.out_layouts[len(carried(call.control)) :])

@@ -19,7 +19,7 @@ class Compute:
 
     **Attributes:**
 
-    - `bodies`: of a call of control flow, the blocks of the programs inside.
+    - `bodies`: the blocks of its bodies, if the term is a call of control flow.
     """
 
     term: Term
@@ -32,11 +32,11 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Run `body` once per chunk of `axis`; each of `results`, a Fold or a Concat, takes what it needs.
+    """Run `body` once per chunk of `axis`; each of `results`, a Fold or a Concat, combines the chunks.
 
     **Attributes:**
 
-    - `id`: unique in its program; chunk lengths are kept by it.
+    - `id`: unique in its program; the key of its chunk length.
     - `imports`: terms computed outside that the body uses.
     """
 
@@ -48,7 +48,7 @@ class Loop:
 
     @property
     def shortest(self) -> int:
-        """The shortest chunk that its results allow: a top-k's first chunk must hold k entries."""
+        """The shortest chunk length that its results allow: a chunk of a top-k must hold k entries."""
         monoids = [result.op.monoid for result in self.results if isinstance(result.op, Fold)]
         return max((monoid.k for monoid in monoids if isinstance(monoid, Select)), default=1)
 
@@ -59,8 +59,9 @@ class Block:
 
     **Attributes:**
 
-    - `needs`: the terms that whoever runs the block wants of it.
-    - `apart`: the numbers of products that are taken by themselves, as they are elsewhere.
+    - `needs`: the results of the block.
+    - `apart`: the numbers of products that are not fused with others, so that their bits are the same
+      wherever they are computed.
     """
 
     steps: tuple[Compute | Loop, ...]
@@ -68,21 +69,23 @@ class Block:
     apart: frozenset[int] = frozenset()
 
     def blocks(self) -> Iterator[Block]:
-        """The block and all blocks inside of it, those of a call once for all of its results."""
+        """The block and all blocks inside it; the bodies of a call come once for all of its results."""
         yield self
         for inner in self.inside:
             yield from inner.blocks()
 
     @cached_property
     def inside(self) -> tuple[Block, ...]:
-        """The blocks of loops and bodies that are directly in this one."""
+        """The blocks of the loops and calls that are steps of this block."""
         found = {id(inner): inner for step in self.steps for inner in inner_blocks(step)}
         return tuple(found.values())
 
     @cached_property
     def calls(self) -> tuple[Compute, ...]:
-        """Its calls with programs inside: one step for all results of a call, since with every level of
-        nesting, as many times those would be looked into again."""
+        """Its calls with bodies: one step per call, whatever the number of its results.
+
+        With one step per result, the visits to a body would multiply at every level of nesting.
+        """
         found: dict[int, Compute] = {}
         for step in self.steps:
             if isinstance(step, Compute) and step.bodies:
@@ -91,7 +94,7 @@ class Block:
 
     @cached_property
     def bodies(self) -> tuple[Block, ...]:
-        """The blocks of the programs inside of its calls."""
+        """The blocks of the bodies of its calls."""
         return tuple(body for call in self.calls for body in call.bodies)
 
     @cached_property
@@ -122,18 +125,18 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Relayout:
-    """Operands to copy for one reduction, or one value that is stored, with their axes in another order.
+    """Operands to copy with their axes in another order, for one reduction or one stored value.
 
     **Attributes:**
 
-    - `sources`: the operands, by number, each with what is copied for it: itself, or the value that it is a
-      chunk of. All of that is stored, or an input.
-    - `members`: the numbers of the elementwise terms between them and the reduction, or of those that make
-      the value: they read the copies.
+    - `sources`: by number of an operand, the value that is copied for it: the operand itself, or the value
+      that it is a chunk of. Each of these values is stored, or an input.
+    - `members`: the numbers of the elementwise terms that read the copies: those between the operands and the
+      reduction, or those that make the stored value.
     - `reduced`: the axes that are reduced.
-    - `last`: the axis that comes last in the copies, after those.
-    - `bytes`: of the copies that are made where they are read.
-    - `held`: of those that can be made before the loop that it is in.
+    - `last`: the axis that comes last in the copies, after the reduced axes.
+    - `bytes`: the size of the copies that are made where they are read.
+    - `held`: the size of the copies that can be made before the loop around the block.
     """
 
     sources: Mapping[int, Term]
@@ -146,18 +149,20 @@ class Relayout:
 
 @dataclass(frozen=True, slots=True)
 class FusedProducts:
-    """Products of one matrix with several narrow ones, or vectors, and its sum, to be taken as one product.
+    """Products of one matrix with several narrow matrices or vectors, and its sums, computed as one product.
 
     **Attributes:**
 
-    - `op`: that of the products.
-    - `matrix`: what all of them multiply.
-    - `products`: by the first one they are taken.
-    - `narrow`: what each multiplies it with: few columns, along any axes, or a vector. None: a sum.
-    - `columns`: with so many the product is as fast as with those that there are.
-    - `bytes`: of the narrow ones put together, if that is done where they are multiplied.
-    - `held`: the same if it can be done before the loop that they are in.
-    - `result_bytes`: of all products together.
+    - `op`: the op of the products.
+    - `matrix`: the operand that they share.
+    - `products`: the products; all of them are computed at the step of the first.
+    - `narrow`: the other operand of each: a matrix of few columns, along any axes, or a vector; None for a
+      sum.
+    - `columns`: the number of columns after padding, which costs no time.
+    - `bytes`: the size of the concatenated narrow operands, if they are concatenated where they are
+      multiplied; else 0.
+    - `held`: their size, if they can be concatenated before the loop around the block; else 0.
+    - `result_bytes`: the size of all products together.
     """
 
     op: Dot
@@ -176,7 +181,7 @@ def inner_blocks(step: Compute | Loop) -> tuple[Block, ...]:
 
 
 def work_of(term: Term) -> Hashable:
-    """What is done to compute a term: the same for all results of a call."""
+    """A key for the work of computing a term: the same one for all results of a call."""
     if isinstance(term.op, Opaque):
         return term.op.call, tuple(arg.number for arg in term.args)
     return term.number
@@ -188,13 +193,13 @@ def dependencies(step: Compute | Loop) -> tuple[Term, ...]:
 
 
 def bodies_of(result: Term) -> tuple[Term, ...]:
-    """The terms that a loop's result collects: one, or one for each part of a declared monoid's state."""
+    """The terms that a loop's result combines: one, or one for each part of a declared monoid's state."""
     assert isinstance(result.op, (Fold, Concat))
     return result.args
 
 
 def combination(closer: Term) -> str:
-    """How a loop's result comes together."""
+    """How a loop combines its chunks into a result, in a word."""
     match closer.op:
         case Concat():
             return "concatenation"

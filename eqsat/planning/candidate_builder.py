@@ -1,4 +1,4 @@
-"""From what is extracted to candidates; where all together is too much, also to others that store less."""
+"""Builds candidates from extracted programs, and from programs that store less if those do not fit."""
 
 from __future__ import annotations
 
@@ -25,37 +25,40 @@ from eqsat.planning.search_space import SearchSpace
 from eqsat.planning.simplified_terms import simplified
 
 MOST_LIVE = 4
-"""So many of the values alive at the peak, the largest first, are tried to find one to do without."""
+"""The number of values alive at the peak, largest first, that are tried as candidates not to be stored."""
 
 SMALL_SHARE = 64
-"""What takes less than this part of the memory for temporaries may be computed before a loop reads it."""
+"""A value smaller than 1/64 of the memory for temporaries may be computed before the loop that reads it."""
 
 MOST_SPILLED = 6
-"""How many values, one after the other, are not to be stored where all of them together are too much."""
+"""Excluding values from storage, one after another, stops after this many candidates."""
 
 REPEATED = 6
-"""With more steps than so many times the terms, loops do the same things again, one after the other.
-Extraction took them for one loop: the program is far slower than it said."""
+"""A program is repetitive if it has more steps than this number times its terms.
+
+Several of its loops then repeat the same work. Extraction counted them as one loop, so the program is far
+slower than extraction predicted.
+"""
 
 FEW_STEPS = 3_000
-"""Programs of so many steps are looked at in any case."""
+"""A program of at most this many steps is never put off as repetitive."""
 
 NAMED = "named-operation"
-"""What the report calls a named operation that is called instead of its body."""
+"""The report's name for calling a named operation instead of computing its body."""
 
 REMATERIALISED = "rematerialised-in-loop"
-"""What it calls control flow that computes a large operand inside."""
+"""The report's name for control flow that computes a large operand inside."""
 
 REORDERED = "contraction-order"
-"""What it calls the steps of a contraction of many factors whose order was found by a path solver."""
+"""The report's name for the steps of a contraction of many factors in an order found by a path solver."""
 
 KNOWN_AS = {Operation: NAMED, Opaque: REMATERIALISED}
-"""What it calls ops that were entered beside what was written."""
+"""The report's names for ops that were added to the e-graph as equalities; other ops are `REORDERED`."""
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """What was extracted under a cap on stored values, with loops over some axes."""
+    """A program extracted under a cap on the size of stored values, with loops over some axes."""
 
     extractor: Extractor
     cap: float
@@ -64,13 +67,13 @@ class Extraction:
     selection: Selection
 
     def again(self, split: frozenset[Axis] | None, without: frozenset[int] = frozenset()) -> Selection | None:
-        """The same with loops over other axes, or without storing values of some classes."""
+        """The same extraction with loops over other axes, or without storing values of some e-classes."""
         return self.extractor.extract(self.cap, split, self.one_pass, without)
 
 
 @dataclass(frozen=True)
 class Built:
-    """A candidate, and of which class of the e-graph each of its terms is, by number."""
+    """A candidate, with the e-class of each of its terms, both by number."""
 
     candidate: Candidate
     classes: Mapping[int, int]
@@ -84,9 +87,9 @@ class Built:
         largest_block: float = math.inf,
         most: float = math.inf,
     ) -> Built:
-        """The selected nodes as a program of terms, in blocks of at most so many steps, with chunk lengths.
+        """Build the candidate of a selection: terms, blocks and chunk lengths.
 
-        **Raises:** `TooManyStepsError` if there are more.
+        **Raises:** `TooManyStepsError` if the blocks have more than `most` steps.
         """
         program = space.program
         terms: dict[int, Term] = {}
@@ -136,13 +139,13 @@ class Built:
 
 
 class CandidateBuilder:
-    """Builds candidates from what has been extracted under a cap.
+    """Builds candidates from the programs extracted under one cap.
 
     **Attributes:**
 
-    - `found`: the candidates, but for those that have been made before.
-    - `built`: each with what it was built from.
-    - `repetitive`: what was extracted, but is put off.
+    - `found`: the candidates, without those that were built before.
+    - `built`: the same candidates, each with its extraction.
+    - `repetitive`: the extractions that were put off as repetitive.
     """
 
     def __init__(self, state: ExtractionState, budget: int, largest_block: float = math.inf) -> None:
@@ -157,7 +160,7 @@ class CandidateBuilder:
         self.repetitive: list[Extraction] = []
 
     def add(self, extraction: Extraction) -> None:
-        """Enter what was extracted."""
+        """Build the candidate of an extraction, or put it off if it is repetitive."""
         if not self._is_new(extraction.selection):
             return
         try:
@@ -166,7 +169,7 @@ class CandidateBuilder:
             self.repetitive.append(extraction)
 
     def add_repetitive(self) -> None:
-        """Enter what was put off, as its loops do most things again and again."""
+        """Build the candidates of the extractions that were put off as repetitive."""
         for extraction in self.repetitive:
             self._add(extraction)
 
@@ -174,7 +177,7 @@ class CandidateBuilder:
         built = self._build(extraction.selection, most)
         useful = useful_axes(built.candidate.schedule)
         if useful != {loop.axis for loop in built.candidate.schedule.block.loops}:
-            # Some loop iterates only once: better none at all, if the cap allows.
+            # Some loop has a single iteration: extract without it, if the cap allows.
             plainer = extraction.again(useful)
             if plainer is not None:
                 extraction = replace(extraction, split=useful, selection=plainer)
@@ -183,9 +186,10 @@ class CandidateBuilder:
         self.built.append((extraction, built))
 
     def computing_inside(self, seconds: float) -> list[Candidate]:
-        """A candidate that computes in its loops what others would slice there, so that chunks can be longer.
+        """A candidate that computes inside its loops the values that others slice there, or none.
 
-        That is looked at for what would be the fastest with more memory, if it then took less than `seconds`.
+        Without the values, chunks can be longer. The candidate is derived from the one that would be fastest
+        with unlimited memory, provided that it would then take less than `seconds`.
         """
         slicing = [one for one in self.built if _slices(one[0].selection)]
         ample = [rechunk(built.candidate, math.inf, self.space.machine) for _, built in slicing]
@@ -203,7 +207,7 @@ class CandidateBuilder:
         return [] if selection is None or not self._is_new(selection) else [self._build(selection).candidate]
 
     def _whole_along(self, candidate: Candidate, extractor: Extractor) -> frozenset[int]:
-        """The classes of what has the axis of an outermost loop, computed whole, and is of some size."""
+        """The e-classes of values that are whole along an outermost loop's axis, computed, and not small."""
         loops = frozenset(loop.axis for loop in candidate.schedule.block.own_loops)
         some = (self.budget - self.space.program.fixed_bytes) / SMALL_SHARE
         return frozenset(
@@ -217,8 +221,9 @@ class CandidateBuilder:
     def spilling(self, extraction: Extraction, built: Built, seconds: float = math.inf) -> list[Candidate]:
         """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
 
-        In each, one more of the values alive at the peak is not stored: the largest that need not be, or of
-        several, if it is to be faster than something, that with which it is fastest.
+        Each excludes one more of the values alive at the peak from storage. If `seconds` is infinite, that is
+        the largest value that can be excluded. Otherwise several are tried, and the search continues from the
+        one that gives the fastest program.
         """
         found: list[Candidate] = []
         without: frozenset[int] = frozenset()
@@ -255,7 +260,7 @@ class CandidateBuilder:
         return Built.of(self.space, selection, self.budget, self.planned, self.largest_block, most)
 
     def _is_new(self, selection: Selection) -> bool:
-        """Whether that was not selected before; from now on, it was."""
+        """Whether a selection is new; it counts as seen from now on."""
         key = frozenset(self.inside | {(number, id(node)) for number, node in selection.nodes.items()})
         if key in self.seen:
             return False
@@ -264,7 +269,7 @@ class CandidateBuilder:
 
 
 def _slices(selection: Selection) -> bool:
-    """Whether a loop reads slices of something that is computed before it."""
+    """Whether a loop reads slices of a value that is computed before it."""
     nodes = selection.nodes
     chunks = (nodes[node.children[0]] for node in nodes.values() if isinstance(node.op, Chunk))
     return any(whole.children for whole in chunks)

@@ -1,4 +1,4 @@
-"""Candidates: programs in blocks with chunk lengths, and what is predicted of them."""
+"""Candidates: programs in blocks with chunk lengths, and their predicted time and memory."""
 
 from __future__ import annotations
 
@@ -22,35 +22,39 @@ from eqsat.planning.tying import tied, ties
 from eqsat.targets.machine import Machine
 
 ROWWISE = frozenset({"softmax", "logsumexp"})
-"""Operations that are reductions of elementwise values inside."""
+"""Named operations whose bodies reduce elementwise values along rows."""
 
 LONG_SHARE = 1 / 16
-"""Fusions pay where long reductions read more than this part of what all reductions and products read.
+"""XLA's fusions pay if long reductions read more than this part of what all reductions and products read.
 
-Kernels in 100 coordinates, whose squares are a fiftieth, took 1.6 times as long with them.
+Kernels in 100 coordinates took 1.6 times as long with fusions: there, long reductions, those of the squares,
+read 1/50 of the entries.
 """
 
 SHORT_SHARE = 1 / 6
-"""Fusions cost where short reductions read more than this part of what all reductions and products read.
+"""XLA's fusions cost time if short reductions read more than this part of what reductions and products read.
 
-Of 28 programs, all of the 14 above it are faster without fusions, at 0.09 to 0.97 of the time.
+Of 28 measured programs, 14 are above this share. All of these are faster without fusions: they take 0.09 to
+0.97 of the time.
 """
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A program that may fit.
+    """A program that may fit the budget.
 
     **Attributes:**
 
-    - `makers`: for terms that a rule made, or made needless, by number, the rule's name.
-    - `relayouts`: by the number of a reduction, the operands that are copied for it.
-    - `fused_products`: by block, the products that are taken as one.
-    - `predicted_peak`: by simulation, in bytes.
-    - `seconds`: by the cost model, of what is computed; `taking` are those of getting the memory for it.
-    - `fused`: whether the compiler's own fusions should make it faster, if there is room for what they hide.
-    - `branches`: of a program that tests its data, that for any data and that for data that passes.
-    - `tests`: what it tests, as text.
+    - `makers`: by number of a term that a rule made, or made needless, the rule's name.
+    - `relayouts`: by number of a reduction or stored value, the operands that are copied for it.
+    - `fused_products`: by block, the products that are computed as one.
+    - `predicted_peak`: bytes, by simulation.
+    - `seconds`: the time of its computations, by the cost model.
+    - `taking`: the time to allocate its memory.
+    - `fused`: whether XLA's own fusions should make it faster, if there is room for the values they hide.
+    - `branches`: for a program that tests its data, the program for any data, and the one for data that
+      passes.
+    - `tests`: its tests, as text.
     """
 
     schedule: Schedule
@@ -66,22 +70,22 @@ class Candidate:
 
     @property
     def predicted_seconds(self) -> float:
-        """What a call should take."""
+        """The predicted time of a call."""
         return self.seconds + self.taking
 
     @property
     def loops(self) -> int:
-        """How many loops over chunks there are."""
+        """The number of loops over chunks."""
         return len(self.schedule.block.loops)
 
 
 def as_written(program: Program, machine: Machine, library: bool = False) -> Candidate:
-    """The program as it is.
+    """The program as written, as a candidate.
 
     **Arguments:**
 
-    - `library`: whether it is compiled without being emitted: selections are XLA's then, and nothing is
-      copied for reductions.
+    - `library`: whether the program is compiled without being emitted. Then XLA computes selections, and
+      nothing is copied for reductions.
     """
     if library:
         machine = replace(machine, copies=False)
@@ -91,14 +95,14 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
 
 
 def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
-    """The same program with chunks for another budget."""
+    """The same program with chunk lengths for another budget."""
     schedule = candidate.schedule
     found = scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
     return _with_branches(found, candidate)
 
 
 def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate:
-    """The same program with chunks that are longer by a factor, as far as there is so much of their axes."""
+    """The same program with chunks that are longer by a factor, up to the lengths of their axes."""
     schedule = candidate.schedule
     chunks = {
         loop.id: max(even_length(loop.axis.size, int(factor * schedule.chunks[loop.id])), loop.shortest)
@@ -111,7 +115,7 @@ def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate
 
 
 def _with_branches(found: Candidate, before: Candidate) -> Candidate:
-    """The candidate with the branches of one that differs in the lengths of chunks only."""
+    """The candidate with the branches of one that differs only in its chunk lengths."""
     if not before.branches:
         return found
     plain, _ = before.branches
@@ -120,7 +124,7 @@ def _with_branches(found: Candidate, before: Candidate) -> Candidate:
 
 
 def useful_axes(schedule: Schedule) -> frozenset[Axis]:
-    """The axes whose loops iterate more than once."""
+    """The axes of loops with more than one iteration."""
     loops = schedule.block.loops
     return frozenset(loop.axis for loop in loops if schedule.chunks[loop.id] < loop.axis.size)
 
@@ -133,14 +137,14 @@ def scheduled(
     machine: Machine,
     largest_block: float = math.inf,
 ) -> Candidate:
-    """The candidate with the best chunk lengths within a budget, with blocks of at most so many bytes."""
+    """The candidate with the best chunk lengths for a budget, in blocks of at most `largest_block` bytes."""
     schedule, peak = choose_lengths(program, block, budget, machine, largest_block=largest_block)
     found = predicted(schedule, makers, peak, machine)
     copies = sum(relayout.bytes + relayout.held for relayout in found.relayouts.values())
     groups = (group for together in found.fused_products.values() for group in together)
     copies += sum(group.bytes + group.held + group.result_bytes for group in groups)
     if peak - copies <= budget < peak:
-        # Without copies for its reductions and products, it may fit.
+        # It may fit without the copies for its reductions and products.
         plain = replace(machine, copies=False)
         return scheduled(program, block, makers, budget, plain, largest_block)
     return found
@@ -149,7 +153,7 @@ def scheduled(
 def predicted(
     schedule: Schedule, makers: dict[int, str], peak: int, machine: Machine, library: bool = False
 ) -> Candidate:
-    """The candidate that a schedule of a given peak is."""
+    """The candidate for a schedule with a given peak."""
     model = CostModel(machine, {}, library=library)
     seconds = predicted_seconds(schedule.block, model, schedule.chunks)
     taking = machine.taking(peak - schedule.program.fixed_bytes)
@@ -160,27 +164,28 @@ def predicted(
 
 
 def contracts(program: Program) -> bool:
-    """Whether a program does nothing but contract its inputs: any sums of products, outer ones included."""
+    """Whether a program does nothing but contract its inputs: sums of products, outer products included."""
     work = [term.op for term in program.reachable() if not isinstance(term.op, (Leaf, Rename))]
     sums = all(isinstance(op, Dot) or (isinstance(op, Map) and op.name == "mul") for op in work)
     return sums and any(isinstance(op, Dot) for op in work)
 
 
 def fusion_pays(schedule: Schedule, machine: Machine) -> bool:
-    """Whether the compiler's own fusions should make a program clearly faster.
+    """Whether XLA's own fusions should make a program clearly faster.
 
-    Measured on CPU: they do where long reductions read elementwise values, as in a variance (1.4 to 4 times).
+    On CPU, they were measured to do so where long reductions read elementwise values, as in a variance (1.4
+    to 4 times faster).
     """
     read = _read(schedule, machine)
     return read.long > LONG_SHARE * (read.sums + read.rows) and not read.mostly_short
 
 
 def fusions_round(program: Program) -> bool:
-    """Whether the compiler's own fusions round, and wrap, all that a program says is rounded.
+    """Whether XLA's own fusions round floats, and wrap integers around, wherever the program does.
 
-    On CPU, what the library computes in bfloat16 inside of a fusion is in single precision. A value that is
-    computed in two loops would then be two numbers: scores exceed their maximum, and exponentials overflow.
-    Maxima and minima of integers of 8 bits are wrong, since these do not wrap around.
+    On CPU, XLA computes bfloat16 values inside a fusion in single precision. A value that is computed in two
+    loops would then have two different results: scores would exceed their maximum, and exponentials overflow.
+    Inside a fusion, 8-bit integers do not wrap around, so that their maxima and minima are wrong.
     """
     terms = [term for part in program.inside() for term in part.reachable()]
     read = (arg for term in terms for arg in term.args)
@@ -190,9 +195,9 @@ def fusions_round(program: Program) -> bool:
 
 
 def fusions_lose(program: Program) -> bool:
-    """Whether the compiler's own fusions may lose NaN, and the sign of zero: in maxima and minima of floats.
+    """Whether XLA's own fusions may lose NaN and the sign of zero, as they do in maxima and minima of floats.
 
-    Plain JAX has them as well, so only programs that are to be exact go without.
+    Plain JAX uses these fusions too, so only programs that must be exact are compiled without them.
     """
     terms = (term for part in program.inside() for term in part.reachable())
     return any(_is_extreme(term) and is_real_float(term.dtype) for term in terms)
@@ -203,24 +208,24 @@ def _is_extreme(term: Term) -> bool:
 
 
 def fusion_costs(schedule: Schedule, machine: Machine) -> bool:
-    """Whether the compiler's own fusions should make a program slower.
+    """Whether XLA's own fusions should make a program slower.
 
-    Measured on CPU: they cost as much again, or more, where much of the work are short reductions, over the
-    coordinates of a distance.
+    On CPU, they were measured to double the time, or worse, where much of the work is in short reductions,
+    as over the coordinates of a distance.
     """
     return _read(schedule, machine).mostly_short
 
 
 @dataclass
 class _Read:
-    """How many entries are read by reductions and products, and by operations on rows such as a sort."""
+    """The number of entries that reductions and products read, and that the operations in `ROWWISE` read."""
 
     sums: int = 0
     rows: int = 0
     long: int = 0
-    """Of both: by long reductions of elementwise values, and by operations on long rows."""
+    """Of both, the entries read by long reductions of elementwise values, and by operations on long rows."""
     short: int = 0
-    """Of sums: by short ones of what they compute as they go."""
+    """Of `sums`, the entries read by short reductions that compute their operands on the fly."""
 
     @property
     def mostly_short(self) -> bool:
@@ -247,7 +252,7 @@ def _read(schedule: Schedule, machine: Machine) -> _Read:
 
 
 def _model(schedule: Schedule, machine: Machine) -> CostModel:
-    """The cost model at the lengths of chunks: by pieces, a long reduction may be a short one."""
+    """The cost model at a schedule's chunk lengths: on a chunk, a long reduction may be a short one."""
     lengths: dict[Axis, int] = {}
     for loop in schedule.block.loops:
         lengths[loop.axis] = min(schedule.chunks[loop.id], lengths.get(loop.axis, loop.axis.size))
@@ -255,7 +260,7 @@ def _model(schedule: Schedule, machine: Machine) -> CostModel:
 
 
 def _computed(block: Block, times: int = 1) -> Iterator[tuple[Term, int]]:
-    """What is computed in a block, and in how many iterations of control flow, chunks put together."""
+    """The terms computed in a block, each with its iterations of control flow; all chunks count as one."""
     for step in block.steps:
         if isinstance(step, Compute):
             yield step.term, times
@@ -271,7 +276,7 @@ def _reads_maps(term: Term) -> bool:
 
 
 def _is_short(term: Term, model: CostModel) -> bool:
-    """Whether it is a short reduction of what it computes as it goes, or a product of vectors that is one."""
+    """Whether a term is a short reduction that computes its operand on the fly, or a short vector product."""
     if isinstance(term.op, Reduce):
         return not model.stores_operands(term.op, term.args)
     assert isinstance(term.op, Dot)

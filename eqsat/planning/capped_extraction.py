@@ -1,4 +1,4 @@
-"""Programs extracted under lower and lower caps on what is stored; where none fits, ones that store less."""
+"""Extracts programs under lower and lower caps on stored values; if none fits, programs that store less."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ from eqsat.support.gc_pause import uncollected
 from eqsat.support.units import format_bytes
 
 CAP_STEP = 10**0.5
-"""Factor between the caps tried. They are the same for all budgets: more memory means more to choose from."""
+"""The factor between successive caps.
+
+The caps are the same for all budgets, so that a larger budget offers all programs that a smaller one does.
+"""
 
 LOWEST_CAP = 1 << 10
-"""No lower caps are tried, in bytes: a compiled loop needs as much to keep count."""
+"""The lowest cap that is tried, in bytes: a compiled loop needs about this much for its own bookkeeping."""
 
 MOST_SPILLING = 4
-"""For so many programs that are too big, those of the lowest peaks, others are looked for that store less."""
+"""The number of programs that are too big, lowest peaks first, whose variants that store less are tried."""
 
 MUCH_FASTER = 0.5
-"""What is too big but predicted to take less than this part of the time of what fits is looked at again."""
+"""A program that is too big is revisited if it should take less than this part of the best time that fits."""
 
 
 @dataclass(frozen=True)
 class UnderCap:
-    """The cheapest programs that store no value of more than `cap` bytes."""
+    """Extract the cheapest programs that store no value of more than `cap` bytes."""
 
     cap: float
 
@@ -47,7 +50,10 @@ class UnderCap:
 
 @dataclass(frozen=True)
 class StoringLess:
-    """Programs like one that is too big, each without storing one more value; all faster than `seconds`."""
+    """Extract variants of a program that is too big.
+
+    Step by step, one more value is excluded from storage. All variants are faster than `seconds`.
+    """
 
     builder: CandidateBuilder
     extraction: Extraction
@@ -56,7 +62,7 @@ class StoringLess:
 
     @property
     def peak(self) -> int:
-        """Bytes predicted for the program that is too big."""
+        """The predicted peak of the program that is too big, in bytes."""
         return self.built.candidate.predicted_peak
 
     def __str__(self) -> str:
@@ -65,7 +71,7 @@ class StoringLess:
 
 @dataclass(frozen=True)
 class Repetitive:
-    """Programs that were put off, since their loops do most things again and again."""
+    """Build the programs that were put off because their loops repeat most of their work."""
 
     builder: CandidateBuilder
 
@@ -75,26 +81,27 @@ class Repetitive:
 
 @dataclass(frozen=True)
 class WithoutLoops:
-    """The cheapest program whatever it stores, without loops."""
+    """Extract the cheapest program without loops, whatever it stores."""
 
     def __str__(self) -> str:
         return "the fastest program without loops"
 
 
 Step = UnderCap | StoringLess | Repetitive | WithoutLoops
-"""What there is to extract next."""
+"""One step of the extraction."""
 
 
 class CappedExtraction:
-    """The candidates of one search space, step by step; in what a step gives, the fastest that fits is first.
+    """Extracts the candidates of one search space step by step; each step gives the fastest that fits first.
 
-    The caps come first, from the highest one. As soon as one gives a program that should fit, there is a step
-    for one that is too big but much faster; and if none does, there are steps for those that nearly fit.
+    The caps come first, from the highest one down. As soon as one gives a program that should fit, a step is
+    added for a program that is too big but much faster, if there is one. If no cap gives a program that
+    should fit, steps are added for those that nearly do.
 
     **Attributes:**
 
     - `budget`: bytes of arguments, outputs and temporaries.
-    - `steps`: what there is to do next; more may come of it.
+    - `steps`: the steps to take next; taking one may add more.
     """
 
     def __init__(self, space: SearchSpace, budget: int, deadline: Deadline, steps: Iterable[Step]) -> None:
@@ -110,39 +117,39 @@ class CappedExtraction:
 
     @staticmethod
     def within(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
-        """For a budget: caps above what it leaves for temporaries make no difference."""
+        """The extraction for a budget; caps above its memory for temporaries make no difference."""
         free = min(budget - space.program.fixed_bytes, _largest(space))
         return CappedExtraction(space, budget, deadline, map(UnderCap, caps(free)))
 
     @staticmethod
     def least(space: SearchSpace, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
-        """Under all caps that make a difference, as if there were no memory for temporaries."""
+        """The extraction under all caps that make a difference, with no memory for temporaries."""
         steps = map(UnderCap, caps(_largest(space)))
         return CappedExtraction(space, space.program.fixed_bytes, deadline, steps)
 
     @staticmethod
     def without_loops(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
-        """The cheapest program alone."""
+        """The extraction of the cheapest program without loops alone."""
         return CappedExtraction(space, budget, deadline, [WithoutLoops()])
 
     @property
     def space(self) -> SearchSpace:
-        """What is extracted from."""
+        """The space that programs are extracted from."""
         return self.state.space
 
     def next_step(self) -> Step | None:
-        """What there is to extract next; None if there is nothing left."""
+        """The step to take next; None if there is none left."""
         if not self.steps and self._capped:
             self._capped = False
             if not self._too_big:
                 self.steps += map(Repetitive, self._put_off)
         if not self.steps and not self._fits:
             self.steps += sorted(self._too_big, key=lambda step: step.peak)[:MOST_SPILLING]
-            self._fits = True  # They come once.
+            self._fits = True  # these steps are added only once
         return self.steps[0] if self.steps else None
 
     def take(self) -> list[Candidate]:
-        """The candidates of the next step; after the deadline, only of what has been extracted."""
+        """Take the next step and return its candidates; after the deadline, only those extracted so far."""
         match self.steps.popleft():
             case UnderCap(cap):
                 return self._under(cap)
@@ -161,7 +168,7 @@ class CappedExtraction:
     def _under(self, cap: float) -> list[Candidate]:
         builder = built_under(self.state, cap, self.budget, self.deadline)
         if self.state.exhausted:
-            self.steps.clear()  # Lower caps allow no more than this one.
+            self.steps.clear()  # lower caps allow nothing that this one does not
         if builder is None:
             return []
         self._put_off += [builder] if builder.repetitive else []
@@ -174,7 +181,7 @@ class CappedExtraction:
         self._fastest = min([self._fastest, *within])
         if fitting and not self._fits:
             enough = MUCH_FASTER * min(fitting)
-            # Its chunks are the shortest, as nothing fits: how long it would take, extraction tells.
+            # Chunks of a program that does not fit are the shortest, so its time is extraction's estimate.
             faster = [step for step in self._too_big if step.extraction.selection.seconds < enough]
             best = min(faster, key=lambda step: step.built.candidate.predicted_seconds, default=None)
             if best is not None:
@@ -185,17 +192,17 @@ class CappedExtraction:
 
 
 def attempts(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
-    """The candidates for a budget, those of one step after the other."""
+    """The candidates for a budget, step by step."""
     return _groups(CappedExtraction.within(space, budget, deadline))
 
 
 def every_attempt(space: SearchSpace, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
-    """Candidates under all caps that make a difference, made as if there were no memory for temporaries."""
+    """The candidates under all caps that make a difference, step by step, with no memory for temporaries."""
     return _groups(CappedExtraction.least(space, deadline))
 
 
 def first_fitting(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> Candidate | None:
-    """The fastest of the candidates of the first step that has one which should fit."""
+    """The fastest candidate of the first step that gives one that should fit."""
     for found in attempts(space, budget, deadline):
         if found[0].predicted_peak <= budget:
             return found[0]
@@ -203,7 +210,7 @@ def first_fitting(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADL
 
 
 def cheapest(space: SearchSpace, budget: int) -> Candidate | None:
-    """The fastest program whatever it stores, without loops."""
+    """The fastest program without loops, whatever it stores."""
     extractor = _extractor(space, CostModel(space.machine, {}), {})
     selection = extractor.extract(math.inf, frozenset())
     return None if selection is None else Built.of(space, selection, budget, {}).candidate
@@ -216,17 +223,17 @@ def _groups(extraction: CappedExtraction) -> Iterator[list[Candidate]]:
 
 
 def _largest(space: SearchSpace) -> int:
-    """Bytes of the largest value of a program: caps above that make no difference."""
+    """Bytes of the largest value that a program computes: caps above it make no difference."""
     return max((term.bytes for term, _ in computed(space.program)), default=0)
 
 
 def ranked(found: Iterable[Candidate], budget: int) -> list[Candidate]:
-    """Candidates that should fit first, each kind by its predicted time."""
+    """Candidates by predicted time, those that should fit first."""
     return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
 
 
 def caps(free: float) -> Iterator[float]:
-    """The caps to try where so many bytes are left for temporaries: from the next one above downwards.
+    """The caps to try with `free` bytes for temporaries: from the next cap above downwards.
 
     >>> [round(cap) for cap in caps(25_000)]
     [32382, 10240, 3238, 1024]
@@ -240,7 +247,7 @@ def caps(free: float) -> Iterator[float]:
 def built_under(
     state: ExtractionState, cap: float, budget: int, deadline: Deadline, largest_block: float = math.inf
 ) -> CandidateBuilder | None:
-    """The candidates under a cap that have not been seen, or repetitive ones; None if there are neither."""
+    """A builder with the new candidates and the repetitive programs under a cap; None if there are none."""
     space = state.space
     counted = _planned_calls(state, cap, budget - space.program.fixed_bytes, deadline)
     chunks = _nominal_chunks(space, cap)
@@ -249,7 +256,7 @@ def built_under(
         extractor = state.extractor = _extractor(space, CostModel(space.machine, chunks), counted)
         state.counted = counted
     elif state.largest <= cap:
-        return None  # Nothing more is struck out than under the last cap.
+        return None  # this cap excludes nothing more than the last one did
     state.largest = extractor.largest_stored(cap)
     builder = CandidateBuilder(state, budget, largest_block)
     state.exhausted = True
@@ -262,9 +269,9 @@ def built_under(
 
 
 def _extractions(space: SearchSpace, extractor: Extractor, cap: float) -> Iterator[Extraction]:
-    """The cheapest programs under a cap, one for each choice of loops: over one axis, and over any.
+    """The cheapest programs under a cap: for each axis one with loops over it alone, and one with any loops.
 
-    Over two axes, if it can't be one.
+    If no axis alone is enough, pairs of axes are tried.
     """
     enough = False
     for split in _splits(space.large):
@@ -284,7 +291,7 @@ def _extractions(space: SearchSpace, extractor: Extractor, cap: float) -> Iterat
 def _planned_calls(
     state: ExtractionState, cap: float, free: int, deadline: Deadline
 ) -> dict[int, PlannedCall]:
-    """The control flow of a space, by number, with the best programs for its bodies under a cap."""
+    """By id, the calls of control flow in a space with the best programs for their bodies under a cap."""
     for call, bodies in state.bodies.items():
         best = tuple(
             inner if isinstance(inner, Candidate) else _best_body(inner, cap, free, deadline)
@@ -308,10 +315,10 @@ def _planned_calls(
 
 
 def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
-    """The program for a body under a cap; that of the latest higher one if there is none."""
+    """The best program for a body under a cap; else that of the last higher cap; else the body as written."""
     program = state.space.program
     budget = free + program.fixed_bytes
-    # What the body stores counts with the call, under the same cap.
+    # The values that the body stores are subject to the same cap as the call's.
     builder = built_under(state, cap, budget, deadline, cap)
     if builder is not None:
         if not builder.found:
@@ -323,7 +330,7 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
 
 
 def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
-    """Which axes may be looped over: each alone, any two of several, then any of them."""
+    """The choices of axes to loop over: each alone, each pair of three or more, then any (None)."""
     for axis in large:
         yield frozenset({axis})
     if len(large) > 2:
@@ -333,10 +340,10 @@ def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
 
 
 def _nominal_chunks(space: SearchSpace, cap: float) -> dict[Axis, int]:
-    """Chunk lengths to extract with.
+    """The chunk lengths that extraction assumes.
 
-    A slice of the largest term or input should be within cap and cache, but if the cap allows, enough rows
-    for a matrix product to run at full speed.
+    A chunk of the largest term or input should be within the cap and the cache. If the cap allows, it has
+    enough rows for a matrix product to run at full speed, whatever the cache.
     """
     largest: dict[Axis, int] = {}
     given = ((leaf, leaf.axes) for leaf in space.program.inputs)

@@ -1,8 +1,8 @@
 """Chunk lengths: large enough to be fast, small enough to fit.
 
-A loop's block is the largest value that one iteration of its body stores. Blocks of a quarter of the last
-cache are as fast as any, so that is where the search starts; it ends at the largest blocks whose
-simulated peak is within the budget.
+A loop's block is the largest value that one iteration of its body stores. Blocks of a quarter of the
+last-level cache are as fast as any, so the search starts there. It ends at the largest blocks whose simulated
+peak is within the budget.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ from eqsat.planning.tying import Ties, tied, ties
 from eqsat.targets.machine import Machine
 
 SHRINK = 1.5
-"""Factor between the block sizes tried."""
+"""The factor between successive block sizes that are tried."""
 
 HALVINGS = 3
-"""So often what lies between two of them is halved, where the one fits, and the other would be faster."""
+"""The number of bisection steps between a block size that fits and a larger one that would be faster."""
 
 WORTH_MEMORY = 0.99
-"""A program that takes less than this part of the time of another is worth more memory."""
+"""More memory is worthwhile if the program then takes less than this part of the time."""
 
 PATIENCE = 3
-"""When so many smaller blocks in a row are no faster, no more are looked at."""
+"""The search stops after this many smaller block sizes in a row that are no faster."""
 
 OUTER = (1.0, 4.0, 16.0)
-"""How many times longer the chunks of outer loops are tried to be: what inner loops do for every iteration of
-theirs is done less often then, in shorter chunks."""
+"""Factors by which the chunks of outer loops are lengthened, one trial each.
+
+With longer outer chunks, inner loops run less often, on shorter chunks of their own.
+"""
 
 DIVISOR_SLACK = 0.75
-"""A divisor of the axis this close to the wanted length is preferred: it leaves no remainder."""
+"""A divisor of the axis is preferred from about this part of the wanted length on: it leaves no remainder."""
 
 DEEP = 32
-"""Inner length from which a matrix product needs enough rows to run at full speed."""
+"""The inner length from which a matrix product needs enough rows to run at full speed."""
 
 
 _HEAVIEST: Remembered[int] = Remembered()
@@ -64,7 +66,7 @@ def even_length(size: int, longest: int) -> int:
 
 
 def summing(block: Block, machine: Machine) -> dict[int, int]:
-    """By loop, chunk lengths with which long sums compute what they add up as they go, and store nothing."""
+    """By loop, the chunk lengths with which long sums compute their operands on the fly and store none."""
     found: dict[int, int] = {}
     for loop in block.loops:
         longest = max((_as_it_goes(loop, inner, machine) for inner in loop.body.blocks()), default=0)
@@ -74,7 +76,7 @@ def summing(block: Block, machine: Machine) -> dict[int, int]:
 
 
 def _as_it_goes(loop: Loop, block: Block, machine: Machine) -> int:
-    """How much of a loop's axis the reductions of a block may reduce at once, so that they store nothing."""
+    """The longest chunk of a loop's axis with which a reduction of the block does not store its operand."""
     longest = 0
     for step in block.steps:
         if isinstance(step, Compute) and isinstance(step.term.op, Reduce):
@@ -86,7 +88,7 @@ def _as_it_goes(loop: Loop, block: Block, machine: Machine) -> int:
 
 
 def _heaviest(loop: Loop, lengths: Mapping[Axis, int], machine: Machine, fixed: Mapping[int, int]) -> int:
-    """Bytes of the largest value stored in one iteration of a loop, inner loops' included."""
+    """Bytes of the largest value stored in one iteration of a loop, inner loops included."""
     return _heaviest_in(loop.body, loop.axis, CostModel(machine, lengths), fixed)
 
 
@@ -102,7 +104,7 @@ def _found_heaviest(block: Block, axis: Axis, model: CostModel, fixed: Mapping[i
         largest = max([largest, *copies])
     for step in block.steps:
         for result in step.results:
-            # What a loop collects is stored where the loop is, not in its body.
+            # A loop's results are stored in the block around the loop, not in its body.
             if result.number in stored and axis in result.axes:
                 largest = max(largest, model.bytes(result))
         if isinstance(step, Loop):
@@ -112,7 +114,7 @@ def _found_heaviest(block: Block, axis: Axis, model: CostModel, fixed: Mapping[i
 
 
 def _multiplies(loop: Loop) -> bool:
-    """Whether the loop's chunk makes the rows of a matrix product with a long inner axis."""
+    """Whether the loop's chunk provides the rows of a matrix product with a long inner axis."""
     return any(
         loop.axis in product.axes and len(product.axes) > 1 and math.prod(a.size for a in op.axes) >= DEEP
         for product, op in loop.body.products
@@ -127,13 +129,13 @@ def lengths_for(
     outer: float = 1.0,
     together: Ties = (),
 ) -> dict[int, int]:
-    """Chunk lengths, by loop, with which no loop's block is larger than `target` bytes.
+    """Chunk lengths, by loop, with which loops' blocks are about `target` bytes at most.
 
     **Arguments:**
 
-    - `fixed`: loops whose lengths are given.
-    - `outer`: how many times longer than else the chunks are of a loop with others inside.
-    - `together`: loops that have one length.
+    - `fixed`: the lengths of loops that are given.
+    - `outer`: the factor by which the chunks of loops with loops inside are lengthened.
+    - `together`: the sets of loops that share one length.
     """
     chunks: dict[int, int] = {}
 
@@ -148,14 +150,14 @@ def lengths_for(
             size(step.body, {**around, step.axis: chunks[step.id]})
 
     def chosen(step: Loop, around: Mapping[Axis, int]) -> int:
-        # Where something is added up as it goes, there are copies from some length on.
+        # Operands of such sums are copied from `lanes` entries on, so weigh a chunk of that length.
         unit = min(machine.lanes or 1, step.axis.size) if fixed else 1
         longest = target * unit / _heaviest(step, {**around, step.axis: unit}, machine, fixed)
         if _multiplies(step):
-            # A product with few rows runs far below the machine's rate.
+            # A product with few rows runs far below the machine's peak rate.
             longest = max(longest, machine.rows * min(1.0, target / machine.cache))
         if any(loop.id not in fixed for loop in step.body.loops):
-            # Tiles: this loop takes its share of the block, the inner loops the rest.
+            # Tiling: this loop takes its share of the block, the inner loops take the rest.
             longest = min(longest, outer * max(min(longest, machine.rows), longest ** (1 / 2)))
         length = even_length(step.axis.size, max(1, int(longest)))
         return max(length, step.shortest)
@@ -173,12 +175,12 @@ def choose_lengths(
 ) -> tuple[Schedule, int]:
     """The schedule with the fastest chunk lengths within the budget, or else the leanest, and its peak.
 
-    Steps that do not fit in the order given are put in a leaner one.
+    If the steps do not fit in the given order, they are put in a leaner one.
 
     **Arguments:**
 
     - `budget`: bytes of arguments, outputs and temporaries.
-    - `largest_block`: bytes above which it must not go.
+    - `largest_block`: the largest block size to try, in bytes.
     """
     found = _choose_lengths(program, block, budget, machine, largest_block, NO_CHUNKS)
     fixed = summing(block, machine)
@@ -196,7 +198,7 @@ def _choose_lengths(
     largest_block: float,
     fixed: Mapping[int, int],
 ) -> tuple[Schedule, int]:
-    """The same, where the lengths of some loops are fixed."""
+    """As `choose_lengths`, with fixed lengths for some loops."""
     targets = list(_targets(min(machine.cache, largest_block)))
     nested = any(loop.body.own_loops for loop in block.loops)
     shapes = OUTER if nested else OUTER[:1]
@@ -207,14 +209,14 @@ def _choose_lengths(
         return schedule, predicted_peak(schedule, machine)
 
     def leaner(found: tuple[Schedule, int]) -> tuple[Schedule, int]:
-        """In a leaner order, if it does not fit."""
+        """The schedule as it is if it fits, else with its steps in a leaner order."""
         if found[1] <= budget:
             return found
         schedule = in_lean_order(found[0], machine)
         return found if schedule is found[0] else (schedule, predicted_peak(schedule, machine))
 
     def fastest(number: int, found: tuple[Schedule, int]) -> tuple[Schedule, int]:
-        """The fastest of blocks that are as large, or somewhat smaller."""
+        """The fastest schedule with blocks of the size at `number`, or somewhat smaller."""
         least, worse = _seconds(found[0], machine), 0
         seen = [found[0].chunks]
         for smaller in range(number, len(targets)):
@@ -241,7 +243,7 @@ def _choose_lengths(
         return best
     if best[1] <= budget:
         return fastest(0, best)
-    # Smaller blocks need less, so the largest that fit are found by halving what is between.
+    # Smaller blocks need less memory, so bisection finds the largest that fit.
     too_large, small = 0, len(targets) - 1
     leanest = leaner(sized(targets[small]))
     block = leanest[0].block
@@ -267,7 +269,7 @@ def _between(
     found: tuple[Schedule, int],
     budget: float,
 ) -> tuple[Schedule, int]:
-    """The largest blocks that fit, between a target that is too large and one with which this was found."""
+    """The largest blocks that fit, by bisection between a size that is too large and that of `found`."""
     for _ in range(HALVINGS):
         middle = math.sqrt(too_large * fits)
         other = sized(middle)
@@ -283,7 +285,7 @@ def _seconds(schedule: Schedule, machine: Machine) -> float:
 
 
 def _targets(largest: float) -> Iterator[float]:
-    """The block sizes to try, in bytes: from the largest down to less than one."""
+    """The block sizes to try, in bytes, from the largest down to less than one byte."""
     target = float(largest)
     yield target
     while target >= 1:

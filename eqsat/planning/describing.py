@@ -1,4 +1,4 @@
-"""Terms and axes in words: of which argument an axis is a dimension, what an op does, where it is from."""
+"""Describes terms and axes in words: the argument dimension of an axis, the op of a term, its source line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from eqsat.support.records import AxisRecord, Place, TensorRecord
 from eqsat.targets.machine import Machine
 
 LONG_LABEL = 24
-"""Characters from which on the end of a label is enough."""
+"""The number of characters to which longer labels are shortened, from the left, if they stay distinct."""
 
 
 class Describer:
@@ -41,7 +41,7 @@ class Describer:
 
     **Arguments:**
 
-    - `names`: of the program's inputs.
+    - `names`: the names of the program's inputs.
     """
 
     def __init__(self, program: Program, names: Sequence[str]) -> None:
@@ -50,29 +50,29 @@ class Describer:
         self._places = places(program)
 
     def label(self, axis: Axis) -> str:
-        """Where an axis is from, "x.0" being dimension 0 of the argument x; else its name."""
+        """The argument dimension that an axis comes from ("x.0" is dimension 0 of x), or else its name."""
         return self._labels.get(axis, axis.name)
 
     def place(self, term: Term) -> Place | None:
-        """The line of the user's source that a term is from."""
+        """The line of the user's source that a term comes from, if known."""
         return self._places.get(term.number)
 
     def axis(self, axis: Axis, chunk: int | None = None) -> AxisRecord:
-        """The axis, or so much of it."""
+        """The record of an axis, or of a chunk of it."""
         return AxisRecord(axis.name, axis.size, self.label(axis), None if chunk == axis.size else chunk)
 
     def axes(self, axes: Iterable[Axis]) -> str:
-        """Several axes in a row."""
+        """The labels of several axes, separated by commas."""
         return ", ".join(self.label(axis) for axis in sorted(axes))
 
     def tensor(
         self, term: Term, machine: Machine, lengths: Mapping[Axis, int], size: int = -1
     ) -> TensorRecord:
-        """A term inside loops with chunks of these lengths.
+        """The record of a term inside loops with chunks of these lengths.
 
         **Arguments:**
 
-        - `size`: bytes of its buffer, if that isn't as large as its value.
+        - `size`: bytes of its buffer, if that differs from the size of its value.
         """
         axes = tuple(
             self.axis(axis, lengths.get(axis) if axis in term.open else None) for axis in sorted(term.axes)
@@ -83,7 +83,7 @@ class Describer:
         return TensorRecord(size, term.dtype, axes, self.op(term), place)
 
     def op(self, term: Term) -> str:
-        """What makes a term."""
+        """The op of a term in words."""
         match term.op:
             case Leaf(index=index):
                 return (
@@ -123,9 +123,9 @@ class Describer:
 
 
 def shortened(labels: Mapping[Axis, str]) -> dict[Axis, str]:
-    """Labels of axes, only the ends of long ones where those are enough to tell them apart.
+    """Labels of axes, with long ones shortened to their ends where these are distinct.
 
-    Arguments in trees have long names: "parameters_encoder_dense_kernel.0".
+    Arguments in trees have long names, such as "parameters_encoder_dense_kernel.0".
     """
     short = {
         axis: label if len(label) <= LONG_LABEL else f"…{label[1 - LONG_LABEL :]}"

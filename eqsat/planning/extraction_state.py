@@ -1,4 +1,4 @@
-"""How far the extraction of programs from a search space has come: its own, and that of the bodies inside."""
+"""The state of extraction from a search space and from the spaces of the bodies inside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eqsat.planning.search_space import SearchSpace
 
 @dataclass(frozen=True, eq=False)
 class PlannedCall:
-    """Control flow with the programs `found` for its bodies, and what they need."""
+    """A call of control flow with the candidates `found` for its bodies, and their time and memory."""
 
     call: Call
     makers: dict[int, str]
@@ -22,17 +22,18 @@ class PlannedCall:
 
 @dataclass
 class ExtractionState:
-    """What has been extracted from one search space so far.
+    """The state of extraction from one search space.
 
     **Attributes:**
 
-    - `bodies`: for calls of control flow, the same for each body; the body itself if it has nothing large.
-    - `planned`: those calls, by number, as they were planned last.
-    - `seen`: what has been selected, by the nodes' identities.
-    - `extractor`, `counted`: the latest extractor, and the calls that it counts with.
-    - `largest`: bytes of the largest value that is stored under the latest cap.
-    - `exhausted`: whether there was no program under that cap.
-    - `latest`: of a body, the candidate found last.
+    - `bodies`: for each call of control flow, the state of each body; a candidate for a body without large
+      values.
+    - `planned`: by number, these calls as they were last planned.
+    - `seen`: earlier selections, each as the identities of its nodes.
+    - `extractor`, `counted`: the latest extractor, and the planned calls that it uses.
+    - `largest`: bytes of the largest buffer that a program under the latest cap may have.
+    - `exhausted`: whether there was no program under the latest cap.
+    - `latest`: the last candidate found, if the space is that of a body.
     """
 
     space: SearchSpace

@@ -1,4 +1,4 @@
-"""A schedule as a graph of the arrays that it stores, with loops and control flow as boxes."""
+"""Makes the graph of the arrays that a schedule stores, with loops and control flow as boxes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from eqsat.reports.records import BoxRecord, GraphRecord, NodeRecord
 from eqsat.targets.machine import Machine
 
 MOST_NODES = 40
-"""Of more arrays than this, only the largest are shown."""
+"""At most this many arrays are shown, results first, then the largest."""
 
 MOST_FUSED = 4
-"""So many of the ops that go into an array are named."""
+"""At most this many of the ops that are fused into an array are named: the last ones."""
 
 
 def graph_record(schedule: Schedule, words: Describer, machine: Machine) -> GraphRecord:
@@ -34,12 +34,12 @@ def graph_record(schedule: Schedule, words: Describer, machine: Machine) -> Grap
 
 
 class _Graph:
-    """The nodes so far.
+    """The graph in the making.
 
     **Attributes:**
 
-    - `sources`: for every term that has been met, the nodes that it is, or is made of without being stored.
-    - `fused`: the ops between.
+    - `sources`: by number of a term visited, its node if it is stored, or else the nodes it is computed from.
+    - `fused`: by number of a term visited, the ops between these nodes and the term.
     """
 
     def __init__(self, schedule: Schedule, words: Describer, machine: Machine) -> None:
@@ -116,7 +116,7 @@ class _Graph:
             self._pass_on(term, term.args, "" if is_free(term) else self.words.op(term))
 
     def _pass_on(self, term: Term, args: Iterable[Term], op: str) -> None:
-        """A term that is stored nowhere."""
+        """Enter a term that is not stored: its consumers are made from its sources."""
         args = list(args)
         self.sources[term.number] = self._sources(args)
         names = [name for arg in args for name in self.fused.get(arg.number, ())]
@@ -144,7 +144,7 @@ class _Graph:
                 self.nodes[node] = replace(self.nodes[node], kind="result")
 
     def record(self) -> GraphRecord:
-        """The graph; what is left out of it is bridged by edges between what it was between."""
+        """The graph. Edges bridge the nodes that are left out."""
         count = len(self.nodes)
         ranked = sorted(
             range(count),
@@ -154,12 +154,12 @@ class _Graph:
         place = {number: position for position, number in enumerate(kept)}
         roots: list[tuple[int, ...]] = []
         edges: list[tuple[int, int]] = []
-        before: dict[int, set[int]] = {}  # for each node that is kept, all that it is made of
+        before: dict[int, set[int]] = {}  # for each node that is kept, all nodes it is made from
         for number in range(count):
             direct = [place[source] for source in self.made_of[number] if source in place]
             reached = dict.fromkeys(root for source in self.made_of[number] for root in roots[source])
             if number in place:
-                # What is left out makes an edge only where there is no other way.
+                # A bridge becomes an edge only if no other path connects the two nodes.
                 known = set(direct).union(*(before[root] for root in reached))
                 sources = [*direct, *(root for root in reached if root not in known)]
                 edges += [(source, place[number]) for source in dict.fromkeys(sources)]

@@ -1,9 +1,10 @@
-"""Programs of two branches: one that is fast where tests hold of the data, and one that is right on any.
+"""Programs of two branches: a fast one for data that passes tests, and one that is right on any data.
 
-Orders of contractions are as good as that which was written where nothing over- or underflows in either.
-Where rules with guards match is known from the program's e-graph, in which they have not been used: all that
-is equal there is equal on any data. What the guards look at is taken from it, so a guard never depends on
-what it guards. Rules are granted what is cheap to test, and a second e-graph says what comes of that.
+Another order of a contraction is as accurate as the one written if nothing over- or underflows in either.
+The matches of rules with guards come from the program's e-graph, to which these rules were not applied:
+its equalities hold on any data. The values that guards test are extracted from it, so a guard never depends
+on a rewrite that it guards. Matches and orders with cheap tests are granted, and a second e-graph is
+saturated with them.
 """
 
 from __future__ import annotations
@@ -37,28 +38,28 @@ from eqsat.support.deadline import Deadline
 from eqsat.targets.machine import Machine
 
 MOST_TESTED = 64
-"""Of more matches of rules with guards, or of more orders, than this, the rest is not looked at."""
+"""At most this many matches of rules with guards are considered, and as many orders of contractions."""
 
 MOST_SEARCHED = 8
-"""For tests of so many matches and orders, chunks are looked for if they don't fit whole."""
+"""The number of matches and orders whose tests are computed in chunks if they do not fit whole."""
 
 IN_RANGE = "nothing over- or underflows in either order"
-"""What is tested for another order of a contraction."""
+"""The guard of another order of a contraction, as text."""
 
 SHARE = 0.25
-"""What takes longer to test than this part of the time that the program takes is not tested."""
+"""A match or order is not granted if its test takes longer than this part of the program's time."""
 
 
 @dataclass(frozen=True)
 class Grant:
-    """What may be used if tests hold: a match of a rule, or an order of a contraction.
+    """A match of a rule, or an order of a contraction, that may be used if tests hold.
 
     **Attributes:**
 
     - `what`: the match or the order.
-    - `maker`: the rule's name, or that of orders of contractions.
-    - `guard`: what is tested, as text.
-    - `tests`: truth values without axes. Those that are known to hold are left out.
+    - `maker`: the rule's name, or `REORDERED`.
+    - `guard`: the condition that is tested, as text.
+    - `tests`: truth values without axes, except those that are known to hold.
     """
 
     what: Granted | Order
@@ -69,32 +70,32 @@ class Grant:
 
 @dataclass(frozen=True)
 class Granting:
-    """All that may be used if all tests hold."""
+    """All matches and orders that may be used if all tests hold."""
 
     grants: tuple[Grant, ...]
 
     @property
     def granted(self) -> tuple[Granted, ...]:
-        """Matches of rules."""
+        """The matches of rules."""
         return tuple(one.what for one in self.grants if isinstance(one.what, Granted))
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """Orders of contractions."""
+        """The orders of contractions."""
         return tuple(one.what for one in self.grants if isinstance(one.what, Order))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The names and guards of what has to be tested."""
+        """The makers and guards of the grants that have tests."""
         return tuple(dict.fromkeys(f"{one.maker}: {one.guard}" for one in self.grants if one.tests))
 
     @property
     def makers(self) -> frozenset[str]:
-        """The names of what is granted anything."""
+        """The makers of all grants."""
         return frozenset(one.maker for one in self.grants)
 
     def of_makers(self, names: Collection[str]) -> Granting:
-        """What is granted to some rules, or to orders of contractions."""
+        """The grants of some makers."""
         return Granting(tuple(one for one in self.grants if one.maker in names))
 
     def all_tests(self) -> list[Term]:
@@ -105,14 +106,14 @@ class Granting:
 def grantings(
     space: SearchSpace, orders: Sequence[Order], seconds: float, budget: int, deadline: Deadline
 ) -> Granting:
-    """What can be granted in a program that has been saturated without it.
+    """The grants for a program that was saturated without any: those whose tests are cheap and fit.
 
     **Arguments:**
 
-    - `orders`: of contractions of the program.
-    - `seconds`: what the program takes without them.
-    - `budget`: bytes that there are.
-    - `deadline`: when to stop looking for tests by chunks.
+    - `orders`: orders of contractions of the program.
+    - `seconds`: the time of the program without grants.
+    - `budget`: bytes of arguments, outputs and temporaries.
+    - `deadline`: when to stop planning tests in chunks.
     """
     granted: list[Grant] = []
     searched = 0
@@ -134,7 +135,7 @@ def grantings(
 
 
 def _of_rules(space: SearchSpace) -> Iterator[Grant]:
-    """Matches of rules with guards, but for those whose guards can't hold."""
+    """The matches of rules with guards, without those whose guards cannot hold or be tested."""
     found = space.saturation.found[:MOST_TESTED]
     terms = _terms_of(space, {number for one in found for number in one.classes})
     for one in found:
@@ -148,7 +149,7 @@ def _of_rules(space: SearchSpace) -> Iterator[Grant]:
 
 
 def _of_orders(space: SearchSpace, orders: Sequence[Order]) -> Iterator[Grant]:
-    """Orders of contractions of numbers that can be tested."""
+    """The orders of contractions whose factors can be tested."""
     for order in orders:
         try:
             tests = in_range(order, space.program.terms)
@@ -158,10 +159,10 @@ def _of_orders(space: SearchSpace, orders: Sequence[Order]) -> Iterator[Grant]:
 
 
 def _terms_of(space: SearchSpace, numbers: set[int]) -> dict[int, Term]:
-    """For classes, the terms that compute them fastest, without loops; not for all, if some have none."""
+    """For e-classes, the fastest terms without loops; e-classes that have none are left out."""
     graph = space.saturation.graph
     found: dict[int, Term] = {}
-    # All at once, if that can be; or else one by one.
+    # Extract all at once if possible, or else one by one.
     for roots in [sorted(numbers), *([number] for number in sorted(numbers))]:
         if not roots or all(number in found for number in roots):
             continue
@@ -177,7 +178,7 @@ def _terms_of(space: SearchSpace, numbers: set[int]) -> dict[int, Term]:
 
 
 def _tests(space: SearchSpace, found: Found, values: Sequence[Term]) -> tuple[Term, ...] | None:
-    """What has to be tested for a match, but for what is known to hold; None if it can't be used."""
+    """The tests of a match that are not known to hold; None if one is known to fail or cannot be computed."""
     guard = space.rules[found.rule].guard
     assert guard is not None
     terms = space.program.terms
@@ -196,19 +197,19 @@ def _tests(space: SearchSpace, found: Found, values: Sequence[Term]) -> tuple[Te
 
 
 def _alone(space: SearchSpace, grant: Grant, budget: int) -> tuple[Program, int]:
-    """The program that tests for a grant, beside all arguments, and the bytes that there are for it."""
+    """The program that computes a grant's tests, with all arguments in memory, and the bytes left for it."""
     program = replace(_testing(space.program, grant.tests), inputs=space.program.inputs)
-    # The results of the whole have their places while tests are computed.
+    # The buffers of the whole program's results exist while the tests run.
     return program, budget - (space.program.fixed_bytes + space.program.aliased - program.fixed_bytes)
 
 
 def _calls_programs(program: Program) -> bool:
-    """Whether there is control flow in a program."""
+    """Whether a program contains control flow."""
     return any(isinstance(term.op, Opaque) and term.op.call.bodies for term in program.reachable())
 
 
 def _testing(program: Program, tests: Sequence[Term]) -> Program:
-    """The program that computes tests, of what it needs of the inputs."""
+    """The program that computes tests from the inputs that they need."""
     used = {term.number for term in reachable(tests)}
     inputs = tuple(leaf for leaf in program.inputs if leaf.number in used)
     return Program(inputs, tuple(Output(test, ()) for test in tests), program.terms)
@@ -221,9 +222,9 @@ def _seconds(schedule: Schedule, machine: Machine) -> float:
 def guarded(
     plain: Candidate, fast: Candidate, granting: Granting, machine: Machine, budget: float
 ) -> Candidate:
-    """The program that is `fast` where all tests hold and `plain` elsewhere; `fast` itself if there are none.
+    """The program that runs `fast` if all tests hold, else `plain`; just `fast` if there are no tests.
 
-    What it should take is what it takes where they hold.
+    Its predicted time is that for data that passes.
     """
     tests = granting.all_tests()
     if not tests:
@@ -243,7 +244,7 @@ def guarded(
     makers = {**fast.makers, **plain.makers}
     found = predicted(schedule, makers, predicted_peak(schedule, machine), machine)
     if found.predicted_peak > budget:
-        # Without copies for its reductions and products, it may fit.
+        # It may fit without the copies for its reductions and products.
         bare = replace(machine, copies=False)
         found = predicted(schedule, makers, predicted_peak(schedule, bare), bare)
     taking = machine.taking(found.predicted_peak - program.fixed_bytes)
@@ -258,7 +259,7 @@ def guarded(
 
 
 def _program(plain: Program, fast: Program, holds: Term) -> Program:
-    """The choice between two programs of the same inputs and outputs, by a truth value."""
+    """The program that chooses between two programs with the same inputs and outputs by a truth value."""
     terms = plain.terms
     used = {term.number for one in (plain, fast) for term in one.reachable()}
     inputs = tuple(leaf for leaf in plain.inputs if leaf.number in used)
@@ -284,25 +285,25 @@ def _program(plain: Program, fast: Program, holds: Term) -> Program:
 
 
 def _calls(*programs: Program) -> Iterator[int]:
-    """The numbers of all calls in programs."""
+    """The ids of all calls in programs."""
     for program in programs:
         for inner in program.inside():
             yield from (term.op.call.id for term in inner.reachable() if isinstance(term.op, Opaque))
 
 
 def _numbered(schedule: Schedule, numbers: Iterator[int]) -> tuple[Block, dict[int, int]]:
-    """A schedule's block with other numbers for its loops, and their lengths of chunks."""
+    """A schedule's block with new ids for its loops, and the chunk lengths by these ids."""
     renumbered = {loop.id: next(numbers) for loop in schedule.block.loops}
     lengths = {renumbered[number]: length for number, length in schedule.chunks.items()}
     return _renumbered(schedule.block, renumbered), lengths
 
 
 def _renumbered(block: Block, numbers: Mapping[int, int]) -> Block:
-    """A block with other numbers for its loops."""
+    """A block with new ids for its loops."""
     known: dict[int, tuple[Block, ...]] = {}
 
     def bodies(step: Compute) -> tuple[Block, ...]:
-        # All results of a call share its blocks.
+        # All results of a call share its blocks, so renumber them once.
         if step.bodies and id(step.bodies) not in known:
             known[id(step.bodies)] = tuple(_renumbered(body, numbers) for body in step.bodies)
         return known.get(id(step.bodies), ())

@@ -1,8 +1,8 @@
-"""Joining: products of one matrix with several narrow ones, and its sum, are taken as one product.
+"""Horizontal fusion: products of one matrix with several narrow ones, and its sums, computed as one product.
 
-To multiply a matrix by a few columns takes little longer than to read it. Gradients multiply the same one
+Multiplying a matrix by a few columns takes little longer than reading it. Gradients multiply the same matrix
 several times: Σ_c P_ac v_c and Σ_c P_ac W_cb are columns of Σ_c P_ac [v W]_cz, which takes little longer than
-either of them (docs/log/products.md). Rules can't do so: what they put for a term, they put for it alone.
+either of them (docs/log/products.md). Rules cannot express this: a rule rewrites one term at a time.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ from eqsat.planning.storage import is_given
 from eqsat.targets.machine import Machine
 
 MOST_COLUMNS = 128
-"""Of all narrow matrices together: beside more of them, what it takes to read the large one is little."""
+"""The most columns of all narrow matrices together: with more, reading the large one hardly counts."""
 
 READING = 9
-"""To read a matrix takes a product as long as to multiply it by so many columns."""
+"""Reading a matrix takes as long as multiplying it by this many columns."""
 
 LARGE = 1.5
-"""A matrix is large if its rows, and what is added up of each, are so many times as many as others' columns.
+"""A matrix is large if its rows, and the entries summed per row, are at least this many times the columns of
+the narrow operands.
 
-So what may be copied to take the products together, and apart again, is no more than is read of it.
+So joining the operands and separating the products copies no more than is read of the matrix.
 """
 
 COPYING = 8
-"""Its rows are so many times as many if the columns are put side by side again and again."""
+"""The same factor for rows alone, if the narrow operands are concatenated again in every iteration."""
 
 NEARBY = 8
-"""Of the products of a matrix that come after one, so many are looked at: a recurrence has thousands."""
+"""The number of later products of a matrix considered for fusion with one: a recurrence has thousands."""
 
 MOST_STEPS = 16
-"""What is made for a later product is made for an earlier one if it takes no more steps than these."""
+"""The most terms of a later product's operand that may be computed early, for the first product."""
 
 LEAST_BYTES = 1 << 18
-"""Of a matrix: to read a smaller one takes no longer than to start on a product."""
+"""The smallest matrix considered, in bytes: reading a smaller one takes no longer than starting a product."""
 
 FLOATS = frozenset({"float32", "float64"})
 
@@ -52,11 +53,12 @@ _FUSED: Remembered[tuple[FusedProducts, ...]] = Remembered()
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """A step that multiplies a matrix with a narrow one, or sums it up, with no op and nothing narrow.
+    """A step that multiplies a matrix by a narrow one, or sums it; a sum has neither `op` nor `narrow`.
 
     **Attributes:**
 
-    - `added`: the axes that are added up.
+    - `step`: the position of the step in its block.
+    - `added`: the axes that are summed over.
     """
 
     step: int
@@ -69,7 +71,7 @@ class _Product:
 
 
 def padded(columns: int) -> int:
-    """With how many columns a product takes no longer than with so many (docs/log/products.md).
+    """The most columns with which a product takes no longer than with `columns` (docs/log/products.md).
 
     >>> [padded(columns) for columns in (1, 3, 5, 9, 17)]
     [1, 4, 8, 16, 32]
@@ -81,7 +83,7 @@ def padded(columns: int) -> int:
 
 
 def fused_products(block: Block, model: CostModel) -> tuple[FusedProducts, ...]:
-    """The products of a block that are taken as one, in the order in which they are."""
+    """The groups of products in a block that are fused, each in the order of the steps."""
     if not (model.machine.joins and model.machine.copies):
         return ()
     return _FUSED.recall(block, model, NO_CHUNKS, lambda: tuple(_fused_products(block, model)))
@@ -111,7 +113,7 @@ def _fused_products(block: Block, model: CostModel) -> Iterator[FusedProducts]:
 
 
 def _products(block: Block, model: CostModel) -> Iterator[_Product]:
-    """The products of a large matrix with a narrow one, and sums of one."""
+    """The products of a large matrix with a narrow one in a block, and the sums of large matrices."""
     for index, step in enumerate(block.steps):
         if not isinstance(step, Compute):
             continue
@@ -134,13 +136,13 @@ def _products(block: Block, model: CostModel) -> Iterator[_Product]:
 
 
 def _columns(value: Term, added: frozenset[Axis]) -> int | None:
-    """How many columns a narrow matrix has, all of its other axes together: none if one is in chunks."""
+    """The number of columns of a narrow matrix: all axes but those added; None if one of them is chunked."""
     columns = value.axes - added
     return None if columns & value.open else math.prod(axis.size for axis in columns)
 
 
 def _is_large(matrix: Term, added: frozenset[Axis], columns: int, model: CostModel) -> bool:
-    """Whether a matrix is large beside a narrow one with so many columns, and to read it takes a while."""
+    """Whether a matrix is large compared with a narrow one of `columns` columns, and takes long to read."""
     sides = (model.elements(axes, matrix.open) for axes in (matrix.axes - added, added))
     return LARGE * columns <= min(sides) and columns <= MOST_COLUMNS and model.bytes(matrix) >= LEAST_BYTES
 
@@ -148,7 +150,7 @@ def _is_large(matrix: Term, added: frozenset[Axis], columns: int, model: CostMod
 def _together(
     first: _Product, others: Sequence[_Product], places: Mapping[int, int], model: CostModel
 ) -> list[_Product]:
-    """A product of a matrix, and those of others that are worth being taken with it."""
+    """A product, followed by those of the others that are worth fusing with it."""
     found = [first]
     rows = model.elements(first.matrix.axes - first.added, first.matrix.open)
     for other in others:
@@ -169,7 +171,7 @@ def _together(
 
 
 def _is_ready(product: _Product, step: int, places: Mapping[int, int], model: CostModel) -> bool:
-    """Whether what a product multiplies with is there at an earlier step, or takes little to make."""
+    """Whether a product's narrow operand is available at an earlier step, or cheap to compute there."""
     if product.narrow is None:
         return True
     most = model.elements(product.narrow.axes, product.narrow.open)
@@ -209,7 +211,7 @@ def _fusion(
 
 
 def fused_products_in(schedule: Schedule, machine: Machine) -> dict[Block, tuple[FusedProducts, ...]]:
-    """By block, the products that are taken as one, all over a schedule."""
+    """By block, the products that are fused, for a whole schedule."""
     found: dict[Block, tuple[FusedProducts, ...]] = {}
 
     def within(block: Block, lengths: Mapping[Axis, int]) -> None:

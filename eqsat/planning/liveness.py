@@ -1,6 +1,6 @@
-"""Peak memory by simulation, an upper bound of it, and predicted time.
+"""Predicts peak memory, by simulation, and time.
 
-What a block stores, and from when until when, is for `storage` to say; here it gets its bytes.
+`storage` decides what a block stores, and from which step to which; this module adds the bytes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from eqsat.targets.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Memory over the steps of a block.
+    """Memory use over the steps of a block.
 
     **Attributes:**
 
-    - `peak`: most bytes of temporaries, results, panels that products pack and copies, at any one time.
-    - `step`: the step where that is.
-    - `timeline`: bytes while each step runs.
-    - `buffers`: the stored terms, with their bytes, and the steps from and until which they are there.
-    - `inside`: usage of the block inside of that step, if there is one.
+    - `peak`: the most bytes in use at one time: temporaries, results, copies, and panels that products pack.
+    - `step`: the step at the peak.
+    - `timeline`: the bytes in use during each step.
+    - `buffers`: the stored terms, with their bytes, and the first and last steps of their lives.
+    - `inside`: the usage of the block inside that step, if there is one.
     """
 
     peak: int
@@ -44,7 +44,7 @@ class Usage:
 
     @property
     def live(self) -> tuple[tuple[Term, int], ...]:
-        """The stored terms alive at the peak, largest first, with their bytes."""
+        """The stored terms alive at the peak with their bytes, largest first."""
         found = {
             term.number: (term, size)
             for term, size, birth, death in self.buffers
@@ -56,7 +56,7 @@ class Usage:
 
 
 Path = tuple[int, ...]
-"""Of a buffer: the steps of the loops around it, the outermost first, and the number of its term."""
+"""Identifies a buffer: the steps of the loops around it, outermost first, then the number of its term."""
 
 NOTHING: frozenset[Path] = frozenset()
 
@@ -65,7 +65,7 @@ _SECONDS: Remembered[float] = Remembered()
 
 
 class Simulator:
-    """Simulates the memory of a schedule on a machine."""
+    """Simulates the memory use of a schedule on a machine."""
 
     def __init__(self, machine: Machine, chunks: Mapping[int, int]) -> None:
         self.machine = machine
@@ -79,13 +79,13 @@ class Simulator:
         in_loop: bool = False,
         elsewhere: frozenset[Path] = NOTHING,
     ) -> Usage:
-        """Usage of one run of a block.
+        """The usage of one run of a block.
 
         **Arguments:**
 
-        - `lengths`: the chunk lengths of the loops around it.
-        - `from_start`: terms whose buffers are there all the time, as a program's results' are.
-        - `in_loop`: whether it is the body of a loop over chunks, for which copies may be made before.
+        - `lengths`: the chunk lengths of the loops around the block.
+        - `from_start`: terms whose buffers exist all the time, as those of a program's results do.
+        - `in_loop`: whether the block is the body of a loop over chunks, before which copies may be made.
         - `elsewhere`: buffers that take no memory of their own.
         """
         model = CostModel(self.machine, lengths)
@@ -107,7 +107,7 @@ class Simulator:
         return Usage(peak, index, timeline, spans, inside)
 
     def bodies(self, step: Compute, lengths: Mapping[Axis, int]) -> Usage:
-        """Usage of the programs inside of a call, of which one runs at a time."""
+        """The usage of a call's bodies, of which one runs at a time."""
         largest = max(step.bodies, key=lambda body: self.peak(body, lengths))
         return self.block(largest, lengths)
 
@@ -129,7 +129,7 @@ class Simulator:
         return _PEAKS.recall(block, model, self.chunks, find, (from_start, in_loop, elsewhere))
 
     def _hosted(self, block: Block, lengths: Mapping[Axis, int], results: frozenset[int]) -> frozenset[Path]:
-        """The buffers of a program's outermost block, and of its loops, that lie where results will be."""
+        """The buffers of a program's outermost block and its loops that are placed in buffers of results."""
         model = CostModel(self.machine, lengths)
         written = [
             (span.bytes(model), (span.birth,))
@@ -145,7 +145,7 @@ class Simulator:
         results: frozenset[int],
         path: Path = (),
     ) -> Iterator[tuple[Path, Temporary]]:
-        """The buffers of a block and of its loops; `path`: the steps that lead to the block."""
+        """The buffers of a block and of its loops; `path` holds the steps that lead to the block."""
         model = CostModel(self.machine, lengths)
         for span in storage(block, model).spans:
             if span.term.number not in results:
@@ -157,7 +157,7 @@ class Simulator:
                 yield from self._temporaries(step.body, within, results, (*path, index))
 
     def _within(self, loop: Loop, lengths: Mapping[Axis, int]) -> dict[Axis, int]:
-        """The chunk lengths around the body of a loop."""
+        """The chunk lengths of the loops around a loop's body."""
         return {**lengths, loop.axis: self.chunks[loop.id]}
 
     def _timeline(
@@ -169,7 +169,7 @@ class Simulator:
         in_loop: bool,
         elsewhere: frozenset[Path],
     ) -> tuple[int, ...]:
-        """Bytes while each step of a block runs."""
+        """The bytes in use during each step of a block."""
         change = [0] * (len(block.steps) + 2)
         for _, size, birth, death in _spans(block, model, from_start, elsewhere):
             change[birth] += size
@@ -208,7 +208,7 @@ class Simulator:
 def _spans(
     block: Block, model: CostModel, from_start: frozenset[int], elsewhere: frozenset[Path]
 ) -> Iterator[tuple[Term, int, int, int]]:
-    """The stored terms of a block, with their bytes, and the steps from and until which they are there."""
+    """The stored terms of a block, with their bytes, and the first and last steps of their lives."""
     end = len(block.steps)
     for span in storage(block, model).spans:
         birth, death = (0, end) if span.term.number in from_start else (span.birth, span.death)
@@ -217,12 +217,12 @@ def _spans(
 
 
 def _inside(index: int, paths: frozenset[Path]) -> frozenset[Path]:
-    """What paths through that step lead to in the block inside of it."""
+    """The paths through a step, as seen from the block inside it."""
     return frozenset(path[1:] for path in paths if len(path) > 1 and path[0] == index) if paths else NOTHING
 
 
 def _entering(block: Block) -> frozenset[int]:
-    """The steps at which programs inside of calls run: once for all results of one call."""
+    """The steps at which the bodies of calls run: the first step of each call's results."""
     entered: dict[Hashable, int] = {}
     for index, step in enumerate(block.steps):
         if isinstance(step, Compute) and step.bodies:
@@ -241,20 +241,20 @@ def simulate(schedule: Schedule, machine: Machine) -> tuple[int, Usage]:
 
 
 def predicted_peak(schedule: Schedule, machine: Machine) -> int:
-    """The same peak alone, which takes less to find."""
+    """The same peak without the usage, which is faster to compute."""
     results = frozenset(output.term.number for output in schedule.program.outputs)
     return _counted(schedule, Simulator(machine, schedule.chunks).peak(schedule.block, {}, results))
 
 
 def _counted(schedule: Schedule, peak: int) -> int:
-    """The bytes of a program for a peak of its outermost block."""
-    # An output is a buffer of its own even if it repeats, broadcasts or hands on what is there already.
+    """The peak of a program, from the peak of its outermost block."""
+    # An output has a buffer of its own, even if it repeats, broadcasts or returns an existing value.
     outputs = [out.term for out in schedule.program.outputs if not is_given(out.term)]
     return schedule.program.fixed_bytes + peak - sum({term.number: term.bytes for term in outputs}.values())
 
 
 def largest_stored(schedule: Schedule, machine: Machine) -> int:
-    """Bytes of the largest value that a schedule stores, but for its results."""
+    """Bytes of the largest value that a schedule stores, apart from its results."""
     results = {output.term.number for output in schedule.program.outputs}
 
     def within(block: Block, lengths: Mapping[Axis, int]) -> int:
@@ -271,25 +271,25 @@ def largest_stored(schedule: Schedule, machine: Machine) -> int:
 
 
 def iterations_of(term: Term) -> int:
-    """How often the bodies of a call run."""
+    """The number of times that the bodies of a call run."""
     assert isinstance(term.op, Opaque)
     assert term.op.call.control is not None
     return iterations(term.op.call.control)
 
 
 def predicted_seconds(block: Block, model: CostModel, chunks: Mapping[int, int], times: int = 1) -> float:
-    """Predicted time of a block, everything in its loops included.
+    """The predicted time of a block in seconds, loops included.
 
     **Arguments:**
 
-    - `times`: how often the block runs. Everything in it runs as often, whether it varies or not.
+    - `times`: the number of runs of the block. All of its steps run that often, loop-invariant or not.
     """
 
     return times * _SECONDS.recall(block, model, chunks, lambda: _seconds(block, model, chunks))
 
 
 def _seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float:
-    """Of one run of a block."""
+    """The predicted time of one run of a block in seconds."""
 
     def run(model: CostModel, term: Term) -> float:
         return model.once(term.op, term, term.args)

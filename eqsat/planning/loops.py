@@ -1,8 +1,8 @@
-"""Building blocks from terms: which loop computes what, what is fused, what is hoisted.
+"""Builds blocks from terms: places terms in loops, fuses loops, and hoists invariant terms.
 
-A term that varies with the chunk of n is computed inside a loop over n, everything else outside.
-Loops over one axis that do not depend on one another and share work become one loop with several
-results. A term that two loops need and that varies with both is computed in both.
+A term that varies with the chunk of n is computed inside a loop over n, every other term outside. Loops over
+one axis that share work and do not depend on one another become one loop with several results. A term that
+two loops need, and that varies with both, is computed in both.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ class Context:
 
     **Attributes:**
 
-    - `axes`: what they run over, outermost first.
-    - `outermost`: how many of them are around the body of control flow that the block belongs to. What
-      varies with none of the others is computed in that body.
+    - `axes`: the axes of the loops, outermost first.
+    - `outermost`: the number of them around the body of control flow that the block belongs to. Terms that
+      vary with none of the others are computed directly in that body.
     """
 
     axes: tuple[Axis, ...] = ()
     outermost: int = 0
 
     def within(self, axis: Axis) -> Context:
-        """The context of the body of a loop in this one."""
+        """The context of the body of a loop over `axis` inside this context."""
         return Context((*self.axes, axis), self.outermost)
 
     def of_bodies(self) -> Context:
-        """The context of the bodies of control flow in this one."""
+        """The context of the bodies of control flow inside this context."""
         return Context(self.axes, len(self.axes))
 
 
 def placed_in(term: Term, context: Context) -> int:
-    """How many of the context's loops the term must be inside of; one more than there are if another.
+    """The number of the context's loops that must be around a term; one more than all if it needs others.
 
-    Of two loops over one axis, the inner one's chunk is meant.
+    If two loops are over one axis, a term varies with the inner one's chunk.
     """
     axes = context.axes
     needed = context.outermost
@@ -72,7 +72,7 @@ OUTSIDE = Context()
 
 
 def is_free(term: Term) -> bool:
-    """Whether computing the term twice costs nothing: an input, a slice or a name of one."""
+    """Whether computing the term twice is free: an input, constant or index, or a slice or rename of one."""
     while isinstance(term.op, (Rename, Chunk)):
         term = term.args[0]
     return isinstance(term.op, (Leaf, Const, Iota, Delta))
@@ -80,7 +80,7 @@ def is_free(term: Term) -> bool:
 
 @dataclass
 class _Unit:
-    """A step in the making: a term, or closers that will be one loop."""
+    """A step in the making: a term, or closers (Folds and Concats) that will share one loop."""
 
     results: list[Term]
     needs: set[int]
@@ -89,7 +89,7 @@ class _Unit:
 
 
 class TooManyStepsError(Exception):
-    """The steps of a program's blocks are more than was asked for."""
+    """The blocks of a program have more steps than the limit."""
 
 
 class LoopBuilder:
@@ -104,7 +104,7 @@ class LoopBuilder:
         self._insides: dict[tuple[Context, Axis], _Insides] = {}
 
     def block(self, needs: Sequence[Term], context: Context = OUTSIDE) -> Block:
-        """The block that computes `needs`, all of which belong inside `context`'s loops."""
+        """The block that computes `needs`, all of which belong inside the loops of `context`."""
         units = self._units(needs, context)
         self._steps += len(units)
         if self._steps > self._most:
@@ -124,7 +124,7 @@ class LoopBuilder:
         return Block(tuple(steps), tuple(dict.fromkeys(needs)), self._apart)
 
     def bodies(self, term: Term, context: Context) -> tuple[Block, ...]:
-        """The blocks of the programs inside a term's op: the same ones for all results of one call."""
+        """The blocks of the bodies of a term's call: the same ones for all results of the call."""
         if not isinstance(term.op, Opaque) or not term.op.call.bodies:
             return ()
         key = (term.op.call, context)
@@ -138,7 +138,7 @@ class LoopBuilder:
         return self._bodies[key]
 
     def _units(self, needs: Sequence[Term], context: Context) -> list[_Unit]:
-        """The block's terms, closers of one axis merged where that shares work."""
+        """The units of a block: closers over one axis are merged where that shares work."""
         units: list[_Unit] = []
         unit_of: dict[int, _Unit] = {}
         loops: dict[Axis, list[_Unit]] = {}
@@ -185,7 +185,7 @@ class LoopBuilder:
         return units
 
     def _terms_here(self, needs: Iterable[Term], context: Context) -> list[Term]:
-        """The terms to be computed directly in this block, operands first."""
+        """The terms that are computed directly in this block, operands first."""
         depth = len(context.axes)
         done: dict[int, Term] = {}
         stack = [(term, False) for term in reversed(list(needs))]
@@ -203,7 +203,7 @@ class LoopBuilder:
         return list(done.values())
 
     def _inside(self, closer: Term, context: Context) -> _Insides:
-        """What loops over the closer's axis compute on every chunk, in a context."""
+        """The contents of loops over the closer's axis in a context."""
         assert isinstance(closer.op, (Fold, Concat))
         key = (context, closer.op.axis)
         if key not in self._insides:
@@ -216,10 +216,10 @@ class LoopBuilder:
 
 
 class _Insides:
-    """What loops over one axis, in one context, compute on every chunk, inner loops' parts included.
+    """The work and the imports of loops over one axis in one context, inner loops included.
 
-    Sets are the bits of integers: for every term in a loop, the work that computing it takes, and the terms
-    from outside.
+    For every term inside the loops, two sets are kept as the bits of integers: the work of computing it, and
+    the terms that it uses from outside.
     """
 
     def __init__(self, context: Context, axis: Axis) -> None:
@@ -232,7 +232,7 @@ class _Insides:
         self._imported: list[int] = []
 
     def work(self, closers: Iterable[Term]) -> int:
-        """What the closers' loops compute, by `work_of`, but for what costs nothing."""
+        """The work of the closers' loops, as a set of `work_of` keys, without terms that cost nothing."""
         return self._union(self._work, [body for closer in closers for body in bodies_of(closer)])
 
     def imports(self, closers: Iterable[Term]) -> tuple[Term, ...]:
@@ -253,7 +253,7 @@ class _Insides:
         return union
 
     def _visit(self, root: Term) -> None:
-        """Work out the sets of a term and of all in its loop."""
+        """Compute the sets of a term and of its operands inside the loop."""
         stack = [(root, False)]
         while stack:
             term, leaving = stack.pop()
@@ -281,7 +281,7 @@ class _Insides:
 
 
 def _reaches(start: set[int], target: _Unit, unit_of: dict[int, _Unit]) -> bool:
-    """Whether computing the terms `start` needs `target` to have run."""
+    """Whether computing the terms `start` requires `target` to run first."""
     seen: set[int] = set()
     stack = list(start)
     while stack:
@@ -297,7 +297,7 @@ def _reaches(start: set[int], target: _Unit, unit_of: dict[int, _Unit]) -> bool:
 
 
 def _in_order(units: Sequence[_Unit], needs: Sequence[Term]) -> list[_Unit]:
-    """Units so that each comes after what it needs: depth first from the results."""
+    """The units in an order in which each comes after the units it needs: depth first from the results."""
     unit_of = {result.number: unit for unit in units for result in unit.results}
     order: list[_Unit] = []
     state: dict[int, int] = {}
@@ -315,7 +315,7 @@ def _in_order(units: Sequence[_Unit], needs: Sequence[Term]) -> list[_Unit]:
         state[id(unit)] = 1
         stack.append((unit, True))
         wanted = [unit_of[number] for number in unit.needs]
-        # What has the largest result is computed last, when the others are small already.
+        # The largest result is computed last, when only the small results of the others are alive.
         wanted.sort(
             key=lambda other: (sum(result.bytes for result in other.results), other.results[0].number),
             reverse=True,
@@ -325,9 +325,9 @@ def _in_order(units: Sequence[_Unit], needs: Sequence[Term]) -> list[_Unit]:
 
 
 def build(program: Program, most: float = math.inf) -> Block:
-    """The blocks of a program whose terms hold loops, of at most so many steps outside of calls.
+    """The outermost block of a program.
 
-    **Raises:** `TooManyStepsError` if there are more.
+    **Raises:** `TooManyStepsError` if the blocks have more than `most` steps, those in calls not counted.
 
     Example: a term without loops becomes one step.
 
@@ -344,6 +344,6 @@ def build(program: Program, most: float = math.inf) -> Block:
 
 
 def _apart(program: Program) -> frozenset[int]:
-    """The numbers of products and sums in loops whose bits are to be the same wherever they are computed."""
+    """The numbers of products and sums in loops that must have the same bits wherever they are computed."""
     values = [term for inner in program.inside() for term in inner.alike if term.open]
     return frozenset(term.number for term in reachable(values) if isinstance(term.op, (Dot, Reduce)))

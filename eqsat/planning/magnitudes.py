@@ -1,19 +1,19 @@
-"""Tests that a contraction of many factors over- and underflows in neither of two orders.
+"""Tests that a contraction of many factors neither over- nor underflows in either of two orders.
 
-A tree of contractions is a sum of products, each of which takes one entry of every factor. Whatever the
-order, a value on the way is at most the sum of the magnitudes of its products, and what rounding takes from
-it is a small part of that sum (N. J. Higham, Accuracy and Stability of Numerical Algorithms, chapter 3). So
-is what underflow takes, where the sum itself is far above the smallest number. So two orders differ by
-rounding alone if these sums are in range for each value of each.
+A tree of contractions is a sum of products, each with one entry of every factor. In any order, an
+intermediate value is at most the sum of the magnitudes of its products, and its rounding error is a small
+part of that sum (N. J. Higham, Accuracy and Stability of Numerical Algorithms, chapter 3). So is its error
+from underflow, if the sum is far above the smallest number. Hence two orders differ by rounding alone if
+these sums are in range for every intermediate value of both.
 
-The sums are bounded by what single factors tell. Let `|T|` be that sum of a value T, and `N_K` of it the sum
-over axes K. A contraction over P, whose axes K are in U, in V or in both, is a sum over P and K: fix what is
-not summed over, sum V over its own part first, and
+The sums are bounded by properties of single factors. Let `|T|` be this sum for a value T, and `N_K(T)` the
+sum of `|T|` over axes K. Summed over K, a contraction of U and V over P is a sum over P and K, where the axes
+of K may be in U, in V or in both. Fix the other axes and sum V over its own part first:
 
     max N_K(U V) <= max N_(P+K)(U) * max N_K(V),    min N_K(U V) >= min N_(P+K)(U) * min N_K(V)
 
-and so with U and V exchanged. Where the second bound is 0, as there are zeros in V, a product of the smallest
-entries that are not 0 bounds all sums that are not 0.
+The same holds with U and V exchanged. If the second bound is 0, because V has zeros, a product of the
+smallest nonzero entries bounds all nonzero sums.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from eqsat.ir.ops import Const, Dot, Map, Reduce, Rename
 from eqsat.ir.term import Term, Terms
 
 HEADROOM = 4
-"""How far sums of magnitudes stay from the bounds of the dtype: they are rounded themselves."""
+"""The factor by which sums of magnitudes must stay inside the dtype's range: they are rounded themselves."""
 
 
 def in_range(order: Order, terms: Terms) -> tuple[Term, ...]:
-    """Truth values without axes: where all hold, both orders of a tree are in range throughout.
+    """Truth values without axes: if all hold, both orders of a tree are in range throughout.
 
-    **Raises:** `NoTest` if a factor is no real float or is computed inside of a loop.
+    **Raises:** `NoTest` if a factor is not a real float, or is computed inside a loop.
     """
     leaves = list(order.factors())
     if not leaves or any(not is_real_float(leaf.dtype) or leaf.open for leaf in leaves):
@@ -50,7 +50,7 @@ def in_range(order: Order, terms: Terms) -> tuple[Term, ...]:
 
 
 class Bounds:
-    """Bounds of the sums of magnitudes in the trees of one order."""
+    """Bounds on the sums of magnitudes in the two trees of one order."""
 
     def __init__(self, order: Order, terms: Terms) -> None:
         self.order = order
@@ -64,24 +64,24 @@ class Bounds:
         self._least: dict[int, Term] = {}
 
     def below(self) -> Term:
-        """Whether nothing overflows."""
+        """The test that nothing overflows."""
         largest = [self.norms(value, NO_AXES)[1] for value in self.values]
         highest = self.best("max", largest)
         return self.compared("le", highest, self.number(float(self.limits.max) / HEADROOM))
 
     def above(self) -> Iterator[Term]:
-        """Whether no sum of magnitudes is so small that underflow counts."""
+        """The tests that no sum of magnitudes is small enough for underflow to matter."""
         for count, values in self._by_length().items():
             lowest = [
                 self.applied("max", self.norms(value, NO_AXES)[0], self.least(value)) for value in values
             ]
-            # What is added up in a wider dtype underflows once.
+            # A sum that is accumulated in a wider dtype underflows only once.
             times = count if self.wide == self.order.root.dtype else 1
             enough = HEADROOM * times * float(self.limits.smallest_normal) / float(self.limits.eps)
             yield self.compared("ge", self.best("min", lowest), self.number(enough))
 
     def _by_length(self) -> dict[int, list[Term]]:
-        """The values, by how many products are summed at once to make them."""
+        """The values, by the number of terms that are summed at once to make them."""
         found: dict[int, list[Term]] = {}
         for value in self.values:
             axes = value.op.axes if isinstance(value.op, Dot | Reduce) else NO_AXES
@@ -89,7 +89,7 @@ class Bounds:
         return found
 
     def norms(self, term: Term, along: frozenset[Axis]) -> tuple[Term, Term]:
-        """A lower and an upper bound of the magnitudes' sums over axes, of those that it has."""
+        """A lower and an upper bound on the sums of a term's magnitudes over those axes that it has."""
         along &= term.axes
         key = (term.number, along)
         if key not in self._norms:
@@ -132,7 +132,7 @@ class Bounds:
         return self.overall("min", magnitudes), self.overall("max", magnitudes)
 
     def _of_product(self, term: Term, along: frozenset[Axis]) -> tuple[Term, Term]:
-        """By which operand is summed over last: where that leaves fewer and longer sums of both."""
+        """Bounds for a product. The operand summed last is chosen to leave fewer and longer sums of both."""
         one, other = term.args
         ways = [(one, other), (other, one)]
         outer, inner = min(
@@ -143,12 +143,12 @@ class Bounds:
         return self.applied("mul", low, lower), self.applied("mul", high, higher)
 
     def _spread(self, term: Term, along: frozenset[Axis]) -> float:
-        """How far the least of its sums may be from a typical one: many sums of few entries are worst."""
+        """An estimate of how far the least sum is from a typical one: many sums of few entries are worst."""
         length = math.prod(axis.size for axis in term.axes & along)
         return math.log(max(term.elements / max(length, 1), 1)) / max(length, 1)
 
     def least(self, term: Term) -> Term:
-        """A bound of all sums of magnitudes that are not 0."""
+        """A lower bound on the nonzero sums of magnitudes."""
         if term.number not in self._least:
             self._least[term.number] = self._bounded_from_zero(term)
         return self._least[term.number]

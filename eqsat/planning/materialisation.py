@@ -1,9 +1,9 @@
-"""Programs that keep what loops would compute again, where it fits and is faster.
+"""Materialisation: keeps values that loops would otherwise recompute, where they fit and it is faster.
 
-A value that two loops over one axis need, of which one waits for the other, is computed in both: extraction
-counts it once, only a schedule can tell. Where the value fits as a whole, one loop collects its chunks for
-good, and the other reads slices. Where there is room for some of what is computed again, what saves most time
-for its memory is kept: a triangular solve rather than the distances that it starts from.
+If two loops over one axis need a value, and one loop depends on the other, both compute it. Extraction counts
+it once, so only the schedule shows this. If the value fits whole, the first loop collects its chunks, and the
+second reads slices of it. If there is room for only some of the recomputed values, those that save most time
+per byte are kept: a triangular solve rather than the distances that it starts from.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from eqsat.planning.recomputing import Placed, computed_again
 from eqsat.targets.machine import Machine
 
 WORTHWHILE = 0.05
-"""Part of the predicted time that a loop has to compute again for keeping it to be looked at."""
+"""A loop is considered if it spends at least this part of the predicted time on recomputation."""
 
 MOST_TRIED = 2
-"""For how many loops, those that compute most again, that is done."""
+"""The number of loops considered, those that recompute most first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A loop that computes what one before it has computed.
+    """A loop that recomputes terms of an earlier loop.
 
     **Attributes:**
 
-    - `terms`: of that, what the rest of the loop reads.
-    - `times`: predicted seconds for each term of it, by number.
+    - `terms`: the recomputed terms that the rest of the loop reads.
+    - `times`: by number of a recomputed term, the predicted seconds.
     """
 
     loop: Loop
@@ -45,11 +45,11 @@ class Again:
 
     @property
     def seconds(self) -> float:
-        """Predicted, for all of it."""
+        """The predicted time of all recomputation."""
         return sum(self.times.values())
 
     def seconds_with(self, kept: Collection[Term]) -> float:
-        """Predicted for what is still computed again if some of the terms are kept."""
+        """The predicted time of the recomputation that remains if some of the terms are kept."""
         stopped = {term.number for term in kept}
         needed: set[int] = set()
         stack = list(self.terms)
@@ -62,7 +62,7 @@ class Again:
 
 
 def loops_again(schedule: Schedule, machine: Machine) -> list[Again]:
-    """The loops of the outermost block that compute something again, those that take longest for it first."""
+    """The loops of the outermost block that recompute terms, by time spent on it, longest first."""
     loops = schedule.block.own_loops
     blocks = [
         placed
@@ -84,7 +84,7 @@ def loops_again(schedule: Schedule, machine: Machine) -> list[Again]:
 def _inside(
     loop: Loop, position: int, chunks: Mapping[int, int], lengths: dict[Axis, int], times: int
 ) -> Iterator[Placed]:
-    """The bodies of a loop and of those in it."""
+    """The bodies of a loop and of the loops inside it."""
     lengths = {**lengths, loop.axis: chunks[loop.id]}
     times *= -(-loop.axis.size // chunks[loop.id])
     yield Placed(loop.body, (position,), lengths, times)
@@ -94,7 +94,7 @@ def _inside(
 
 
 def with_kept(candidate: Candidate, budget: float, machine: Machine, largest_block: float) -> Candidate:
-    """The candidate, or one that keeps what it would compute again, if that fits and is faster."""
+    """The candidate, or one that keeps values it would recompute, if that one fits and is faster."""
     if candidate.predicted_peak > budget:
         return candidate
     for again in loops_again(candidate.schedule, machine)[:MOST_TRIED]:
@@ -106,13 +106,13 @@ def with_kept(candidate: Candidate, budget: float, machine: Machine, largest_blo
         program, makers = kept
         other = scheduled(program, build(program), makers, budget, machine, largest_block)
         if other.predicted_peak <= budget and other.predicted_seconds < candidate.predicted_seconds:
-            # Its loops are others, so that what was found of this one says nothing of them.
+            # Its loops are different, so the remaining findings do not apply to them.
             return other
     return candidate
 
 
 def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, dict[int, str]] | None:
-    """The program in which a loop reads slices of what it would compute again; None if none of it fits."""
+    """The program in which a loop reads slices of values it would recompute; None if none of them fits."""
     program, axis = candidate.schedule.program, again.loop.axis
     terms = program.terms
     slices = {
@@ -121,7 +121,7 @@ def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, 
     }
     if not slices:
         return None
-    # What the loop is given from outside stays as it is: the loops that it waits for compute the value.
+    # The loop's imports stay unchanged: the loops that it depends on compute the values.
     known = slices | {term.number: term for term in again.loop.imports}
     closers = {
         result.number: terms.make(result.op, substituted(terms, result.args, known))
@@ -134,13 +134,13 @@ def _keeping(candidate: Candidate, again: Again, room: float) -> tuple[Program, 
 
 
 def _below(program: Program) -> frozenset[int]:
-    """What values are computed from that are to be the same bits everywhere: so it is computed with them."""
+    """The terms below values that must have the same bits everywhere: they are always computed with these."""
     values = {term.number for term in program.alike}
     return frozenset(term.number for term in reachable(program.alike)) - values
 
 
 def _chosen(again: Again, room: float, below: Collection[int]) -> list[Term]:
-    """What is kept within so many bytes: one after the other, what then saves most for each of its bytes."""
+    """The terms to keep within `room` bytes, chosen greedily by the time that each saves per byte."""
     axis = again.loop.axis
     left = [
         term for term in again.terms if term.open == {axis} and axis in term.axes and term.number not in below
@@ -152,7 +152,7 @@ def _chosen(again: Again, room: float, below: Collection[int]) -> list[Term]:
         return -saved / term.bytes, term.bytes
 
     while left := [term for term in left if term.bytes <= room]:
-        # What saves nothing by itself may do so with others: of such, the smallest comes first.
+        # A term may save time only together with others: of those that save none alone, take the smallest.
         best = min(left, key=order)
         chosen.append(best)
         left.remove(best)
@@ -165,7 +165,7 @@ def _chosen(again: Again, room: float, below: Collection[int]) -> list[Term]:
 
 
 def _makers(before: list[Term], after: list[Term], makers: Mapping[int, str]) -> dict[int, str]:
-    """Which rules made the terms of a program in which some others are in the places of some."""
+    """The makers of terms after a substitution: those of the terms that they correspond to before it."""
     found = dict(makers)
     seen: set[tuple[int, int]] = set()
     stack = list(zip(before, after, strict=True))

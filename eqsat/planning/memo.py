@@ -1,7 +1,7 @@
-"""What has been found out about a block, by all that it depends on.
+"""Caches findings about blocks, keyed by everything that they depend on.
 
-Chunk lengths are tried for whole programs, most blocks of which come out with the same ones again. Without
-looking them up, what a program of many loops takes to plan would grow faster than the program.
+Chunk lengths are tried for whole programs, and most blocks get the same lengths again. Without a cache,
+planning time would grow faster than the number of loops.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from eqsat.planning.blocks import Block
 Found = TypeVar("Found")
 
 NO_CHUNKS: Mapping[int, int] = {}
-"""The length of no loop is given, or counts."""
+"""No loop has a given length, or no loop's length matters."""
 
 
 class Remembered(Generic[Found]):
-    """One kind of finding, for as long as there are the blocks that it is about."""
+    """A cache for one kind of finding; entries live as long as their blocks."""
 
     def __init__(self) -> None:
-        # With the loops in a block by their numbers, whose chunk lengths count.
+        # By block, the ids of the loops inside, whose chunk lengths are part of the key, and the findings.
         self._of: WeakKeyDictionary[Block, tuple[tuple[int, ...], dict[Hashable, Found]]] = (
             WeakKeyDictionary()
         )
@@ -36,13 +36,13 @@ class Remembered(Generic[Found]):
         find: Callable[[], Found],
         also: Hashable = None,
     ) -> Found:
-        """What `find` finds, which is called if it is not known.
+        """The cached finding, or else the result of `find`.
 
         **Arguments:**
 
-        - `model`: of the machine, and the lengths of the loops around the block.
-        - `chunks`: the lengths of the loops in it.
-        - `also`: what else it depends on.
+        - `model`: the cost model, with the machine and the chunk lengths of the loops around the block.
+        - `chunks`: the chunk lengths of the loops inside the block.
+        - `also`: whatever else the finding depends on.
         """
         if (known := self._of.get(block)) is None:
             known = self._of[block] = tuple(loop.id for loop in block.loops), {}

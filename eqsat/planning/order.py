@@ -1,10 +1,10 @@
-"""The order of a block's steps that needs least memory, by beam search.
+"""Orders a block's steps for a low peak, by beam search.
 
-The search starts from a few orders that are quick to find, the best of which is never made worse. It
-extends partial orders task by task and keeps the best of every length: those with the lowest peak, and of
-these those with the least memory in use. A task that frees as much as it takes and does not raise the peak
-is done at once: putting it off helps nothing. In long blocks only the steps around the peak are put in
-another order, as long as that lowers it, so that the effort is about linear.
+The search starts from a few orders that are quick to find; its result is never worse than the best of them.
+It extends partial orders task by task and keeps the best of every length: those with the lowest peak, and
+among these those with the least memory in use. A task that frees as much as it takes and does not raise the
+peak is done at once, since nothing is gained by delaying it. In long blocks, only the steps around the peak
+are reordered, as long as that lowers the peak, so that the effort is about linear.
 """
 
 from __future__ import annotations
@@ -20,41 +20,40 @@ from eqsat.planning.tasks import Tasks, bits, steps_in_order, tasks_of
 from eqsat.targets.machine import Machine
 
 WINDOW = 192
-"""How many tasks around the peak are put in order at once."""
+"""The number of tasks around the peak that are reordered at once."""
 
 WORTHWHILE = 0.99
-"""That is done again and again as long as the peak is no more than this part of what it was."""
+"""Reordering is repeated as long as it lowers the peak to this part of its previous value or less."""
 
 WIDTHS = (2, 64)
-"""The fewest and the most partial orders of one length that are kept."""
+"""The minimum and maximum number of partial orders of one length that are extended."""
 
 FEWEST_BRANCHES = 4
-"""How many tasks are tried next, at least, where there are more than effort allows: those that take least."""
+"""At least this many tasks are tried next, those that take least memory first, whatever the effort allows."""
 
 EFFORT = 20_000
-"""How many extensions are looked at, about, in a window."""
+"""The approximate number of extensions that are examined in a window."""
 
 MOST_ORDERS = 1_000
-"""So many of the orders that were found last are remembered."""
+"""The number of orders in the cache; the least recently used are dropped."""
 
 _ORDERS: dict[Hashable, list[int]] = {}
-"""By what the tasks are, those asked for last at the end."""
+"""The cache of orders by the content of their tasks, most recently used last."""
 
 
 def in_lean_order(schedule: Schedule, machine: Machine) -> Schedule:
-    """The schedule with the steps of its block, and of all blocks inside, in the order that is simulated to
-    need least memory; itself if nothing is gained."""
+    """The schedule with the steps of all blocks in the best order found; itself if the peak is no lower."""
     results = frozenset(output.term.number for output in schedule.program.outputs)
     block = _Sorter(machine, schedule.chunks).block(schedule.block, {}, results)
     if block is schedule.block:
         return schedule
-    # An order is judged without regard to what may lie in the places of results.
+    # Orders are compared without placing temporaries in buffers of results, so compare the real peaks.
     found = replace(schedule, block=block)
     return min(schedule, found, key=lambda either: predicted_peak(either, machine))
 
 
 class _Sorter:
-    """Puts the blocks of one program in order: a block inside another one only if the peak is there."""
+    """Orders the blocks of one program; a block inside another is reordered only if the peak is there."""
 
     def __init__(self, machine: Machine, chunks: Mapping[int, int]) -> None:
         self.simulator = Simulator(machine, chunks)
@@ -86,7 +85,7 @@ class _Sorter:
         return replace(block, steps=tuple(steps_in_order(block, tasks, order)))
 
     def inside(self, step: Compute | Loop, lengths: Mapping[Axis, int]) -> tuple[tuple[Block, ...], int]:
-        """The blocks inside a step, in order, and the most bytes that one of them needs."""
+        """The blocks inside a step, reordered, and the largest of their peaks in bytes."""
         blocks = inner_blocks(step)
         if isinstance(step, Loop):
             lengths = {**lengths, step.axis: self.simulator.chunks[step.id]}
@@ -102,9 +101,9 @@ def _with_inside(step: Compute | Loop, blocks: tuple[Block, ...]) -> Compute | L
 
 
 def lean_order(tasks: Tasks) -> list[int]:
-    """The order of the tasks with the lowest peak that is found; as they are numbered if none is lower.
+    """The order of the tasks with the lowest peak found; the order of their numbers if no peak is lower.
 
-    It is remembered: many candidates have some blocks, and many blocks their tasks, in common.
+    Orders are cached, since many candidates share blocks, and many blocks have the same tasks.
     """
     content = tasks.content()
     order = _ORDERS.pop(content, None)
@@ -142,9 +141,9 @@ def _lean_order(tasks: Tasks) -> list[int]:
 
 
 def _depth_first(tasks: Tasks) -> list[int]:
-    """Operands by operands, those first that need most memory to make and leave least of it.
+    """The depth-first order: operands first that need most memory to compute and leave least behind.
 
-    For trees that is the best of all orders in which every subtree is done in one go (Sethi and Ullman).
+    For trees, it is the best order that completes every subtree before the next (Sethi and Ullman).
     """
     count = len(tasks.makes)
     needs = [sorted(tasks.needs(task)) for task in range(count)]
@@ -176,7 +175,7 @@ def _depth_first(tasks: Tasks) -> list[int]:
 
 
 def _list_order(tasks: Tasks) -> list[int]:
-    """Whichever task can be done and adds least to the memory in use, again and again."""
+    """The greedy order: the next task is always the one that is ready and adds least to the memory in use."""
     waiting = [len(tasks.needs(task)) for task in range(len(tasks.makes))]
     left = [len(readers) for readers in tasks.readers]
 
@@ -202,7 +201,7 @@ def _list_order(tasks: Tasks) -> list[int]:
         for value in tasks.reads[task]:
             left[value] -= 1
             if left[value] == 1:
-                # Its last reader frees it: that one has become cheaper.
+                # Its last reader frees it, so that reader has become cheaper.
                 for other in tasks.readers[value]:
                     if other not in done and not waiting[other]:
                         heapq.heappush(ready, (added(other), other))
@@ -215,13 +214,14 @@ def _list_order(tasks: Tasks) -> list[int]:
 
 @dataclass(slots=True)
 class _State:
-    """A partial order: what is done, and what can be done next, as bits. It stays as it is made: frozen, it
-    would take three times as long to make.
+    """A partial order. It is never modified, but a frozen dataclass would take three times as long to make.
 
     **Attributes:**
 
-    - `alive`: bytes in use now. What has been done says how many.
-    - `last`, `before`: the task done last, and the state in which it was.
+    - `done`, `ready`: the tasks done, and those that can be done next, as bits.
+    - `alive`: bytes in use now, which depend only on the set of tasks done.
+    - `peak`: the peak so far, in bytes.
+    - `last`, `before`: the task done last, and the state before it.
     """
 
     done: int
@@ -241,7 +241,7 @@ class _State:
 
 
 class _Window:
-    """The tasks from one place of an order to another, to be put in a better order."""
+    """A contiguous range of the tasks in an order, to be reordered."""
 
     def __init__(self, tasks: Tasks, order: Sequence[int], start: int, stop: int) -> None:
         self.tasks = list(order[start:stop])
@@ -251,11 +251,11 @@ class _Window:
         self.adds = [sum(tasks.size[v] for v in tasks.makes[task]) for task in self.tasks]
         self.extra = [tasks.extra[task] for task in self.tasks]
         self.needs = [0] * self.count
-        # For each task the values that it may free: their bytes, and all who read them here.
+        # For each task, the values that it may free: their bytes, and their readers in the window.
         self.frees: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
-        # The same of those whose place it may take.
+        # The same for the values that its own result may overwrite.
         self.over: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
-        # The tasks that read what it reads: when it is done, they may be the last to do so.
+        # The tasks that share operands with it: once it is done, they may be the last readers.
         self.beside = [0] * self.count
         self.alive = self._alive(tasks, order[:start])
         self.looked = 0
@@ -278,12 +278,12 @@ class _Window:
                         self.beside[reader] |= mask
                         if value in tasks.over[self.tasks[reader]]:
                             self.over[reader].append((tasks.size[value], mask))
-        # For each task those that need it, as bits, each with what it needs.
+        # For each task, the tasks that need it, as bits, each with all tasks that it needs.
         self.after: list[list[tuple[int, int]]] = [[] for _ in self.tasks]
         for number, needs in enumerate(self.needs):
             for other in bits(needs):
                 self.after[other].append((1 << number, needs))
-        # The tasks that may free as much as they add, as bits: others never cost nothing.
+        # The tasks that may free as much as they add, as bits; no other task can be free of cost.
         self.frugal = sum(
             1 << number
             for number, adds in enumerate(self.adds)
@@ -292,7 +292,7 @@ class _Window:
 
     @staticmethod
     def _alive(tasks: Tasks, before: Sequence[int]) -> int:
-        """The bytes in use when the tasks before are done."""
+        """The bytes in use when the tasks `before` are done."""
         if not before:
             return 0
         left = [len(readers) for readers in tasks.readers]
@@ -305,11 +305,11 @@ class _Window:
         return alive
 
     def search(self, limit: int, bound: int) -> list[int] | None:
-        """The best order found of the tasks with a peak below `limit`; None if there is none.
+        """The best order found with a peak below `limit`; None if there is none.
 
         **Arguments:**
 
-        - `bound`: a peak with which the search is content.
+        - `bound`: a lower bound on the peak; peaks up to it count as equal.
         """
         everything = (1 << self.count) - 1
         ready = sum(1 << number for number, needs in enumerate(self.needs) if not needs)
@@ -342,11 +342,11 @@ class _Window:
         return [self.tasks[number] for number in found.order()]
 
     def _enter(self, layers: list[dict[int, _State]], state: _State, changed: int, bound: int) -> None:
-        """Add a state to its layer, with all done that costs nothing, unless one that is as good is there.
+        """Do all tasks that cost nothing, then add the state to its layer unless one as good is there.
 
         **Arguments:**
 
-        - `changed`: the tasks that may have come to cost nothing, as bits.
+        - `changed`: the tasks that may now cost nothing, as bits.
         """
         while looking := changed & state.ready:
             frugal = looking & self.frugal
@@ -355,7 +355,7 @@ class _Window:
                 break
             bit = frugal & -frugal
             task = bit.bit_length() - 1
-            # Those before it are looked at as well, in vain.
+            # The tasks before it are examined too, and count towards the effort.
             passed = looking & (bit - 1)
             self.looked += passed.bit_count()
             changed &= ~(passed | bit)
@@ -370,7 +370,7 @@ class _Window:
             layer[state.done] = state
 
     def _memory(self, state: _State, task: int) -> tuple[int, int]:
-        """The peak, and the bytes in use, when one more task has been done."""
+        """The peak and the bytes in use after one more task."""
         self.looked += 1
         left = ~(state.done | 1 << task)
         taken = state.alive + self.adds[task]
@@ -383,7 +383,7 @@ class _Window:
         return (most if most > state.peak else state.peak), taken
 
     def _done(self, state: _State, task: int, peak: int, alive: int) -> _State:
-        """The state when one more task has been done, which comes to so many bytes."""
+        """The state after one more task, with the given peak and bytes in use."""
         done = state.done | 1 << task
         ready = state.ready & ~(1 << task)
         left = ~done

@@ -1,8 +1,8 @@
-"""Which temporaries lie where a result is going to be.
+"""Finds the temporaries that are placed in buffers of results.
 
-A program's results have buffers from the start. XLA puts temporaries into these that are gone before the
-result is written: each, the largest first, into the smallest one that is large enough and where nothing else
-lies at that time. What finds no such place is in memory of its own.
+A program's results have buffers from the start. XLA places temporaries in them that die before the result is
+written: each, largest first, in the smallest buffer that is large enough and free at that time. Other
+temporaries take memory of their own.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TypeVar
 Name = TypeVar("Name", bound=Hashable)
 
 TRIED = 64
-"""So many places are looked at for a temporary: programs with thousands of results are planned, too."""
+"""At most this many buffers are tried for a temporary, since some programs have thousands of results."""
 
 SMALL = 64
-"""Results and temporaries of less than such a part of the largest result are not looked at."""
+"""Results and temporaries smaller than 1/64 of the largest result are ignored."""
 
 
 Moment = tuple[float, ...]
-"""The steps that are being run, the outermost first: in step 3, (3,) comes first and (3, inf) last."""
+"""A point in time: the steps that are running, outermost first. Step 3 lasts from (3,) to (3, inf)."""
 
 
 @dataclass(frozen=True)
 class Temporary:
-    """A buffer from one moment to another, both included."""
+    """A buffer that is alive from one moment to another, both included."""
 
     bytes: int
     begin: Moment
@@ -36,14 +36,14 @@ class Temporary:
 
 @dataclass
 class _Place:
-    """The buffer of a result until that is written."""
+    """The buffer of a result until the result is written."""
 
     bytes: int
     written: Moment
     taken: list[tuple[Moment, Moment]] = field(default_factory=list)
 
     def take(self, temporary: Temporary) -> bool:
-        """Take a temporary, if it is gone in time and nothing else is here while it is; tell whether."""
+        """Place a temporary here if it dies in time and the buffer is free; return whether it was placed."""
         if temporary.end >= self.written:
             return False
         number = bisect(self.taken, (temporary.begin, temporary.end))
@@ -58,11 +58,11 @@ class _Place:
 def hosted(
     results: Iterable[tuple[int, Moment]], temporaries: Iterable[tuple[Name, Temporary]]
 ) -> frozenset[Name]:
-    """The names of the temporaries that lie in a result's place.
+    """The names of the temporaries that are placed in buffers of results.
 
     **Arguments:**
 
-    - `results`: the bytes of each, and the moment when it is written.
+    - `results`: the bytes of each result, and the moment when it is written.
 
     >>> results = [(12, (5,)), (20, (6,))]
     >>> first, second = Temporary(10, (1,), (3,)), Temporary(15, (2,), (4,))

@@ -1,4 +1,4 @@
-"""Where the terms of a rewritten program are from: lines of the user's source."""
+"""Provenance: the lines of the user's source that the terms of a rewritten program come from."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from eqsat.support.records import Place
 
 
 def class_places(graph: Snapshot, origins: Mapping[int, Place]) -> dict[int, Place]:
-    """For the classes of a program's e-graph, where they are from.
+    """For the e-classes of a program's e-graph, the places that they come from.
 
-    Whatever is equal to a term of the program, or to chunks of it, is from where that is.
+    A class that equals a term of the program, or chunks of one, comes from the place of that term.
     """
     chunks: dict[int, list[int]] = {}
     for number, eclass in enumerate(graph.classes):
@@ -35,9 +35,9 @@ def class_places(graph: Snapshot, origins: Mapping[int, Place]) -> dict[int, Pla
 
 
 def places(program: Program) -> dict[int, Place]:
-    """For the terms of a program and of the bodies inside, by number, where they are from.
+    """For the terms of a program and of the bodies inside, by number, the places that they come from.
 
-    What is equal to nothing that the user wrote is from where that is which it is used for.
+    A term that equals nothing in the user's source gets the place of a term that uses it.
     """
     found = dict(program.terms.origins)
     for inner in program.inside():
@@ -50,7 +50,7 @@ def places(program: Program) -> dict[int, Place]:
 
 
 def _inside(term: Term) -> Iterator[Term]:
-    """What the bodies of a call compute for it."""
+    """The outputs of a call's bodies."""
     if isinstance(term.op, Opaque):
         for body in term.op.call.bodies:
             yield from (output.term for output in body.program.outputs)

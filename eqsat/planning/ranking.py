@@ -1,8 +1,8 @@
-"""Which candidate to compile next: the fastest that should fit, given what compiling others has taught.
+"""Ranks candidates for compilation: the fastest that should fit comes next, given the peaks of earlier ones.
 
-A program that comes out larger than predicted goes back with smaller chunks, to wait for its turn: it is
-slower then, and another one may be faster. One that is hardly different should come out as large: it waits
-until there is none of another kind.
+A program that compiles to more than predicted goes back into the ranking with smaller chunks. It is slower
+then, and another one may be faster. A program that is nearly the same should have the same peak, so it waits
+until there are no others.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from eqsat.planning.candidates import Candidate, rechunk
 from eqsat.targets.machine import Machine
 
 RECHUNKS = 4
-"""How often a program that compiles to more than predicted gets smaller chunks."""
+"""The number of times that a program that is too big when compiled gets smaller chunks."""
 
 MARGIN = 1.1
-"""By how much more than its excess a program that came out too big is to be smaller."""
+"""A safety factor by which the next bound of a program that was too big is below what its excess demands."""
 
 UNMOVED = 0.97
-"""A peak of more than this part of another is as good as the same."""
+"""A second peak above this part of the first counts as unchanged."""
 
 ALIKE = 1.02
-"""Predicted times this near one another are the same: of such programs, that with fewest loops is taken."""
+"""Predicted times within this factor count as equal; of such programs, one with fewest loops is taken."""
 
 SAME_PEAK = 1.001
-"""So are predicted peaks: programs that are alike in both differ in what is small."""
+"""Predicted peaks within this factor count as equal; programs alike in time and peak hardly differ."""
 
 HOPELESS = 1.5
-"""A program predicted to need so many times what is free for temporaries is not worth a try."""
+"""A program is not tried if it is predicted to need more than this many times the memory for temporaries."""
 
 MOST_DOUBTFUL = 4
-"""So many programs that should not fit, but nearly do, are tried when there are no others."""
+"""The number of programs predicted to exceed the budget slightly that are tried when there are no others."""
 
 
 class Ranking:
@@ -57,7 +57,7 @@ class Ranking:
         self._doubted = 0
 
     def add(self, candidates: Iterable[Candidate], bound: float | None = None) -> None:
-        """Enter candidates, of which those should fit that are predicted to need at most `bound` bytes."""
+        """Add candidates; those predicted to need at most `bound` bytes (default: the budget) should fit."""
         for candidate in candidates:
             self._enter(candidate, self.budget if bound is None else bound)
 
@@ -76,7 +76,7 @@ class Ranking:
         return min(alike, key=lambda c: (c.loops, c.predicted_seconds, c.predicted_peak), default=None)
 
     def next(self) -> Candidate | None:
-        """The candidate to compile now; None if there is none that may fit."""
+        """The candidate to compile next; None if there is none that may fit."""
         best = self.best()
         if best is not None:
             return best
@@ -87,7 +87,7 @@ class Ranking:
         return min(self._doubtful, key=lambda c: (c.predicted_peak, c.predicted_seconds))
 
     def take(self) -> Candidate | None:
-        """The same candidate, which leaves the ranking."""
+        """Remove the next candidate from the ranking and return it."""
         candidate = self.next()
         for kind in (self._fitting, self._waiting, self._doubtful):
             if any(one is candidate for one in kind):
@@ -97,9 +97,9 @@ class Ranking:
         return candidate
 
     def came_out(self, candidate: Candidate, peak: int) -> None:
-        """Learn the peak of a candidate that is too big, in bytes; it goes back with smaller chunks.
+        """Record the peak in bytes of a compiled candidate that is too big, and add it with smaller chunks.
 
-        What was predicted above the arguments and results shrinks by as much as the real excess over them.
+        The predicted memory for temporaries shrinks by the factor by which the real one exceeds the budget's.
         """
         self._too_big.append(candidate)
         self._waiting += [other for other in self._fitting if self._alike(candidate, other)]
@@ -111,7 +111,7 @@ class Ranking:
         if self._tries[program] > RECHUNKS:
             return
         if before is not None and peak - self.fixed > UNMOVED * (before - self.fixed):
-            return  # What makes the peak is not in the loops.
+            return  # the peak is not in the loops
         excess = max((peak - self.fixed) / max(self.budget - self.fixed, 1), 1.0)
         bound = self.fixed + (candidate.predicted_peak - self.fixed) / (MARGIN * excess)
         smaller = rechunk(candidate, bound, self.machine)
@@ -119,7 +119,7 @@ class Ranking:
             self._enter(smaller, bound)
 
     def _alike(self, one: Candidate, other: Candidate) -> bool:
-        """Whether two candidates differ in nothing that counts."""
+        """Whether two candidates are practically the same."""
         seconds = sorted((one.predicted_seconds, other.predicted_seconds))
         peaks = sorted((one.predicted_peak - self.fixed, other.predicted_peak - self.fixed))
         return seconds[1] <= ALIKE * seconds[0] and peaks[1] <= SAME_PEAK * peaks[0]

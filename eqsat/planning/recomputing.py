@@ -1,4 +1,4 @@
-"""What a schedule computes more than once, as it would not fit to keep it, and what that costs."""
+"""Finds the terms that a schedule recomputes because storing them would not fit, and the time that costs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from eqsat.targets.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A block and where it is.
+    """A block with its surroundings.
 
     **Attributes:**
 
     - `loops`: the loops around it, by position in the schedule, outermost first.
-    - `lengths`: their chunks' lengths.
-    - `times`: how often it runs.
+    - `lengths`: the chunk lengths of these loops.
+    - `times`: the number of times that the block runs.
     """
 
     block: Block
@@ -31,11 +31,11 @@ class Placed:
 
 
 def computed_again(blocks: Sequence[Placed], machine: Machine) -> dict[int, list[tuple[Term, float]]]:
-    """For each loop, by position, what one before it has computed as well, and the predicted seconds.
+    """By position of a loop, the terms that it recomputes after an earlier block, with the predicted seconds.
 
     **Arguments:**
 
-    - `blocks`: in the order in which they run.
+    - `blocks`: the blocks in the order in which they run.
     """
     known: set[int] = set()
     found: dict[int, list[tuple[Term, float]]] = {}

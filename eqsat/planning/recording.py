@@ -1,4 +1,4 @@
-"""From candidates to a plan's records: its loops, its memory over time, and what was too big as written."""
+"""Makes a plan's records from candidates: loops, memory over time, and the arrays too big as written."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ from eqsat.support.records import GuardRecord, PeakTensor, Place, TensorRecord
 from eqsat.targets.machine import Machine
 
 MOST_STEPS = 300
-"""More steps than this are put together: a picture shows no more."""
+"""At most this many steps are recorded, merged if there are more: a picture can show no more."""
 
 MOST_AT_PEAK = 3
-"""How many arrays of a peak a refusal tells of."""
+"""The number of arrays at a peak that a refusal reports."""
 
 BIG_SHARE = 10
-"""An array is worth telling of if it takes this part of a peak."""
+"""An array is reported if it takes at least 1/10 of a peak, or of the largest array at the peak."""
 
 MOST_TENSORS = 12
-"""How many arrays of a kind a plan keeps."""
+"""The number of arrays, places or calls that each list in a plan keeps."""
 
 
 def rules_fired(candidate: Candidate) -> dict[str, int]:
-    """How many ops of a candidate each rule made; of two branches, in the one for data that passes."""
+    """By rule, the number of ops that it made: in the branch for data that passes, if there are branches."""
     if candidate.branches:
         return rules_fired(candidate.branches[-1])
     return dict(Counter(candidate.makers.values()))
 
 
 def guard_record(candidate: Candidate) -> GuardRecord | None:
-    """What a candidate tests of its data, if anything."""
+    """The record of a candidate's tests of its data, if it has any."""
     if not candidate.branches:
         return None
     plain = candidate.branches[0]
@@ -56,15 +56,15 @@ def guard_record(candidate: Candidate) -> GuardRecord | None:
 def recorded(
     plan: Plan, written: Candidate, chosen: Candidate | None, names: Sequence[str], machine: Machine
 ) -> Plan:
-    """A plan with what reports tell of it.
+    """The plan with all records that reports show.
 
     **Arguments:**
 
     - `written`: the program as written.
-    - `chosen`: the one that the plan is for, if it is another.
-    - `names`: of the inputs.
+    - `chosen`: the program that the plan is for, if it is a different one.
+    - `names`: the names of the inputs.
     """
-    # What is left as it is has no copies made for it.
+    # No copies are made for a program that is left as it is.
     before = Recorder(written.schedule, names, replace(machine, copies=False))
     after = before if chosen is None else Recorder(chosen.schedule, names, machine)
     memory, written_peak = before.memory(), plan.original_peak_bytes
@@ -87,11 +87,11 @@ def recorded(
 
 
 def peak_tensors(schedule: Schedule, names: Sequence[str], machine: Machine) -> tuple[PeakTensor, ...]:
-    """The largest arrays besides arguments at a schedule's peak, and what stops their axes from being split.
+    """The largest arrays besides arguments at a schedule's peak, and the barriers to splitting their axes.
 
     **Arguments:**
 
-    - `names`: of the program's inputs.
+    - `names`: the names of the program's inputs.
     """
     recorder = Recorder(schedule, names, machine)
     barriers = Barriers(schedule.program, recorder.words)
@@ -104,11 +104,12 @@ def peak_tensors(schedule: Schedule, names: Sequence[str], machine: Machine) -> 
 
 
 class Recorder:
-    """Records one schedule.
+    """Makes the records of one schedule.
 
     **Attributes:**
 
-    - `loops_in_order`: the loops, each followed by those inside of it, and the block that each is in.
+    - `loops_in_order`: the loops, each followed by those inside it, with the block that each is in.
+    - `blocks`: all blocks, in the order in which they run.
     """
 
     def __init__(self, schedule: Schedule, names: Sequence[str], machine: Machine) -> None:
@@ -120,7 +121,7 @@ class Recorder:
         self._again = computed_again(self.blocks, machine)
 
     def _placed(self, placed: Placed) -> Iterator[Placed]:
-        """A block and all inside of it, those of a call once for all of its results."""
+        """A block and all blocks inside it; the bodies of a call come once for all of its results."""
         yield placed
         entered: set[Hashable] = set()
         for step in placed.block.steps:
@@ -138,7 +139,7 @@ class Recorder:
                     yield from self._placed(replace(placed, block=body, times=iterations))
 
     def loops(self) -> tuple[LoopReport, ...]:
-        """The loops, outer before inner."""
+        """The reports of the loops, outer before inner."""
         return tuple(
             self._loop(loop, placed, self._again.get(position, []))
             for position, (loop, placed) in enumerate(self.loops_in_order)
@@ -170,7 +171,7 @@ class Recorder:
         )
 
     def _stored(self, block: Block, lengths: Mapping[Axis, int]) -> tuple[TensorRecord, ...]:
-        """What one run of a block stores, inner loops' results included, largest first."""
+        """The arrays that one run of a block stores, inner loops' results included, largest first."""
         stored = stored_terms(block, CostModel(self.machine, lengths))
         terms = [result for step in block.steps for result in step.results]
         found = [self.words.tensor(t, self.machine, lengths) for t in terms if t.number in stored]
@@ -187,7 +188,7 @@ class Recorder:
         return MemoryRecord(tuple(merged(steps)), peak, held, tuple(live[:MOST_TENSORS]))
 
     def live(self) -> list[tuple[Term, TensorRecord]]:
-        """What is there at the simulated peak besides arguments, largest first."""
+        """The arrays alive at the simulated peak besides arguments, largest first."""
         _, usage = simulate(self.schedule, self.machine)
         lengths = self._lengths_at(usage.step)
         return [(term, self.words.tensor(term, self.machine, lengths, size)) for term, size in usage.live]
@@ -202,7 +203,7 @@ class Recorder:
             if isinstance(step, Compute):
                 if isinstance(step.term.op, (Leaf, Const, Iota, Rename)):
                     continue
-                if work_of(step.term) in entered:  # It has run, for another result of the call.
+                if work_of(step.term) in entered:  # the call has run, for another of its results
                     alone = Compute(step.term)
                 entered.add(work_of(step.term))
             seconds = predicted_seconds(Block((alone,), ()), model, self.schedule.chunks)
@@ -217,18 +218,19 @@ class Recorder:
                 yield StepRecord(self.words.op(step.term), seconds, held + size, -1, place)
 
     def _lengths_at(self, position: int) -> dict[Axis, int]:
-        """The chunk lengths of the loops in a step of the outermost block."""
+        """The chunk lengths of all loops in a step of the outermost block."""
         if position >= len(self.schedule.block.steps):
             return {}
         inside = Block((self.schedule.block.steps[position],), ())
         return {loop.axis: self.schedule.chunks[loop.id] for loop in inside.loops}
 
     def larger_than(self, room: int, most: int) -> tuple[TensorRecord, ...]:
-        """What is stored that is larger than the room there is, largest first; if nothing is, the largest.
+        """The stored arrays of more than `room` bytes, largest first; the largest three if there are none.
 
         **Arguments:**
 
-        - `most`: bytes of the certified peak. XLA fuses what is larger, which simulation does not know.
+        - `most`: bytes of the certified peak. Larger arrays are left out: simulation stores them, but XLA
+          must have fused them.
         """
         given = {term.number for term in self.schedule.program.inputs}
         given.update(output.term.number for output in self.schedule.program.outputs)
@@ -244,7 +246,7 @@ class Recorder:
         return tuple([tensor for tensor in largest if tensor.bytes > room] or largest[:3])
 
     def needed_whole(self, least: float) -> tuple[PeakTensor, ...]:
-        """The calls that are given, or make, arrays of so many bytes, and need axes of them whole."""
+        """The calls that need axes whole and read or make an array of at least `least` bytes."""
         barriers = Barriers(self.schedule.program, self.words)
         found: dict[Hashable, PeakTensor] = {}
         for placed in self.blocks:
@@ -259,12 +261,12 @@ class Recorder:
 
 
 def _of_tests(term: Term) -> bool:
-    """Whether a term is no part of the user's function, but of tests of its data."""
+    """Whether a term belongs to the tests of data, not to the user's function."""
     return isinstance(term.op, Operation) and term.op.spec.name in MAGNITUDES
 
 
 def merged(steps: Sequence[StepRecord]) -> Iterator[StepRecord]:
-    """The steps, several in a row put together if there are too many: what takes most memory names them."""
+    """The steps, with successive ones merged if there are too many, each named after its largest."""
     together = -(-len(steps) // MOST_STEPS)
     for start in range(0, len(steps), max(together, 1)):
         group = steps[start : start + together]

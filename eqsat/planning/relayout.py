@@ -1,13 +1,13 @@
-"""Relayout: which operands of a short reduction, or a product, are copied, with their axes in another order.
+"""Relayout: chooses the operands of short reductions and products to copy with their axes in another order.
 
-XLA computes what a short reduction reads as it goes, entry by entry of the result. It does so for several
-entries in one instruction only if what neighbouring entries read are neighbours in memory, too. Points
-[n, d] are not: for Σ_d |x_qd - y_nd|, the entries for n and n + 1 read what is d apart. A copy of y as [d, n]
-takes a moment where each of its entries is read many times (docs/log/reductions.md). Where coordinates are
-added up chunk by chunk, it is y that is copied, before that loop, and not each of its chunks.
+XLA computes the operand of a short reduction on the fly, for each entry of the result. It vectorises over
+entries of the result only if neighbouring entries read neighbouring memory. With points stored as [n, d],
+they do not: for Σ_d |x_qd - y_nd|, the entries for n and n + 1 read memory that is d entries apart. A copy of
+y as [d, n] costs little if each of its entries is read many times (docs/log/reductions.md). If coordinates
+are summed chunk by chunk, y itself is copied before that loop, not each of its chunks.
 
 Differences x_qd - y_nd that are stored for a product Σ_n w_qn (x_qd - y_nd) are multiplied ten times as fast
-as [q, d, n] than as [q, n, d], and they come out as such if y is copied as [d, n].
+in the order [q, d, n] as in [q, n, d]. XLA stores them in that order if y is copied as [d, n].
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ from eqsat.planning.storage import stored_terms
 from eqsat.targets.machine import Machine
 
 OFTEN = 8
-"""An operand is copied if the reduction reads each entry of the copy so often."""
+"""An operand is copied if each entry of the copy is read at least this many times."""
 
 APART = 0.75
-"""What an entry that is apart from its neighbours costs a short reduction, in additions."""
+"""The extra time of a short reduction for an entry that is not next to its neighbours, in additions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A reduction, what of elementwise functions it computes as it goes, and what these read.
-
-    Or elementwise functions that are computed to be stored for a product.
+    """A reduction, or a stored elementwise operand of a product, with the elementwise terms fused into it.
 
     **Attributes:**
 
-    - `root`: the reduction, or the term that is stored.
-    - `whole`: what is reduced, or stored.
+    - `root`: the reduction, or the stored term.
+    - `whole`: the reduction's operand, or the stored term.
+    - `members`: the numbers of the elementwise terms that are computed on the fly.
     - `here`: the numbers of the terms that are computed in the same block.
-    - `axes`: those that are reduced.
-    - `last`: of what is stored, the axis that should come last.
-    - `alike`: of what is read, all that may be worth a copy: what has the same axes together, as a long
-      program reads many such.
+    - `axes`: the axes that are reduced.
+    - `last`: the axis of the stored term that should come last; None for a reduction.
+    - `alike`: the values read by the members that may be worth a copy, in groups with the same axes. Long
+      programs read many values with the same axes.
     """
 
     root: Term
@@ -83,11 +82,11 @@ class _Tree:
 
 _RELAYOUTS: Remembered[dict[int, Relayout]] = Remembered()
 _TREES: WeakKeyDictionary[Block, dict[frozenset[int], tuple[_Tree, ...]]] = WeakKeyDictionary()
-"""By what of a block is stored: whatever the chunk lengths, that is all that they depend on."""
+"""The trees of blocks, by the terms that a block stores; chunk lengths matter only through these."""
 
 
 def relayouts(block: Block, model: CostModel) -> dict[int, Relayout]:
-    """By the number of a block's reduction, the operands to copy for it."""
+    """By number of a block's reduction or stored term, the operands to copy for it."""
     if not (model.machine.lanes and model.machine.copies):
         return {}
     return _RELAYOUTS.recall(block, model, NO_CHUNKS, lambda: _relayouts(block, model))
@@ -99,9 +98,9 @@ def _relayouts(block: Block, model: CostModel) -> dict[int, Relayout]:
 
 
 def apart(block: Block, model: CostModel) -> dict[int, float]:
-    """By the number of a block's reduction, seconds that it takes longer for reading entries that are apart.
+    """By number of a block's reduction or stored term, the extra seconds for reading entries that are apart.
 
-    These are entries that it reads again and again; those that it reads once come from memory anyway.
+    Only entries that are read repeatedly count; those read once come from memory anyway.
     """
     if not model.machine.lanes:
         return {}
@@ -119,7 +118,7 @@ def apart(block: Block, model: CostModel) -> dict[int, float]:
 
 
 def reads_again(reduction: Term) -> bool:
-    """Whether a reduction of elementwise functions reads entries along its axes again and again."""
+    """Whether a reduction of elementwise values reads entries along its axes more than once."""
     assert isinstance(reduction.op, Reduce)
     whole = reduction.args[0]
     waiting, seen = [whole], {whole.number}
@@ -160,7 +159,7 @@ def _trees(block: Block, stored: frozenset[int]) -> Iterator[_Tree]:
 def _fused(
     roots: Iterable[Term], stored: frozenset[int], here: frozenset[int]
 ) -> tuple[frozenset[int], tuple[Term, ...]]:
-    """The elementwise terms that are computed as one goes, by number, and what they read."""
+    """The numbers of the elementwise terms that are fused into the roots, and the values that these read."""
     members: set[int] = set()
     sources: dict[int, Term] = {}
     waiting = list(roots)
@@ -175,7 +174,7 @@ def _fused(
 
 
 def _multiplied(block: Block) -> dict[int, Axis]:
-    """By the number of an elementwise term with three axes or more, the one that a product sums over."""
+    """By number of an elementwise term with three or more axes, the single axis that a product sums over."""
     found: dict[int, Axis] = {}
     for step in block.steps:
         if isinstance(step, Compute) and isinstance(step.term.op, Dot) and len(step.term.op.axes) == 1:
@@ -207,14 +206,14 @@ def _relayout(tree: _Tree, model: CostModel) -> Relayout | None:
 
 
 def _comes_last(axis: Axis, source: Term) -> bool:
-    """Whether an input, or a chunk of one, has the axis last already."""
+    """Whether a value is an input, or a chunk of one, that has the axis last already."""
     while isinstance(source.op, Chunk):
         (source,) = source.args
     return isinstance(source.op, Leaf) and layout_axes(source.op.layout)[-1] == axis
 
 
 def _reads(copied: Term, tree: _Tree, model: CostModel) -> float:
-    """How often each entry of a copy is read, in all iterations that it is the same in."""
+    """The number of times that each entry of a copy is read, over all iterations that share the copy."""
     if copied.axes <= tree.axes:
         return 0
     iterations = model.trips(tree.whole.open - copied.open)
@@ -223,9 +222,9 @@ def _reads(copied: Term, tree: _Tree, model: CostModel) -> float:
 
 
 def _copied(source: Term, tree: _Tree, model: CostModel) -> Term:
-    """What is copied for an operand: of a chunk along a reduced axis, all that it is a chunk of, if small.
+    """The value to copy for an operand: the operand itself, or the value that it is a chunk of.
 
-    Its chunks are then slices of the copy, one after the other.
+    A chunk along a reduced axis becomes a slice of a copy of the whole value, if the value fits the cache.
     """
     if isinstance(source.op, Chunk) and source.op.axis in tree.axes:
         (whole,) = source.args
@@ -235,7 +234,7 @@ def _copied(source: Term, tree: _Tree, model: CostModel) -> Term:
 
 
 def relayouts_in(schedule: Schedule, machine: Machine) -> dict[int, Relayout]:
-    """By the number of a reduction, the operands to copy for it, all over a schedule."""
+    """By number of a reduction or stored term, the operands to copy for it, for a whole schedule."""
     found: dict[int, Relayout] = {}
 
     def within(block: Block, lengths: Mapping[Axis, int]) -> None:

@@ -1,8 +1,9 @@
-"""Rematerialisation: a large value that a loop only reads is computed inside, by chunks or slice by slice.
+"""Rematerialisation: a large value that a loop only reads is computed inside it, in chunks or slice by slice.
 
-A solver's loop multiplies by one Gram matrix in every iteration. Where that does not fit, its elements are
-computed as they are used, again in every iteration: more time, but no matrix. Both forms are entered as
-equal; which one is taken is for extraction to say. It can't be a rule: it looks into the programs of a call.
+A solver's loop multiplies by one Gram matrix in every iteration. If the matrix does not fit, its elements are
+computed where they are used, again in every iteration: this takes more time, but stores no matrix. Both forms
+are loaded into the e-graph as equal, and extraction chooses. A rule cannot express this, since it changes the
+bodies of a call.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rem
 from eqsat.planning.saved_carries import Carries
 
 MOST_KEPT = 2
-"""Of so many large operands, each is kept while all others are computed inside."""
+"""At most this many large operands, largest first, get a variant each that keeps only that operand."""
 
 
 def with_rematerialised_operands(program: Program, threshold: float, room: float = 0) -> Program:
-    """The same program, which also knows its loops with large operands, whole or sliced, computed inside.
+    """The program with equalities between its loops and variants that compute large operands inside.
+
+    The operands may be whole or sliced.
 
     **Arguments:**
 
-    - `threshold`: bytes over which a value is large.
-    - `room`: bytes that there are for temporaries. Where there is room for one of several large operands, but
-      not for all, the loops that are given just one are known as well.
+    - `threshold`: the size in bytes above which a value is large.
+    - `room`: bytes for temporaries. If one of several large operands fits, but not all, variants that keep
+      just one operand are added too.
     """
     variants = _Variants(program, threshold, room)
     pairs: list[tuple[Term, Term]] = []
@@ -40,7 +43,7 @@ def with_rematerialised_operands(program: Program, threshold: float, room: float
     while waiting:
         for term in waiting:
             pairs += [(term, other) for other in variants.forms_of(term)]
-        # Scans that keep what they carry came of that; they may have large operands too.
+        # The variants may have asked for scans that save their carries; these may have large operands too.
         instead = [(term, other) for term in seen if (other := variants.carries.instead(term)) is not None]
         fresh = [(term, other) for term, other in instead if other not in seen]
         pairs += fresh
@@ -81,7 +84,7 @@ class _Variants:
         return self.calls - 1
 
     def forms_of(self, term: Term) -> list[Term]:
-        """A result of a call with its large operands computed inside, in all ways that there are."""
+        """All variants of a call's result whose large operands are computed inside."""
         assert isinstance(term.op, Opaque)
         if term.open:
             return []
@@ -89,7 +92,7 @@ class _Variants:
         return [self.terms.make(Opaque(call, term.op.result), args) for call, args in made]
 
     def calls_of(self, call: Call, args: tuple[Term, ...]) -> list[tuple[Call, tuple[Term, ...]]]:
-        """The call with its large operands computed inside, and its operands then; also with all but one."""
+        """The variants of a call, with their operands: all large operands computed inside, or all but one."""
         key = (call, tuple(arg.number for arg in args))
         if key not in self._made:
             assert call.control is not None
@@ -114,7 +117,7 @@ class _Variants:
         return self._made[key]
 
     def kept_alone(self, operands: Iterable[Term]) -> list[Term]:
-        """Of operands that do not fit together, those that would each by itself: the largest."""
+        """The largest of the operands that fit alone, if there are several and they do not fit together."""
         distinct = list(dict.fromkeys(operands))
         if sum(term.bytes for term in distinct) <= self.room:
             return []
@@ -124,7 +127,7 @@ class _Variants:
     def variant(
         self, call: Call, args: tuple[Term, ...], rematerialised: dict[int, Rematerialisation]
     ) -> tuple[Call, tuple[Term, ...]]:
-        """The call with the operands `rematerialised` computed in its bodies."""
+        """The call with the operands `rematerialised` computed in its bodies, and its new operands."""
         kept = [place for place in range(len(args)) if place not in rematerialised]
         places = {place: number for number, place in enumerate(kept)}
         outside = list(dict.fromkeys(entry for one in rematerialised.values() for entry in one.operands()))
@@ -145,7 +148,7 @@ class _Variants:
         frontier: dict[Operand, int],
         rematerialised: dict[int, Rematerialisation],
     ) -> Body:
-        """The body that computes `rematerialised` from inputs for the operands `frontier`."""
+        """The body that computes `rematerialised` from new inputs for the operands `frontier`."""
         inputs, sources = [], []
         inside: dict[Operand, Term] = {}
         replaced: dict[int, Term] = {}
@@ -167,9 +170,9 @@ class _Variants:
 
 
 def _worthwhile(rematerialised: dict[int, Rematerialisation]) -> dict[int, Rematerialisation]:
-    """Those of some, by operand, that need less kept than they save: each by itself, or all together.
+    """The rematerialisations, by operand, that save more bytes than they keep: all if they do so together.
 
-    What several residuals of an iteration are computed from is kept once for all. Arguments are there anyway.
+    Values that several residuals of an iteration are computed from are kept once. Arguments exist anyway.
     """
 
     def kept(found: Iterable[Rematerialisation]) -> int:
@@ -182,13 +185,13 @@ def _worthwhile(rematerialised: dict[int, Rematerialisation]) -> dict[int, Remat
 
 
 def _layout(term: Term, along: Axis | None = None) -> Layout:
-    """The order in which a loop is given a value, or its slices: an input's own one."""
+    """The layout in which a loop is given a value, or its slices along an axis; inputs keep their own."""
     given = layout_axes(term.op.layout) if isinstance(term.op, Leaf) else tuple(sorted(term.axes))
     return tuple(axis for axis in given if axis != along)
 
 
 def _moved(call: Call, places: dict[int, int], by_slices: list[int]) -> Scan | While | Switch:
-    """The call's kind, its operands at other places, and more of them given slice by slice."""
+    """The control of a call whose operands have moved, with added operands that are given by slices."""
     control = call.control
     assert control is not None
     first = tuple(places[place] for place in carried(control))

@@ -1,9 +1,8 @@
-"""Rematerialised values: how a large value, or one slice of it, is computed inside of a loop from less.
+"""Rematerialised values: how a loop computes a large value, or one slice of it, from smaller ones.
 
-A slice of what a scan stacks is what one of its iterations computes. It can be computed anew in the iteration
-of another loop, from slices of what the scan was given, and from what it carried there: so the residuals of a
-loop over time need not be kept for the backward pass, only what was carried (checkpointing: Griewank and
-Walther, 2000).
+A slice of a scan's stacked result is the output of one iteration. An iteration of another loop can recompute
+it from slices of the scan's operands and from the carry of that iteration. So a loop over time need not keep
+its residuals for the backward pass, only its carries (checkpointing: Griewank and Walther, 2000).
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from eqsat.ir.term import Term, Terms, reachable
 from eqsat.planning.saved_carries import Carries
 
 Operand = tuple[Term, Axis | None]
-"""A value that a loop is given, and along which axis by slices."""
+"""A value that a loop is given, and the axis along which it is sliced, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rematerialisation:
-    """A value, or its slices, in terms of what a loop has to be given to compute it.
+    """A value, or its slices, in terms of the operands that a loop needs to compute it.
 
     **Attributes:**
 
-    - `term`: what is computed once `given` and `inner` are in the places of terms of these numbers.
-    - `given`: inputs, small values, and what can't be cut.
-    - `inner`: what is computed of other axes, or in an iteration of another loop, itself rematerialised.
+    - `term`: the term to compute, after `given` and `inner` replace the terms with these numbers.
+    - `given`: the operands: inputs, small values, and values of which no piece can be computed alone.
+    - `inner`: values along other axes, or of an iteration of another loop, which are rematerialised in turn.
     """
 
     term: Term
@@ -39,13 +38,13 @@ class Rematerialisation:
     inner: tuple[tuple[int, Rematerialisation], ...] = ()
 
     def operands(self) -> Iterator[Operand]:
-        """What the loop is given instead of the value."""
+        """The operands that the loop is given instead of the value."""
         yield from (operand for _, operand in self.given)
         for _, one in self.inner:
             yield from one.operands()
 
     def built(self, terms: Terms, inside: Mapping[Operand, Term]) -> Term:
-        """The value, in terms of what stands inside of the loop for what it is given."""
+        """The value, in terms of the inputs that stand for its operands inside the loop."""
         known = {number: inside[operand] for number, operand in self.given}
         known.update((number, one.built(terms, inside)) for number, one in self.inner)
         return substituted(terms, [self.term], known)[0]
@@ -53,12 +52,12 @@ class Rematerialisation:
 
 @dataclass(frozen=True, slots=True)
 class Rematerialiser:
-    """Finds what can be rematerialised in one program.
+    """Finds rematerialisations in one program.
 
     **Attributes:**
 
-    - `threshold`: bytes over which a value is large.
-    - `carries`: how to have what scans carry.
+    - `threshold`: the size in bytes above which a value is large.
+    - `carries`: the source of the carries of scans, stacked.
     """
 
     terms: Terms
@@ -66,7 +65,7 @@ class Rematerialiser:
     carries: Carries
 
     def find(self, term: Term, along: Axis | None) -> Rematerialisation | None:
-        """How to compute a large value, or its slices along an axis, from less; None if that can't be."""
+        """How to compute a large value, or its slices along an axis, from less; None if impossible."""
         given: dict[int, Operand] = {}
         inner: dict[int, Rematerialisation] = {}
         stack, seen = [term], {term.number}
@@ -91,16 +90,16 @@ class Rematerialiser:
         return Rematerialisation(term, tuple(given.items()), tuple(inner.items()))
 
     def _is_given(self, term: Term) -> bool:
-        """Whether a loop had better be given the value than compute it."""
+        """Whether a loop should be given the value rather than compute it."""
         return isinstance(term.op, Leaf) or (term.bytes <= self.threshold and not _is_index(term))
 
     def _either(self, term: Term, along: Axis | None) -> Rematerialisation:
-        """The value computed from less where that can be, or else given."""
+        """The value rematerialised if that is possible and useful, or else given."""
         found = None if self._is_given(term) else self.find(term, along)
         return found or Rematerialisation(term, ((term.number, _operand(term, along)),))
 
     def _elsewhere(self, term: Term, along: Axis | None) -> Rematerialisation | None:
-        """How to compute a slice that is one along another axis: by another name, or of an iteration."""
+        """How to compute a slice through another axis: that of a rename, or the iterations of a scan."""
         if along is None or along not in term.axes:
             return None
         match term.op:
@@ -113,7 +112,7 @@ class Rematerialiser:
         return None
 
     def _iteration(self, call: Call, result: int, args: tuple[Term, ...]) -> Rematerialisation | None:
-        """What an iteration of a scan gives for a result that it stacks; None if it can't be repeated."""
+        """How to recompute one iteration's part of a scan's stacked result; None if that is impossible."""
         assert call.control is not None
         (body,) = call.bodies
         given = _called(
@@ -146,7 +145,7 @@ class Rematerialiser:
 
 
 def _called(terms: Terms, term: Term, layout: Layout, wanted: Layout) -> Term | None:
-    """A term with the axes of its layout called as in another one, all there; None if it merges axes."""
+    """A term with its axes renamed and broadcast from one layout to another; None if axes are merged."""
     for own, other in zip(layout, wanted, strict=True):
         if own != other:
             if not isinstance(own, Axis) or not isinstance(other, Axis) or other in term.axes:
@@ -159,7 +158,7 @@ def _called(terms: Terms, term: Term, layout: Layout, wanted: Layout) -> Term | 
 
 
 def _broadcast(terms: Terms, term: Term, axis: Axis) -> Term:
-    """The term with an axis that it does not vary along: chosen by the index, from itself and itself."""
+    """The term broadcast along an axis: a choice by index between the term and itself."""
     zero = terms.make(Const("0", "int32"))
     chosen = terms.make(Map("lt", "bool"), [terms.make(Iota(axis, "int32")), zero])
     return terms.make(Map("select_n", term.dtype), [chosen, term, term])
@@ -170,7 +169,7 @@ def _operand(term: Term, along: Axis | None) -> Operand:
 
 
 def _can_be_cut(term: Term, along: Axis | None) -> bool:
-    """Whether a piece of the term may be had without all of it: a slice along an axis, if one is given."""
+    """Whether a piece of the term can be computed alone: a slice along an axis, if one is given."""
     if isinstance(term.op, Opaque):
         return along is None and bool(term.op.call.passing)
     if along is not None and not keeps(term, along):
@@ -179,5 +178,5 @@ def _can_be_cut(term: Term, along: Axis | None) -> bool:
 
 
 def _is_index(term: Term) -> bool:
-    """Whether the term is made of nothing but indices and constants: it costs nothing to make again."""
+    """Whether the term is made only of indices and constants, so that recomputing it costs nothing."""
     return all(not isinstance(at.op, (Leaf, Opaque)) for at in reachable([term]))

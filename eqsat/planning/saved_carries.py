@@ -1,4 +1,4 @@
-"""What scans carry, kept for every iteration, in the place of large results that they stack."""
+"""Saves the carries of scans for every iteration, in place of large stacked results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from eqsat.ir.term import Term, Terms, reachable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stacking:
-    """A scan that stacks what it carries, not what is large.
+    """A variant of a scan that stacks its carries instead of large results.
 
     **Attributes:**
 
-    - `results`: by result of the scan it stands for, but for the large ones, its own results.
-    - `iterations`: by operand that is the first value of what is carried, which result has the values that
-      the iterations were given; and the axis of iterations.
+    - `results`: by result of the original scan, apart from the large ones, the same result of this one.
+    - `iterations`: by operand that is the initial value of a carry, the result that stacks the carry as the
+      iterations received it, and the axis of iterations.
     """
 
     call: Call
@@ -34,13 +34,13 @@ class Stacking:
 
 @dataclass
 class Carries:
-    """Scans that keep what they carry, made as they are asked for.
+    """Variants of scans that save their carries, made on demand.
 
     **Arguments:**
 
-    - `number`: gives the number of a new call.
-    - `threshold`: bytes over which a result is large.
-    - `given`: what scans carried, as it was asked for.
+    - `number`: returns the id of a new call.
+    - `threshold`: the size in bytes above which a result is large.
+    - `given`: the stacked carries requested so far.
     """
 
     terms: Terms
@@ -50,11 +50,11 @@ class Carries:
     _made: dict[tuple[Call, tuple[int, ...]], Stacking | None] = field(default_factory=dict)
 
     def stacked(self, call: Call, args: tuple[Term, ...], place: int) -> tuple[Term, Axis] | None:
-        """What the scan's iterations were given of what it carries, stacked, and along which axis.
+        """A carry as the iterations of a scan received it, stacked, with their axis; None if impossible.
 
         **Arguments:**
 
-        - `place`: the operand that is its first value.
+        - `place`: the operand that is the carry's initial value.
         """
         key = (call, tuple(arg.number for arg in args))
         if key not in self._made:
@@ -68,7 +68,7 @@ class Carries:
         return term, axis
 
     def instead(self, term: Term) -> Term | None:
-        """The same value as a result of the scan that keeps what it carries, if one was asked for."""
+        """The same value as a result of the scan that saves its carries, if that scan was requested."""
         assert isinstance(term.op, Opaque)
         made = self._made.get((term.op.call, tuple(arg.number for arg in term.args)))
         if made is None or term.op.result not in made.results:

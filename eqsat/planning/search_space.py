@@ -1,4 +1,4 @@
-"""What is searched: the e-graphs of a program and of the bodies inside, and the axes to loop over."""
+"""The search space: the saturated e-graphs of a program and its bodies, and the axes to loop over."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ from eqsat.support.records import Place
 from eqsat.targets.machine import Machine
 
 SPLIT_AXES = (2, 4)
-"""How many axes are considered for loops, those with most bytes first: few, and more if need be. Then chunks
-are split along other axes, too."""
+"""The number of axes that may be looped over, those of the largest terms first; the second if nothing fits.
+
+With the larger number, chunks are also split along further axes.
+"""
 
 BIG_SHARE = 16
-"""A term is big when it takes more than this part of the memory that is left for temporaries."""
+"""A term is big if it takes more than 1/16 of the memory for temporaries."""
 
 SMALLEST_SHARE = 1 << 10
-"""What is so many times smaller than the largest value is not worth a loop."""
+"""A value this many times smaller than the largest value is not worth a loop."""
 
 LARGEST_ITEM = 8
-"""Bytes of an element, to tell how many elements fit."""
+"""The largest size of an element in bytes, from which the number of elements that fit is estimated."""
 
 
 def free_bytes(program: Program, budget: int) -> int:
-    """What is left of a budget for temporaries: less arguments and outputs."""
+    """The bytes that a budget leaves for temporaries, after arguments and outputs."""
     return budget - program.fixed_bytes
 
 
 def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
-    """What a program computes, and the axes along which a loop outside makes it smaller.
+    """The terms that a program computes, each with the axes along which a loop around it makes it smaller.
 
-    That includes what is computed inside of its control flow, along the axes that pass through.
+    Terms inside control flow are included, with the axes that pass through the call.
     """
     seen: set[Call] = set()
     for term in program.reachable():
@@ -60,7 +62,7 @@ def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
 
 
 def smallest_share(program: Program) -> int:
-    """The least memory for temporaries that there is a search for, in bytes."""
+    """The least memory for temporaries that a search assumes, in bytes."""
     largest = max((term.bytes for term, axes in computed(program) if axes), default=0)
     return largest // SMALLEST_SHARE
 
@@ -68,7 +70,8 @@ def smallest_share(program: Program) -> int:
 def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     """The axes of terms over `threshold` bytes, those of the largest terms first.
 
-    Squares of bytes are added up: many small values do not make up for one large one.
+    An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
+    ones.
     """
     weight: dict[Axis, int] = {}
     for term, axes in computed(program):
@@ -79,9 +82,9 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
 
 
 def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
-    """The axes of reductions that are too long to compute the program's largest values as they go.
+    """The axes of reductions that are too long to compute the program's largest values on the fly.
 
-    In chunks they do, whichever axes besides are looped over.
+    In chunks of these axes they can, whatever other axes are looped over.
     """
     terms = [term for term in program.reachable() if term.args]
     largest = max((term.bytes for term in terms), default=0)
@@ -91,7 +94,7 @@ def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
 
 
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
-    """The terms that may be computed piece by piece: results, and what is kept in memory anyway."""
+    """The terms that may be computed chunk by chunk: results, and values that are stored anyway."""
     model = CostModel(machine, {})
     found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
     axes = frozenset(large)
@@ -105,12 +108,13 @@ def stored_results(program: Program, large: Sequence[Axis], machine: Machine) ->
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """The programs that equal one, as an e-graph, and the axes that their loops may be over.
+    """The programs equal to one, as a saturated e-graph, and the axes that they may loop over.
 
     **Attributes:**
 
     - `large`: the axes that may be looped over.
-    - `bodies`: for calls of control flow, the space of each body; the body itself if it has nothing large.
+    - `bodies`: for each call of control flow, the space of each body; a candidate for a body without large
+      values.
     """
 
     program: Program
@@ -122,12 +126,12 @@ class SearchSpace:
 
     @cached_property
     def places(self) -> dict[int, Place]:
-        """Where the classes of its e-graph are from."""
+        """The source places of the e-graph's classes."""
         return class_places(self.saturation.graph, self.program.terms.origins)
 
     @cached_property
     def families(self) -> Families:
-        """What is computed by one expression wherever it is computed."""
+        """The families of e-classes that must be computed by one expression everywhere."""
         graph = self.saturation.graph
         return Families.in_graph(
             graph, [graph.class_of[value.number] for value in compared(self.program).values]
@@ -135,7 +139,7 @@ class SearchSpace:
 
 
 Saturations = dict[tuple[object, ...], Saturation]
-"""By what was saturated, the e-graphs of a program and of the bodies inside."""
+"""The saturated e-graphs of a program and of the bodies inside, by everything that saturation depends on."""
 
 
 def prepare(
@@ -154,12 +158,12 @@ def prepare(
 
     **Arguments:**
 
-    - `budget`: bytes to fit in; with None only the algebra is explored, no loops.
-    - `most_axes`: how many axes may be looped over.
+    - `budget`: bytes to fit in; if None, only algebraic rewrites are explored, no loops.
+    - `most_axes`: the number of axes that may be looped over.
     - `deadline`: when to stop saturating.
-    - `known`: what this program came to by these rules for other budgets; what it comes to now is added.
-    - `granted`: what rules with guards may be used on, but for the bodies of control flow.
-    - `orders`: of contractions, that may be used, too.
+    - `known`: saturations of this program by these rules for other budgets; new ones are added.
+    - `granted`: the matches for which rules with guards may be used, outside the bodies of control flow.
+    - `orders`: further orders of contractions that may be used.
     """
     if orders:
         pairs = ((order.root, order.winner) for order in orders)
@@ -185,21 +189,21 @@ def _prepared(
 
     **Arguments:**
 
-    - `free`: bytes that there are for temporaries.
-    - `whole`: axes that are not looped over here, since a loop around may be.
+    - `free`: bytes for temporaries.
+    - `whole`: axes that are not looped over here, since a loop outside the call may be over them.
     """
     large: tuple[Axis, ...] = ()
     cap = None
     bodies: dict[Call, tuple[SearchSpace | Candidate, ...]] = {}
     if free is not None:
         cap = free // LARGEST_ITEM
-        # The same axes for all budgets, so that more memory means more to choose from.
+        # The axes are the same for all budgets, so that a larger budget offers all that a smaller one does.
         axes = large_axes(program, smallest_share(program))
         axes = tuple(axis for axis in axes if axis not in whole)
         summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
         large = (*axes[:most_axes], *summed[:1])
         program = with_rematerialised_operands(program, free / BIG_SHARE, free)
-        # However much there is room for, what is larger than a process keeps takes time to get.
+        # Even if there is room, memory beyond what a process keeps between calls takes time to allocate.
         big = min(free, machine.kept) / BIG_SHARE
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.cut
@@ -223,7 +227,7 @@ def _prepared(
 
 
 def tested_orders(program: Program, rules: Sequence[CompiledRule], budget: int) -> list[Order]:
-    """Orders of contractions that are as accurate as the rules where nothing over- or underflows."""
+    """Orders of contractions that are as accurate as the rules if nothing over- or underflows."""
     if _reorders(rules) or not any(rule.accuracy == "reassociates" for rule in rules):
         return []
     cap = max(free_bytes(program, budget), smallest_share(program)) // LARGEST_ITEM
@@ -233,9 +237,9 @@ def tested_orders(program: Program, rules: Sequence[CompiledRule], budget: int) 
 
 
 def _reorders(rules: Sequence[CompiledRule]) -> bool:
-    """Whether rules take contractions of floats in any order.
+    """Whether the rules may compute contractions of floats in any order.
 
-    Another order may overflow where this one does not: B v may be infinite where (A B) v is finite.
+    Another order may overflow where the written one does not: B v may be infinite where (A B) v is finite.
     """
     return any(rule.accuracy not in ("exact", "reassociates") for rule in rules)
 
@@ -247,7 +251,7 @@ def _control_flow(program: Program) -> Iterator[Call]:
 
 
 def _has_large(program: Program, threshold: float) -> bool:
-    """Whether a program, or a body inside of it, computes anything large."""
+    """Whether a program, or a body inside it, computes a value of more than `threshold` bytes."""
     return any(
         term.args and term.bytes > threshold for inner in program.inside() for term in inner.reachable()
     )

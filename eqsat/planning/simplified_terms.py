@@ -1,4 +1,4 @@
-"""Terms that rules have simplified away: such a rule makes no node that could be credited to it."""
+"""Finds the terms that rules have simplified away, since no e-node records the rule as its maker."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from eqsat.ir.term import Term
 from eqsat.planning.search_space import SearchSpace
 
 DEEPEST = 6
-"""The left side of a rule that finds a term equal to a part of itself has no more ops over that part."""
+"""The most ops between a term and its subterm: no simplifying rule has more of them on its left side."""
 
 
 def simplified(space: SearchSpace, terms: Mapping[int, Term]) -> dict[int, str]:
-    """For terms of the program that have gone, being equal to a part of themselves, by which rule.
+    """By number, the program's terms that were replaced by a subterm equal to them, with the rule's name.
 
     **Arguments:**
 
-    - `terms`: by class, what has been selected.
+    - `terms`: the selected terms, by e-class.
     """
     graph = space.saturation.graph
     if not graph.simplified:
@@ -25,7 +25,7 @@ def simplified(space: SearchSpace, terms: Mapping[int, Term]) -> dict[int, str]:
     kept = {term.number for term in terms.values()}
     used = set(terms)
     ahead = list(terms)
-    while ahead:  # a chunk of a value, or the value under another name, stands for it
+    while ahead:  # a chunk or a rename of a value counts as a use of it
         for node in graph.classes[ahead.pop()].nodes:
             if isinstance(node.op, Chunk | Rename) and node.children[0] not in used:
                 used.add(node.children[0])
@@ -39,7 +39,7 @@ def simplified(space: SearchSpace, terms: Mapping[int, Term]) -> dict[int, str]:
         part = _part(term, number, graph.class_of)
         if part is None:
             continue
-        # Where it has been merged with what reads it, what it was computed from tells that it was there.
+        # If its class was merged with that of a consumer, its operands show whether it was used.
         inner = {graph.class_of.get(below.number, -1) for below in part.args if below.args}
         if number in used or (term.op not in ops and inner & used):
             gone[term.number] = space.rules[min(graph.simplified[number])].name
@@ -47,7 +47,7 @@ def simplified(space: SearchSpace, terms: Mapping[int, Term]) -> dict[int, str]:
 
 
 def _part(term: Term, number: int, class_of: Mapping[int, int]) -> Term | None:
-    """What a term of that class is computed from that is of the class too; as far down as rules reach."""
+    """A subterm of the term in the same e-class, at most `DEEPEST` ops down; None if there is none."""
     level = [term]
     for _ in range(DEEPEST):
         level = list(dict.fromkeys(arg for above in level for arg in above.args))

@@ -1,9 +1,9 @@
-"""What of a block has a buffer, and from when until when: all that chunk lengths have no say in.
+"""Decides which values of a block have buffers, and how long each buffer lives.
 
-A value is stored when its op writes a buffer, when something reads it from memory, or when computing
-it anew for every consumer would be expensive. Everything else is fused into its consumers, and keeps
-what it reads alive until they have run. Chunk lengths matter for reductions only, which fuse what they
-read when they are short, so a block is looked through once and not again for every length that is tried.
+A value is stored if its op writes a buffer, if a consumer reads it from memory, or if computing it again for
+every consumer would be expensive. Every other value is fused into its consumers, and keeps its operands alive
+until they have run. Chunk lengths matter only for reductions, which fuse their operands if they are short, so
+a block is analysed once, not for every chunk length that is tried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 
 EXPENSIVE = 3.0
-"""Elementwise cost per element from which XLA stores a value rather than compute it twice."""
+"""The elementwise cost per element from which XLA stores a value rather than compute it twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Span:
 
     **Attributes:**
 
-    - `holds`: what is in it: the term, or all parts of the state that a fold carries.
-    - `birth`, `death`: the steps that write it first and read it last; the number of steps if the block's
-      result.
+    - `holds`: the values in the buffer: the term, or all parts of the state that a fold carries.
+    - `birth`, `death`: the step that first writes it, and the step that last reads it. The death of a result
+      of the block is the number of its steps.
     """
 
     term: Term
@@ -47,7 +47,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What a block stores.
+    """The storage of a block.
 
     **Attributes:**
 
@@ -60,12 +60,14 @@ class Storage:
 
 
 class _Facts:
-    """What is known of a block, whatever the chunk lengths.
+    """The facts about a block that do not depend on chunk lengths.
 
     **Attributes:**
 
-    - `always`: the numbers of the terms that are stored in any case.
-    - `reductions`: those that may be short or long, as the chunks are, with the number of what they read.
+    - `here`: by number, the terms that the block computes.
+    - `always`: the numbers of the terms that are stored whatever the chunk lengths.
+    - `reductions`: the reductions over chunked axes, which may be short or long, with their operands and the
+      operands' numbers.
     - `known`: the storage, by which of these reductions are long.
     """
 
@@ -104,17 +106,17 @@ class _Facts:
 
     def stored(self, long: tuple[bool, ...]) -> frozenset[int]:
         read = {number for (*_, number), is_long in zip(self.reductions, long, strict=True) if is_long}
-        # An input is there already, and so is a slice of it that nothing reads from memory.
+        # Inputs, constants and indices need no buffer in the block.
         here = self.here
         return frozenset(n for n in self.always | read if n in here and not is_given(here[n]))
 
 
 _FACTS: WeakKeyDictionary[Block, dict[int, _Facts]] = WeakKeyDictionary()
-"""By the length from which a machine's reductions are long."""
+"""The facts about each block, by the length from which reductions are long on a machine."""
 
 
 def storage(block: Block, model: CostModel) -> Storage:
-    """What a block stores with chunks of the model's lengths."""
+    """The storage of a block at the model's chunk lengths."""
     of_block = _FACTS.setdefault(block, {})
     facts = of_block.get(model.machine.fused_reduction)
     if facts is None:
@@ -128,13 +130,13 @@ def storage(block: Block, model: CostModel) -> Storage:
 
 
 def stored_terms(block: Block, model: CostModel) -> frozenset[int]:
-    """The numbers of the block's terms that get a buffer."""
+    """The numbers of the block's terms that have a buffer."""
     return storage(block, model).stored
 
 
 def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
     last = _last_uses(block, stored)
-    # The first of those that nothing reads any more is written over.
+    # An elementwise term overwrites the first of its operands that is not read again.
     donation = set()
     places = overwritten(block, stored)
     for index, step in enumerate(block.steps):
@@ -144,7 +146,7 @@ def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
                 break
     begun: dict[object, int] = {}
     for index, step in enumerate(block.steps):
-        # All results of one call are there as soon as it has run for the first of them.
+        # All results of a call exist from the step of the first of them.
         begin = index if isinstance(step, Loop) else begun.setdefault(work_of(step.term), index)
         wanted = [result for result in step.results if result.number in stored]
         if wanted:
@@ -155,10 +157,10 @@ def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
 
 
 def overwritten(block: Block, stored: frozenset[int]) -> dict[int, list[Term]]:
-    """By the number of an elementwise term that is stored, the buffers that it may be written into.
+    """By number of a stored elementwise term, the stored terms whose buffers it may overwrite.
 
-    These are what it is computed of entry by entry, if it is the last to read them: the compiler does so.
-    What the block is wanted for has a buffer of its own.
+    XLA lets a term overwrite a value that it is computed from entry by entry, if it is the last to read it.
+    Results of the block have buffers of their own.
     """
     here = {result.number for step in block.steps for result in step.results}
     needs = {term.number for term in block.needs}
@@ -186,9 +188,9 @@ def overwritten(block: Block, stored: frozenset[int]) -> dict[int, list[Term]]:
 
 
 def _last_uses(block: Block, stored: frozenset[int]) -> dict[int, int]:
-    """For each stored term the last step that reads it, directly or through fused terms.
+    """For each stored term, the last step that reads it, directly or through fused terms.
 
-    Fused terms that nothing reads, read nothing. One pass from the end: whoever reads a term comes after it.
+    A fused term that is never read reads nothing. One pass from the end suffices, since consumers come later.
     """
     end = len(block.steps)
     last = {term.number: end for term in block.needs}
@@ -205,9 +207,9 @@ def _last_uses(block: Block, stored: frozenset[int]) -> dict[int, int]:
 
 
 def buffers(step: Compute | Loop) -> dict[int, tuple[Valued, ...]]:
-    """By the number of each of a step's results, what its buffer holds if it has one.
+    """By number of each of a step's results, the values that its buffer holds, if it has one.
 
-    A fold takes what it carries. A part of a state that several folds share counts with the first.
+    The buffer of a fold holds its carry. A part of the state that several folds share counts with the first.
     """
     if isinstance(step, Compute):
         return {step.term.number: (step.term,)}
@@ -235,7 +237,7 @@ def is_expensive(op: Op) -> bool:
 
 
 def is_given(term: Term) -> bool:
-    """Whether the term is an input, a constant or an index, by whatever name."""
+    """Whether the term is an input, a constant or an index, or a rename of one."""
     while isinstance(term.op, Rename):
         term = term.args[0]
     return isinstance(term.op, (Leaf, Const, Iota))

@@ -1,7 +1,7 @@
-"""A block as tasks: what makes and reads buffers, and has to be put in order.
+"""Represents a block as tasks that make and read buffers, to be ordered.
 
-Values that are not stored are no tasks of their own: they are computed where they are used, so what they
-read is read by whoever uses them.
+A value that is not stored is no task of its own. It is computed where it is used, so its consumers read its
+operands.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ class Tasks:
 
     **Attributes:**
 
-    - `makes`, `reads`: for each task, its values. Tasks are numbered in an order in which they can be done.
-    - `extra`: bytes that a task takes while it runs, besides.
-    - `size`, `kept`: for each value, its bytes, and whether it is wanted in the end.
-    - `maker`, `readers`: for each value, its tasks.
-    - `steps`: for each task, the steps of its block that it stands for.
-    - `over`: for each task, the values that it reads of which one may be where its own is written, if
-      nothing reads that any more; they are equally large.
+    - `makes`, `reads`: for each task, the values that it makes and reads. The numbers of tasks are a valid
+      order.
+    - `extra`: for each task, the further bytes that it takes while it runs.
+    - `size`, `kept`: for each value, its bytes, and whether it is a result of the block.
+    - `maker`, `readers`: for each value, the tasks that make and read it.
+    - `steps`: for each task, the steps of the block that it stands for.
+    - `over`: for each task, the values of the same size as its own that it reads. Its own may overwrite one
+      of them if no later task reads it.
     """
 
     makes: list[list[int]] = field(default_factory=list)
@@ -42,7 +43,7 @@ class Tasks:
     over: list[list[int]] = field(default_factory=list)
 
     def task(self, reads: Iterable[int] = (), extra: int = 0) -> int:
-        """A new task."""
+        """Add a task and return its number."""
         number = len(self.makes)
         self.over.append([])
         self.makes.append([])
@@ -54,7 +55,7 @@ class Tasks:
         return number
 
     def value(self, maker: int, size: int, kept: bool = False) -> int:
-        """A new value that a task makes."""
+        """Add a value that a task makes and return its number."""
         number = len(self.size)
         self.size.append(size)
         self.kept.append(kept)
@@ -64,16 +65,16 @@ class Tasks:
         return number
 
     def content(self) -> Hashable:
-        """What they are, but for the steps that they stand for."""
+        """A key for the tasks, apart from the steps that they stand for."""
         values = [tuple(tuple(of_task) for of_task in all_) for all_ in (self.makes, self.reads, self.over)]
         return *values, tuple(self.extra), tuple(self.size), tuple(self.kept)
 
     def needs(self, task: int) -> set[int]:
-        """The tasks that come before a task."""
+        """The tasks whose values a task reads."""
         return {self.maker[value] for value in self.reads[task]}
 
     def profile(self, order: Sequence[int]) -> list[int]:
-        """The bytes in use while each task runs, in that order."""
+        """The bytes in use while each task runs, in the given order."""
         left = [len(readers) for readers in self.readers]
         alive, found = 0, []
         for task in order:
@@ -91,7 +92,7 @@ class Tasks:
         return max(self.profile(order), default=0)
 
     def bound(self) -> int:
-        """No order needs less: what a task reads, makes and takes besides; all that is kept in the end."""
+        """A lower bound on the peak of any order: the largest need of a single task, or all results."""
         own = [
             sum(self.size[value] for value in (*self.reads[task], *self.makes[task]))
             + self.extra[task]
@@ -105,9 +106,9 @@ class Tasks:
 def tasks_of(
     block: Block, simulator: Simulator, lengths: Mapping[Axis, int], results: frozenset[int]
 ) -> Tasks:
-    """The tasks of a block: its steps that store something, with what they read through fused values.
+    """The tasks of a block: the steps that store values, with the values they read through fused terms.
 
-    What a fused value reads is a set of values, as the bits of an integer.
+    The set of values that a fused term reads is kept as the bits of an integer.
     """
     model = CostModel(simulator.machine, lengths)
     stores = storage(block, model)
@@ -146,7 +147,7 @@ def tasks_of(
 
 
 def steps_in_order(block: Block, tasks: Tasks, order: Sequence[int]) -> Iterator[Compute | Loop]:
-    """The block's steps with its tasks in that order: fused values just before what uses them first."""
+    """The block's steps with its tasks in the given order; fused terms come just before their first use."""
     maker = {result.number: index for index, step in enumerate(block.steps) for result in step.results}
     done: set[int] = set()
     wanted = [index for task in order for index in tasks.steps[task]]
@@ -166,7 +167,7 @@ def steps_in_order(block: Block, tasks: Tasks, order: Sequence[int]) -> Iterator
 
 
 def bits(number: int) -> Iterator[int]:
-    """The places of the bits that are set."""
+    """The positions of the bits that are set."""
     while number:
         lowest = number & -number
         yield lowest.bit_length() - 1

@@ -1,7 +1,8 @@
-"""Tying: loops that compute one value in several places do so in chunks of one length.
+"""Tying: loops that compute the same value in several places share one chunk length.
 
-A product of 16 rows is rounded otherwise than one of 17 (docs/xla.md). Where a value is to be the same bits
-wherever it is computed, the loops around it, and those inside that it is added up in, have one length each.
+A product of 16 rows rounds differently from one of 17 (docs/xla.md). If a value must have the same bits
+wherever it is computed, corresponding loops around it share one length, and so do corresponding loops inside
+that accumulate it.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from eqsat.ir.term import reachable
 from eqsat.planning.blocks import Block, Loop
 
 Ties = tuple[frozenset[int], ...]
-"""Loops by their numbers: those that have one length are together."""
+"""Sets of loops, by their ids, that share one chunk length."""
 
 _TIES: WeakKeyDictionary[Block, Ties] = WeakKeyDictionary()
 
 
 def ties(program: Program, block: Block) -> Ties:
-    """The loops of a program that are tied to others."""
+    """The sets of loops of a program that share one chunk length."""
     values = [term for inner in program.inside() for term in inner.alike if term.open]
     if not values:
         return ()
@@ -40,7 +41,7 @@ def ties(program: Program, block: Block) -> Ties:
 
 
 def tied(chunks: Mapping[int, int], block: Block, together: Ties) -> dict[int, int]:
-    """Chunk lengths with one length for loops that are tied: the shortest, unless one has to be longer."""
+    """The chunk lengths with one length for tied loops: the shortest, unless one must be longer."""
     found = dict(chunks)
     if together:
         least = {loop.id: loop.shortest for loop in block.loops}
@@ -51,12 +52,12 @@ def tied(chunks: Mapping[int, int], block: Block, together: Ties) -> dict[int, i
 
 
 class _Places:
-    """Looks for the loops in which values are computed.
+    """Finds the loops in which values are computed.
 
     **Attributes:**
 
-    - `inside`: by the number of a value, those of the loops' results that it is computed from.
-    - `together`: loops that are to have one length, by what they do for which value.
+    - `inside`: by number of a value, the numbers of the loop results that it is computed from.
+    - `together`: the loops to tie, by the value and the axis or loop result that they compute for it.
     """
 
     def __init__(self, inside: Mapping[int, frozenset[int]]) -> None:
@@ -78,7 +79,7 @@ class _Places:
             self.look(body, around, loops)
 
     def _collect(self, block: Block, value: int) -> None:
-        """The loops of a block, and in these, that compute something for a value."""
+        """Add the loops of a block, and those inside them, that compute results for a value."""
         for loop in block.own_loops:
             wanted = [result.number for result in loop.results if result.number in self.inside[value]]
             for number in wanted:
@@ -91,7 +92,7 @@ class _Places:
 
 
 def _joined(sets: Iterable[set[int]]) -> list[frozenset[int]]:
-    """Sets that have something in common put together; those of one element left out."""
+    """The unions of sets that overlap; sets of one element are left out."""
     found: list[set[int]] = []
     for some in sets:
         common = [other for other in found if other & some]

@@ -1,1 +1,1 @@
-"""What users see: plans, explanations and refusals as text, pictures and pages, made of plain data."""
+"""Reports for users: plans, explanations and refusals as text, pictures and pages, made from plain data."""

@@ -1,4 +1,4 @@
-"""A comparison of accuracy classes: what each would gain within the same budget."""
+"""A comparison of accuracy classes: the time that each would save within the same budget."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from eqsat.reports.page import cut
 from eqsat.support.units import format_bytes, format_seconds
 
 GAIN = 0.95
-"""What is predicted to take more than this part of the time is no gain: predictions are not that good."""
+"""A predicted time above this part of another is no gain: predictions are not accurate enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassPrice:
-    """What a function would cost with the rules of an accuracy class.
+    """The cost of a function with the rules of one accuracy class.
 
     **Attributes:**
 
-    - `accuracy`, `meaning`: the class, and what its rules may do to results.
-    - `peak_bytes`: certified, of its plan; None if there is no plan within the budget.
-    - `seconds`: predicted; None likewise.
-    - `rules`: those that its plan uses, and that are beyond the class that is asked for.
+    - `accuracy`, `meaning`: the class, and the effect that its rules may have on results.
+    - `peak_bytes`: the certified peak of its plan; None if there is no plan within the budget.
+    - `seconds`: the predicted time; None if there is no plan.
+    - `rules`: the rules that its plan uses and that the requested class does not allow.
     """
 
     accuracy: str
@@ -30,7 +30,7 @@ class ClassPrice:
     rules: tuple[str, ...] = ()
 
     def is_better_than(self, other: ClassPrice) -> bool:
-        """Whether it is clearly faster, or has a plan where the other has none."""
+        """Whether this class is clearly faster, or has a plan and the other has none."""
         if self.seconds is None or other.seconds is None:
             return self.seconds is not None and other.seconds is None
         return self.seconds < GAIN * other.seconds
@@ -38,13 +38,13 @@ class ClassPrice:
 
 @dataclass(frozen=True)
 class AccuracyComparison:
-    """What wider accuracy classes would gain; `print(comparison)` is a table.
+    """The gains of wider accuracy classes; `print(comparison)` shows a table.
 
     **Attributes:**
 
-    - `title`: what the function is called.
-    - `budget_bytes`: of all plans; None if it was not named and there is no plan.
-    - `prices`: of the class that is asked for, and of the wider ones that gain something over those before.
+    - `title`: the name of the function.
+    - `budget_bytes`: the budget of all plans; None if none was given and there is no plan.
+    - `prices`: the prices of the requested class, and of each wider class that is better than those before.
     """
 
     title: str

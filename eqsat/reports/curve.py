@@ -1,4 +1,4 @@
-"""An explanation's picture: predicted time against budget, and memory over time as written."""
+"""Draws an explanation: predicted time against budget, and memory over time as written."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from eqsat.reports.records import ExplanationRecord
 
 CURVE = 3.2
-"""Inches: the height of the curve's panel."""
+"""The height of the curve's panel, in inches."""
 
 APART = 0.08
-"""Points closer than this part of the width of the curve have one label."""
+"""Of points closer than this part of the curve's width, only one has a label."""
 
 STEEP = 20.0
-"""If the slowest plan takes so many times as long as the fastest, the scale is logarithmic."""
+"""The time axis is logarithmic if the slowest plan takes more than this many times as long as the fastest."""
 
 MANY_TICKS = 1e3
-"""If the largest budget is so many times the smallest, powers of ten are enough as ticks."""
+"""Only powers of ten are ticks if the largest budget is at least this many times the smallest."""
 
 
 def explanation_figure(explanation: ExplanationRecord) -> Figure:
-    """The curve, and below it memory over time as written with what makes its peak."""
+    """The curve, and below it memory over time as written, with the arrays at its peak."""
     height = 0.4 + CURVE + PANEL + 2 * MARGIN
     figure = new_figure(WIDTH, height)
     figure.text(
@@ -59,13 +59,13 @@ def explanation_figure(explanation: ExplanationRecord) -> Figure:
 
 
 def draw_curve(axes: Axes, explanation: ExplanationRecord) -> None:
-    """Predicted time of a call by budget: in steps, as a plan serves all budgets up to the next one's."""
+    """Draw the predicted time of a call by budget, in steps, as a plan serves all budgets up to the next."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     x = [price.budget_bytes for price in explanation.prices]
     y = [price.seconds for price in explanation.prices]
     written = explanation.original_peak_bytes, explanation.original_seconds
-    # Without end points, steps would end at the last plan, which serves all larger budgets too.
+    # An end point extends the last step, since the last plan serves all larger budgets too.
     axes.step([*x, max(written[0], x[-1])], [*y, y[-1]], where="post", color=AFTER, linewidth=1.2)
     axes.plot(x, y, "o", color=AFTER, markersize=4)
     axes.plot(*written, "o", color=BEFORE, markersize=5)

@@ -15,7 +15,7 @@ SHAPES = {"argument": "ellipse", "value": "box", "result": "doubleoctagon"}
 
 
 def graph_dot(graph: GraphRecord, title: str = "") -> str:
-    """The text: nodes are arrays, clusters are loops and control flow. `dot -Tsvg` draws it."""
+    """The graph as text: nodes are arrays, clusters are loops and control flow. `dot -Tsvg` draws it."""
     lines = ["digraph plan {", f"  label={json.dumps(title)};", '  node [fontname="sans-serif" fontsize=10];']
     lines += _inside(graph, -1, "  ")
     lines += [f"  n{start} -> n{end};" for start, end in graph.edges]
@@ -23,7 +23,7 @@ def graph_dot(graph: GraphRecord, title: str = "") -> str:
 
 
 def _inside(graph: GraphRecord, box: int, indent: str) -> list[str]:
-    """The nodes and boxes directly in a box, -1 being the whole."""
+    """The lines for the nodes and boxes directly in a box; -1 is the whole graph."""
     lines = [
         f"{indent}n{number} [shape={SHAPES[node.kind]} label={_label(node)}];"
         for number, node in enumerate(graph.nodes)
@@ -39,7 +39,7 @@ def _inside(graph: GraphRecord, box: int, indent: str) -> list[str]:
 
 
 def _label(node: NodeRecord) -> str:
-    """Three lines: what makes it, what it is, how large it is and where it is from."""
+    """A label of three lines: the op, the dtype and axes, the size and the source line."""
     place = f"  {node.tensor.place.short}" if node.tensor.place else ""
     text = f"{node_title(node)}\n{node.tensor}\n{format_bytes(node.tensor.bytes)}{place}"
     return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""An explanation: where the memory of a function goes, and what less of it would cost."""
+"""An explanation: where a function uses memory, and the time that smaller budgets would cost."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_TENSORS = 6
-"""How many of the largest arrays are told."""
+"""The number of the largest arrays that are listed."""
 
 
 @dataclass(frozen=True)
 class Explanation(ExplanationRecord, Report):
-    """Where the memory of a function goes, what the smallest budget is, and what budgets would cost in time.
+    """Where a function uses memory, its smallest budget, and the time that budgets would cost.
 
-    `print(explanation)` is a page, `explanation.show()` adds a curve of time against budget; both are in what
-    `explanation.save("explanation.html")` writes. `save` takes .png, .svg, .pdf, .txt and .json, too.
+    `print(explanation)` shows a page of text. `explanation.show()` adds a curve of time against budget.
+    `explanation.save("explanation.html")` writes both; `save` also writes .png, .svg, .pdf, .txt and .json.
 
     **Attributes:**
 
-    - `title`: what the function is called.
-    - `original_peak_bytes`, `original_seconds`: of the function as written: certified, and predicted.
+    - `title`: the name of the function.
+    - `original_peak_bytes`, `original_seconds`: the certified peak and predicted time of the function as
+      written.
     - `argument_bytes`, `result_bytes`: parts of that peak; the rest are temporaries.
     - `minimum_bytes`: the smallest budget for which there is a plan.
-    - `prices`: for budgets from the smallest to the peak as written, ascending.
-    - `largest`: the largest arrays that the function as written makes.
-    - `before`: its memory over time.
-    - `floor_tensors`: what makes the peak of the smallest plan, and what stops it from being split.
+    - `prices`: the costs of budgets from the smallest to the peak as written, ascending.
+    - `largest`: the largest arrays that the function makes as written.
+    - `before`: its memory over time as written.
+    - `floor_tensors`: the largest arrays at the peak of the smallest plan, and what stops them from being
+      split.
     """
 
     def __str__(self) -> str:
@@ -71,9 +73,9 @@ class Explanation(ExplanationRecord, Report):
         return lines
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
-        """By the ending of a file's name, how to make its text."""
+        """By file name extension, a function that returns the text of a file."""
         return {**super().texts(), "json": partial(to_json, self)}
 
     def figure(self) -> Figure:
-        """Predicted time against budget, and memory over time as written, by matplotlib."""
+        """A matplotlib figure of predicted time against budget, and of memory over time as written."""
         return explanation_figure(self)

@@ -1,7 +1,7 @@
-"""The graph of a plan's arrays as a picture: a row for each array, in the order in which they are made.
+"""Draws the graph of a plan's arrays: a row for each array, in the order in which they are made.
 
-Arcs lead from every array to those that are made of it; loops and control flow are frames around rows.
-Rows never overlap, however many there are, and whatever their labels.
+Arcs lead from every array to those made from it; loops and control flow are frames around rows. Rows never
+overlap, whatever their number and their labels.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ INK, GREY = "#222222", "#777777"
 COLOURS = {"argument": "#999999", "value": "#0072B2", "result": "#009E73"}
 
 ROW, HEADING = 0.25, 0.4
-"""Inches: the height of a row, and of the heading."""
+"""The heights of a row and of the heading, in inches."""
 
 ARCS, INDENT, LABELS, PLACES, BARS = 1.7, 0.28, 0.15, 6.7, 8.4
-"""In units of the drawing, which is 10 wide: the room for arcs, a frame's inset, from a dot to its label, and
-where the lines of source and the bytes are."""
+"""Horizontal measures, in units of which the drawing is 10 wide: the width of the arcs, the inset of a frame,
+the distance from a dot to its label, and the positions of the source lines and of the bars."""
 
 
 def graph_height(graph: GraphRecord) -> float:
-    """Inches that the picture needs; 0 if there is nothing to show."""
+    """The height of the picture in inches; 0 if there is nothing to show."""
     return ROW * (len(list(rows(graph))) + 1) + HEADING if graph.nodes else 0.0
 
 
 def rows(graph: GraphRecord) -> Iterator[tuple[int, int]]:
-    """The rows: the heading of a frame (its box, -1), or an array (its box, its node)."""
+    """The rows: (box, -1) for the heading of a frame, (box, node) for an array."""
     opened: set[int] = set()
     arguments = [n for n, node in enumerate(graph.nodes) if node.kind == "argument"]
     others = [n for n, node in enumerate(graph.nodes) if node.kind != "argument"]
@@ -46,7 +46,7 @@ def rows(graph: GraphRecord) -> Iterator[tuple[int, int]]:
 
 
 def boxes_around(graph: GraphRecord, box: int) -> list[int]:
-    """A box and those around it, from inside to outside."""
+    """A box and the boxes around it, innermost first."""
     found = []
     while box >= 0:
         found.append(box)
@@ -98,7 +98,7 @@ def _arcs(axes: Axes, graph: GraphRecord, x: dict[int, float], y: dict[int, floa
 
     for start, end in graph.edges:
         span = abs(y[start] - y[end])
-        # Wider, the further it leads; the widest takes all the room that there is.
+        # Longer arcs are wider; the longest takes all the room available.
         reach = min(x[start], x[end]) - 0.1 - (ARCS - 0.4) * (span / height) ** 0.5
         path = Path(
             [(x[start], y[start]), (reach, y[start]), (reach, y[end]), (x[end] - 0.07, y[end])],
@@ -126,16 +126,16 @@ def _row(axes: Axes, node: NodeRecord, x: float, y: float, largest: int) -> None
 
 
 def node_title(node: NodeRecord) -> str:
-    """What makes an array, and what is computed on the way to it: "exp of neg, sub"."""
+    """The op that makes an array, and the ops fused into it, as in "exp of neg, sub"."""
     made = f" of {', '.join(reversed(node.fused))}" if node.fused else ""
     return f"{'result: ' if node.kind == 'result' else ''}{node.tensor.op}{made}"
 
 
 def fitting(text: str, otherwise: str, length: int) -> str:
-    """A text if it has at most so many characters, or else another one, cut if need be."""
+    """A text if it has at most `length` characters, or else another text, shortened if necessary."""
     return text if len(text) <= length else shortened(otherwise, length)
 
 
 def shortened(text: str, length: int) -> str:
-    """A text of at most so many characters."""
+    """A text cut to at most `length` characters."""
     return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -1,4 +1,4 @@
-"""A plan as a page of text, to be read without a manual."""
+"""Formats a plan as a page of text that can be read without a manual."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WIDTH = 100
 TIED = "\u00a0"
-"""A space at which no line is broken."""
+"""A space at which lines are not broken."""
 
 MOST_TENSORS = 4
 MOST_LOOPS = 5
@@ -24,7 +24,7 @@ MOST_TESTS = 4
 
 
 def plan_page(plan: PlanRecord) -> str:
-    """The page: at most 60 lines of at most 100 characters."""
+    """The page of a plan, of at most 60 lines of at most 100 characters."""
     lines = [_headline(plan), "", *_figures(plan)]
     if plan.too_big:
         lines += ["", "Too big as written: the largest arrays, and the lines that make them"]
@@ -61,7 +61,7 @@ def _headline(plan: PlanRecord) -> str:
 
 
 def _figures(plan: PlanRecord) -> list[str]:
-    """Bytes and times, before and after."""
+    """The lines with bytes and times, as written and as planned."""
     rows = [("", "as written", "as planned", "")]
     budget = f"budget {format_bytes(plan.budget_bytes)}"
     after = format_bytes(plan.peak_bytes) if plan.changed else "the same"
@@ -92,7 +92,7 @@ def _figures(plan: PlanRecord) -> list[str]:
 
 
 def _guard_lines(guard: GuardRecord) -> list[str]:
-    """What is tested, and what the program is where a test fails."""
+    """The tests, and the time and rules of the program for data that fails one."""
     lines = ["Guards: tested when it runs; other rules are used on data that fails any"]
     for test in guard.tests[:MOST_TESTS]:
         lines += wrapped(test)
@@ -103,7 +103,7 @@ def _guard_lines(guard: GuardRecord) -> list[str]:
 
 
 def _rules_text(fired: Mapping[str, int]) -> str:
-    """Rules, and how many operations each made."""
+    """The rules, each with the number of operations that it made."""
     ranked = sorted(fired.items(), key=lambda item: (-item[1], item[0]))
     names = [f"{name}{TIED}{count}" for name, count in ranked[:MOST_RULES]]
     more = len(ranked) - MOST_RULES
@@ -111,7 +111,7 @@ def _rules_text(fired: Mapping[str, int]) -> str:
 
 
 def tensor_lines(tensors: Sequence[TensorRecord], most: int) -> list[str]:
-    """Two lines for each array: what it is, and the line of the source that it is from."""
+    """Two lines for each array: a description, and the source line that it comes from."""
     lines = []
     for tensor in tensors[:most]:
         lines.append(cut(f"  {format_bytes(tensor.bytes):>9}  {tensor}  {tensor.op}"))
@@ -122,7 +122,7 @@ def tensor_lines(tensors: Sequence[TensorRecord], most: int) -> list[str]:
 
 
 def barrier_lines(peak: PeakTensor) -> list[str]:
-    """An array, the line that it is from, and a line for each of its axes; alike ones in one."""
+    """An array, its source line, and a line for each barrier with the axes that it stops from being split."""
     tensor = peak.tensor
     lines = [cut(f"  {format_bytes(tensor.bytes):>9}  {tensor}  {tensor.op}")]
     if tensor.place:
@@ -152,7 +152,7 @@ def _loop_lines(loop: LoopReport) -> list[str]:
 
 
 def _lines_of(loop: LoopReport) -> str:
-    """The lines of source that a loop computes, those of the first one's file: "(model.py:12, 14)"."""
+    """The source lines that a loop computes, those in the first one's file: "(model.py:12, 14)"."""
     if not loop.places:
         return ""
     first = loop.places[0]
@@ -161,7 +161,7 @@ def _lines_of(loop: LoopReport) -> str:
 
 
 def _whole_text(peak: PeakTensor) -> str:
-    """A call that needs axes of an array whole: "cholesky (gp.py:12) needs all of x.0 (1500): 9 MB"."""
+    """A call that needs axes whole, as in "cholesky (gp.py:12) needs all of x.0 (1500); its largest…"."""
     barrier = peak.barriers[0]
     at = f" ({barrier.place.short})" if barrier.place else ""
     axes = ", ".join(f"{each.axis.label} ({each.axis.size})" for each in peak.barriers)
@@ -170,7 +170,7 @@ def _whole_text(peak: PeakTensor) -> str:
 
 
 def _timed(tuning: Tuning) -> list[str]:
-    """What was timed before the plan was chosen."""
+    """The programs that were timed before the plan was chosen."""
     if not tuning.programs:
         return wrapped(f"Nothing was timed: {tuning.note}.", "")
     lines = [
@@ -187,7 +187,7 @@ def _timed(tuning: Tuning) -> list[str]:
 
 
 def _search(plan: PlanRecord) -> list[str]:
-    """How the search went."""
+    """A summary of the search and of planning time."""
     steps = f" Its {len(plan.search)} steps are in `plan.search`." if plan.search else ""
     lines = wrapped(f"Search: {plan.stop_reason}.{steps}", "")
     if plan.banned:
@@ -199,7 +199,7 @@ def _search(plan: PlanRecord) -> list[str]:
 
 
 def _legend(plan: PlanRecord) -> list[str]:
-    """How to read the names of axes, by an example from the page."""
+    """An explanation of the names of axes, with an example from the page."""
     axes = [axis for tensor in (*plan.too_big, *plan.after.live) for axis in tensor.axes]
     named = next((axis for axis in axes if axis.label.count(".") == 1 and "…" not in axis.label), None)
     if named is None or not (plan.too_big or plan.changed):
@@ -215,7 +215,7 @@ def _legend(plan: PlanRecord) -> list[str]:
 
 
 def wrapped(text: str, indent: str = "  ") -> list[str]:
-    """Lines of text, the second and later ones further in."""
+    """A text wrapped into lines, with the second and later lines indented further."""
     lines = textwrap.wrap(
         text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
     )
@@ -223,7 +223,7 @@ def wrapped(text: str, indent: str = "  ") -> list[str]:
 
 
 def cut(line: str) -> str:
-    """A line that is too long, cut."""
+    """The line, cut to the width of the page."""
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
 
 

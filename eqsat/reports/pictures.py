@@ -1,7 +1,7 @@
-"""Pictures, by matplotlib: memory over time before and after, with the arrays that make each peak.
+"""Draws memory over time, as written and as planned, with the arrays at each peak, by matplotlib.
 
-Colours are those of Okabe and Ito, which people who see few colours can tell apart; every colour also has
-a label beside it.
+The colours are those of Okabe and Ito, which colour-blind people can tell apart. Every colour also has a
+label beside it.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 HELD = "#bbbbbb"
 BEFORE, AFTER = "#D55E00", "#0072B2"
 STACK = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
-"""Of the arrays at a peak, largest first."""
+"""The colours of the arrays at a peak, largest first."""
 
 BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 TIME_UNITS = (("h", 3600.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 WIDTH, PANEL, MARGIN = 10.0, 2.5, 0.4
-"""Inches: of the picture, of one panel with its title, and between panels."""
+"""The width of the picture, the height of a panel with its title, and the space between panels, in inches."""
 
 LABEL_LENGTH, CODE_LENGTH = 62, 56
-"""Characters of a label beside a peak, and of the line of source below it."""
+"""The most characters of a label beside a peak, and of the source line below it."""
 
 LEAST = 0.02
-"""Of a peak: smaller arrays have no label of their own."""
+"""Arrays of at most this part of a peak have no label of their own."""
 
 LOW = 0.15
-"""Of the panel's height: a lower step has no room for a label."""
+"""A step of at most this part of the panel's height has no room for a label."""
 
 CHARACTERS = 70
-"""So many fit into the width of a panel."""
+"""The number of characters that fit into the width of a panel."""
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty picture, of so many inches.
+    """An empty figure, with its width and height in inches.
 
     **Raises:** `EqsatError` without matplotlib.
     """
@@ -59,7 +59,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def unit_for(largest: float, units: Sequence[tuple[str, float]]) -> tuple[str, float]:
-    """The largest unit of which there is one.
+    """The largest unit that is at most `largest`, or else the smallest unit.
 
     >>> unit_for(2.5e7, BYTE_UNITS)
     ('MB', 1000000.0)
@@ -68,7 +68,7 @@ def unit_for(largest: float, units: Sequence[tuple[str, float]]) -> tuple[str, f
 
 
 def plan_figure(plan: PlanRecord, graph: bool = True) -> Figure:
-    """A plan's picture: memory over time as written and as planned, and below the graph of its arrays."""
+    """A plan's picture: memory over time as written and as planned, with the graph of its arrays below."""
     memories = [("as written", plan.before, plan.original_peak_bytes, BEFORE)]
     if plan.changed:
         memories.append(("as planned", plan.after, plan.peak_bytes, AFTER))
@@ -100,16 +100,16 @@ def _title(plan: PlanRecord) -> str:
 def draw_memory(
     axes: Axes, memory: MemoryRecord, budget: int, certified: int, colour: str, name: str = "budget"
 ) -> None:
-    """Memory over predicted time: what is held all along below, temporaries above, loops as shaded spans.
+    """Draw memory over predicted time: what is held throughout below, temporaries above, loops hatched.
 
     **Arguments:**
 
-    - `name`: what to call the budget.
+    - `name`: the label of the budget.
     """
     seconds = max(memory.seconds, 1e-12)
     unit, second = unit_for(seconds, TIME_UNITS)
     highest = max(memory.peak_bytes, certified, 1)
-    # A budget far above the curve would flatten it: it is then told, and not drawn.
+    # A budget far above the curve would flatten it, so it is then given as text, not drawn.
     shown = budget <= 1.6 * highest
     top = 1.16 * max(highest, budget if shown else 0)
     byte_unit, size = unit_for(top, BYTE_UNITS)
@@ -131,7 +131,7 @@ def draw_memory(
             axes.add_patch(_hatched(left, right - left, high, colour))
         if high > LOW * top / size and len(step.label) < CHARACTERS * (right - left) / edges[-1]:
             _inside(axes, step.label, (left + right) / 2, high / 2)
-    # One label at each end: the levels may be close.
+    # The labels are at opposite ends, since the levels may be close.
     _level(axes, certified / size, f"certified {format_bytes(certified)}", ":", 0.0, "left")
     if shown:
         _level(axes, budget / size, f"{name} {format_bytes(budget)}", "--", edges[-1], "right")
@@ -148,13 +148,13 @@ def draw_memory(
 
 
 def _inside(axes: Axes, text: str, x: float, y: float) -> None:
-    """A label on a curve's area."""
+    """Draw a label on the area under a curve."""
     box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
     axes.annotate(text, (x, y), fontsize=7, ha="center", va="center", color=INK, bbox=box, zorder=3)
 
 
 def _level(axes: Axes, height: float, text: str, style: str, x: float, side: str) -> None:
-    """A horizontal line with its label at one end."""
+    """Draw a horizontal line with a label at one end."""
     axes.axhline(height, color=INK, linestyle=style, linewidth=1.0)
     offset = (-2, 2) if side == "right" else (3, 2)
     axes.annotate(
@@ -170,7 +170,7 @@ def _level(axes: Axes, height: float, text: str, style: str, x: float, side: str
 
 
 def draw_peak(axes: Axes, memory: MemoryRecord) -> None:
-    """What is there at the peak: a column of the largest arrays, each with a label."""
+    """Draw the arrays alive at the peak: a column of the largest ones, each with a label."""
     axes.set_axis_off()
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)

@@ -1,4 +1,4 @@
-"""The plan: how a function is computed within a budget, as plain data that can be kept and shown."""
+"""The plan: how a function is computed within a budget, as plain data that can be saved and shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eqsat.reports.records import PlanRecord
 from eqsat.reports.showing import Report
 from eqsat.support.serialisation import from_json, to_json
 
-# What shows a plan is imported when one is shown: a process that only runs one starts sooner.
+# The modules that show a plan are imported only when one is shown, so that other processes start faster.
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class Plan(PlanRecord, Report):
     """How a function is computed within a budget.
 
-    `print(plan)` is a page that says what was done and why, `plan.show()` a picture of memory over time; both
-    are in the page that `plan.save("plan.html")` writes. `plan.save("plan.png")` (or .svg, .pdf) writes the
-    picture, "plan.txt" the text, "plan.py" the source, "plan.dot" the graph of arrays for graphviz.
+    `print(plan)` shows a page that says what was done and why. `plan.show()` adds a picture of memory over
+    time. `plan.save("plan.html")` writes both as a page. `plan.save("plan.png")` (or .svg, .pdf) writes the
+    picture, "plan.txt" the text, "plan.py" the source, and "plan.dot" the graph of arrays for graphviz.
 
-    It is plain data but for `constants`, and can be kept: `plan.save("plan.json")`, and to have it back,
-    `Plan.from_json(text)`.
+    A plan is plain data apart from `constants`. `plan.save("plan.json")` saves it, and `Plan.from_json(text)`
+    reads it back.
 
     **Attributes:**
 
@@ -34,28 +34,28 @@ class Plan(PlanRecord, Report):
     - `peak_bytes`: arguments + outputs + temporaries - aliased + scratch of the compiled program.
     - `original_peak_bytes`: the same figure for the function as written.
     - `changed`: whether the function was rewritten at all.
-    - `source`: the program as JAX source text; its function is `optimized(*leaves, *constants)`, on
-      flat arguments, and returns a tuple of flat results.
+    - `source`: the program as JAX source text. Its function `optimized(*leaves, *constants)` takes flat
+      arguments and returns a tuple of flat results.
     - `constants`: the arrays that the function closed over, in the order in which the source takes them.
-    - `rules_fired`: by name, how many ops of the program a rule made.
+    - `rules_fired`: by name of a rule, the number of ops of the program that it made.
     - `loops`: the loops over chunks, outer before inner.
     - `stop_reason`: why the search for a program ended.
-    - `banned`: the rules that were stopped because they exploded: they may have missed something.
-    - `predicted_peak_bytes`, `predicted_seconds`: by simulation and by the machine model.
-    - `original_seconds`: of the function as written, by the machine model.
-    - `planning_seconds`: by stage.
-    - `title`: what the function is called.
+    - `banned`: the rules that were stopped because they made too many terms; they may have missed rewrites.
+    - `predicted_peak_bytes`, `predicted_seconds`: the peak by simulation, the time by the machine model.
+    - `original_seconds`: the time of the function as written, by the machine model.
+    - `planning_seconds`: the time that planning took, by stage.
+    - `title`: the name of the function.
     - `argument_bytes`, `result_bytes`, `scratch_bytes`: parts of the peak; the rest are temporaries. Scratch
-      is what libraries and fusions take beside the buffers that XLA assigns.
+      is memory that libraries and fusions take beside the buffers that XLA assigns.
     - `options`: the name of the compiler options that it is compiled with (`backend/certificate.py`).
-    - `too_big`: the arrays that the function as written makes, and for which there is no room, largest first.
+    - `too_big`: the arrays that the function makes as written and that do not fit, largest first.
     - `before`, `after`: memory over time, as written and as planned.
-    - `graph`: the arrays of the plan, and which are made of which.
+    - `graph`: the arrays of the plan, and which are made from which.
     - `left_whole`: the calls that need axes of large arrays whole: each as its largest array, and those axes.
-    - `guard`: what is tested when it runs. Then all else is about the program for data that passes, but for
-      the memory, which is that of both, and for `loops`.
-    - `tuning`: what was timed before the plan was chosen; None if nothing was to be.
-    - `search`: the decisions of the search for a program, and what came of each.
+    - `guard`: the tests that run first, if any. All other attributes then describe the program for data that
+      passes, except those of memory, which cover both programs, and `loops`.
+    - `tuning`: the programs that were timed before the plan was chosen; None if timing was not requested.
+    - `search`: the decisions of the search for a program, each with its outcome.
     """
 
     def __str__(self) -> str:
@@ -64,23 +64,23 @@ class Plan(PlanRecord, Report):
         return plan_page(self)
 
     def figure(self, graph: bool = True) -> Figure:
-        """Memory over time as written and as planned, by matplotlib.
+        """A matplotlib figure of memory over time, as written and as planned.
 
         **Arguments:**
 
-        - `graph`: whether the graph of arrays is below.
+        - `graph`: whether to draw the graph of arrays below.
         """
         from eqsat.reports.pictures import plan_figure
 
         return plan_figure(self, graph)
 
     def sections(self) -> Mapping[str, str]:
-        """The source and the decisions of the search, for the page."""
+        """The source, and the decisions of the search, for the HTML page."""
         found = {"The program": self.source, "The search": "\n".join(map(str, self.search))}
         return {title: text for title, text in found.items() if text}
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
-        """By the ending of a file's name, how to make its text."""
+        """By file name extension, a function that returns the text of a file."""
         from eqsat.reports.dot import graph_dot
 
         dot = partial(graph_dot, self.graph, self.heading)
@@ -92,8 +92,8 @@ class Plan(PlanRecord, Report):
 
     @staticmethod
     def from_json(text: str) -> Plan:
-        """The plan that `to_json` made the text of.
+        """The plan in a text by `to_json`.
 
-        **Raises:** `ValueError` or `TypeError` for a text that is none, or one of another version of eqsat.
+        **Raises:** `ValueError` or `TypeError` if the text is no plan, or one of another version of eqsat.
         """
         return from_json(Plan, text)

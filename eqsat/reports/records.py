@@ -1,4 +1,4 @@
-"""The data of reports: what plans and explanations tell, apart from how it is shown."""
+"""The data in plans and explanations, independent of how it is shown."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class LoopReport:
     **Attributes:**
 
     - `axis`, `size`: the axis that is looped over, by its name in the source, and its length.
-    - `chunk`, `count`: the chunks' length (the last may be shorter) and their number.
-    - `combines`: how the loop's results come together: "sum", "concatenation", "top_k"...
-    - `label`: where the axis is from: "y.0" is dimension 0 of the argument y.
-    - `parent`: which loop of the plan it is inside of, by position; -1: none.
-    - `computes`: what every iteration stores, largest first.
+    - `chunk`, `count`: the length of the chunks (the last may be shorter) and their number.
+    - `combines`: how chunks are combined into each result: "sum", "concatenation", "top_k"...
+    - `label`: the argument dimension that the axis comes from: "y.0" is dimension 0 of the argument y.
+    - `parent`: the position in the plan of the loop around it; -1 if there is none.
+    - `computes`: the arrays that every iteration stores, largest first.
     - `places`: the lines of the user's source that it computes.
-    - `seconds`: predicted, all iterations together.
-    - `recomputes`: what is computed in this loop and somewhere else as well, since it would not fit.
-    - `recompute_seconds`: what computing it again costs, by the machine model.
+    - `seconds`: the predicted time of all iterations.
+    - `recomputes`: the arrays that this loop computes although an earlier one did, since they would not fit.
+    - `recompute_seconds`: the time of this recomputation, by the machine model.
     """
 
     axis: str
@@ -48,14 +48,15 @@ class LoopReport:
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """A step of a program, or several in a row.
+    """A step of a program, or several successive steps merged.
 
     **Attributes:**
 
-    - `label`: what is done, or what takes most memory of it.
-    - `seconds`: predicted.
-    - `bytes`: in memory while it runs, by simulation; arguments and results included.
-    - `loop`: which loop of the plan it is, by position; -1: none.
+    - `label`: the op or loop; of merged steps, the one that takes most memory.
+    - `seconds`: the predicted time.
+    - `bytes`: memory in use while it runs, by simulation, arguments and results included.
+    - `loop`: the position in the plan of the loop that it is; -1 if it is none.
+    - `place`: the line of the user's source that it comes from, if known.
     """
 
     label: str
@@ -67,14 +68,14 @@ class StepRecord:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecord:
-    """Memory over the time of a program, as simulated. XLA's certificate may be above it or below.
+    """A program's memory over time, by simulation. XLA's certified peak may be higher or lower.
 
     **Attributes:**
 
-    - `steps`: in the order in which they run.
-    - `peak_bytes`: the most of any time.
-    - `held_bytes`: what is there all the time: arguments, and results that are passed on.
-    - `live`: the arrays that are there at the peak, arguments included, largest first.
+    - `steps`: the steps, in the order in which they run.
+    - `peak_bytes`: the most memory in use at any time.
+    - `held_bytes`: memory in use throughout: arguments, and results that are passed on.
+    - `live`: the arrays alive at the peak, arguments included, largest first.
     """
 
     steps: tuple[StepRecord, ...] = ()
@@ -84,20 +85,20 @@ class MemoryRecord:
 
     @property
     def seconds(self) -> float:
-        """Predicted time of all steps."""
+        """The predicted time of all steps."""
         return sum(step.seconds for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """An array of a program's graph, with what is computed on the way to it.
+    """An array in a program's graph, with the ops fused into it.
 
     **Attributes:**
 
     - `kind`: "argument", "value" or "result".
     - `tensor`: the array.
-    - `fused`: the ops between it and the arrays that it is made of, which are stored nowhere.
-    - `box`: which box it is in, by position; -1: none.
+    - `fused`: the ops between it and the arrays that it is made from, whose values are not stored.
+    - `box`: the position of the box that it is in; -1 if there is none.
     """
 
     kind: str
@@ -108,7 +109,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class BoxRecord:
-    """A loop, or control flow, around nodes of a graph. `parent` is the box around it, or -1."""
+    """A loop, or control flow, around nodes of a graph; `parent` is the box around it, by position, or -1."""
 
     label: str
     parent: int = -1
@@ -116,12 +117,12 @@ class BoxRecord:
 
 @dataclass(frozen=True, slots=True)
 class GraphRecord:
-    """The arrays that a program stores, and which of them are made of which.
+    """The graph of the arrays that a program stores.
 
     **Attributes:**
 
-    - `edges`: from node to node, by position.
-    - `left_out`: how many arrays are not shown, as there are too many: the smallest.
+    - `edges`: pairs of positions of nodes, of which the second is made from the first.
+    - `left_out`: the number of arrays, the smallest, that are left out because there are too many.
     """
 
     nodes: tuple[NodeRecord, ...] = ()
@@ -137,11 +138,11 @@ class TimedProgram:
     **Attributes:**
 
     - `what`: its loops, or that it is the function as written.
-    - `options`: those that it is compiled with.
-    - `peak_bytes`: as for a plan.
-    - `predicted_seconds`, `seconds`: of a call, by the machine model and as measured: the median.
-    - `calls`: so many were made, with the first one, which warms it up.
-    - `chosen`: whether it is the plan.
+    - `options`: the name of the compiler options that it is compiled with.
+    - `peak_bytes`: the certified peak, as for a plan.
+    - `predicted_seconds`, `seconds`: the time of a call, by the machine model and as measured (the median).
+    - `calls`: the number of calls made, including the first, which is a warm-up.
+    - `chosen`: whether it was chosen for the plan.
     """
 
     what: str
@@ -155,13 +156,13 @@ class TimedProgram:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """What `optimize(…, tune=True)` has timed.
+    """The programs that `optimize(…, tune=True)` timed.
 
     **Attributes:**
 
-    - `programs`: the one first that was predicted to be best. Empty if none was timed.
-    - `note`: why none was, or not all.
-    - `settled`: whether another attempt would come to the same.
+    - `programs`: the programs; the first is the one predicted to be best. Empty if none was timed.
+    - `note`: why none was timed, or not all.
+    - `settled`: whether another attempt would give the same result.
     """
 
     programs: tuple[TimedProgram, ...] = ()
@@ -171,7 +172,7 @@ class Tuning:
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """The fields of a `Plan`, whose documentation says what they are."""
+    """The fields of a `Plan`, which documents them."""
 
     budget_bytes: int
     peak_bytes: int
@@ -203,9 +204,9 @@ class PlanRecord:
 
     @property
     def inside_jit(self) -> str:
-        """Whether the peak holds inside somebody else's `jit`, which has its own compiler options.
+        """Whether the peak is certified inside another `jit`, which has its own compiler options, in words.
 
-        Loops of several plans in one program share their memory there, whatever the options.
+        There, loops of several plans in one program share memory, whatever the options.
         """
         if self.options == "XLA's own":
             return "certified: it was compiled with XLA's own options"
@@ -216,20 +217,20 @@ class PlanRecord:
 
     @property
     def heading(self) -> str:
-        """What it is about, in a line."""
+        """A title for the report, in one line."""
         return f"eqsat plan for {self.title or 'a program'}: {format_bytes(self.budget_bytes)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a budget would cost.
+    """The cost of a budget.
 
     **Attributes:**
 
-    - `peak_bytes`: certified, of its plan.
-    - `seconds`: predicted.
-    - `loops`: the axes that it loops over, and the lengths of chunks: "x.0 by 100".
-    - `changed`: whether it is another program than the one as written.
+    - `peak_bytes`: the certified peak of its plan.
+    - `seconds`: the predicted time of a call.
+    - `loops`: the axes that its plan loops over, with the chunk lengths: "x.0 by 100".
+    - `changed`: whether its plan differs from the function as written.
     """
 
     budget_bytes: int
@@ -241,7 +242,7 @@ class Price:
 
 @dataclass(frozen=True)
 class ExplanationRecord:
-    """The fields of an `Explanation`, whose documentation says what they are."""
+    """The fields of an `Explanation`, which documents them."""
 
     title: str
     original_peak_bytes: int
@@ -256,5 +257,5 @@ class ExplanationRecord:
 
     @property
     def heading(self) -> str:
-        """What it is about, in a line."""
+        """A title for the report, in one line."""
         return f"eqsat explanation of {self.title}"

@@ -1,4 +1,4 @@
-"""What is said when no program fits a budget, or none that anybody would wait for."""
+"""Refusals: the messages for functions with no program that fits a budget, or none that is fast enough."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eqsat.support.units import format_bytes, format_seconds
 
 
 class Refusal(Exception):
-    """That there is no plan, before anybody knows which budget would do.
+    """Raised if there is no plan, before it is known which budget would be enough.
 
     **Attributes:**
 
-    - `reasons`: why, in lines.
-    - `reached`: the bytes that may do, if they are more than the budget; None if that is to be found out.
-    - `otherwise`: what else than a larger budget may help: "allow more rewrites with accuracy=".
-    - `tensors`: what makes the smallest peak.
+    - `reasons`: the lines of the explanation.
+    - `reached`: bytes that may be enough if they exceed the budget; None if that must be found out.
+    - `otherwise`: a remedy other than a larger budget: "allow more rewrites with accuracy=".
+    - `tensors`: the largest arrays at the smallest peak.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Refusal(Exception):
         self.tensors = tensors
 
     def error(self, enough: int, search: tuple[SearchStep, ...] = ()) -> BudgetError:
-        """The error, with a budget in bytes that there is a plan for, and the decisions of the search."""
+        """The error to raise, given a budget in bytes that has a plan, and the decisions of the search."""
         advice = f"Raise the budget to {format_bytes(enough, enough=True)} or more"
         if self.otherwise:
             advice += f", or {self.otherwise}"
@@ -44,7 +44,7 @@ class Refusal(Exception):
 
 
 def fixed_too_big(budget: int, arguments: int, results: int) -> Refusal:
-    """For arguments and results that exceed the budget by themselves, in bytes."""
+    """The refusal for arguments and results that exceed the budget by themselves; all sizes are in bytes."""
     return Refusal(
         [
             f"the arguments ({format_bytes(arguments)}) and results ({format_bytes(results)}) alone exceed"
@@ -63,22 +63,22 @@ def too_big(
     banned: Iterable[str] = (),
     cut_short: float = math.inf,
 ) -> Refusal:
-    """For a program that can't be made to fit, in bytes.
+    """The refusal for a function with no program that fits; all sizes are in bytes.
 
     **Arguments:**
 
     - `reached`, `original`: the smallest peak found, and that of the program as written.
-    - `fixed`: arguments and results.
-    - `tensors`: what makes the smallest peak.
+    - `fixed`: the size of arguments and results.
+    - `tensors`: the largest arrays at the smallest peak.
     - `banned`: rules that were stopped.
-    - `cut_short`: the seconds that planning was limited to, if it ran into the limit.
+    - `cut_short`: the limit on planning time in seconds, if planning reached it.
     """
     lines = [
         f"no program within the budget of {format_bytes(budget)} was found. The smallest peak reached is"
         f" {format_bytes(reached)} (as written: {format_bytes(original)}), of which arguments and results are"
         f" {format_bytes(fixed)}."
     ]
-    # What is larger than the whole peak is fused by XLA, though the simulation does not know.
+    # An array larger than the whole peak must have been fused by XLA, which the simulation does not know.
     tensors = tuple(peak for peak in tensors if peak.tensor.bytes <= reached)
     if tensors:
         lines.append("The largest other arrays at that peak, and what stops their axes from being split:")
@@ -98,12 +98,12 @@ def too_big(
 def too_slow(
     budget: int, peak: int, seconds: float, longest: float, original: float, max_slowdown: float
 ) -> Refusal:
-    """For a program that fits, but takes far longer than the function as written.
+    """The refusal for a function whose programs that fit take far longer than the function as written.
 
     **Arguments:**
 
-    - `peak`, `seconds`: of the fastest one that fits.
-    - `longest`, `original`: what it may take, and what the function takes as written.
+    - `peak`, `seconds`: the peak and predicted time of the fastest program that fits.
+    - `longest`, `original`: the longest time allowed, and the time of the function as written.
     """
     reason = (
         f"no program within the budget of {format_bytes(budget)} was found that is predicted to take"

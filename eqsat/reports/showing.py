@@ -1,4 +1,4 @@
-"""Showing a report: in a notebook, in a browser, or in a file of the kind that its name says."""
+"""Shows a report in a notebook or a browser, or saves it to a file of the kind that its extension names."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ svg { width: 100%; height: auto }
 
 
 class Report(ABC):
-    """What can be printed, shown and saved."""
+    """A report that can be printed, shown and saved."""
 
     @property
     @abstractmethod
     def heading(self) -> str:
-        """What it is about, in a line."""
+        """A title for the report, in one line."""
 
     @abstractmethod
     def figure(self) -> Figure:
-        """Its picture, by matplotlib.
+        """The report's picture, as a matplotlib figure.
 
         **Raises:** `EqsatError` without matplotlib.
         """
 
     def sections(self) -> Mapping[str, str]:
-        """Texts for its page besides the report itself, by heading."""
+        """By heading, texts for the HTML page besides the report itself."""
         return {}
 
     def texts(self) -> Mapping[str, Callable[[], str]]:
-        """By the ending of a file's name, how to make its text."""
+        """By file name extension, a function that returns the text of a file."""
         return {"txt": lambda: f"{self}\n", "html": self.page}
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write it to a file: .png, .svg or .pdf its picture, .html a page with everything, .txt its text.
+        """Save the report by extension: .png, .svg or .pdf its picture, .html a page with all, .txt its text.
 
         **Raises:** `EqsatError` for any other kind of file, and for pictures without matplotlib.
         """
@@ -68,7 +68,7 @@ class Report(ABC):
             raise EqsatError(f"{file.name!r}: a {type(self).__name__} can be saved as {kinds}")
 
     def show(self) -> None:
-        """Show it: under the cell of a notebook, or else as a page in the browser."""
+        """Show the report under the cell of a notebook, or else as a page in the browser."""
         if _in_notebook():
             from IPython.display import display
 
@@ -80,7 +80,7 @@ class Report(ABC):
         webbrowser.open(Path(file.name).as_uri())
 
     def page(self) -> str:
-        """One self-contained HTML page, that needs no network."""
+        """The report as one self-contained HTML page, which needs no network."""
         parts = [f"<h1>{html.escape(self.heading)}</h1>", self.svg(), f"<pre>{html.escape(str(self))}</pre>"]
         for heading, text in self.sections().items():
             parts += [f"<h2>{html.escape(heading)}</h2>", f"<pre>{html.escape(text)}</pre>"]
@@ -90,22 +90,22 @@ class Report(ABC):
         return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>\n{body}\n</body></html>\n'
 
     def svg(self) -> str:
-        """Its picture as an element of an HTML page."""
+        """The picture as an element of an HTML page."""
         buffer = io.StringIO()
         self.figure().savefig(buffer, format="svg", metadata={"Date": None})
         text = buffer.getvalue()
         return text[text.index("<svg") :]
 
     def _repr_html_(self) -> str:
-        """What notebooks show."""
+        """The HTML that notebooks show."""
         try:
             picture = self.svg()
         except EqsatError:
-            picture = ""  # without matplotlib, the text has to do
+            picture = ""  # without matplotlib, show only the text
         return f"{picture}<pre>{html.escape(str(self))}</pre>"
 
 
 def _in_notebook() -> bool:
-    """Whether there is a notebook to show things in."""
+    """Whether this process runs a notebook."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return shell is not None and "IPKernelApp" in shell.config

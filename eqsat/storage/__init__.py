@@ -1,1 +1,1 @@
-"""What is kept on disk between processes: plans, with their executables, and rules that have been read."""
+"""Storage on disk between processes, for plans with their executables and for rules that have been read."""

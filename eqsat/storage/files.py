@@ -1,4 +1,4 @@
-"""Files that are kept between processes: written whole, checked when read, and not too many of them."""
+"""Files kept between processes: written atomically, verified when read, and limited in total size."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from pathlib import Path
 from eqsat.support.cache_folder import cache_folder, write_atomically
 
 MOST_BYTES = 256 << 20
-"""The files of one folder have no more bytes in all; those that were not used for longest go first."""
+"""The most bytes of all files in one folder together; the least recently used are removed first."""
 
 KEPT_WHEN_FULL = 0.75
-"""The part of `MOST_BYTES` that is left when files are removed."""
+"""The part of the limit that remains when files are removed; a file larger than this is never kept."""
 
 DIGEST_BYTES = 20
 
 MOST_LINKS = 40
-"""So many links may be on the way to a folder, as Linux has it."""
+"""The most symbolic links that are followed on the way to a folder, as on Linux."""
 
 OTHERS = stat.S_IWGRP | stat.S_IWOTH
-"""The modes of what others than its owner can write to."""
+"""The mode bits that let users other than the owner write."""
 
 
 @dataclass(frozen=True)
 class KeptFiles:
     """A folder of files by name, in the user's cache.
 
-    What is kept says what is computed. So nobody but the user and the system may be able to change it: the
-    folder is not used if others can write to it, or can put another one, or a link, in place of any folder on
-    the way to it.
+    The files determine what eqsat computes. So nobody but the user and root may be able to change them: the
+    folder is not used if others can write to it, or can replace any folder on the way to it by another folder
+    or a link.
 
-    Every failure (no folder, a full disk, a file that is damaged) is the same as not having the file.
+    Every failure (no folder, a full disk, a damaged file) is treated as if the file did not exist.
 
     **Attributes:**
 
-    - `name`: the folder's, in `cache_folder()`.
-    - `most_bytes`: what all files have in all, at most.
+    - `name`: the name of the folder inside `cache_folder()`.
+    - `most_bytes`: the most bytes that all files may have together.
     """
 
     name: str
     most_bytes: int = MOST_BYTES
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, or None. A file whose content is not what was written is removed."""
+        """The content of a file, or None. A file is removed if its content was damaged."""
         folder = self._folder()
         if folder is None:
             return None
@@ -63,11 +63,11 @@ class KeptFiles:
             self.remove(name)
             return None
         with suppress(OSError):
-            os.utime(path)  # it was used now
+            os.utime(path)  # marks it as used now
         return content
 
     def names(self, beginning: str) -> list[str]:
-        """The files whose names begin so."""
+        """The names of the files that start with `beginning`, sorted."""
         folder = self._folder()
         if folder is None:
             return []
@@ -76,7 +76,7 @@ class KeptFiles:
         return []
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep a file. Whoever reads it meanwhile finds what was there before."""
+        """Write a file. Processes that read it meanwhile find the previous content."""
         folder = self._folder(make=True)
         if folder is None or len(content) > KEPT_WHEN_FULL * self.most_bytes:
             return
@@ -85,14 +85,14 @@ class KeptFiles:
             self._shrink(folder)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         folder = self._folder()
         if folder is not None:
             with suppress(OSError):
                 (folder / name).unlink()
 
     def _folder(self, make: bool = False) -> Path | None:
-        """The folder, if there is one to be trusted."""
+        """The folder, if it exists (or `make` creates it) and can be trusted."""
         above = cache_folder()
         if above is None:
             return None
@@ -110,7 +110,7 @@ class KeptFiles:
         return folder
 
     def _shrink(self, folder: Path) -> None:
-        """Remove the files that were not used for longest, if there are too many bytes."""
+        """Remove the least recently used files if there are too many bytes."""
         files = []
         for entry in os.scandir(folder):
             with suppress(OSError):  # another process has removed it
@@ -128,9 +128,9 @@ class KeptFiles:
 
 
 def _content(path: Path) -> bytes:
-    """What is in a file; nothing for what is no file: a pipe would be waited for.
+    """The content of a regular file; nothing for anything else, such as a pipe, which might block.
 
-    **Raises:** `OSError` if there is none.
+    **Raises:** `OSError` if there is no file.
     """
     flags = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_BINARY", "O_NOFOLLOW"))
     with open(os.open(path, flags), "rb") as file:
@@ -142,16 +142,17 @@ def _digest(content: bytes) -> bytes:
 
 
 def changeable(folder: Path) -> Path | None:
-    """The first place on the way to a folder that others than the user and root can change; None if none is.
+    """The first path on the way to a folder that others than the user and root can change; None if none is.
 
-    Each folder and link from the root on is looked at, and not what it leads to, as OpenSSH does with the
-    files of a user: it has to be the user's or root's, and no one else may write to it. In a folder as /tmp,
-    where nobody can rename what is another's, others may write; but the last one is the user's alone.
+    Each folder and link on the way from the root is checked itself, not its target, as OpenSSH does for a
+    user's files. It must belong to the user or to root, and no one else may write to it. Others may write to
+    a folder with the sticky bit, such as /tmp, where nobody can rename the files of others. The folder itself
+    must belong to the user, and no one else may write to it.
 
-    **Raises:** `OSError` if it is not there, or no folder.
+    **Raises:** `OSError` if the folder does not exist or is no folder.
     """
     if not hasattr(os, "getuid"):
-        return None  # no such modes: the platform's folder for the user's caches is private
+        return None  # the platform has no such modes; its folder for a user's caches is private
     owners = {0, os.getuid()}
     todo, at = list(reversed(folder.absolute().parts)), Path()
     links = 0

@@ -1,8 +1,8 @@
-"""What identifies a program in every process: a digest of its jaxpr, free of names and addresses.
+"""Fingerprints: digests of jaxprs, without names and addresses, that identify programs across processes.
 
-It is also free of weak types, of which only tracing takes notice: once traced, a weakly typed number is
-computed with like any other. So a step of training on parameters that are still weakly typed has the plan of
-the next one.
+They also ignore weak types, which matter only for tracing: once traced, a weakly typed number is computed
+with like any other. So a training step on parameters that are still weakly typed has the same plan as the
+next one.
 """
 
 from __future__ import annotations
@@ -24,39 +24,42 @@ from eqsat.frontend.foreign import implementation_of
 from eqsat.ir.dtypes import is_extended
 
 CODE_BYTES = 1 << 16
-"""Constant arrays of at most so many bytes are identified by their elements. Of larger ones, which are data,
-plans depend on the shapes and dtypes only: they are arguments of planned programs."""
+"""Constant arrays of at most this many bytes are identified by their elements.
+
+Larger arrays are data: they are arguments of planned programs, so plans depend only on their shapes and
+dtypes.
+"""
 
 DERIVATIVES: Mapping[str, frozenset[str]] = {
     "custom_jvp_call": frozenset({"jvp_jaxpr_fun"}),
     "custom_vjp_call": frozenset({"fwd_jaxpr_thunk", "bwd", "out_trees"}),
     "custom_vmap_call": frozenset({"rule"}),
 }
-"""By primitive: parameters that say what transformations make of it, and nothing of what it computes."""
+"""By primitive, the parameters that say how it is transformed, and do not affect what it computes."""
 
 
 class Unidentified(Exception):
-    """A program holds something that can't be told from something else in another process: a function..."""
+    """A program contains a value that cannot be identified in another process, such as a function."""
 
 
 class Fingerprint:
-    """Collects what identifies something, and gives a digest of it.
+    """A digest of the values that are added to it.
 
-    Every value is written with its type and its length, so that no two different sequences of values
-    are written alike.
+    Every value is hashed with its type and its length, so that different sequences of values are hashed
+    differently.
 
     **Attributes:**
 
-    - `arrays`: the constant arrays that were met, scalars aside. Equal programs have them in the same order.
+    - `arrays`: the constant arrays found, except scalars. Equal programs have them in the same order.
     """
 
     def __init__(self, programs: dict[int, tuple[str, list[Any], Any]] | None = None) -> None:
         self.arrays: list[Any] = []
-        # By id: digests, arrays, and the programs themselves, so that their ids stay theirs.
+        # By id: digests, arrays, and the programs themselves, which keeps their ids from being reused.
         self._programs = {} if programs is None else programs
         self._hash = hashlib.blake2b(digest_size=20)
         self._variables: dict[Any, int] = {}
-        self._others: dict[Any, Any] = {}  # by variable: what it is but for the weak type
+        self._others: dict[Any, Any] = {}  # by variable: the atom that differs from it only in weak type
         self._avals: dict[Any, str] = {}
 
     def hexdigest(self) -> str:
@@ -66,9 +69,9 @@ class Fingerprint:
         self._hash.update(f"{kind} {len(text)} {text}\n".encode())
 
     def add(self, value: Any) -> None:
-        """Add a value to what is identified.
+        """Add a value to the digest.
 
-        **Raises:** `Unidentified` for what has no identity outside of this process.
+        **Raises:** `Unidentified` if the value has no identity outside this process.
         """
         self._add(value)
 
@@ -80,14 +83,14 @@ class Fingerprint:
             self._say("dataclass", type(value).__qualname__)
             for field in dataclasses.fields(value):
                 if not field.compare:
-                    continue  # it is no part of what the value is
+                    continue  # the field is not part of the value's identity
                 self._say("field", field.name)
                 self.add(getattr(value, field.name))
         else:
             self._object(value)
 
     def _object(self, value: Any) -> None:
-        """An object of JAX's own: dimension numbers, shardings, meshes... by its text, if it has one."""
+        """Add an object of JAX's own, such as a sharding or a mesh, by its text, if that has no address."""
         text = repr(value)
         if type(value).__module__.split(".")[0] not in ("jax", "jaxlib", "numpy") or " at 0x" in text:
             raise Unidentified(f"{type(value).__module__}.{type(value).__qualname__}")
@@ -97,7 +100,7 @@ class Fingerprint:
     @_add.register(types.BuiltinFunctionType)
     @_add.register(types.MethodType)
     def _function(self, value: Any) -> None:
-        """A function of JAX's own is what its name says, in one version of JAX."""
+        """Add a function of JAX's own by its name, which identifies it in one version of JAX."""
         module, name = getattr(value, "__module__", None) or "", getattr(value, "__qualname__", "")
         if module.split(".")[0] != "jax" or getattr(sys.modules.get(module), name, None) is not value:
             raise Unidentified(f"the function {value!r}")
@@ -137,7 +140,7 @@ class Fingerprint:
     @_add.register(frozenset)
     @_add.register(set)
     def _set(self, value: frozenset[Any]) -> None:
-        """Its elements, each by a digest of its own, as they have no order."""
+        """Add the elements of a set by their own digests, sorted, as they have no order."""
         digests = []
         for part in value:
             alone = Fingerprint()
@@ -162,7 +165,7 @@ class Fingerprint:
     @_add.register(ClosedJaxpr)
     @_add.register(Jaxpr)
     def _program(self, value: Any) -> None:
-        """A jaxpr, and its constants if it has got them, by a digest of its own: many calls share one."""
+        """Add a jaxpr, with its constants if any, by a digest of its own, since many calls share one."""
         known = self._programs.get(id(value))
         if known is None:
             alone = Fingerprint(self._programs)
@@ -209,7 +212,10 @@ class Fingerprint:
                 self.add(equation.params[key])
 
     def _implementation(self, program: ClosedJaxpr) -> None:
-        """What another library's primitive does. It is traced anew each time: so are its constants."""
+        """Add the implementation of another library's primitive.
+
+        It is traced anew each time, with its constants, which must therefore be identified by their elements.
+        """
         alone = Fingerprint()
         alone.add(program)
         if not all(map(is_code, alone.arrays)):
@@ -226,7 +232,7 @@ class Fingerprint:
             self._say("variable", str(self._variables[atom]))
 
     def _literal(self, value: Any, aval: Any) -> None:
-        """A number is what it is in its dtype, be it one of Python's, which are weakly typed, or an array."""
+        """Add a number by its bytes in its dtype, whether it is a weakly typed Python number or an array."""
         if np.ndim(value) == 0 and isinstance(aval.dtype, np.dtype) and aval.dtype != jax.dtypes.float0:
             self._say("literal", np.asarray(value, aval.dtype).tobytes().hex())
         else:
@@ -244,8 +250,9 @@ class Fingerprint:
 
 
 def equations(jaxpr: Jaxpr) -> Sequence[Any]:
-    """The equations that results depend on, each after those that it depends on, in an order that follows
-    from that alone: tracing may take them in another one. All of them, if any does more than to compute.
+    """The equations that results depend on, in an order that follows from the dependencies alone.
+
+    The order of tracing may vary. If any equation has effects, all equations are returned in their own order.
     """
     if any(equation.effects for equation in jaxpr.eqns):
         return jaxpr.eqns
@@ -269,7 +276,7 @@ def equations(jaxpr: Jaxpr) -> Sequence[Any]:
 
 
 def is_weak_conversion(equation: Any) -> bool:
-    """Whether an equation converts to the dtype that there was, and so no more than to another weak type."""
+    """Whether an equation converts to the same dtype, and so changes at most the weak type."""
     if equation.primitive.name != "convert_element_type":
         return False
     (before,), (after,) = equation.invars, equation.outvars

@@ -1,4 +1,4 @@
-"""Names for plans: a digest of everything that a plan depends on."""
+"""Keys of plans: digests of everything that a plan depends on."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from eqsat.storage.files import KeptFiles
 from eqsat.storage.fingerprints import Fingerprint
 
 INCLUDE = re.compile(r'^\s*include\s+"([^"\n]+)"', re.MULTILINE)
-"""How a `.rules` file names another one."""
+"""An include of another file in a `.rules` file."""
 
 SOURCES = (".py", ".rules", ".lark")
 
 VERSIONS = KeptFiles("versions", 1 << 16)
-"""Digests of eqsat, by what the system says of its files."""
+"""Digests of eqsat, cached by the sizes and times of its files."""
 
 PROCESSOR = (b"flags", b"Features", b"model name", b"CPU part")
-"""What Linux says of a processor on which machine code depends."""
+"""The lines of /proc/cpuinfo that identify a processor as a target of machine code."""
 
 
 def plan_key(program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike[str]]) -> str:
-    """The name of a program's plan.
+    """The key of a program's plan.
 
     **Arguments:**
 
-    - `asked`: what the caller asks for: the budget and so on.
+    - `asked`: the caller's request: the budget and so on.
     - `rules`: the paths of `.rules` files besides the shipped ones.
 
-    **Raises:** `Unidentified` if the program can't be told from others in another process.
+    **Raises:** `Unidentified` if the program cannot be identified in another process.
     """
     found = Fingerprint()
     found.add(program)
@@ -58,11 +58,11 @@ def plan_key(program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike
 
 
 def _texts(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
-    """The texts of a `.rules` file and of those that it includes, with their names."""
+    """The names and texts of a `.rules` file and of those that it includes."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError):
-        return  # what is wrong with it, its parser says
+        return  # the parser will report what is wrong with it
     yield path.name
     yield text
     for name in INCLUDE.findall(text):
@@ -73,7 +73,7 @@ def _texts(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
 
 @cache
 def _versions() -> tuple[str, ...]:
-    """Of all that plans and executables are made with."""
+    """The versions of all software that plans and executables depend on."""
     others = (metadata.version(name) for name in ("egglog", "opt_einsum", "lark"))
     return (
         eqsat_version(),
@@ -87,9 +87,10 @@ def _versions() -> tuple[str, ...]:
 
 @cache
 def eqsat_version() -> str:
-    """A digest of eqsat itself, shipped rules and all: it may have been edited since its number was given.
+    """A digest of eqsat's files, shipped rules included, since they may have been edited after a release.
 
-    It is kept by what the system says of the files, since reading all of them takes longer than a plan.
+    It is cached by the sizes and times of the files, since reading all of them takes longer than loading a
+    plan.
     """
     packages = ("eqsat", "eqsat.frontend", "eqsat.backend", "eqsat.rules")
     found = [spec for name in packages if (spec := find_spec(name)) is not None]
@@ -106,7 +107,7 @@ def eqsat_version() -> str:
 
 
 def sources(folder: str) -> Iterator[tuple[str, str]]:
-    """The files below a folder that eqsat consists of, each with what changes when it is written to."""
+    """The source files of eqsat below a folder, each with a text that changes when the file is written to."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir() and entry.name != "__pycache__":
@@ -126,7 +127,7 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 @cache
 def _device() -> tuple[str, ...]:
-    """Where programs are compiled, and for what."""
+    """The device and the settings that programs are compiled for."""
     device = jax.devices()[0]
     return (
         device.platform,
@@ -136,12 +137,12 @@ def _device() -> tuple[str, ...]:
         str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         os.environ.get("XLA_FLAGS", ""),
         platform.machine(),
-        *(_processor() or [platform.processor()]),  # which starts a process
+        *(_processor() or [platform.processor()]),  # this starts a process
     )
 
 
 def _processor() -> list[str]:
-    """The instructions that the processor has, as far as the system tells."""
+    """The processor's model and instruction sets, if the system tells them."""
     try:
         with open("/proc/cpuinfo", "rb") as file:
             lines = file.read(1 << 14).split(b"\n\n")[0].split(b"\n")

@@ -1,4 +1,4 @@
-"""The places in the user's source that a plan names: lines may have moved since it was made."""
+"""Updates the places in the user's source that a plan names, since lines may have moved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Places = Sequence[Place | None]
 
 
 def places_of(program: ClosedJaxpr) -> Places:
-    """Where the equations of a program are from, in an order that the program fixes."""
+    """The places that the equations of a program come from, in an order fixed by the program."""
     found: list[Place | None] = []
     seen: set[int] = set()
 
@@ -37,7 +37,7 @@ def places_of(program: ClosedJaxpr) -> Places:
 
 
 def moved(record: R, before: Places, after: Places) -> R:
-    """A record with the places of the same program's equations as they are now."""
+    """A record with its places updated, given the places of the same program's equations before and after."""
     where = {old: new for old, new in zip(before, after, strict=False) if old and new and old != new}
     if not where or len(before) != len(after):
         return record

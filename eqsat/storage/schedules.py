@@ -1,11 +1,11 @@
-"""Schedules as data: what a module is emitted from, as JSON can say it, and back.
+"""Writes and reads emissions (schedules from which modules are emitted) as JSON data.
 
 A schedule refers to the primitives that its function calls, which are objects of JAX. Each is written as the
-number of a call in the function, lowered; whoever reads it lowers the function again, and finds the same one.
+position of a call in the lowered function. The reader lowers the function again and finds the same call.
 
-What is read is checked: it is a well-formed program (`eqsat.ir.spec`), its texts are single words, and the
-lengths of its chunks are lengths. So whatever a file says, what is emitted from it calls nothing but what a
-program of the IR can call.
+Data that is read is checked: the program must be well-formed (`eqsat.ir.spec`), its texts must be single
+words, and its chunk lengths must be valid. So whatever a file says, the source emitted from it can call only
+what a program of the IR can call.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from eqsat.planning.blocks import Block, Compute, Loop
 from eqsat.support.serialisation import Codec, Plain, Special
 
 WORD = re.compile(r"\(?[\w.<>+-]*\)?", re.ASCII)
-"""What a text in a schedule may be: a name, a dtype, a number, a complex number in parentheses."""
+"""The texts allowed in a schedule: a name, a dtype, a number, or a complex number in parentheses."""
 
 
 class Unstorable(Exception):
-    """A schedule holds what no data can say: a function of another library, a value of JAX's own."""
+    """A schedule contains a value that cannot be written as data, such as a function or an object of JAX."""
 
 
 @dataclass(frozen=True)
 class StoredTerm:
-    """A term, with its operands by their numbers."""
+    """A term, with its operands by number."""
 
     number: int
     op: Op
@@ -48,7 +48,13 @@ class StoredTerm:
 
 @dataclass(frozen=True)
 class StoredCall:
-    """A call. `origin`: which one of the function's it is or was; None: the choice that tests data."""
+    """A call.
+
+    **Attributes:**
+
+    - `origin`: the position of the function's call that it is or derives from; None for the choice between
+      branches of a program that tests its data.
+    """
 
     origin: int | None
     id: int
@@ -91,7 +97,7 @@ def written(emission: Emission, program: Program) -> Plain:
 
     - `program`: the function as it was lowered.
 
-    **Raises:** `Unstorable` if it holds what can't be said so.
+    **Raises:** `Unstorable` if the emission contains a value that cannot be written as data.
     """
     try:
         return _Writer(program).stored(emission)
@@ -100,15 +106,15 @@ def written(emission: Emission, program: Program) -> Plain:
 
 
 def read(plain: Plain, program: Program) -> Emission:
-    """The emission that `written` made this of, for the same function, lowered again.
+    """The emission in data by `written`, for the same function, lowered again.
 
-    **Raises:** `ValueError`, `TypeError`, `LookupError` or `EqsatError` for anything else.
+    **Raises:** `ValueError`, `TypeError`, `LookupError` or `EqsatError` for any other data.
     """
     return _Reader(program).emission(plain)
 
 
 def _calls_of(program: Program) -> list[Call]:
-    """The calls of a function, in an order that it fixes."""
+    """The calls of a function, in an order fixed by the function."""
     found: dict[int, Call] = {}
     seen: set[Program] = set()
     stack = [program]
@@ -124,7 +130,7 @@ def _calls_of(program: Program) -> list[Call]:
 
 
 class _Writer:
-    """Writes the parts of a schedule, each the first time that it is referred to."""
+    """Writes the parts of a schedule, each before its first use."""
 
     def __init__(self, program: Program) -> None:
         self.origins = {id(call.params): place for place, call in enumerate(_calls_of(program))}
@@ -132,7 +138,7 @@ class _Writer:
         self.terms: Terms | None = None
         self.numbers: set[int] = set()
         self.places: dict[int, int] = {}  # by the id of a call, a program or a block
-        self.kept: list[Any] = []  # so that ids stay theirs
+        self.kept: list[Any] = []  # keeps the ids of these objects from being reused
         self.counts = {"call": 0, "program": 0, "block": 0}
         special = {
             Axis: Special(lambda axis: f"{axis.id}:{axis.size}", _nothing),
@@ -188,7 +194,7 @@ class _Writer:
         return self.places[id(value)]
 
     def _add(self, part: StoredPart) -> None:
-        # What it refers to is added while it is written.
+        # Writing a part adds the parts that it refers to first.
         self.parts.append(self.codec.write(StoredPart, part))
 
 
@@ -254,7 +260,7 @@ class _Reader:
         return Call(part.id, was.primitive, was.params, *rest)
 
     def _bodies(self, plain: Plain) -> tuple[Block, ...]:
-        """Blocks of a call's bodies: one tuple for all of its results."""
+        """The blocks of a call's bodies, as one tuple shared by all of its results."""
         if not isinstance(plain, list):
             raise ValueError(f"{plain!r} are no blocks")
         places = tuple(map(_number, plain))
@@ -286,7 +292,7 @@ def _axis(plain: Plain) -> Axis:
 
 
 def _number(plain: Plain) -> int:
-    """A number of a term, or a place in a list, counted from its beginning."""
+    """The number of a term, or a nonnegative position in a list."""
     if type(plain) is not int or plain < 0:
         raise ValueError(f"{plain!r} is no place")
     return plain

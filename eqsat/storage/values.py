@@ -1,4 +1,4 @@
-"""Values that take long to compute and are the same as long as eqsat is: kept on disk between processes."""
+"""Keeps values on disk between processes that take long to compute and depend only on eqsat's version."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ FILES = KeptFiles("values")
 
 
 def kept(name: str, kind: Any, compute: Callable[[], T], codec: Codec = RECORDS) -> T:
-    """What `compute` returns, now or in an earlier process.
+    """The result of `compute`, from this process or an earlier one.
 
     **Arguments:**
 
-    - `name`: tells it from other values of this version of eqsat; it may depend on nothing else.
-    - `kind`: its type, all of which `codec` can write and read.
+    - `name`: identifies the value, which may depend on nothing else but the versions of eqsat and Python.
+    - `kind`: its type, which `codec` can write and read.
     """
     if cache_folder() is None:
-        return compute()  # to name and to write what nobody keeps takes a while
+        return compute()  # computing the key and writing the value would take time for nothing
     key = hashlib.blake2b(f"{name} {eqsat_version()} {sys.version}".encode(), digest_size=20).hexdigest()
     content = FILES.read(key)
     if content is not None:
@@ -35,7 +35,7 @@ def kept(name: str, kind: Any, compute: Callable[[], T], codec: Codec = RECORDS)
             found: T = codec.read(kind, json.loads(content))
             return found
         except Exception:
-            # Whatever is wrong with what was kept, computing it anew makes it right.
+            # Whatever is wrong with the stored value, it is computed again.
             FILES.remove(key)
     value = compute()
     FILES.write(key, json.dumps(codec.write(kind, value)).encode())

@@ -1,1 +1,1 @@
-"""What every part of eqsat may use: units, records, deadlines, the folder of the cache."""
+"""Helpers that every part of eqsat may use: units, records, deadlines, the cache folder."""

@@ -1,4 +1,4 @@
-"""Where eqsat keeps files between processes: what the machine can do, and plans."""
+"""The folder where eqsat keeps files between processes: machine calibrations, plans and more."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "EQSAT_CACHE_DIR"
-"""The environment variable that names the folder. If it is set to nothing, nothing is kept."""
+"""The environment variable that names the folder. If it is set but empty, nothing is kept."""
 
 
 def cache_folder() -> Path | None:
-    """The folder, which may not exist yet: `EQSAT_CACHE_DIR`, or `eqsat` where the platform keeps caches.
+    """The folder, which may not exist yet: `EQSAT_CACHE_DIR`, or else `eqsat` in the platform's cache folder.
 
-    That is `$XDG_CACHE_HOME` or `~/.cache` on Linux, `~/Library/Caches` on macOS, `%LOCALAPPDATA%` on
-    Windows. None if nothing is to be kept.
+    The latter is `$XDG_CACHE_HOME` or `~/.cache` on Linux, `~/Library/Caches` on macOS, and `%LOCALAPPDATA%`
+    on Windows. None if nothing is to be kept.
     """
     named = os.environ.get(VARIABLE)
     if named is not None:
@@ -29,17 +29,17 @@ def cache_folder() -> Path | None:
             base = home / "Library" / "Caches"
         case _:
             given = os.environ.get("XDG_CACHE_HOME", "")
-            # A relative path there is to be ignored, as the convention says.
+            # The XDG convention says to ignore a relative path.
             base = Path(given) if os.path.isabs(given) else home / ".cache"
     return base / "eqsat"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that whoever reads it finds all of it, or what was there before.
+    """Write a file atomically: readers find either the previous content or all of the new content.
 
-    Folders above it are made. Of several writers at once, the last one counts.
+    Missing parent folders are made. If several processes write at once, the last one wins.
 
-    Raises an `OSError` where that is not possible: a read-only or full disk.
+    **Raises:** `OSError` if the file cannot be written, for example to a read-only or full disk.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

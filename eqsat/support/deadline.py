@@ -1,4 +1,4 @@
-"""When planning should be over."""
+"""Deadlines for planning."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """A point in time, on the clock on the wall, after which no more is tried.
+    """A point in time after which nothing more is tried. Elapsed time counts, not processor time.
 
     **Attributes:**
 
-    - `seconds`: how long was allowed.
-    - `end`: in seconds of `time.monotonic`.
+    - `seconds`: the time that was allowed.
+    - `end`: the end, in seconds of `time.monotonic`.
 
     >>> Deadline.after(None).passed(), Deadline.after(0).passed()
     (False, True)
@@ -25,7 +25,7 @@ class Deadline:
 
     @staticmethod
     def after(seconds: float | None) -> Deadline:
-        """So many seconds from now; never if None."""
+        """The deadline this many seconds from now; no deadline if None."""
         return NO_DEADLINE if seconds is None else Deadline(seconds, time.monotonic() + seconds)
 
     def passed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Stretches of work without collections of garbage, which look through all of JAX each time."""
+"""Pauses of garbage collection, which traverses all objects of JAX each time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Put off the collection of cyclic garbage: for work that makes many objects, and few cycles of them."""
+    """Pause the collection of cyclic garbage, for work that makes many objects but few cycles."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What planning is at, for who waits for it."""
+"""Shows the progress of planning to waiting users."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from types import TracebackType
 from typing import Self, TextIO
 
 PATIENCE = 1.0
-"""Seconds of planning after which a terminal shows what it is at."""
+"""Seconds of planning after which a terminal shows the current step."""
 
 INTERVAL = 0.25
-"""Seconds between two states of the line."""
+"""Seconds between updates of the line."""
 
 CLEAR = "\r\x1b[K"
-"""To the start of the terminal's line, and nothing on it."""
+"""Moves to the start of the terminal's line and clears it."""
 
 _terminal = threading.Lock()
-"""Held by the one who writes the line: there is one line, and there may be many threads."""
+"""Held by the thread that writes the line, since there is only one line."""
 
 
 class Progress:
-    """Says on stderr what some work is at: on a terminal in one line, which is gone when the work is done.
+    """Shows the current step of some work on stderr: on a terminal, in one line that vanishes at the end.
 
     **Arguments:**
 
-    - `title`: the work: "planning kernel".
-    - `wanted`: True: from the start, and if stderr is no terminal, in a line for each step. None: on a
-      terminal, if it takes longer than a second. False: never.
+    - `title`: the name of the work: "planning kernel".
+    - `wanted`: True: from the start, with one line per step if stderr is no terminal. None: only on a
+      terminal, after one second. False: never.
+    - `file`: the stream to write to instead of stderr.
     """
 
     def __init__(self, title: str, wanted: bool | None = None, file: TextIO | None = None) -> None:
@@ -43,19 +44,19 @@ class Progress:
         self._thread: threading.Thread | None = None
 
     def say(self, step: str) -> None:
-        """What the work is at now: "applying rules"."""
+        """Set the current step, such as "applying rules"."""
         if self.wanted and self._thread is None and step != self._step:
             self._write(f"eqsat: {self.title}: {step}…\n")
         self._step = step
 
     def tell(self, news: str) -> None:
-        """What has come of the work so far: a line of its own, and nothing where there is one line only."""
+        """Report an intermediate result on a line of its own, if steps have lines of their own too."""
         if self.wanted and self._thread is None:
             self._write(f"eqsat: {self.title}: {news}\n")
 
     def __enter__(self) -> Self:
         if self.wanted is not False and _is_terminal(self._file):
-            # In a thread, since a step may take long.
+            # A thread updates the line, since a step may take long.
             self._thread = threading.Thread(target=self._show, name="eqsat-progress", daemon=True)
             self._thread.start()
         return self

@@ -1,4 +1,4 @@
-"""What reports and errors say of a program: plain data, which can be kept on disk and shown later."""
+"""Records of a program for reports and errors: plain data that can be saved and shown later."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 LONG_PATH = 30
-"""A path of more characters is shown as its file and the folder that it is in."""
+"""A path of more characters is shortened to the file and its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +15,9 @@ class Place:
 
     **Attributes:**
 
-    - `file`, `line`, `function`: where, as Python's tracebacks have it.
+    - `file`, `line`, `function`: the location, as in Python's tracebacks.
     - `code`: the text of the line, if it could be read.
-    - `gradient`: whether it is not the line itself that is meant, but what differentiation made of it.
+    - `gradient`: whether the place is that of the line's derivative, not of the line itself.
 
     >>> str(Place("models/attention.py", 12, "Layer.scores"))
     'models/attention.py:12 in scores'
@@ -31,7 +31,7 @@ class Place:
 
     @property
     def short(self) -> str:
-        """File and line, the file as seen from the current folder."""
+        """The file, relative to the current folder, and the line."""
         path = os.path.relpath(self.file) if self.file.startswith(os.getcwd() + os.sep) else self.file
         if len(path) > LONG_PATH:
             path = os.path.join(*path.split(os.sep)[-2:])
@@ -49,10 +49,10 @@ class AxisRecord:
 
     **Attributes:**
 
-    - `name`: what the plan's source calls it: "a", "b"...
+    - `name`: its name in the plan's source: "a", "b"...
     - `size`: its length.
-    - `label`: where it is from, "y.0" being dimension 0 of the argument y; its name if no argument has it.
-    - `chunk`: how much of it there is at a time, inside a loop over it.
+    - `label`: the argument dimension that it comes from ("y.0" is dimension 0 of y), or else its name.
+    - `chunk`: the chunk length, inside a loop over it.
 
     >>> print(AxisRecord("c", 30000, "y.0"), AxisRecord("c", 30000, "y.0", 100))
     y.0:30000 y.0:100/30000
@@ -65,7 +65,7 @@ class AxisRecord:
 
     @property
     def length(self) -> str:
-        """Its length, or how much of it there is: "100/30000"."""
+        """Its length, or the length of a chunk and of the whole: "100/30000"."""
         return str(self.size) if self.chunk is None else f"{self.chunk}/{self.size}"
 
     def __str__(self) -> str:
@@ -78,9 +78,9 @@ class TensorRecord:
 
     **Attributes:**
 
-    - `bytes`: those that are there at a time.
-    - `op`: what makes it: "exp", "sum over x.1", "argument x".
-    - `place`: the line of the user's source that it is from.
+    - `bytes`: the size of its buffer.
+    - `op`: the op that makes it: "exp", "sum over x.1", "argument x".
+    - `place`: the line of the user's source that it comes from.
 
     >>> axes = AxisRecord("a", 20, "x.0"), AxisRecord("c", 30, "y.0", 10)
     >>> str(TensorRecord(800, "float32", axes, "exp"))
@@ -98,20 +98,20 @@ class TensorRecord:
 
     @property
     def sizes(self) -> str:
-        """The same without names of axes, for where there is little room: "float32[20, 10/30]"."""
+        """A shorter form without the names of axes: "float32[20, 10/30]"."""
         return f"{self.dtype}[{', '.join(axis.length for axis in self.axes)}]"
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierRecord:
-    """What stops an axis from being split.
+    """A barrier that stops an axis from being split.
 
     **Attributes:**
 
     - `axis`: the axis.
-    - `op`: the op that needs it whole, or makes it all at once: "cholesky"; "" if no op does.
-    - `reason`: why, as the rest of a sentence: "cholesky needs it whole".
-    - `place`: where that op is in the user's source.
+    - `op`: the op that needs the axis whole, or makes it whole: "cholesky"; "" if there is no such op.
+    - `reason`: the reason: "cholesky needs it whole".
+    - `place`: the line of the user's source that the op comes from.
     """
 
     axis: AxisRecord
@@ -126,7 +126,7 @@ class BarrierRecord:
 
 @dataclass(frozen=True, slots=True)
 class PeakTensor:
-    """One of the arrays that make a peak, and what stops its axes, one by one, from being split."""
+    """One of the arrays at a peak, with the barriers that stop its axes from being split."""
 
     tensor: TensorRecord
     barriers: tuple[BarrierRecord, ...] = ()
@@ -134,13 +134,13 @@ class PeakTensor:
 
 @dataclass(frozen=True, slots=True)
 class GuardRecord:
-    """What a program tests of its data, and what it is where a test fails.
+    """The tests of a program's data, and the program that runs if one fails.
 
     **Attributes:**
 
-    - `tests`: for each rule that is used where its guard holds, its name and its guard.
-    - `seconds`: what a call should take where a test fails.
-    - `rules_fired`: the rules that made the program for any data, and how many ops each made.
+    - `tests`: the name and guard of each rule that is used only if its guard holds.
+    - `seconds`: the predicted time of a call if a test fails.
+    - `rules_fired`: the rules that made the program for any data, with the number of ops that each made.
     """
 
     tests: tuple[str, ...]
@@ -154,9 +154,9 @@ class SearchStep:
 
     **Attributes:**
 
-    - `decision`: what was done: "compile a program predicted to need 31 MB and 12 ms".
-    - `outcome`: what came of it: "needs 33 MB: too big".
-    - `seconds`: how long it took.
+    - `decision`: the action taken: "compile a program predicted to need 31 MB and 12 ms".
+    - `outcome`: its result: "needs 33 MB: too big".
+    - `seconds`: the time that it took.
     """
 
     decision: str

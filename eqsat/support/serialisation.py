@@ -1,6 +1,6 @@
-"""Records as JSON and back, by the types of their fields.
+"""Converts records to JSON and back, by the types of their fields.
 
-What is read is data and nothing else: only types that the wanted one names are made, of values that fit.
+Reading is safe: it creates only types that the requested type names, from values that match them.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 R = TypeVar("R")
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
-"""What JSON can say."""
+"""The values that JSON can represent."""
 
 Write = Callable[[Any], Plain]
 Read = Callable[[Plain], Any]
 
 TAG = "is"
-"""Where a field may be one of several dataclasses, the name in the object that says which."""
+"""The key in an object that names its dataclass, if a field may be one of several."""
 
 PLAIN = (bool, int, float, str)
 
 
 @dataclass(frozen=True)
 class Special:
-    """How values of one type are written and read: as texts, or as numbers.
+    """How to write and read values of one type in a custom form.
 
     **Attributes:**
 
-    - `read`: raises `ValueError`, `TypeError` or `LookupError` for what is no such value.
+    - `read`: raises `ValueError`, `TypeError` or `LookupError` for data that is no such value.
     """
 
     write: Write
@@ -39,12 +39,12 @@ class Special:
 
 
 class Codec:
-    """Writes and reads records: dataclasses of numbers, texts, tuples, sets, mappings and further ones.
+    """Writes and reads records: dataclasses of numbers, texts, tuples, sets, mappings and other dataclasses.
 
     **Arguments:**
 
-    - `special`: types that are written in another way.
-    - `names`: types that annotations name and their modules don't import when they run.
+    - `special`: types that are written in a custom form.
+    - `names`: types that annotations name but their modules do not import at run time.
     """
 
     def __init__(
@@ -56,16 +56,16 @@ class Codec:
         self._readers: dict[Any, Read] = {}
 
     def write(self, kind: Any, value: Any) -> Plain:
-        """A value of a type as JSON can say it.
+        """A value of a type, as data for JSON.
 
-        **Raises:** `TypeError` if it holds anything that JSON can't say.
+        **Raises:** `TypeError` if it contains anything that JSON cannot represent.
         """
         return self._writer(kind)(value)
 
     def read(self, kind: Any, plain: Plain) -> Any:
-        """The value of a type that `write` said so.
+        """The value of a type in data by `write`.
 
-        **Raises:** `ValueError`, `TypeError` or `LookupError` for anything else.
+        **Raises:** `ValueError`, `TypeError` or `LookupError` for any other data.
         """
         return self._reader(kind)(plain)
 
@@ -73,7 +73,7 @@ class Codec:
 
     def _writer(self, kind: Any) -> Write:
         if kind not in self._writers:
-            # A recursive type finds this one while its own is being made.
+            # A recursive type finds this placeholder while its own writer is being made.
             self._writers[kind] = lambda value: self._writers[kind](value)
             self._writers[kind] = self._made_writer(kind)
         return self._writers[kind]
@@ -206,7 +206,7 @@ class Codec:
         return read
 
     def _tagged(self, members: tuple[Any, ...]) -> dict[str, type[Any]]:
-        """By name, the dataclasses in a union, if there are several, which are told apart so."""
+        """By name, the dataclasses in a union that need a tag: all, if there are several."""
         found = {
             kind.__name__: kind
             for kind in members
@@ -223,7 +223,7 @@ def to_json(record: Any, leave_out: frozenset[str] = frozenset()) -> str:
 
     **Arguments:**
 
-    - `leave_out`: fields of the record itself that are not kept.
+    - `leave_out`: fields of the record itself that are left out.
     """
     hints = get_type_hints(type(record))
     names = [field.name for field in fields(record) if field.name not in leave_out]
@@ -231,7 +231,7 @@ def to_json(record: Any, leave_out: frozenset[str] = frozenset()) -> str:
 
 
 def from_json(kind: type[R], text: str | bytes) -> R:
-    """The record of that kind that `to_json` made the text of.
+    """The record of a given kind in a text by `to_json`.
 
     **Raises:** `ValueError` or `TypeError` for any other text.
 
@@ -244,7 +244,7 @@ def from_json(kind: type[R], text: str | bytes) -> R:
 
 
 RECORDS = Codec()
-"""Of plain records."""
+"""The codec of plain records."""
 
 
 def _is_mapping(origin: Any) -> bool:
@@ -259,7 +259,10 @@ def _written(value: Any) -> Plain:
 
 
 def _value(plain: Plain, kind: Any) -> Any:
-    """A number, a text or a truth value of just that type; any of them for `Any`."""
+    """A number, text or truth value of exactly the given type, or of any of these for `Any`.
+
+    An int is accepted for a float.
+    """
     if kind is Any and (plain is None or type(plain) in PLAIN):
         return plain
     if type(plain) is kind and kind in PLAIN:
@@ -276,7 +279,7 @@ def _list(plain: Plain, kind: Any) -> list[Plain]:
 
 
 def _may_be(plain: Plain, kind: Any) -> bool:
-    """Whether that is how a member of a union is written."""
+    """Whether data may represent a given member of a union."""
     match plain:
         case list():
             return get_origin(kind) is not None

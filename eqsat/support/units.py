@@ -1,4 +1,4 @@
-"""Amounts of memory and of time: how people write them."""
+"""Parses and formats amounts of memory and time as people write them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ UNITS = {
 }
 
 UNLIMITED = 1 << 62
-"""A budget within which everything is."""
+"""A budget that everything fits, in bytes."""
 
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE]\d{1,2})?)\s*([a-zA-Z]*)\s*")
 
 
 def parse_budget(budget: object) -> int:
-    """Bytes of a budget given as a whole number or as text; "2G" is short for "2GB", and "2Gi" for "2GiB".
+    """The bytes of a budget given as a whole number or as text; "2G" means "2GB", and "2Gi" means "2GiB".
 
     **Raises:** `BudgetError` for anything else.
 
@@ -37,7 +37,7 @@ def parse_budget(budget: object) -> int:
     if not isinstance(budget, bool) and isinstance(budget, Real) and budget % 1 == 0:
         try:
             amount = min(int(float(budget)), UNLIMITED)
-        except OverflowError:  # no float is as large
+        except OverflowError:  # it is too large for a float
             amount = UNLIMITED
     elif isinstance(budget, str) and (found := _AMOUNT.fullmatch(budget)):
         unit = found.group(2).lower().removesuffix("b") + "b"
@@ -58,11 +58,11 @@ def parse_budget(budget: object) -> int:
 
 
 def format_bytes(count: float, enough: bool = False) -> str:
-    """Bytes for people, in decimal units.
+    """A number of bytes as text, in decimal units.
 
     **Arguments:**
 
-    - `enough`: round up, for an amount that is advised.
+    - `enough`: whether to round up, for an amount that must be enough.
 
     >>> format_bytes(1234), format_bytes(2.5e9), format_bytes(1234, enough=True)
     ('1.23 kB', '2.5 GB', '1.24 kB')
@@ -78,7 +78,7 @@ def format_bytes(count: float, enough: bool = False) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds for people.
+    """A number of seconds as text.
 
     >>> format_seconds(1.23e-05), format_seconds(0.0451), format_seconds(7.25), format_seconds(5400)
     ('12.3 us', '45.1 ms', '7.25 s', '1.5 h')
