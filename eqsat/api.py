@@ -49,7 +49,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Instance:
+class Specialisation:
     """A function traced at some types of arguments.
 
     **Attributes:**
@@ -82,7 +82,7 @@ class Optimized(Generic[P, R]):
             donate_argnums=donated.positions or None,
             donate_argnames=donated.names or None,
         )
-        self._instances: dict[Any, Instance] = {}
+        self._instances: dict[Any, Specialisation] = {}
         self._last: CachedCall | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -135,7 +135,7 @@ class Optimized(Generic[P, R]):
         instance, _ = self._instance(args, kwargs, TraceContext.now())
         return self._checked(instance).compilation.explained(count, instance.donated)
 
-    def _checked(self, instance: Instance) -> Call:
+    def _checked(self, instance: Specialisation) -> Call:
         """The program of an instance.
 
         **Raises:** `EqsatError` if there is none.
@@ -178,7 +178,7 @@ class Optimized(Generic[P, R]):
 
     def _instance(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], around: TraceContext
-    ) -> tuple[Instance, list[Any]]:
+    ) -> tuple[Specialisation, list[Any]]:
         """The function at these types of arguments, and the arguments' leaves."""
         args, kwargs, static = self._statics.split(args, kwargs)
         leaves, tree = jax.tree.flatten((args, kwargs))
@@ -210,10 +210,10 @@ class Optimized(Generic[P, R]):
 
     def _traced(
         self, flat: Callable[..., Any], leaves: Sequence[Any], around: TraceContext, names: Sequence[str]
-    ) -> Instance:
+    ) -> Specialisation:
         """The function of flat arguments as a program, if it can be one of its own."""
         if any(map(is_symbolic, leaves)):
-            return Instance(None)
+            return Specialisation(None)
         plain = all(map(is_plain, leaves))
         if not around.empty or not plain:
             here = trace(flat, tuple(around.made_to_vary(leaves)), {})
@@ -225,14 +225,16 @@ class Optimized(Generic[P, R]):
         with nowhere:
             return self._instance_of(trace(flat, tuple(map(abstract, leaves)), {}), names)
 
-    def _instance_of(self, traced: Traced, names: Sequence[str], around: TraceContext = NOWHERE) -> Instance:
+    def _instance_of(
+        self, traced: Traced, names: Sequence[str], around: TraceContext = NOWHERE
+    ) -> Specialisation:
         """What was traced as a program, under what it depends on."""
         settings = replace(self._settings, double=setting("jax_enable_x64"))
         if (other := override()) is not None:
             settings = replace(settings, budget=other.amount)
         extra = [f"captured_{number}" for number in range(len(traced.captured))]
         call = Call(without_programs(traced.closed), settings, [*names, *extra], _name(self._fn), around)
-        return Instance(call, traced.unflatten, traced.captured)
+        return Specialisation(call, traced.unflatten, traced.captured)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
-from eqsat.frontend.naming import Claim, Made, Name, build_names, with_whole_axis
+from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
@@ -83,7 +83,7 @@ class Lowering:
         self.claims: list[Claim] = []
         self.recogniser = Recogniser()
         self.enclosures: list[Enclosure] = []
-        self.noted: list[Name] = []
+        self.noted: list[OperationName] = []
         self._naming = True
         self._origins: dict[int, Place] = {}
         self._numbering = Numbering()
@@ -132,7 +132,7 @@ class Lowering:
 
     def name(self, equation: Any, body: View, build: Callable[[], View | None]) -> None:
         """Note that `body`, a result of `equation`, is the operation that `build` will make."""
-        self.noted.append(Name(body, build, place_of(equation)))
+        self.noted.append(OperationName(body, build, place_of(equation)))
 
     def note_origin(self, first_new: int, origin: Place | None) -> None:
         """Say where the nodes from number `first_new` on come from, but for those that know it.

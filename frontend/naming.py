@@ -28,7 +28,7 @@ Labels = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class OperationName:
     """That a value is an operation: the value, how to build the operation, where in the source it is."""
 
     body: View
@@ -203,7 +203,9 @@ def called_alike(draft: Draft, body: View, name: View) -> int | None:
     return node if draft.node_axes(node) == draft.node_axes(body.node) else None
 
 
-def build_names(lowering: Lowering, names: Iterable[Name], results: Iterable[View]) -> list[tuple[int, int]]:
+def build_names(
+    lowering: Lowering, names: Iterable[OperationName], results: Iterable[View]
+) -> list[tuple[int, int]]:
     """Build the operations whose bodies the results need: pairs of nodes of equal values."""
     draft = lowering.draft
     needed = draft.needed(view.node for view in results)

@@ -1,6 +1,6 @@
 """How a program computes: in the dtypes of its terms, op by op, in one order of summation or another.
 
-The reference interpreter says what a program means. An `Arithmetic` says what comes out of it
+The reference interpreter says what a program means. An `DtypeArithmetic` says what comes out of it
 where numbers have few digits and a range: the rules' promises are about that.
 """
 
@@ -52,7 +52,7 @@ COPIES = frozenset(
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class DtypeArithmetic:
     """A way to compute.
 
     **Attributes:**
@@ -85,7 +85,11 @@ class _Computer(Interpreter):
     """The interpreter, in some arithmetic."""
 
     def __init__(
-        self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], arithmetic: Arithmetic, precision: str
+        self,
+        arrays: Sequence[Any],
+        chunk_lengths: Mapping[Axis, int],
+        arithmetic: DtypeArithmetic,
+        precision: str,
     ) -> None:
         super().__init__(arrays, chunk_lengths, precision)
         self.arithmetic = arithmetic

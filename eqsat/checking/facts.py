@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.arithmetic import Arithmetic
+from eqsat.checking.arithmetic import DtypeArithmetic
 from eqsat.checking.conditions import Condition
 from eqsat.checking.instance import Instance
 from eqsat.checking.matrices import has_property
@@ -37,7 +37,7 @@ class FactTrial(Trial):
 
     def judge(self, instance: Instance, criterion: Criterion) -> Failure | None:
         computed = criterion in PROMISES
-        value = instance.sides.run(Arithmetic())[0] if computed else instance.sides.evaluate_left()
+        value = instance.sides.run(DtypeArithmetic())[0] if computed else instance.sides.evaluate_left()
         axes = sorted(instance.sides.left.axes)
         core = [axes.index(instance.axes[name]) for name in self.fact.axes]
         stacked = np.moveaxis(value, core, range(-len(core), 0)) if core else value

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.arithmetic import Arithmetic
+from eqsat.checking.arithmetic import DtypeArithmetic
 from eqsat.checking.building import Builder, IllFormed
 from eqsat.checking.dtypes import Dtypes
 from eqsat.checking.memberships import variable_names
@@ -166,12 +166,12 @@ class Sides:
     def program_left(self) -> Program:
         return replace(self.program, outputs=self.program.outputs[:1])
 
-    def run(self, arithmetic: Arithmetic) -> tuple[Array, Array]:
+    def run(self, arithmetic: DtypeArithmetic) -> tuple[Array, Array]:
         """The values of both sides as they are computed in some arithmetic."""
         left, right = arithmetic.run(self.program, self.arrays, self.chunk_lengths())
         return left, right
 
-    def run_left(self, arithmetic: Arithmetic) -> Array:
+    def run_left(self, arithmetic: DtypeArithmetic) -> Array:
         """The value of the left side as it is computed in some arithmetic."""
         (left,) = arithmetic.run(self.program_left, self.arrays, self.chunk_lengths())
         return left

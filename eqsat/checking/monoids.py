@@ -25,7 +25,7 @@ from eqsat.checking.statement import Statement, directions, statements
 from eqsat.checking.typing import kinds_of
 from eqsat.checking.values import Style
 from eqsat.errors import EqsatError
-from eqsat.ir.formula import Applied, Constant, Formula, Monoid, Name
+from eqsat.ir.formula import Application, Constant, Formula, Monoid, Scalar
 from eqsat.ir.numpy_functions import apply
 from eqsat.language.syntax import FoldOf, Rule
 from eqsat.language.traverse import walk
@@ -148,13 +148,13 @@ def finished(monoid: Monoid, state: State) -> Array:
 def formula_value(formula: Formula, known: Mapping[str, Array]) -> Array:
     """The value of a formula."""
     match formula:
-        case Name(name=name):
+        case Scalar(name=name):
             return known[name]
         case Constant(value=value):
             return np.asarray(value)
-        case Applied(function="convert", operands=(operand,)):
+        case Application(function="convert", operands=(operand,)):
             return formula_value(operand, known).astype(float)
-        case Applied(function=function, operands=operands, exponent=exponent):
+        case Application(function=function, operands=operands, exponent=exponent):
             values = [formula_value(operand, known) for operand in operands]
             parameters = {} if exponent is None else {"y": exponent}
             kind = np.result_type(*values[1:] if function == "select_n" else values).name
@@ -201,10 +201,10 @@ def _arbitrary(monoid: Monoid, rng: np.random.Generator) -> State:
 
 def _truths(formula: Formula) -> Iterator[str]:
     """The names in a formula that can't be floats: whatever is chosen by, or joined by logic."""
-    if isinstance(formula, Applied):
+    if isinstance(formula, Application):
         logical = formula.operands if formula.function in ("and", "or", "xor", "not") else ()
         logical = formula.operands[:1] if formula.function == "select_n" else logical
-        yield from (operand.name for operand in logical if isinstance(operand, Name))
+        yield from (operand.name for operand in logical if isinstance(operand, Scalar))
         for operand in formula.operands:
             yield from _truths(operand)
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.checking.arithmetic import Arithmetic
+from eqsat.checking.arithmetic import DtypeArithmetic
 from eqsat.checking.instance import Instance
 from eqsat.ir.dtypes import limits_of, numpy_dtype
 from eqsat.ir.ops import Reduce
@@ -44,7 +44,7 @@ EDGE = 0.98
 
 def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array] | None:
     """The values of both sides, if the right one is not what its class promises; None if it is."""
-    left, right = instance.sides.run(Arithmetic())
+    left, right = instance.sides.run(DtypeArithmetic())
     if left.shape != right.shape:
         return _widened(left), _widened(right)
     kept = _same_bits(_real(left), _real(right))
@@ -68,14 +68,14 @@ def _same_bits(left: Array, right: Array) -> Array:
 def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Array:
     """By element, whether the right side is as good as the left, or the left side settles nothing."""
 
-    def run(arithmetic: Arithmetic) -> Array:
+    def run(arithmetic: DtypeArithmetic) -> Array:
         return _real(instance.sides.run_left(arithmetic))
 
     dtype = instance.sides.left.dtype
-    true = run(Arithmetic(rounds=False, bounded=False))
-    bounded = run(Arithmetic(rounds=False))
-    noisy = [run(Arithmetic(rounds=False, noise=seed)) for seed in range(SAMPLES)]
-    others = [run(Arithmetic(order="ascending")), run(Arithmetic(order="descending"))]
+    true = run(DtypeArithmetic(rounds=False, bounded=False))
+    bounded = run(DtypeArithmetic(rounds=False))
+    noisy = [run(DtypeArithmetic(rounds=False, noise=seed)) for seed in range(SAMPLES)]
+    others = [run(DtypeArithmetic(order="ascending")), run(DtypeArithmetic(order="descending"))]
     if left.dtype.kind != "f":
         settled = np.logical_and.reduce([value == left for value in (bounded, *others)])
         for value in [true] if _is_whole(instance) else noisy:

@@ -88,7 +88,7 @@ class ChosenNode(Protocol):
     def node(self) -> ENode: ...
 
 
-class Selection(Protocol):
+class ChosenProgram(Protocol):
     """A node for each class that is needed, and the predicted time of all of them."""
 
     @property
@@ -99,7 +99,7 @@ class Selection(Protocol):
 
 
 C = TypeVar("C", bound=ChosenNode)
-S = TypeVar("S", bound=Selection)
+S = TypeVar("S", bound=ChosenProgram)
 
 
 def agreed(families: Families, choices: list[C], cheapest: Callable[[list[C]], S | None]) -> S | None:

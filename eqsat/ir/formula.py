@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Scalar:
     """One of the scalars that a formula is over."""
 
     name: str
@@ -25,7 +25,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class Application:
     """An elementwise function (by its name in `eqsat.ir.elementwise`) of formulas."""
 
     function: str
@@ -33,7 +33,7 @@ class Applied:
     exponent: int | None = None
 
 
-Formula = Name | Constant | Applied
+Formula = Scalar | Constant | Application
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class Monoid:
 def names_in(formula: Formula) -> Iterator[str]:
     """The names that a formula is over, as they occur.
 
-    >>> list(names_in(Applied("add", (Name("m1"), Constant("2")))))
+    >>> list(names_in(Application("add", (Scalar("m1"), Constant("2")))))
     ['m1']
     """
     match formula:
-        case Name(name=name):
+        case Scalar(name=name):
             yield name
-        case Applied(operands=operands):
+        case Application(operands=operands):
             for operand in operands:
                 yield from names_in(operand)

@@ -16,7 +16,7 @@ from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator, is_inexact, is_real_float, numpy_dtype
 from eqsat.ir.elementwise import ELEMENTWISE
-from eqsat.ir.formula import Applied, Constant, Formula, Monoid, Name, names_in
+from eqsat.ir.formula import Application, Constant, Formula, Monoid, Scalar, names_in
 from eqsat.ir.ops import Const, Leaf, Map
 from eqsat.ir.term import Term, Terms
 
@@ -95,25 +95,25 @@ class Merging:
     def _built(self, formula: Formula, known: Mapping[str, Term], dtype: str) -> Term:
         """A formula as a term; numbers and conversions that stand alone are of `dtype`."""
         match formula:
-            case Name(name=name):
+            case Scalar(name=name):
                 return known[name]
             case Constant():
                 return self._constant(formula, dtype)
-            case Applied(function="convert", operands=(operand,)):
+            case Application(function="convert", operands=(operand,)):
                 inner = _own_dtype(operand, known) or dtype
                 return self._terms.make(Map("convert", dtype), [self._built(operand, known, inner)])
-            case Applied(function="select_n", operands=(which, *cases)):
+            case Application(function="select_n", operands=(which, *cases)):
                 inner = _own_dtype(formula, known) or dtype
                 wanted = ["bool", *(inner for _ in cases)]
                 return self._applied(formula, (which, *cases), wanted, inner, known)
-            case Applied(function=function, operands=operands):
+            case Application(function=function, operands=operands):
                 inner = _common_dtype(operands, known) or dtype
                 result = "bool" if ELEMENTWISE[function].boolean else inner
                 return self._applied(formula, operands, [inner] * len(operands), result, known)
 
     def _applied(
         self,
-        formula: Applied,
+        formula: Application,
         operands: Sequence[Formula],
         dtypes: Sequence[str],
         result: str,
@@ -180,15 +180,15 @@ def _common_dtype(formulas: Sequence[Formula], known: Mapping[str, Term]) -> str
 def _own_dtype(formula: Formula, known: Mapping[str, Term]) -> str | None:
     """The dtype that a formula has by itself; None if it adopts that of its context."""
     match formula:
-        case Name(name=name):
+        case Scalar(name=name):
             if name not in known:
                 raise EqsatError(f"{name} is not known where it is used")
             return known[name].dtype
-        case Constant() | Applied(function="convert"):
+        case Constant() | Application(function="convert"):
             return None
-        case Applied(function="select_n", operands=(_, *cases)):
+        case Application(function="select_n", operands=(_, *cases)):
             return _common_dtype(cases, known)
-        case Applied(function=function, operands=operands):
+        case Application(function=function, operands=operands):
             if function not in ELEMENTWISE:
                 raise EqsatError(f"{function!r} is not a known elementwise function")
             return "bool" if ELEMENTWISE[function].boolean else _common_dtype(operands, known)

@@ -13,9 +13,9 @@ from eqsat.ir.properties import PROPERTIES
 from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.check_functions import reserved
 from eqsat.language.conditions import Condition, condition_of
-from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.language.diagnostics import Rejection, alternatives, nearest
 from eqsat.language.functions import ENTRIES
-from eqsat.language.guards import Compared, GuardClause, data_guard_of
+from eqsat.language.guards import GuardClause, GuardComparison, data_guard_of
 from eqsat.language.lengths import with_lengths
 from eqsat.language.limits import MOST_DIGITS
 from eqsat.language.listed import class_of
@@ -59,7 +59,7 @@ _Item = TypeVar("_Item")
 def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = None) -> Any:
     """The abstract syntax of a statement, by what can be named in it.
 
-    **Raises:** `Refusal`.
+    **Raises:** `Rejection`.
     """
     # What `for` declares is a function variable in this rule, whatever else it may mean elsewhere.
     bound = frozenset(
@@ -137,13 +137,13 @@ class _Builder:
         items = [item for clause in clauses for item in clause]
         for item in items:
             if isinstance(item, tuple):
-                raise Refusal(
+                raise Rejection(
                     self._at(name), "a fact has no function variables", "write one for each function"
                 )
             if isinstance(item, GuardClause):
-                raise Refusal(item.position, "a fact has no guard", "a guard is for a rule")
+                raise Rejection(item.position, "a fact has no guard", "a guard is for a rule")
             if isinstance(item, CopyDefinition | LengthDefinition):
-                raise Refusal(
+                raise Rejection(
                     item.position, "a fact makes no axes", "copies are for the right sides of rules"
                 )
         property_name, axes, operands = named(statement)
@@ -153,10 +153,10 @@ class _Builder:
             hint = (
                 hint or f"a fact is a property of a term: {alternatives(PROPERTIES)}, as `symmetric[i, j](a)`"
             )
-            raise Refusal(statement.position, what, hint)
+            raise Rejection(statement.position, what, hint)
         if len(operands) != 1:
             message = f"`{property_name}` is a property of one term"
-            raise Refusal(statement.position, message, f"write `{property_name}(a)`")
+            raise Rejection(statement.position, message, f"write `{property_name}(a)`")
         if axes:
             self._refuse_swallowing(property_name, axes, operands[0], statement.position)
         return Fact(
@@ -177,7 +177,7 @@ class _Builder:
     def _source(self, items: list[Any]) -> str:
         sources = [item for item in items if isinstance(item, Token)]
         if len(sources) > 1:
-            raise Refusal(self._at(sources[1]), "there is a source already", "say it all in one `source`")
+            raise Rejection(self._at(sources[1]), "there is a source already", "say it all in one `source`")
         return str(sources[0])[1:-1] if sources else ""
 
     def operation(self, name: Token, axes: tuple[str, ...], *rest: Any) -> OperationDeclaration:
@@ -186,7 +186,7 @@ class _Builder:
         text = function[1:-1] if function else ""
         if function and (text.count(":") != 1 or not all(text.split(":"))):
             message = f"`{text}` does not say where a function is"
-            raise Refusal(self._at(function), message, 'it is `from "module:function"`')
+            raise Rejection(self._at(function), message, 'it is `from "module:function"`')
         signature = Signature(str(name), axes, tuple(parameters), result)
         return OperationDeclaration(signature, text, self._at(name))
 
@@ -214,7 +214,7 @@ class _Builder:
     def _accuracy(self, name: Token) -> str:
         if name not in ACCURACIES:
             hint = nearest(name, ACCURACIES) or f"a rule is {alternatives(ACCURACIES)}"
-            raise Refusal(self._at(name), f"there is no accuracy class `{name}`", hint)
+            raise Rejection(self._at(name), f"there is no accuracy class `{name}`", hint)
         return str(name)
 
     def _refuse_function_as_name(self, what: str, form: str, name: Token, rest: Sequence[Any]) -> None:
@@ -229,7 +229,7 @@ class _Builder:
             called = grouped and (line, column - 1) == (name.line, name.end_column)
         if known and called:
             hint = f"`{name}` stands where the name does: `{what} name  {form}`"
-            raise Refusal(self._at(name), f"this {what} has no name", hint)
+            raise Rejection(self._at(name), f"this {what} has no name", hint)
 
     # ------------------------------------------------------------------------------------ clauses
 
@@ -251,13 +251,13 @@ class _Builder:
         return condition_of(left, str(relation or ""), right)
 
     def data_guard(self, word: Token, *items: Any) -> list[GuardClause]:
-        tests = tuple(item for item in items if isinstance(item, Compared))
+        tests = tuple(item for item in items if isinstance(item, GuardComparison))
         named = next((self._accuracy(item) for item in items if isinstance(item, Token)), "reassociates")
         accuracy = next(known for known in ACCURACIES if known == named)
         return [GuardClause(accuracy, tests, self._at(word))]
 
-    def test(self, left: Expression, relation: Token, right: Expression) -> Compared:
-        return Compared(left, str(relation), right, left.position)
+    def test(self, left: Expression, relation: Token, right: Expression) -> GuardComparison:
+        return GuardComparison(left, str(relation), right, left.position)
 
     def example(self, word: Token, *schemas: tuple[str, tuple[str, ...]]) -> list[Example]:
         return [Example(word == "example", schemas, self._at(word))]
@@ -267,7 +267,7 @@ class _Builder:
 
     def source(self, text: Token) -> list[Token]:
         if not text[1:-1].strip():
-            raise Refusal(
+            raise Rejection(
                 self._at(text), "the source is empty", "say where the identity is from, or leave it out"
             )
         return [text]
@@ -291,16 +291,16 @@ class _Builder:
         text = "".join(tokens)
         if len(text.removeprefix("-").lstrip("0")) > MOST_DIGITS and "." not in text:
             message = f"this exponent has more than {MOST_DIGITS} digits"
-            raise Refusal(self._at(tokens[-1]), message, "write `pow(a, b)`")
+            raise Rejection(self._at(tokens[-1]), message, "write `pow(a, b)`")
         if not text.removeprefix("-").isdigit():
             message = f"the exponent `{text}` is not an integer"
-            raise Refusal(self._at(tokens[-1]), message, "write `pow(a, b)`")
+            raise Rejection(self._at(tokens[-1]), message, "write `pow(a, b)`")
         return int(text)
 
     def number(self, text: Token) -> Number:
         if text != "inf" and float(text) == float("inf"):
             message = "this number is larger than any that a computer takes for one"
-            raise Refusal(self._at(text), message, "infinity is written `inf`")
+            raise Rejection(self._at(text), message, "infinity is written `inf`")
         return Number(str(text), self._at(text))
 
     def variable(self, name: Token, pattern: list[tuple[bool, str]] | None = None) -> Variable:
@@ -341,7 +341,7 @@ class _Builder:
                     if name == "diag"
                     else (f"{name}[n, m] a", "the axis that it is along, and that of its entries")
                 )
-                raise Refusal(at, f"`{name}` names {what}", f"it is written `{form}`")
+                raise Rejection(at, f"`{name}` names {what}", f"it is written `{form}`")
             self._refuse_swallowing(name, axes, operand, at)
             if name == "diag":
                 return Apply("select_n", (DeltaOf(*axes, at), Number("0", at), operand), at)
@@ -365,7 +365,7 @@ class _Builder:
             first = first.operands[0]
         if first is not operand:
             written = f"{name}[{', '.join(axes)}]"
-            raise Refusal(
+            raise Rejection(
                 position,
                 f"`{written}` takes the whole product that follows it, not only what is in the parentheses",
                 f"write `({written} (...)) * ...` if not, or `{written} ((...) * ...)` if so",

@@ -20,7 +20,7 @@ from eqsat.language.check_declarations import refused_declarations
 from eqsat.language.check_examples import check_examples_possible
 from eqsat.language.check_functions import check_functions
 from eqsat.language.check_names import check_names
-from eqsat.language.diagnostics import Problem, Refusal, raise_problems
+from eqsat.language.diagnostics import Problem, Rejection, raise_problems
 from eqsat.language.duplicates import identities
 from eqsat.language.limits import MOST_COMMUTING
 from eqsat.language.scopes import check_property_axes, check_scopes
@@ -67,7 +67,7 @@ def problems_in(
                 yield Problem(file.text, refusal, parsed=True)
 
 
-def _refusals(file: RuleFile, known: Sequence[RuleFile], unread: Set[str]) -> Iterator[Refusal]:
+def _refusals(file: RuleFile, known: Sequence[RuleFile], unread: Set[str]) -> Iterator[Rejection]:
     yield from refused_declarations(file, known)
     vocabulary = vocabulary_of([*known, file])
     statements: list[Rule | Fact] = [*file.rules, *file.facts]
@@ -80,7 +80,7 @@ def _refusals(file: RuleFile, known: Sequence[RuleFile], unread: Set[str]) -> It
             continue
         try:
             _check_statement(statement, file.text, vocabulary, named, said)
-        except Refusal as refusal:
+        except Rejection as refusal:
             yield refusal
 
 
@@ -96,7 +96,7 @@ def _check_statement(
         what = "rule" if isinstance(named[statement.name], Rule) else "fact"
         line = named[statement.name].position.line
         message = f"there is already a {what} `{statement.name}`, in line {line}"
-        raise Refusal(statement.position, message, "the rules of one file have different names")
+        raise Rejection(statement.position, message, "the rules of one file have different names")
     named[statement.name] = statement
     if isinstance(statement, Fact):
         _check_fact(statement, text, vocabulary)
@@ -107,7 +107,7 @@ def _check_statement(
         if identity in said:
             other = said[identity]
             message = f"`{statement.name}` says what `{other.name}` says, in line {other.position.line}"
-            raise Refusal(statement.position, message, "leave one of them out")
+            raise Rejection(statement.position, message, "leave one of them out")
     said.update((identity, statement) for identity in found)
 
 
@@ -141,7 +141,7 @@ def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
     for axis in fact.axes:
         if axis not in bound:
             message = f"nothing says that the term has the axis `{axis}`"
-            raise Refusal(fact.term.position, message, f"a pattern does: `a{{{axis}}}`")
+            raise Rejection(fact.term.position, message, f"a pattern does: `a{{{axis}}}`")
     if isinstance(fact.term, Variable):
         _check_variable_fact(fact, fact.term)
     check_property_axes(rule, fact.axes, vocabulary.operations)
@@ -152,12 +152,12 @@ def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
 def _check_variable_fact(fact: Fact, term: Variable) -> None:
     if not (fact.properties or fact.guards or fact.comparisons):
         message = f"every term matches `{term.name}`"
-        raise Refusal(
+        raise Rejection(
             term.position, message, "a fact is of a term of some form, or follows from other properties"
         )
     for known in fact.properties:
         if (known.name, known.axes, known.term) == (fact.property, fact.axes, term.name):
-            raise Refusal(known.position, "this is what the fact would say", "leave the fact out")
+            raise Rejection(known.position, "this is what the fact would say", "leave the fact out")
 
 
 def _check_orders(rule: Rule) -> None:
@@ -168,7 +168,7 @@ def _check_orders(rule: Rule) -> None:
         if surplus is not None:
             message = f"this side has more than {MOST_COMMUTING} operators with operands in either order"
             hint = "each doubles the work of matching: name a part of it by a variable"
-            raise Refusal(surplus.position, message, hint)
+            raise Rejection(surplus.position, message, hint)
 
 
 def _check_progress(rule: Rule) -> None:
@@ -177,17 +177,17 @@ def _check_progress(rule: Rule) -> None:
     # be of use: each firing may go on from the last, as when `a * (b * c)` is turned to the left.
     if canonical(rule.left) == canonical(rule.right):
         hint = "matching tries both orders of what commutes (`+`, `*`, `max`, `min`, `dot`...) without a rule"
-        raise Refusal(rule.position, f"the sides of `{rule.name}` are the same", hint)
+        raise Rejection(rule.position, f"the sides of `{rule.name}` are the same", hint)
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         if isinstance(side, Number):
             message = f"every {side.text} in a program matches this side"
-            raise Refusal(side.position, message, "match the term that it is in, or write `=>`")
+            raise Rejection(side.position, message, "match the term that it is in, or write `=>`")
         conditions = (*rule.guards, *rule.properties, *rule.comparisons)
         if isinstance(side, Variable) and not conditions:
             hint = "guard it: `where stored(a)`"
             if side is rule.right:
                 hint = "write `=>` instead of `==`, or guard it: `where stored(a)`"
-            raise Refusal(side.position, f"every term matches `{side.name}`", hint)
+            raise Rejection(side.position, f"every term matches `{side.name}`", hint)
 
 
 def _check_nonempty(rule: Rule) -> None:
@@ -201,4 +201,4 @@ def _check_nonempty(rule: Rule) -> None:
         if isinstance(node, Reduction | Contraction) and defined - sure >= set(node.axes):
             name = node.axes[0]
             message = f"`{name}` may be empty, and a reduction is over at least one axis"
-            raise Refusal(node.position, message, f"add the guard `nonempty({name})`")
+            raise Rejection(node.position, message, f"add the guard `nonempty({name})`")

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from fractions import Fraction
 
 from eqsat.ir.properties import PROPERTIES
-from eqsat.language.diagnostics import Refusal, alternatives, counted, nearest
+from eqsat.language.diagnostics import Rejection, alternatives, counted, nearest
 from eqsat.language.functions import CALLED, GUARDS
 from eqsat.language.syntax import (
     Arithmetic,
@@ -29,11 +29,11 @@ def check_conditions(rule: Rule) -> None:
         if guard.name not in GUARDS:
             known = (*GUARDS, *PROPERTIES)
             hint = nearest(guard.name, known) or f"the guards are {alternatives(GUARDS, 'and')}"
-            raise Refusal(guard.position, f"there is no guard `{guard.name}`", hint)
+            raise Rejection(guard.position, f"there is no guard `{guard.name}`", hint)
         kinds = GUARDS[guard.name]
         if len(kinds) != len(guard.operands):
             message = f"`{guard.name}` takes {counted(len(kinds), 'operand')}, not {len(guard.operands)}"
-            raise Refusal(guard.position, message, f"it is `{guard.name}({', '.join(kinds)})`")
+            raise Rejection(guard.position, message, f"it is `{guard.name}({', '.join(kinds)})`")
     for claim in rule.properties:
         check_property(claim.name, claim.axes, claim.term, claim.position)
 
@@ -44,17 +44,17 @@ def check_property(name: str, axes: tuple[str, ...], term: str, position: Positi
         hint = nearest(name, PROPERTIES) or f"the properties are {alternatives(PROPERTIES, 'and')}"
         if name in GUARDS:
             hint = f"it is a guard: `{name}({', '.join(GUARDS[name])})`"
-        raise Refusal(position, f"there is no property `{name}`", hint)
+        raise Rejection(position, f"there is no property `{name}`", hint)
     if len(axes) != PROPERTIES[name]:
         form = f"{name}[i, j]" if PROPERTIES[name] else name
         message = f"`{name}` is a property along {counted(PROPERTIES[name], 'axis')}, not {len(axes)}"
-        raise Refusal(position, message, f"write `{form}({term})`")
+        raise Rejection(position, message, f"write `{form}({term})`")
     for axis in axes:
         if is_set(axis):
             hint = f"an axis is in lower case: `{axis.lower()}`"
-            raise Refusal(position, f"`{axis}` is a set, and a property is along single axes", hint)
+            raise Rejection(position, f"`{axis}` is a set, and a property is along single axes", hint)
         if axes.count(axis) > 1:
-            raise Refusal(position, f"`{axis}` stands for two axes here", "they have different names")
+            raise Rejection(position, f"`{axis}` stands for two axes here", "they have different names")
 
 
 _ALLOWED = {"axes": ("axis", "set"), "axes or term": ("set", "term")}
@@ -73,7 +73,7 @@ def check_operands(rule: Rule) -> None:
                 hint = f"it is `{guard.name}({', '.join(GUARDS[guard.name])})`"
                 if kind == "call" and actual == "function":
                     hint = f"declare it `for {name} in calls`"
-                raise Refusal(guard.position, message, hint)
+                raise Rejection(guard.position, message, hint)
 
 
 def _kind(name: str, rule: Rule) -> str:
@@ -103,7 +103,7 @@ def check_comparisons(rule: Rule) -> None:
             always = _holds(comparison.relation, differences.pop() or Fraction(0))
             message = f"this is always {'true' if always else 'false'}"
             hint = "leave it out" if always else "the rule would never be used"
-            raise Refusal(comparison.position, message, hint)
+            raise Rejection(comparison.position, message, hint)
 
 
 def _difference(
@@ -169,17 +169,17 @@ def _check_example(example: Example, needed: Collection[str]) -> None:
         if term not in needed:
             message = f"the left side has no variable `{term}`"
             hint = f"it has {alternatives((f'`{name}`' for name in sorted(needed)), 'and')}"
-            raise Refusal(example.position, message, nearest(term, needed) or hint)
+            raise Rejection(example.position, message, nearest(term, needed) or hint)
         if given.count(term) > 1:
             hint = "write another `example` for another case"
-            raise Refusal(example.position, f"the axes of `{term}` are given twice", hint)
+            raise Rejection(example.position, f"the axes of `{term}` are given twice", hint)
         if len(set(axes)) < len(axes):
             hint = "different axes have different names, as `a: i j`"
-            raise Refusal(example.position, f"`{term}` has an axis twice", hint)
+            raise Rejection(example.position, f"`{term}` has an axis twice", hint)
         if any(is_set(axis) for axis in axes):
             hint = "name the axes of the set: `a: i j`"
-            raise Refusal(example.position, "an example has single axes, in lower case", hint)
+            raise Rejection(example.position, "an example has single axes, in lower case", hint)
     missing = sorted(set(needed).difference(given))
     if missing:
         message = f"the example does not say which axes `{missing[0]}` has"
-        raise Refusal(example.position, message, f"a scalar has none: `{missing[0]}:`")
+        raise Rejection(example.position, message, f"a scalar has none: `{missing[0]}:`")

@@ -8,21 +8,21 @@ from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.properties import PROPERTIES
-from eqsat.language.diagnostics import Refusal
+from eqsat.language.diagnostics import Rejection
 from eqsat.language.functions import GUARDS, MONOIDS, REDUCTIONS, SELECTIONS
 from eqsat.language.syntax import MonoidDeclaration, OperationDeclaration, RuleFile
 from eqsat.language.traverse import is_set
 from eqsat.language.vocabulary import Vocabulary, vocabulary_of
 
 
-def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[Refusal]:
+def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[Rejection]:
     """Declarations of what is known already, and signatures that make no sense: what is wrong with each."""
     before = vocabulary_of([*known, *file.includes])
     lines: dict[str, int] = {}
     for operation in file.operations:
         try:
             _check_operation(operation, before, lines)
-        except Refusal as refusal:
+        except Rejection as refusal:
             yield refusal
         lines.setdefault(operation.signature.name, operation.position.line)
     included = vocabulary_of(file.includes).monoids
@@ -30,7 +30,7 @@ def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[
     for declared in file.monoids:
         try:
             _check_monoid(declared, included, lines)
-        except Refusal as refusal:
+        except Rejection as refusal:
             yield refusal
         lines.setdefault(declared.monoid.name, declared.position.line)
 
@@ -41,13 +41,13 @@ def _check_operation(operation: OperationDeclaration, before: Vocabulary, lines:
     name = signature.name
     if name in lines:
         message = f"there is already an operation `{name}`, in line {lines[name]}"
-        raise Refusal(position, message, "call one of them something else")
+        raise Rejection(position, message, "call one of them something else")
     if name in OPERATIONS:
         message = f"`{name}` is an operation that JAX has"
-        raise Refusal(position, message, f"use it as it is: `{before.operations[name]}`")
+        raise Rejection(position, message, f"use it as it is: `{before.operations[name]}`")
     if name in before.operations and before.operations[name] != signature:
         message = f"there is another operation `{name}`: `{before.operations[name]}`"
-        raise Refusal(position, message, "call one of them something else")
+        raise Rejection(position, message, "call one of them something else")
     _check_name(operation)
     _check_signature(operation)
 
@@ -58,13 +58,13 @@ def _check_monoid(
     name = declared.monoid.name
     if name in lines:
         message = f"there is already a monoid `{name}`, in line {lines[name]}"
-        raise Refusal(declared.position, message, "call one of them something else")
+        raise Rejection(declared.position, message, "call one of them something else")
     if name in MONOIDS or name in REDUCTIONS or name in SELECTIONS:
         message = f"`{name}` is a reduction that JAX has"
-        raise Refusal(declared.position, message, "call the monoid something else")
+        raise Rejection(declared.position, message, "call the monoid something else")
     if included.get(name, declared.monoid) != declared.monoid:
         message = f"an included file declares another monoid `{name}`"
-        raise Refusal(declared.position, message, "call one of them something else")
+        raise Rejection(declared.position, message, "call one of them something else")
 
 
 def _check_name(operation: OperationDeclaration) -> None:
@@ -78,7 +78,7 @@ def _check_name(operation: OperationDeclaration) -> None:
         ("a word of the language", ("diag", "axes", "size")),
     ):
         if name in names:
-            raise Refusal(operation.position, f"`{name}` is {what}", "call the operation something else")
+            raise Rejection(operation.position, f"`{name}` is {what}", "call the operation something else")
 
 
 def _check_signature(operation: OperationDeclaration) -> None:
@@ -86,7 +86,7 @@ def _check_signature(operation: OperationDeclaration) -> None:
     labels = [label for label, _ in signature.operands]
     for label in labels:
         if labels.count(label) > 1:
-            raise Refusal(position, f"two operands are called `{label}`", "different names for each")
+            raise Rejection(position, f"two operands are called `{label}`", "different names for each")
     lists = [("the brackets", signature.axes), ("the result", signature.result)]
     lists += [(f"the operand `{label}`", axes) for label, axes in signature.operands]
     for where, axes in lists:
@@ -95,17 +95,17 @@ def _check_signature(operation: OperationDeclaration) -> None:
                 hint = (
                     "an operation is on single axes, in lower case, and done slice by slice along all others"
                 )
-                raise Refusal(position, f"`{axis}` is a set", hint)
+                raise Rejection(position, f"`{axis}` is a set", hint)
             if axes.count(axis) > 1:
-                raise Refusal(
+                raise Rejection(
                     position, f"`{axis}` is twice in {where}", "different axes have different names"
                 )
             if axis not in signature.axes:
                 hint = (
                     f"name all axes in the brackets: `{signature.name}[{', '.join([*signature.axes, axis])}]`"
                 )
-                raise Refusal(position, f"the axis `{axis}` of {where} is not in the brackets", hint)
+                raise Rejection(position, f"the axis `{axis}` of {where} is not in the brackets", hint)
     for axis in signature.axes:
         if not any(axis in axes for where, axes in lists if where != "the brackets"):
             message = f"neither an operand nor the result has the axis `{axis}`"
-            raise Refusal(position, message, "say which has it, or leave it out")
+            raise Rejection(position, message, "say which has it, or leave it out")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from eqsat.ir.operations import Signature
-from eqsat.language.diagnostics import Refusal
+from eqsat.language.diagnostics import Rejection
 from eqsat.language.membership_models import ANY, MembershipModels, models_of, somewhere
 from eqsat.language.shapes import Shaper
 from eqsat.language.syntax import Contraction, Example, Reduction, Rule
@@ -21,7 +21,7 @@ Labels = tuple[str | None, ...]
 
 
 def check_examples_possible(rule: Rule, operations: Mapping[str, Signature]) -> None:
-    """Raises `Refusal` at an `example` that the left side can't match, or a `reject` that is no term.
+    """Raises `Rejection` at an `example` that the left side can't match, or a `reject` that is no term.
 
     A `reject` may break a pattern or a condition (often that is what it is for), but there must be such
     a left side: its sums are over axes that are there.
@@ -85,14 +85,14 @@ def _check_example(rule: Rule, example: Example, matches: list[_Match]) -> None:
         raise _impossible(example, "no terms of these axes fit together")
 
 
-def _impossible(example: Example, message: str) -> Refusal:
+def _impossible(example: Example, message: str) -> Rejection:
     if example.fires:
         hint = "compare the example with the patterns on the left and the `where` clauses"
     else:
         hint = (
             "compare it with the left side: a `reject` may break patterns and conditions, but must be a term"
         )
-    return Refusal(example.position, message, hint)
+    return Rejection(example.position, message, hint)
 
 
 def _labellings(group: tuple[str, ...], axes: list[str]) -> Iterator[Labels]:

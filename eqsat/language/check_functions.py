@@ -8,7 +8,7 @@ from collections.abc import Collection
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.properties import PROPERTIES
-from eqsat.language.diagnostics import Refusal, alternatives, counted, nearest
+from eqsat.language.diagnostics import Rejection, alternatives, counted, nearest
 from eqsat.language.functions import (
     ARITIES,
     CALLED,
@@ -63,22 +63,22 @@ def check_classes(rule: Rule, text: str) -> None:
         position = _position_of_class(rule, text, function, family)
         members = functions_in(family)
         if len(set(members)) < len(members):
-            raise Refusal(position, "a function is listed twice", "leave one of them out")
+            raise Rejection(position, "a function is listed twice", "leave one of them out")
         if not members and family not in CLASSES:
             hint = nearest(family, CLASSES) or f"the classes are {alternatives(CLASSES, 'and')}"
             if family in ELEMENTWISE or family in REDUCTIONS or family in OPERATIONS:
                 hint = f"functions are listed in braces: `for {function} in {{{family}}}`"
-            raise Refusal(position, f"there is no class `{family}`", hint)
+            raise Rejection(position, f"there is no class `{family}`", hint)
         if function in seen:
-            raise Refusal(position, f"`{function}` already ranges over a class", "one class for each name")
+            raise Rejection(position, f"`{function}` already ranges over a class", "one class for each name")
         if function in ELEMENTWISE or function in REDUCTIONS or function in OPERATIONS:
             hint = "call the function variable `f`, `g`..."
-            raise Refusal(position, f"`{function}` is the name of a function", hint)
+            raise Rejection(position, f"`{function}` is the name of a function", hint)
         for side in matched:
             if function not in map(function_name, walk(side)):
                 where = "left" if side is rule.left else "right"
                 message = f"the function `{function}` is not bound on the {where}"
-                raise Refusal(
+                raise Rejection(
                     position, message, f"it is what `{function}(a)` or `{function}[k] a` matches there"
                 )
         seen.add(function)
@@ -105,7 +105,7 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
     for member in functions_in(family):
         if isinstance(node, Apply) and node.variadic:
             hint = f"say of how many operands they are: `{name}(a)`, `{name}(a, b)`"
-            raise Refusal(node.position, f"`{name}` stands for functions that are listed", hint)
+            raise Rejection(node.position, f"`{name}` stands for functions that are listed", hint)
         check_function(called(node, {name: member}), classes, vocabulary)
     match node:
         case _ if functions_in(family):
@@ -114,18 +114,18 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
             check_elementwise(node, vocabulary)
         case Apply() if family not in ARITIES:
             hint = f"reductions and selections are written `{name}[k] a`"
-            raise Refusal(node.position, f"`{name}` ranges over {family}: it is no function", hint)
+            raise Rejection(node.position, f"`{name}` ranges over {family}: it is no function", hint)
         case Apply():
             arity = ARITIES[family]
             if arity is not None and not node.variadic and len(node.operands) != arity:
                 message = f"functions in {family} take {counted(arity, 'operand')}, not {len(node.operands)}"
                 form = ", ".join("abc"[:arity])
-                raise Refusal(node.position, message, f"write `{name}({form})`")
+                raise Rejection(node.position, message, f"write `{name}({form})`")
         case Reduction() if not family and name not in (*REDUCTIONS, *PLACES):
             raise _unknown_brackets(node, vocabulary)
         case Reduction() if family and family not in REDUCING:
             hint = f"functions are written `{name}(a)`"
-            raise Refusal(node.position, f"`{name}` ranges over {family}: it reduces nothing", hint)
+            raise Rejection(node.position, f"`{name}` ranges over {family}: it reduces nothing", hint)
         case FoldOf():
             _check_fold(node, family, vocabulary)
         case OperationOf():
@@ -151,16 +151,16 @@ def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None
         message = f"there is no elementwise function `{name}`"
         if len(name) > LONGEST_VARIABLE and not hint:
             hint = "functions are the elementwise primitives of JAX, as `exp` or `log1p`"
-        raise Refusal(node.position, message, hint or _declare(name, "elementwise"))
+        raise Rejection(node.position, message, hint or _declare(name, "elementwise"))
     arity = ELEMENTWISE[name].arity
     if not node.variadic and len(node.operands) != arity:
         message = f"`{name}` takes {counted(arity, 'operand')}, not {len(node.operands)}"
-        raise Refusal(node.position, message, f"write `{name}({', '.join('abc'[:arity])})`")
+        raise Rejection(node.position, message, f"write `{name}({', '.join('abc'[:arity])})`")
     if name == "integer_pow" and node.exponent is None:
-        raise Refusal(node.position, "`integer_pow` needs its exponent", "write `a^3`")
+        raise Rejection(node.position, "`integer_pow` needs its exponent", "write `a^3`")
 
 
-def _unknown_brackets(node: Reduction, vocabulary: Vocabulary) -> Refusal:
+def _unknown_brackets(node: Reduction, vocabulary: Vocabulary) -> Rejection:
     """What is written `name[k] a`, and is neither a reduction nor an operation."""
     name = node.kind
     known = (*REDUCTIONS, *vocabulary.operations, *SELECTIONS, "diag", "delta", "dot")
@@ -171,7 +171,7 @@ def _unknown_brackets(node: Reduction, vocabulary: Vocabulary) -> Refusal:
         hint = f"it is an elementwise function: `{name}(a)`"
     elif name in vocabulary.monoids:
         hint = f"it is a monoid: `fold[n, {name}](...)` combines by it"
-    return Refusal(node.position, f"there is no reduction or operation `{name}`", hint)
+    return Rejection(node.position, f"there is no reduction or operation `{name}`", hint)
 
 
 def _declare(name: str, family: str) -> str:
@@ -187,23 +187,23 @@ def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
             hint = f"partial results of {alternatives(MONOIDS)} can be combined, those of {name} can't"
         elif name in SELECTIONS:
             hint = f"name selections by their class: `fold[{node.axis}, s] a  for s in selections`"
-        raise Refusal(node.position, f"there is no monoid `{name}`", hint)
+        raise Rejection(node.position, f"there is no monoid `{name}`", hint)
     if family == "calls":
         match node.operands:
             case (Apply(function=function),) if function == name:
                 return
         hint = f"write `fold[{node.axis}, {name}] {name}(chunk[{node.axis}] a..)`"
-        raise Refusal(node.position, f"`{name}` combines nothing but what it is itself", hint)
+        raise Rejection(node.position, f"`{name}` combines nothing but what it is itself", hint)
     if family and family not in FOLDING:
         hint = f"let `{name}` range over {alternatives(sorted(FOLDING))}"
-        raise Refusal(node.position, f"a fold can't combine with any of the {family}", hint)
+        raise Rejection(node.position, f"a fold can't combine with any of the {family}", hint)
     state = declared.state if declared else (name,)
     if len(node.operands) != len(state):
         message = f"`{name}` combines {counted(len(state), 'operand')}, not {len(node.operands)}"
         hint = f"write `fold[{node.axis}, {name}] a`"
         if declared:
             hint = f"one for each part of its state: {alternatives(state, 'and')}"
-        raise Refusal(node.position, message, hint)
+        raise Rejection(node.position, message, hint)
 
 
 def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
@@ -214,14 +214,14 @@ def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
             hint = f"`{node.name}` is of one term"
         elif not hint:
             hint = f"if it is yours, declare it: `operation {node.name}[i, j](A: i j, b: i) -> j`"
-        raise Refusal(node.position, f"there is no operation `{node.name}`", hint)
+        raise Rejection(node.position, f"there is no operation `{node.name}`", hint)
     for what, given, wanted in (
         ("axis", node.axes, signature.axes),
         ("operand", node.operands, signature.operands),
     ):
         if len(given) != len(wanted):
             message = f"`{node.name}` has {counted(len(wanted), what)}, not {len(given)}"
-            raise Refusal(node.position, message, f"it is `{signature}`")
+            raise Rejection(node.position, message, f"it is `{signature}`")
 
 
 def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
@@ -234,12 +234,12 @@ def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
     for axis in axes:
         if is_set(axis):
             hint = f"an axis is in lower case: `{axis.lower()}`"
-            raise Refusal(node.position, f"`{axis}` is a set, and this is over one axis", hint)
+            raise Rejection(node.position, f"`{axis}` is a set, and this is over one axis", hint)
         if axes.count(axis) > 1:
             hint = "different axes have different names; `rename[i->j] a` is a with another one"
-            raise Refusal(node.position, f"`{axis}` stands for two axes here", hint)
+            raise Rejection(node.position, f"`{axis}` stands for two axes here", hint)
     if selects and len(axes) > 1:
-        raise Refusal(
+        raise Rejection(
             node.position, "a selection is along one axis", f"write `{function_name(node)}[{axes[0]}] a`"
         )
 
@@ -265,7 +265,7 @@ def check_calls(rule: Rule, classes: dict[str, str]) -> None:
             continue
         if along not in passes and (call, chunk) not in before:
             message = f"`{call.function}` may need the axis `{chunk.axis}` whole"
-            raise Refusal(chunk.position, message, f"add the guard `passes({call.function}, {chunk.axis})`")
+            raise Rejection(chunk.position, message, f"add the guard `passes({call.function}, {chunk.axis})`")
 
 
 def _chunked_calls(side: Expression, classes: dict[str, str]) -> list[tuple[Apply, ChunkOf]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from eqsat.language.check_functions import reserved
-from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.language.diagnostics import Rejection, alternatives, nearest
 from eqsat.language.functions import REDUCED
 from eqsat.language.syntax import (
     Apply,
@@ -50,7 +50,7 @@ def _check_patterns(rule: Rule) -> None:
             if said.setdefault((variable.name, axis), present) != present:
                 message = f"`{variable.name}` can't both have and lack `{axis}`"
                 hint = "a variable stands for one term: its patterns hold wherever it occurs"
-                raise Refusal(variable.position, message, hint)
+                raise Rejection(variable.position, message, hint)
 
 
 def _check_kinds(rule: Rule) -> None:
@@ -62,12 +62,12 @@ def _check_kinds(rule: Rule) -> None:
             meaning = reserved(node.name)
             if meaning:
                 message = f"`{node.name}` is {meaning}, and can't be a variable"
-                raise Refusal(node.position, message, "call the variable something else")
+                raise Rejection(node.position, message, "call the variable something else")
             named.append((node.name, "a term"))
         for name, kind in named:
             if kinds.setdefault(name, kind) != kind:
                 hint = "call one of them something else"
-                raise Refusal(node.position, f"`{name}` is {kinds[name]} and {kind}", hint)
+                raise Rejection(node.position, f"`{name}` is {kinds[name]} and {kind}", hint)
 
 
 def _axes_at(node: Expression) -> tuple[str, ...]:
@@ -82,10 +82,10 @@ def _check_definitions(rule: Rule) -> None:
     for definition in rule.definitions:
         if not is_set(definition.name):
             hint = f"a set of axes is in upper case: `{definition.name.upper()}`"
-            raise Refusal(definition.position, f"`{definition.name}` would be a set of axes", hint)
+            raise Rejection(definition.position, f"`{definition.name}` would be a set of axes", hint)
         if definition.name in taken:
             hint = "define another name"
-            raise Refusal(definition.position, f"`{definition.name}` has a meaning already", hint)
+            raise Rejection(definition.position, f"`{definition.name}` has a meaning already", hint)
         taken.add(definition.name)
 
 
@@ -99,16 +99,16 @@ def _check_copies(rule: Rule) -> None:
             if is_set(name):
                 what = "a copy is of one axis" if original else "this is one axis"
                 message = f"`{name}` is a set, and {what}"
-                raise Refusal(copy.position, message, f"an axis is in lower case: `{name.lower()}`")
+                raise Rejection(copy.position, message, f"an axis is in lower case: `{name.lower()}`")
         if copy.name in matched or copy.name in defined:
             message = f"`{copy.name}` has a meaning already"
             what = "a copy" if original else "a new axis"
-            raise Refusal(copy.position, message, f"{what} is an axis that is not on the left")
+            raise Rejection(copy.position, message, f"{what} is an axis that is not on the left")
         if copy.name not in used:
-            raise Refusal(copy.position, f"`{copy.name}` is not used", "leave it out")
+            raise Rejection(copy.position, f"`{copy.name}` is not used", "leave it out")
         if rule.both_ways:
             message = "a rule that makes an axis goes one way"
-            raise Refusal(copy.position, message, "write `=>` to rewrite from left to right only")
+            raise Rejection(copy.position, message, "write `=>` to rewrite from left to right only")
         defined.add(copy.name)
 
 
@@ -120,7 +120,7 @@ def _check_matched_sets(rule: Rule) -> None:
                 if name in node.axes[:number]:
                     what = "set" if is_set(name) else "axis"
                     message = f"the {what} `{name}` is in `[{', '.join(node.axes)}]` twice"
-                    raise Refusal(node.position, message, "leave one of them out, or name another one")
+                    raise Rejection(node.position, message, "leave one of them out, or name another one")
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         for node in walk(side):
             if isinstance(node, Reduction | Contraction) and len(node.axes) > 1:
@@ -132,7 +132,7 @@ def _check_matched_sets(rule: Rule) -> None:
                 hint = f"match all of them by one name, `[{whole}]`, or single axes: `[j, k]`"
                 if side is rule.right:
                     hint = "write `=>` to rewrite from left to right only"
-                raise Refusal(node.position, message, hint)
+                raise Rejection(node.position, message, hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class _Bound:
             hint = nearest(name, self.terms) or f"the variables are {_quoted(self.terms)}"
             if self.where == "on the right":
                 hint = "`==` rewrites both ways; write `=>` to rewrite from left to right only"
-            raise Refusal(position, message, hint)
+            raise Rejection(position, message, hint)
 
     def demand_axis(self, name: str, position: Position) -> None:
         if name in self.axes:
@@ -169,8 +169,8 @@ class _Bound:
                 message = f"`{name} = {length}` makes no axis `{name}`"
                 sized = any(isinstance(part, SizeOf) for part in parts(comparison.right))
                 hint = f"write `{name} = axis({length if sized else 'size(p) / 2'})`"
-                raise Refusal(comparison.position, message, hint)
-        raise Refusal(position, message, nearest(name, self.axes) or hint)
+                raise Rejection(comparison.position, message, hint)
+        raise Rejection(position, message, nearest(name, self.axes) or hint)
 
 
 def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) -> None:
@@ -203,7 +203,7 @@ def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) ->
             if name not in names:
                 message = f"`{name}` is not bound {bound.where}"
                 hint = nearest(name, names) or "conditions are about what is matched"
-                raise Refusal(guard.position, message, hint)
+                raise Rejection(guard.position, message, hint)
 
 
 def _quoted(names: Set[str]) -> str:
@@ -215,11 +215,11 @@ def _check_quantity(quantity: Quantity, bound: _Bound) -> None:
         case SizeOf(name=name, position=position):
             if name in bound.terms:
                 hint = "a term has axes: `size(k)` is the length of one, `K = axes(a)` are all"
-                raise Refusal(position, f"`{name}` is a term, and a size is one of axes", hint)
+                raise Rejection(position, f"`{name}` is a term, and a size is one of axes", hint)
             bound.demand_axis(name, position)
         case ConstantValue(name=name, position=position):
             if name in bound.axes:
-                raise Refusal(position, f"`{name}` is no number", f"its length is `size({name})`")
+                raise Rejection(position, f"`{name}` is no number", f"its length is `size({name})`")
             bound.demand_term(name, position)
 
 
@@ -278,10 +278,10 @@ def _check_variadics(left: Expression, right: Expression) -> None:
             names = [variable.name for variable in variables(node)]
             if len(names) != 1:
                 message = "`..` goes with one variable, which stands for all operands"
-                raise Refusal(node.position, message, "write `f(a..)` or `f(chunk[n] a..)`")
+                raise Rejection(node.position, message, "write `f(a..)` or `f(chunk[n] a..)`")
             if matched.get(names[0]) != node.function:
                 message = f"`{names[0]}` does not stand for the operands of `{node.function}`"
-                raise Refusal(node.position, message, f"match them: `{node.function}({names[0]}..)`")
+                raise Rejection(node.position, message, f"match them: `{node.function}({names[0]}..)`")
     inside = {
         variable.position
         for node in walk(right)
@@ -292,7 +292,7 @@ def _check_variadics(left: Expression, right: Expression) -> None:
         if variable.name in matched and variable.position not in inside:
             function = matched[variable.name]
             message = f"`{variable.name}` stands for all operands of `{function}`"
-            raise Refusal(variable.position, message, f"use it as `{function}({variable.name}..)`")
+            raise Rejection(variable.position, message, f"use it as `{function}({variable.name}..)`")
 
 
 def _variadics(side: Expression) -> dict[str, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from eqsat.ir.properties import PROPERTIES
-from eqsat.language.diagnostics import Refusal
+from eqsat.language.diagnostics import Rejection
 from eqsat.language.limits import MOST_DIGITS
 from eqsat.language.syntax import (
     Apply,
@@ -33,7 +33,7 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 def condition_of(left: Expression, relation: str, right: Expression | None) -> Condition:
     """What `left`, or `left relation right`, says as a condition.
 
-    **Raises:** `Refusal` if that is none.
+    **Raises:** `Rejection` if that is none.
     """
     if right is None:
         return _guard(left)
@@ -48,7 +48,7 @@ def condition_of(left: Expression, relation: str, right: Expression | None) -> C
             return AxisDefinition(_plain(left), items[0], tuple(items[1:]), left.position)
         if not items and any(isinstance(node, Apply) and node.function == "axes" for node in walk(right)):
             hint = f"the axes of one term without those of others: `{left.name} = axes(a) - axes(b)`"
-            raise Refusal(right.position, "this defines no set of axes", hint)
+            raise Rejection(right.position, "this defines no set of axes", hint)
     return Comparison(relation, _quantity(left), _quantity(right), left.position)
 
 
@@ -56,11 +56,11 @@ def _guard(node: Expression) -> Guard | PropertyGuard:
     name, axes, operands = named(node)
     if not name or name in _SIGNS.values() or (isinstance(node, Apply) and node.function in _SIGNS):
         hint = "such as `large(n)`, `n in K`, `spd[i, j](a)`, `size(k) < size(n)` or `J = axes(a) - axes(b)`"
-        raise Refusal(node.position, "this is no condition", hint)
+        raise Rejection(node.position, "this is no condition", hint)
     names = [_plain(operand) for operand in operands]
     if axes or name in PROPERTIES:
         if len(names) != 1:
-            raise Refusal(node.position, f"`{name}` is a property of one term", f"write `{name}(a)`")
+            raise Rejection(node.position, f"`{name}` is a property of one term", f"write `{name}(a)`")
         return PropertyGuard(name, axes, names[0], node.position)
     return Guard(name, tuple(names), node.position)
 
@@ -69,9 +69,9 @@ def _plain(node: Expression) -> str:
     """The name that a condition is about."""
     if not isinstance(node, Variable):
         hint = "match it by a variable on the left, and name that"
-        raise Refusal(node.position, "a condition is about names, not about terms", hint)
+        raise Rejection(node.position, "a condition is about names, not about terms", hint)
     if node.has or node.lacks:
-        raise Refusal(node.position, "patterns stand on the sides of a rule", f"write `{node.name}` here")
+        raise Rejection(node.position, "patterns stand on the sides of a rule", f"write `{node.name}` here")
     return node.name
 
 
@@ -91,21 +91,21 @@ def _length(node: Apply) -> Quantity:
     """The length of `axis(length)`."""
     form = "`i = axis(size(p) / 2)`"
     if len(node.operands) != 1:
-        raise Refusal(node.position, "an axis has one length", f"write {form}")
+        raise Rejection(node.position, "an axis has one length", f"write {form}")
     length = _quantity(node.operands[0])
     found = list(parts(length))
     for part in found:
         if isinstance(part, ConstantValue) or (isinstance(part, SizeOf) and is_set(part.name)):
             message = f"the length of an axis is computed from lengths of axes, not from `{part.name}`"
-            raise Refusal(part.position, message, f"write {form}")
+            raise Rejection(part.position, message, f"write {form}")
     if not any(isinstance(part, SizeOf) for part in found):
-        raise Refusal(node.position, "this length has nothing to do with what is matched", f"write {form}")
+        raise Rejection(node.position, "this length has nothing to do with what is matched", f"write {form}")
     return length
 
 
 def _operand_of(node: Apply) -> str:
     if len(node.operands) != 1:
-        raise Refusal(node.position, f"`{node.function}` is of one name", f"write `{node.function}(k)`")
+        raise Rejection(node.position, f"`{node.function}` is of one name", f"write `{node.function}(k)`")
     return _plain(node.operands[0])
 
 
@@ -139,12 +139,12 @@ def _quantity(node: Expression) -> Quantity:
             return Arithmetic("*", value, value, node.position)
         case Apply(function="axes"):
             message = "axes are defined by `=`, as axes of one term without those of others"
-            raise Refusal(node.position, message, "write `J = axes(a) - axes(b)`")
+            raise Rejection(node.position, message, "write `J = axes(a) - axes(b)`")
         case Apply(function="copy"):
             hint = "write `l = copy(k)`, or `l = copy(k) + 1` for a longer one"
-            raise Refusal(node.position, "a copy of an axis gets a name by `=`", hint)
+            raise Rejection(node.position, "a copy of an axis gets a name by `=`", hint)
         case Apply(function="axis"):
             hint = "write `i = axis(size(p) / 2)`"
-            raise Refusal(node.position, "a new axis gets a name by `=`", hint)
+            raise Rejection(node.position, "a new axis gets a name by `=`", hint)
     hint = "sizes `size(k)`, constants `c`, and + - * / of these and of numbers"
-    raise Refusal(node.position, "a comparison is of numbers that are known when a rule is matched", hint)
+    raise Rejection(node.position, "a comparison is of numbers that are known when a rule is matched", hint)

@@ -72,7 +72,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean `{close[0]}`?" if close else ""
 
 
-class Refusal(Exception):
+class Rejection(Exception):
     """What is wrong with a statement, and where; `raise_problems` makes a `RuleError` of it."""
 
     def __init__(self, position: Position, message: str, hint: str) -> None:
@@ -93,7 +93,7 @@ class Problem:
     """
 
     text: str
-    refusal: Refusal
+    refusal: Rejection
     parsed: bool
 
     def __str__(self) -> str:

@@ -11,9 +11,9 @@ from eqsat.ir.guard import (
     OVERALL,
     RELATIONS,
     Along,
-    Applied,
     Bound,
     Count,
+    Elementwise,
     Given,
     Guard,
     Inequality,
@@ -23,7 +23,7 @@ from eqsat.ir.guard import (
 )
 from eqsat.ir.guard import Expression as Scalar
 from eqsat.language.accuracies import ACCURACIES, Accuracy
-from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.language.diagnostics import Rejection, alternatives, nearest
 from eqsat.language.functions import REDUCTIONS
 from eqsat.language.syntax import (
     Apply,
@@ -38,7 +38,7 @@ from eqsat.language.traverse import is_set, operator_axes, variables, walk
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class GuardComparison:
     """`left relation right`, as it is written in a `guard` clause."""
 
     left: Expression
@@ -52,7 +52,7 @@ class GuardClause:
     """A `guard` clause as it is written."""
 
     accuracy: Accuracy
-    tests: tuple[Compared, ...]
+    tests: tuple[GuardComparison, ...]
     position: Position
 
 
@@ -66,24 +66,24 @@ def data_guard_of(
     - `accuracy`: the class of the rule where the guard does not hold.
     - `left`: what the rule matches.
 
-    **Raises:** `Refusal`.
+    **Raises:** `Rejection`.
     """
     if not clauses:
         return None
     clause, *others = clauses
     if others:
         message = "there is a guard already"
-        raise Refusal(others[0].position, message, "say it all in one `guard`, separated by `,`")
+        raise Rejection(others[0].position, message, "say it all in one `guard`, separated by `,`")
     if both_ways:
         message = "a rule with a guard goes one way"
-        raise Refusal(clause.position, message, "write `=>` to rewrite from left to right only")
+        raise Rejection(clause.position, message, "write `=>` to rewrite from left to right only")
     if ACCURACIES.index(clause.accuracy) >= ACCURACIES.index(accuracy):
         message = f"the rule is [{accuracy}], and where its guard holds it would be [{clause.accuracy}]"
         better = ACCURACIES[: ACCURACIES.index(accuracy)]
         hint = f"a guard promises a better class: {alternatives(better)}"
         if not better:
             hint = "an exact rule needs no guard"
-        raise Refusal(clause.position, message, hint)
+        raise Rejection(clause.position, message, hint)
     reader = _Reader(left)
     tests = tuple(reader.test(test) for test in clause.tests)
     scalars = [node for test in tests for side in (test.left, test.right) for node in given(side)]
@@ -105,14 +105,14 @@ class _Reader:
         self.axes = {axis for node in walk(left) for axis in operator_axes(node)}
         self.axes |= {axis for variable in variables(left) for axis in variable.has if not is_set(axis)}
 
-    def test(self, test: Compared) -> Inequality:
+    def test(self, test: GuardComparison) -> Inequality:
         if test.relation not in RELATIONS:
             message = f"a guard is no test for `{test.relation}`"
             hint = "numbers are compared by `<`, `<=`, `>` or `>=`, which no NaN passes"
-            raise Refusal(test.position, message, hint)
+            raise Rejection(test.position, message, hint)
         if not any(isinstance(node, Variable) for side in (test.left, test.right) for node in walk(side)):
             hint = "test a variable: `max(abs(a)) <= largest(a)`"
-            raise Refusal(test.position, "this is known without any data", hint)
+            raise Rejection(test.position, "this is known without any data", hint)
         return Inequality(test.relation, self.scalar(test.left), self.scalar(test.right))
 
     def scalar(self, node: Expression) -> Scalar:
@@ -132,9 +132,9 @@ class _Reader:
                 return self.applied(node, tuple(map(self.scalar, node.operands)))
             case Variable(name=name):
                 message = f"`{name}` may have axes, and a guard compares single numbers"
-                raise Refusal(node.position, message, f"reduce it over all of them: `max(abs({name}))`")
+                raise Rejection(node.position, message, f"reduce it over all of them: `max(abs({name}))`")
         hint = f"reduce it over all axes that it has: `max(a)`, by {alternatives(OVERALL)}"
-        raise Refusal(node.position, "this is no single number", hint)
+        raise Rejection(node.position, "this is no single number", hint)
 
     def value(self, node: Expression) -> Scalar:
         """Numbers along axes: what is inside of a reduction over all of them."""
@@ -152,19 +152,19 @@ class _Reader:
             case Apply():
                 return self.applied(node, tuple(map(self.value, node.operands)))
         hint = "elementwise functions and reductions of the variables"
-        raise Refusal(node.position, "a guard is not to be expensive", f"it may hold {hint}")
+        raise Rejection(node.position, "a guard is not to be expensive", f"it may hold {hint}")
 
-    def applied(self, node: Apply, operands: tuple[Scalar, ...]) -> Applied:
+    def applied(self, node: Apply, operands: tuple[Scalar, ...]) -> Elementwise:
         known = ELEMENTWISE.get(node.function)
         if known is None or known.arity != len(operands) or node.function == "convert":
             hint = nearest(node.function, (*ELEMENTWISE, *BOUNDS, *OVERALL))
             message = f"there is no function `{node.function}` of {len(operands)} operands"
-            raise Refusal(node.position, message, hint or "elementwise functions go by their names in JAX")
-        return Applied(node.function, operands, node.exponent)
+            raise Rejection(node.position, message, hint or "elementwise functions go by their names in JAX")
+        return Elementwise(node.function, operands, node.exponent)
 
     def variable(self, node: Expression, form: str) -> str:
         if not isinstance(node, Variable) or node.has or node.lacks:
-            raise Refusal(node.position, "this is of a variable", f"write `{form}`")
+            raise Rejection(node.position, "this is of a variable", f"write `{form}`")
         self.known(node.name, self.terms, node.position, "variable")
         return node.name
 
@@ -172,4 +172,4 @@ class _Reader:
         if name not in names:
             message = f"`{name}` is no {what} of the left side"
             listed = f"a guard is about what is matched: {alternatives(sorted(names), 'and')}"
-            raise Refusal(position, message, nearest(name, names) or listed)
+            raise Rejection(position, message, nearest(name, names) or listed)

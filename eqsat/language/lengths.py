@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.language.diagnostics import Refusal
+from eqsat.language.diagnostics import Rejection
 from eqsat.language.rewriting import rewritten
 from eqsat.language.syntax import Apply, Expression, IotaOf, Number, Reduction, Variable
 from eqsat.language.traverse import is_set, walk
@@ -17,12 +17,12 @@ def with_lengths(expression: Expression, matched: Sequence[Expression]) -> Expre
 
     - `matched`: the sides that programs are matched with, where lengths are constants.
 
-    **Raises:** `Refusal` if there is a length on those, or one that is not of a single axis.
+    **Raises:** `Rejection` if there is a length on those, or one that is not of a single axis.
     """
     for node in (node for side in matched for node in walk(side)):
         if isinstance(node, Apply) and node.function == "size":
             hint = "match a constant, `a / c`, and compare it: `where c = size(k)`"
-            raise Refusal(node.position, "a length is no term that is matched", hint)
+            raise Rejection(node.position, "a length is no term that is matched", hint)
     return rewritten(expression, _length)
 
 
@@ -32,6 +32,6 @@ def _length(node: Expression) -> Expression | None:
             at = node.position
             return Apply("add", (Number("1", at), Reduction("max", (axis,), IotaOf(axis, at), at)), at)
         case Apply(function="size"):
-            raise Refusal(node.position, "a length is that of one axis", "write `size(k)`")
+            raise Rejection(node.position, "a length is that of one axis", "write `size(k)`")
         case _:
             return None

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from operator import and_, or_, xor
 
-from eqsat.language.diagnostics import Refusal
+from eqsat.language.diagnostics import Rejection
 from eqsat.language.functions import ALONG
 from eqsat.language.syntax import ConstantValue, Expression, RenameOf, Rule, Variable
 from eqsat.language.traverse import is_set, operator_axes, parts, walk
@@ -151,7 +151,7 @@ def models_of(rule: Rule, patterns: bool = True) -> Iterator[MembershipModels]:
 
     - `patterns`: whether what patterns say of single axes must hold. There are far fewer models then.
 
-    **Raises:** `Refusal` if there are too many.
+    **Raises:** `Rejection` if there are too many.
     """
     nodes = [*walk(rule.left), *walk(rule.right)]
     terms = sorted({node.name for node in nodes if isinstance(node, Variable)})
@@ -170,7 +170,7 @@ def models_of(rule: Rule, patterns: bool = True) -> Iterator[MembershipModels]:
         choices = [choice for choice in choices if choice not in fixed]
         if len(choices) > MOST:
             message = f"`{rule.name}` has too many names to be checked"
-            raise Refusal(
+            raise Rejection(
                 rule.position, message, "fewer variables, or patterns which say what axes they have"
             )
         first, last = choices[: max(0, len(choices) - MOST_AT_ONCE)], choices[-MOST_AT_ONCE:]

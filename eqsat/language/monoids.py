@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from eqsat.ir.formula import Applied, Constant, Formula, Monoid, Name
+from eqsat.ir.formula import Application, Constant, Formula, Monoid, Scalar
 from eqsat.language.check_functions import check_elementwise
-from eqsat.language.diagnostics import Refusal, alternatives, nearest
+from eqsat.language.diagnostics import Rejection, alternatives, nearest
 from eqsat.language.syntax import Apply, Expression, Number, Position, Variable
 from eqsat.language.traverse import is_set, walk
 
@@ -30,7 +30,7 @@ def monoid_of(
 ) -> Monoid:
     """The monoid that a declaration at `position` says.
 
-    **Raises:** `Refusal` if a part has no merge or two, or a formula names what is not there.
+    **Raises:** `Rejection` if a part has no merge or two, or a formula names what is not there.
     """
     parts = [part.name for part in state]
     for part in state:
@@ -39,42 +39,44 @@ def monoid_of(
     for part in merge:
         if part.name not in parts:
             hint = nearest(part.name, parts) or f"the parts are {alternatives(parts, 'and')}"
-            raise Refusal(part.position, f"the state has no part `{part.name}`", hint)
+            raise Rejection(part.position, f"the state has no part `{part.name}`", hint)
         if merged.count(part.name) > 1 and part is not merge[merged.index(part.name)]:
-            raise Refusal(part.position, f"`{part.name}` is merged already", "one formula for each part")
+            raise Rejection(part.position, f"`{part.name}` is merged already", "one formula for each part")
     for part in state:
         if part.name not in merged:
             hint = f"say it from `{part.name}1` and `{part.name}2`, the earlier and the later one"
             message = f"`merge` does not say what becomes of `{part.name}`"
-            raise Refusal(part.position, message, hint)
+            raise Rejection(part.position, message, hint)
     if merged != parts:
         # A formula may use the new values of those before it, so the order is part of the meaning.
         hint = f"that is {', '.join(parts)}"
-        raise Refusal(merge[0].position, "`merge` goes through the parts in the order of `state`", hint)
+        raise Rejection(merge[0].position, "`merge` goes through the parts in the order of `state`", hint)
     halves = [f"{part}{number}" for part in parts for number in (1, 2)]
     formulas = [formula_of(part.value, [*halves, *parts[:place]]) for place, part in enumerate(merge)]
-    result: Formula = Name(parts[-1]) if finish is None else formula_of(finish, parts)
+    result: Formula = Scalar(parts[-1]) if finish is None else formula_of(finish, parts)
     identity = tuple(Constant(part.value.text) for part in state if isinstance(part.value, Number))
     return Monoid(name, tuple(parts), identity, tuple(formulas), result)
 
 
 def _check_part(part: StatePart, parts: list[str]) -> None:
     if parts.count(part.name) > 1:
-        raise Refusal(part.position, f"there are two parts `{part.name}`", "call one of them something else")
+        raise Rejection(
+            part.position, f"there are two parts `{part.name}`", "call one of them something else"
+        )
     if is_set(part.name):
-        raise Refusal(part.position, "a part is in lower case", f"call it `{part.name.lower()}`")
+        raise Rejection(part.position, "a part is in lower case", f"call it `{part.name.lower()}`")
     if part.name[-1] in "12" and part.name[:-1] in parts:
         message = f"`{part.name}` is one of the two values of the part `{part.name[:-1]}`"
-        raise Refusal(part.position, message, "call one of them something else")
+        raise Rejection(part.position, message, "call one of them something else")
     if not isinstance(part.value, Number):
         message = "the identity of a part is a number"
-        raise Refusal(part.value.position, message, "such as 0, 1, -1.5, inf or -inf")
+        raise Rejection(part.value.position, message, "such as 0, 1, -1.5, inf or -inf")
 
 
 def formula_of(expression: Expression, known: Collection[str]) -> Formula:
     """An expression as a formula over the names that are known.
 
-    **Raises:** `Refusal` if it has anything but these, numbers and elementwise functions.
+    **Raises:** `Rejection` if it has anything but these, numbers and elementwise functions.
     """
     for node in walk(expression):
         if isinstance(node, Apply) and not node.variadic:
@@ -82,10 +84,10 @@ def formula_of(expression: Expression, known: Collection[str]) -> Formula:
         elif isinstance(node, Variable) and not node.has and not node.lacks:
             if node.name not in known:
                 hint = nearest(node.name, known) or f"there are {alternatives(known, 'and')}"
-                raise Refusal(node.position, f"`{node.name}` is not known here", hint)
+                raise Rejection(node.position, f"`{node.name}` is not known here", hint)
         elif not isinstance(node, Number):
             message = "a monoid is made of numbers and elementwise functions of its parts"
-            raise Refusal(node.position, message, "such as `max(m1, m2)` or `s1 * exp(m1 - m) + s2`")
+            raise Rejection(node.position, message, "such as `max(m1, m2)` or `s1 * exp(m1 - m) + s2`")
     return _formula(expression)
 
 
@@ -95,7 +97,7 @@ def _formula(expression: Expression) -> Formula:
             return Constant(text)
         case Apply():
             operands = tuple(map(_formula, expression.operands))
-            return Applied(expression.function, operands, expression.exponent)
+            return Application(expression.function, operands, expression.exponent)
         case _:
             assert isinstance(expression, Variable)
-            return Name(expression.name)
+            return Scalar(expression.name)

@@ -15,7 +15,7 @@ from eqsat.errors import RuleSyntaxError
 from eqsat.ir.operations import REGISTERED, OperationSpec
 from eqsat.language.build import build, position_of
 from eqsat.language.check import problems_in
-from eqsat.language.diagnostics import Problem, Refusal, raise_problems
+from eqsat.language.diagnostics import Problem, Rejection, raise_problems
 from eqsat.language.limits import MOST_CHARACTERS, MOST_INCLUDED, MOST_NESTED, MOST_PROBLEMS
 from eqsat.language.statements import declared_in, parts_of
 from eqsat.language.syntax import Fact, MonoidDeclaration, OperationDeclaration, Position, Rule, RuleFile
@@ -103,7 +103,7 @@ class _Reader:
         self.size += len(text)
         if self.size > MOST_CHARACTERS:
             message = f"this is more than {MOST_CHARACTERS:,} characters of rules, with what is included"
-            self.refuse(text, Refusal(Position(file, 1, 1), message, "keep to the rules that you use"))
+            self.refuse(text, Rejection(Position(file, 1, 1), message, "keep to the rules that you use"))
             self.partial.add(file)
             return RuleFile(file, "", ())
         self.begun.append(_identity(file))
@@ -112,7 +112,7 @@ class _Reader:
         finally:
             self.begun.pop()
 
-    def refuse(self, text: str, refusal: Refusal) -> None:
+    def refuse(self, text: str, refusal: Rejection) -> None:
         self.problems.append(Problem(text, refusal, parsed=False))
 
     def trees(self, text: str, file: str) -> list[Tree[Token]]:
@@ -139,7 +139,7 @@ class _Reader:
             return True
         message = f"more than {MOST_NESTED} terms are in one another here"
         hint = "a sum of n terms is n - 1 sums in one another; a rule matches a few operators"
-        self.refuse(text, Refusal(position_of(file, token), message, hint))
+        self.refuse(text, Rejection(position_of(file, token), message, hint))
         self.unread.update(map(str, tree.children[:1]))
         return False
 
@@ -152,7 +152,7 @@ class _Reader:
                 if statement.data == kind:
                     try:
                         found.append(build(statement, empty.file, vocabulary))
-                    except Refusal as refusal:
+                    except Rejection as refusal:
                         self.refuse(empty.text, refusal)
                         self.unread.update(map(str, statement.children[:1]))
             return tuple(found)
@@ -162,7 +162,7 @@ class _Reader:
             if child.data == "include":
                 try:
                     includes.append(self.include(child, empty.file))
-                except Refusal as refusal:
+                except Rejection as refusal:
                     self.refuse(empty.text, refusal)
                     self.partial.add(empty.file)
         if any(included.file in self.partial for included in includes):
@@ -190,19 +190,19 @@ class _Reader:
             message = (
                 f"this file includes itself: {' includes '.join(f'`{Path(link).name}`' for link in chain)}"
             )
-            raise Refusal(position, message, "move what both need to a file of its own")
+            raise Rejection(position, message, "move what both need to a file of its own")
         if len(self.begun) == MOST_INCLUDED:
             message = f"more than {MOST_INCLUDED} files include one another in a chain"
-            raise Refusal(position, message, "include what is needed where it is needed")
+            raise Rejection(position, message, "include what is needed where it is needed")
         if identity not in self.finished:
             try:
                 text = _read(path)
             except OSError:
                 hint = f"a name is relative to the folder of `{Path(file).name}`"
-                raise Refusal(position, f"there is no file `{path}`", hint) from None
+                raise Rejection(position, f"there is no file `{path}`", hint) from None
             except ValueError as error:
                 hint = "include `.rules` files only"
-                raise Refusal(position, f"`{path}`: {error}", hint) from None
+                raise Rejection(position, f"`{path}`: {error}", hint) from None
             self.finished[identity] = self.parse(text, path)
         return self.finished[identity]
 
@@ -242,7 +242,7 @@ def _too_deep(tree: Tree[Token], most: int) -> Token | None:
     return None
 
 
-def _explained(text: str, file: str) -> Refusal:
+def _explained(text: str, file: str) -> Rejection:
     """What is wrong with a text that does not parse: read again token by token, to see what could follow."""
     parser: Any = _parser().parse_interactive(text)  # lark leaves some of its methods untyped
     read: list[Token] = []

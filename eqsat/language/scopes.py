@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.ir.operations import Signature
-from eqsat.language.diagnostics import Refusal
+from eqsat.language.diagnostics import Rejection
 from eqsat.language.membership_models import (
     ANY,
     MembershipModels,
@@ -22,7 +22,7 @@ from eqsat.language.membership_models import (
     union,
     without,
 )
-from eqsat.language.shapes import Problem, Shape, Shaper
+from eqsat.language.shapes import Shape, ShapeProblem, Shaper
 from eqsat.language.syntax import Expression, Rule, Variable
 from eqsat.language.traverse import is_set, operator_axes, variables, walk
 
@@ -34,7 +34,7 @@ Operations = Mapping[str, Signature]
 
 
 def check_scopes(rule: Rule, operations: Operations) -> None:
-    """Raises `Refusal` if the sides of a rule differ in their axes, for some terms that it matches.
+    """Raises `Rejection` if the sides of a rule differ in their axes, for some terms that it matches.
 
     The names in the rule must be known to be bound.
     """
@@ -48,7 +48,7 @@ def check_scopes(rule: Rule, operations: Operations) -> None:
 
 
 def check_property_axes(rule: Rule, axes: Sequence[str], operations: Operations) -> None:
-    """Raises `Refusal` if what the left side matches may lack one of the `axes` of a property."""
+    """Raises `Rejection` if what the left side matches may lack one of the `axes` of a property."""
     trials = [_try(rule, rule.left, rule.left, operations, models) for models in models_of(rule)]
     _check_not_vacuous(rule.left, trials)
     for trial in trials:
@@ -60,7 +60,7 @@ def check_property_axes(rule: Rule, axes: Sequence[str], operations: Operations)
                 message = f"the term may lack the axis `{axis}`, along which it would have the property"
                 number = trial.models.smallest(missing)[1]
                 hint = "a matrix property is of a term that has both axes in every case"
-                refusal = Refusal(rule.left.position, message, hint)
+                refusal = Rejection(rule.left.position, message, hint)
                 raise _refusal(_Failure((0,), trial.models.only(number), refusal), trials)
 
 
@@ -81,10 +81,10 @@ class _Trial:
 
     models: MembershipModels
     matched: int
-    reasons: list[Problem]
+    reasons: list[ShapeProblem]
     before: Shape
     after: Shape
-    problems: list[Problem]
+    problems: list[ShapeProblem]
     differing: int
     nameless: int
     failing: int
@@ -130,9 +130,9 @@ def _check_not_vacuous(left: Expression, trials: list[_Trial]) -> None:
                 for reason in trial.reasons:
                     if reason.models & models:
                         message = f"this never matches: {reason.message}"
-                        raise Refusal(reason.position, message, reason.hint or hint)
+                        raise Rejection(reason.position, message, reason.hint or hint)
             what = f"an axis of `{name}`" if is_set(name) else f"the axis `{name}`"
-            raise Refusal(node.position, f"this never matches: there can't be {what}", hint)
+            raise Rejection(node.position, f"this never matches: there can't be {what}", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class _Failure:
 
     rank: tuple[int, ...]
     model: MembershipModels
-    refusal: Refusal
+    refusal: Rejection
 
 
 def _failures(rule: Rule, trial: _Trial, right: Expression) -> list[_Failure]:
@@ -156,7 +156,7 @@ def _failures(rule: Rule, trial: _Trial, right: Expression) -> list[_Failure]:
             found.append(_Failure((obscurity, size), model, refusal))
     for problem in trial.problems:
         size, number = trial.models.smallest(problem.models)
-        refusal = Refusal(problem.position, problem.message, problem.hint)
+        refusal = Rejection(problem.position, problem.message, problem.hint)
         found.append(_Failure((1, size), trial.models.only(number), refusal))
     return found
 
@@ -169,7 +169,7 @@ def _one(shape: Shape, number: int) -> Shape:
 
 def _difference(
     rule: Rule, model: MembershipModels, before: Shape, after: Shape, right: Expression
-) -> Refusal:
+) -> Rejection:
     """What the two sides differ in, in a model."""
     side, other = ("right", "left") if right is rule.right else ("left", "right")
     had, have = model.named(before.axes), model.named(after.axes)
@@ -180,20 +180,20 @@ def _difference(
             holders = [name for name, axes in sorted(model.terms.items()) if axis in model.named(axes)]
             what = f"all axes of `{holders[0]}`" if holders else "the axis of the best entries"
             message = f"the {having} side has {what}, the {lacking} side need not"
-            return Refusal(right.position, message, SAME)
+            return Rejection(right.position, message, SAME)
         what = f"an axis of `{label}`" if is_set(label) else f"the axis `{label}`"
         if axis in have:
             users = [one for one in variables(right) if axis in model.named(model.terms[one.name])]
             position = (users[0] if users else right).position
-            return Refusal(position, f"{what} is free on the {side} but not on the {other}", SAME)
-        return Refusal(right.position, f"{what} is free on the {other} but not on the {side}", SAME)
+            return Rejection(position, f"{what} is free on the {side} but not on the {other}", SAME)
+        return Rejection(right.position, f"{what} is free on the {other} but not on the {side}", SAME)
     loops = union(different(before.cut, after.cut), different(before.open, after.open))
     axis = min(model.named(loops))
     if axis in model.named(union(after.cut, after.open)):
         hint = f"close it by `concat[{axis}]`, or by `fold[{axis}, sum]`"
-        return Refusal(right.position, f"`chunk[{axis}]` is in no loop over `{axis}`", hint)
+        return Rejection(right.position, f"`chunk[{axis}]` is in no loop over `{axis}`", hint)
     message = f"the {other} side is a chunk along `{axis}`, the {side} is not"
-    return Refusal(right.position, message, f"take a chunk of each operand that may have `{axis}`")
+    return Rejection(right.position, message, f"take a chunk of each operand that may have `{axis}`")
 
 
 def _label(model: MembershipModels, axis: str) -> str | None:
@@ -203,7 +203,7 @@ def _label(model: MembershipModels, axis: str) -> str | None:
     return next((name for name, axes in sorted(model.axes.items()) if axis in model.named(axes)), None)
 
 
-def _refusal(failure: _Failure, trials: list[_Trial]) -> Refusal:
+def _refusal(failure: _Failure, trials: list[_Trial]) -> Rejection:
     """What is said about a failure, with a hint at what would make the rule right."""
     refusal = failure.refusal
     here = [trial for trial in trials if trial.models.universe == failure.model.universe]

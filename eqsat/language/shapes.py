@@ -39,7 +39,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ShapeProblem:
     """Why an expression makes no sense in some `models`."""
 
     models: int
@@ -78,13 +78,13 @@ class Shaper:
         self.good = good
         self.matching = matching
         self.unknown = 0
-        self.problems: list[Problem] = []
+        self.problems: list[ShapeProblem] = []
 
     def refuse(self, where: int, node: Expression, message: str, hint: str = "") -> None:
         where &= self.good
         if where:
             self.good &= ~where
-            self.problems.append(Problem(where, node.position, message, hint))
+            self.problems.append(ShapeProblem(where, node.position, message, hint))
 
     def shape(self, node: Expression) -> Shape:
         """The shape of an expression; where it has none, whatever."""

@@ -9,7 +9,7 @@ from lark import Token, UnexpectedInput, UnexpectedToken
 
 from eqsat.language.accuracies import ACCURACIES
 from eqsat.language.common_mistakes import CHARACTERS, CLAUSES, COMMON_MISTAKES, FORMS, KEYWORDS, STATEMENTS
-from eqsat.language.diagnostics import Refusal, alternatives
+from eqsat.language.diagnostics import Rejection, alternatives
 from eqsat.language.functions import GUARDS, REDUCTIONS
 from eqsat.language.syntax import Position
 
@@ -65,7 +65,7 @@ LONG = 80
 
 def syntax_error(
     text: str, file: str, error: UnexpectedInput, read: list[Token], accepts: set[str]
-) -> Refusal:
+) -> Rejection:
     """The error in human words: what was found after the tokens `read`, and what was expected."""
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         line, column = (read[-1].end_line or 1, read[-1].end_column or 1) if read else (1, 1)
@@ -87,19 +87,19 @@ def syntax_error(
     joined = f"{read[-1]}{found}" if beside else ""
     if found and joined in COMMON_MISTAKES and place.before in ("MINUS", "BOTH_WAYS", "ARROW"):
         begin = Position(file, line, column - len(read[-1]))
-        return Refusal(begin, f"unexpected `{joined}`", _about_arrows(context) or COMMON_MISTAKES[joined])
+        return Rejection(begin, f"unexpected `{joined}`", _about_arrows(context) or COMMON_MISTAKES[joined])
     nameless = _nameless(place)
     if nameless:
         where = read[-1] if place.before == "RULE_NAME" else None
         position = (
             Position(file, where.line or 1, where.column or 1) if where else Position(file, line, column)
         )
-        return Refusal(position, *nameless)
+        return Rejection(position, *nameless)
     expectation, advice = _expectation(place), _advice(place)
     if advice and len(expectation) > LONG:
         expectation = ""
     hint = "\n".join(part for part in (expectation, advice) if part)
-    return Refusal(Position(file, line, column), message, hint)
+    return Rejection(Position(file, line, column), message, hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Extraction:
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltCandidate:
     """A candidate, with the e-class of each of its terms, both by number."""
 
     candidate: Candidate
@@ -86,7 +86,7 @@ class Built:
         planned: Mapping[int, PlannedCall],
         largest_block: float = math.inf,
         most: float = math.inf,
-    ) -> Built:
+    ) -> BuiltCandidate:
         """Build the candidate of a selection: terms, blocks and chunk lengths.
 
         **Raises:** `TooManyStepsError` if the blocks have more than `most` steps.
@@ -135,7 +135,7 @@ class Built:
         block = build(wide.program, most)
         candidate = scheduled(wide.program, block, makers, budget, space.machine, largest_block)
         candidate = with_kept(candidate, budget, space.machine, largest_block)
-        return Built(candidate, classes)
+        return BuiltCandidate(candidate, classes)
 
 
 class CandidateBuilder:
@@ -156,7 +156,7 @@ class CandidateBuilder:
         self.largest_block = largest_block
         self.inside = {(-number - 1, id(call)) for number, call in state.counted.items()}
         self.found: list[Candidate] = []
-        self.built: list[tuple[Extraction, Built]] = []
+        self.built: list[tuple[Extraction, BuiltCandidate]] = []
         self.repetitive: list[Extraction] = []
 
     def add(self, extraction: Extraction) -> None:
@@ -218,7 +218,9 @@ class CandidateBuilder:
             and not extractor.given[number]
         )
 
-    def spilling(self, extraction: Extraction, built: Built, seconds: float = math.inf) -> list[Candidate]:
+    def spilling(
+        self, extraction: Extraction, built: BuiltCandidate, seconds: float = math.inf
+    ) -> list[Candidate]:
         """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
 
         Each excludes one more of the values alive at the peak from storage. If `seconds` is infinite, that is
@@ -240,8 +242,8 @@ class CandidateBuilder:
         return candidate.predicted_peak > self.budget, candidate.predicted_seconds
 
     def _spilling_one(
-        self, extraction: Extraction, built: Built, without: frozenset[int], seconds: float
-    ) -> Iterator[tuple[frozenset[int], Built]]:
+        self, extraction: Extraction, built: BuiltCandidate, without: frozenset[int], seconds: float
+    ) -> Iterator[tuple[frozenset[int], BuiltCandidate]]:
         live = simulate(built.candidate.schedule, self.space.machine)[1].live
         numbers = [built.classes[term.number] for term, _ in live if term.number in built.classes]
         for number in [number for number in numbers if number not in without][:MOST_LIVE]:
@@ -256,8 +258,8 @@ class CandidateBuilder:
             ):
                 yield fewer, other
 
-    def _build(self, selection: Selection, most: float = math.inf) -> Built:
-        return Built.of(self.space, selection, self.budget, self.planned, self.largest_block, most)
+    def _build(self, selection: Selection, most: float = math.inf) -> BuiltCandidate:
+        return BuiltCandidate.of(self.space, selection, self.budget, self.planned, self.largest_block, most)
 
     def _is_new(self, selection: Selection) -> bool:
         """Whether a selection is new; it counts as seen from now on."""

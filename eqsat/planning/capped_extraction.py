@@ -13,7 +13,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor, Inside
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, iterations
-from eqsat.planning.candidate_builder import Built, CandidateBuilder, Extraction
+from eqsat.planning.candidate_builder import BuiltCandidate, CandidateBuilder, Extraction
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
 from eqsat.planning.liveness import largest_stored
@@ -57,7 +57,7 @@ class StoringLess:
 
     builder: CandidateBuilder
     extraction: Extraction
-    built: Built
+    built: BuiltCandidate
     seconds: float = math.inf
 
     @property
@@ -213,7 +213,7 @@ def cheapest(space: SearchSpace, budget: int) -> Candidate | None:
     """The fastest program without loops, whatever it stores."""
     extractor = _extractor(space, CostModel(space.machine, {}), {})
     selection = extractor.extract(math.inf, frozenset())
-    return None if selection is None else Built.of(space, selection, budget, {}).candidate
+    return None if selection is None else BuiltCandidate.of(space, selection, budget, {}).candidate
 
 
 def _groups(extraction: CappedExtraction) -> Iterator[list[Candidate]]:

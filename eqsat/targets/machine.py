@@ -53,7 +53,7 @@ class Machine:
     fused_reduction: int = 32
     rows: int = 64
     panel_columns: int = 128
-    packing: float = 1.5
+    packing: float = 1.2
     lanes: int = 8
     copies: bool = True
     adds_rows: bool = True

@@ -13,13 +13,13 @@ from eqsat.compiler.compilation import Compilation
 from eqsat.compiler.settings import Settings
 from eqsat.frontend.trace_context import NOWHERE, TraceContext, needs_trace_context
 from eqsat.transforms.dependence import dependent
-from eqsat.transforms.nesting import Program, without_programs
+from eqsat.transforms.nesting import NestedProgram, without_programs
 
 Dims = tuple[int | None, ...]
 """By argument or result: which dimension is the batch's, or None if it has none."""
 
 
-class Call(Program):
+class Call(NestedProgram):
     """A program as a parameter of a primitive of JAX; equal to itself only.
 
     **Attributes:**

@@ -11,14 +11,14 @@ from jax.extend.core import ClosedJaxpr
 from eqsat.compiler.settings import Settings
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.transforms.call import Call, Dims, batched_avals, traced_call
-from eqsat.transforms.nesting import Program
+from eqsat.transforms.nesting import NestedProgram
 from eqsat.transforms.selection import Mask, spread
 
 Apply = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 """From residuals and vectors to vectors."""
 
 
-class LinearMap(Program):
+class LinearMap(NestedProgram):
     """A function of residuals and of vectors that is linear in the vectors.
 
     Neither direction is traced before it is used: a function that has a rule for reverse mode alone, as by

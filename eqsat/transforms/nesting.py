@@ -9,7 +9,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.extend.core.primitives import closed_call_p
 
 
-class Program(ABC):
+class NestedProgram(ABC):
     """What a primitive of ours carries as its parameter `program`."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ def _rewritten(jaxpr: Jaxpr) -> Jaxpr:
 
 def _rewritten_equation(equation: Any) -> Any:
     program = equation.params.get("program")
-    if isinstance(program, Program):
+    if isinstance(program, NestedProgram):
         return equation.replace(primitive=closed_call_p, params={"call_jaxpr": program.as_jaxpr()})
     params = {name: _rewritten_value(value) for name, value in equation.params.items()}
     if all(params[name] is value for name, value in equation.params.items()):

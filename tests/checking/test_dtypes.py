@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from eqsat.checking.arithmetic import Arithmetic
+from eqsat.checking.arithmetic import DtypeArithmetic
 from eqsat.checking.dtypes import in_turn
 from eqsat.checking.oracle import PROMISES
 from eqsat.checking.regimes import Trial
@@ -95,8 +95,8 @@ def test_results_have_the_digits_and_the_range_of_their_dtype() -> None:
     for instance in trial.instances(regime):
         dtype = instance.dtypes.of_variable("a")
         (left, _), bounded = (
-            instance.sides.run(Arithmetic()),
-            instance.sides.run_left(Arithmetic(rounds=False)),
+            instance.sides.run(DtypeArithmetic()),
+            instance.sides.run_left(DtypeArithmetic(rounds=False)),
         )
         if dtype == "bfloat16":
             bits = left.view(np.uint32) & 0xFFFF

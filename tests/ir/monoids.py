@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from eqsat.ir.formula import Applied, Constant, Formula, Monoid, Name
+from eqsat.ir.formula import Application, Constant, Formula, Monoid, Scalar
 
 OPERATORS = {"Add": "add", "Sub": "sub", "Mult": "mul", "Div": "div", "Gt": "gt", "Eq": "eq", "NotEq": "ne"}
 
@@ -16,25 +16,25 @@ def formula(text: str) -> Formula:
 
 def _formula(node: ast.expr) -> Formula:
     match node:
-        case ast.Name(id="inf"):
+        case ast.Scalar(id="inf"):
             return Constant("inf")
-        case ast.Name(id=name):
-            return Name(name)
+        case ast.Scalar(id=name):
+            return Scalar(name)
         case ast.Constant(value=value):
             return Constant(str(value))
         case ast.UnaryOp(operand=operand):
             inner = _formula(operand)
-            return Constant(f"-{inner.text}") if isinstance(inner, Constant) else Applied("neg", (inner,))
+            return Constant(f"-{inner.text}") if isinstance(inner, Constant) else Application("neg", (inner,))
         case ast.BinOp(left=base, op=ast.Pow(), right=ast.Constant(value=exponent)):
-            return Applied("integer_pow", (_formula(base),), exponent)
+            return Application("integer_pow", (_formula(base),), exponent)
         case ast.BinOp(left=left, op=operator, right=right):
-            return Applied(OPERATORS[type(operator).__name__], (_formula(left), _formula(right)))
+            return Application(OPERATORS[type(operator).__name__], (_formula(left), _formula(right)))
         case ast.Compare(left=left, ops=[relation], comparators=[right]):
-            return Applied(OPERATORS[type(relation).__name__], (_formula(left), _formula(right)))
-        case ast.Call(func=ast.Name(id="where"), args=[which, yes, no]):
-            return Applied("select_n", (_formula(which), _formula(no), _formula(yes)))
-        case ast.Call(func=ast.Name(id=name), args=args):
-            return Applied(name.rstrip("_"), tuple(map(_formula, args)))
+            return Application(OPERATORS[type(relation).__name__], (_formula(left), _formula(right)))
+        case ast.Call(func=ast.Scalar(id="where"), args=[which, yes, no]):
+            return Application("select_n", (_formula(which), _formula(no), _formula(yes)))
+        case ast.Call(func=ast.Scalar(id=name), args=args):
+            return Application(name.rstrip("_"), tuple(map(_formula, args)))
     raise ValueError(ast.dump(node))
 
 

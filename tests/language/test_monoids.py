@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eqsat.errors import RuleSyntaxError
-from eqsat.ir.formula import Applied, Constant, Monoid, Name
+from eqsat.ir.formula import Application, Constant, Monoid, Scalar
 from eqsat.language.parse import parse_rules
 
 
@@ -19,14 +19,14 @@ def test_a_monoid_of_two_parts() -> None:
     assert monoid.state == ("m", "s")
     assert monoid.identity == (Constant("-inf"), Constant("0"))
     largest, total = monoid.merge
-    assert largest == Applied("max", (Name("m1"), Name("m2")))
-    power = Applied("integer_pow", (Name("m"),), -2)  # the new m
-    assert total == Applied("add", (Name("s1"), Applied("mul", (Name("s2"), power))))
-    assert monoid.finish == Applied("div", (Name("s"), Name("m")))
+    assert largest == Application("max", (Scalar("m1"), Scalar("m2")))
+    power = Application("integer_pow", (Scalar("m"),), -2)  # the new m
+    assert total == Application("add", (Scalar("s1"), Application("mul", (Scalar("s2"), power))))
+    assert monoid.finish == Application("div", (Scalar("s"), Scalar("m")))
 
 
 def test_the_last_part_is_the_result_if_nothing_is_said() -> None:
-    assert declared("state m = 1, s = 0  merge m = m1 * m2, s = s1 + s2").finish == Name("s")
+    assert declared("state m = 1, s = 0  merge m = m1 * m2, s = s1 + s2").finish == Scalar("s")
 
 
 WRONG = {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eqsat.ir.formula import Applied, Constant, Formula, Monoid, Name
+from eqsat.ir.formula import Application, Constant, Formula, Monoid, Scalar
 from eqsat.ir.numpy_functions import NUMPY_FUNCTIONS
 from eqsat.rulesets.files import shipped_files
 
@@ -26,14 +26,14 @@ MONOIDS = {
 
 def value(formula: Formula, names: Mapping[str, Array]) -> Array:
     match formula:
-        case Name(name=name):
+        case Scalar(name=name):
             return names[name]
         case Constant():
             return np.float32(formula.value)
-        case Applied(function="select_n", operands=operands):
+        case Application(function="select_n", operands=operands):
             which, no, yes = (value(operand, names) for operand in operands)
             return np.where(which, yes, no)
-        case Applied(function=function, operands=operands):
+        case Application(function=function, operands=operands):
             return np.asarray(NUMPY_FUNCTIONS[function](*(value(operand, names) for operand in operands)))
     raise AssertionError(formula)
 
