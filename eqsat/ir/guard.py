@@ -60,7 +60,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Elementwise:
+class GuardFunction:
     """An elementwise function of expressions."""
 
     function: str
@@ -85,7 +85,7 @@ class Overall:
     operand: Expression
 
 
-Expression = Literal | Bound | Count | Given | Elementwise | Along | Overall
+Expression = Literal | Bound | Count | Given | GuardFunction | Along | Overall
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Guard:
                     return Along(expression.kind, axes, side(expression.operand))
                 case Overall(kind=kind, operand=operand):
                     return Overall(kind, side(operand))
-                case Elementwise():
+                case GuardFunction():
                     return replace(expression, operands=tuple(map(side, expression.operands)))
             return expression
 
@@ -169,7 +169,7 @@ def given(expression: Expression) -> Iterator[Expression]:
     """An expression and all in it."""
     yield expression
     match expression:
-        case Elementwise(operands=operands):
+        case GuardFunction(operands=operands):
             for operand in operands:
                 yield from given(operand)
         case Along(operand=operand) | Overall(operand=operand):
@@ -196,15 +196,15 @@ def _text(expression: Expression, around: int = 0) -> str:
         case Along(kind=kind, axes=axes, operand=operand):
             text = f"{kind}[{', '.join(axes)}] {_text(operand, 2)}"
             return f"({text})" if around else text
-        case Elementwise(function=name, operands=(left, right)) if name in _SIGNS:
+        case GuardFunction(function=name, operands=(left, right)) if name in _SIGNS:
             sign, tightness = _SIGNS[name]
             text = f"{_text(left, tightness)}{sign}{_text(right, tightness + 1)}"
             return f"({text})" if tightness < around else text
-        case Elementwise(function="square" | "integer_pow", operands=(base,), exponent=exponent):
+        case GuardFunction(function="square" | "integer_pow", operands=(base,), exponent=exponent):
             return f"{_text(base, 3)}^{exponent or 2}"
-        case Elementwise(function="neg", operands=(operand,)):
+        case GuardFunction(function="neg", operands=(operand,)):
             return f"-{_text(operand, 3)}"
-        case Elementwise(function=name, operands=operands):
+        case GuardFunction(function=name, operands=operands):
             return f"{name}({', '.join(map(_text, operands))})"
 
 
@@ -262,7 +262,7 @@ class _Builder:
                 return self.number(float(getattr(limits, BOUNDS[kind])), accumulator(dtype))
             case Given(name=name):
                 return self.values[name]
-            case Overall(kind="max", operand=Elementwise(function="abs", operands=(operand,))):
+            case Overall(kind="max", operand=GuardFunction(function="abs", operands=(operand,))):
                 # Of a stored value, no other one of its size is made.
                 inside = self.build(operand)
                 highest, lowest = self.overall("max", inside), self.overall("min", inside)
@@ -276,7 +276,7 @@ class _Builder:
                 if not along or not along <= inside.axes:
                     raise NoTest
                 return self.terms.make(Reduce(kind, along, inside.dtype), [inside])
-            case Elementwise(function=name, operands=operands, exponent=exponent):
+            case GuardFunction(function=name, operands=operands, exponent=exponent):
                 first = [self.build(operands[0])] if name == "select_n" else []
                 made = [*first, *self.beside(list(operands[len(first) :]))]
                 boolean = ELEMENTWISE[name].boolean

@@ -13,7 +13,7 @@ from eqsat.ir.guard import (
     Along,
     Bound,
     Count,
-    Elementwise,
+    GuardFunction,
     Given,
     Guard,
     Inequality,
@@ -154,13 +154,13 @@ class _Reader:
         hint = "elementwise functions and reductions of the variables"
         raise Rejection(node.position, "a guard is not to be expensive", f"it may hold {hint}")
 
-    def applied(self, node: Apply, operands: tuple[Scalar, ...]) -> Elementwise:
+    def applied(self, node: Apply, operands: tuple[Scalar, ...]) -> GuardFunction:
         known = ELEMENTWISE.get(node.function)
         if known is None or known.arity != len(operands) or node.function == "convert":
             hint = nearest(node.function, (*ELEMENTWISE, *BOUNDS, *OVERALL))
             message = f"there is no function `{node.function}` of {len(operands)} operands"
             raise Rejection(node.position, message, hint or "elementwise functions go by their names in JAX")
-        return Elementwise(node.function, operands, node.exponent)
+        return GuardFunction(node.function, operands, node.exponent)
 
     def variable(self, node: Expression, form: str) -> str:
         if not isinstance(node, Variable) or node.has or node.lacks:
