@@ -251,6 +251,11 @@ class Emitter:
             else self.value(arg, scope)
             for arg in term.args
         ]
+        if scope.starts and len(term.axes) > 1:
+            operands = [
+                slicing.stored_indices(value) if isinstance(arg.op, Iota) else value
+                for arg, value in zip(term.args, operands, strict=True)
+            ]
         value = self.mapped(term, op, operands, scope.lengths_of(term))
         if term.number in self.rounded:
             self.rounds = True
