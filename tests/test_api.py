@@ -190,7 +190,7 @@ def test_a_defect_while_looking_for_advice_is_part_of_the_refusal(monkeypatch: p
     assert isinstance(error.__cause__, SyntaxError)
 
 
-@pytest.mark.parametrize("broken", ["eqsat.compiler.baseline.lower", "eqsat.compiler.planner.leanest"])
+@pytest.mark.parametrize("broken", ["eqsat.compiler.baseline.lower", "eqsat.compiler.minimum_memory.leanest"])
 def test_a_defect_while_looking_for_the_smallest_budget_is_told_of(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

@@ -14,7 +14,7 @@ from tests.fuzzing.oracle import CHUNKS, Finding, Plain, difference, fuzz
 CLASSES = {"exact": 40, "reassociates": 60, CHUNKS: 80}
 """The first seed for each."""
 
-COUNT = 10
+COUNT = 6
 """Programs for each class: a second each."""
 
 REWRITTEN = 0.5

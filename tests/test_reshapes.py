@@ -117,7 +117,7 @@ def _check(chain: tuple[list[Shape], list[str]], compute: Callable[[Any, list[An
 UNHURRIED = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@settings(UNHURRIED, max_examples=300)
+@settings(UNHURRIED, max_examples=150)
 @given(chains())
 def test_a_chain_of_reshapes_is_lowered_to_what_it_means(chain: tuple[list[Shape], list[str]]) -> None:
     def interpreted(fn: Callable[..., Any], arrays: list[Any]) -> Any:
@@ -127,7 +127,7 @@ def test_a_chain_of_reshapes_is_lowered_to_what_it_means(chain: tuple[list[Shape
     _check(chain, interpreted)
 
 
-@settings(UNHURRIED, max_examples=60)
+@settings(UNHURRIED, max_examples=30)
 @given(chains())
 def test_a_chain_of_reshapes_is_emitted_as_what_it_means(chain: tuple[list[Shape], list[str]]) -> None:
     def run(fn: Callable[..., Any], arrays: list[Any]) -> Any:
@@ -138,7 +138,7 @@ def test_a_chain_of_reshapes_is_emitted_as_what_it_means(chain: tuple[list[Shape
     _check(chain, run)
 
 
-@settings(UNHURRIED, max_examples=40)
+@settings(UNHURRIED, max_examples=20)
 @given(chains(), st.floats(0.1, 0.9))
 def test_a_chain_of_reshapes_is_optimized_to_what_it_means(
     chain: tuple[list[Shape], list[str]], fraction: float

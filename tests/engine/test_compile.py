@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +14,8 @@ from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.egraph import EGraph
 from eqsat.errors import RuleError
 from eqsat.language.check import check_file
-from eqsat.language.parse import load_rules, parse_rules
-from eqsat.rules import shipped
+from eqsat.language.parse import parse_rules
+from eqsat.rulesets.files import shipped_files
 
 
 def compiled(text: str, number: int = 0) -> CompiledRule:
@@ -98,7 +99,7 @@ def test_axes_that_nothing_else_tells_are_looked_for() -> None:
 
 
 def test_every_shipped_rule_is_accepted_by_the_engine() -> None:
-    rules = [rule for path in shipped() for rule in load_rules(path).rules]
+    rules = [rule for file in shipped_files() for rule in file.rules]
     graph = EGraph()
     for number, rule in enumerate(rules):
         result = compile_rule(rule, number)
@@ -109,7 +110,8 @@ def test_every_shipped_rule_is_accepted_by_the_engine() -> None:
 
 def test_rules_about_loops_are_told_from_algebra() -> None:
     splits = {
-        path.stem: {compile_rule(rule, 0).splits for rule in load_rules(path).rules} for path in shipped()
+        Path(file.file).stem: {compile_rule(rule, 0).splits for rule in file.rules}
+        for file in shipped_files()
     }
     assert {name for name, kinds in splits.items() if kinds == {True}} == {"chunk", "split"}
     assert {name for name, kinds in splits.items() if kinds == {True, False}} == {"softmax", "statistics"}

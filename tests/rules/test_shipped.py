@@ -11,7 +11,7 @@ from eqsat.rulesets.files import shipped_files
 from eqsat.rulesets.selection import rules_for
 from eqsat.testing import check_rules
 
-FEW = 6
+FEW = 3
 """Examples in the tier that draws most: enough for what is plainly wrong, too few to see that every condition
 is needed. `make test-all` draws all."""
 
