@@ -44,7 +44,7 @@ class Built:
 
 
 class Building(Matching):
-    """What a rule makes of what it matched."""
+    """The right side of a rule, built from the terms that the left side matched."""
 
     def __init__(
         self, rule: Rule | Fact, left: Expression, right: Expression, number: int, precision: str
@@ -56,7 +56,7 @@ class Building(Matching):
         """The names of sets of axes, by how they are computed."""
 
     def named(self, value: str) -> str:
-        """A name for a set that is computed, so that what is made of it need not say it again."""
+        """A name for a computed set, so that expressions over it need not repeat it."""
         if not value.startswith("(") or value == "(set-empty)":
             return value
         if value not in self.sets:
@@ -251,7 +251,7 @@ class Building(Matching):
         return spec.signature
 
     def keep_whole(self, expression: Expression, axes: Sequence[str]) -> None:
-        """What an operation needs whole is no chunk."""
+        """An axis that an operation needs whole is not chunked."""
         for variable in dict.fromkeys(e.name for e in walk(expression) if isinstance(e, Variable)):
             self.facts += [f"(set-not-contains O_{variable} {self.axis(axis)})" for axis in axes]
 

@@ -1,9 +1,8 @@
-"""Compared values: what is held against something selected from it, as entries against their maximum.
+"""Compared values: values that a program compares with a selection from them, as entries with their maximum.
 
-The derivative of a maximum looks for the entries that are equal to it. They are if the maximum is one of the
-numbers that it is compared with; computed in another order, it is a rounding error apart from all of them. So
-what is compared is computed by one expression wherever it is computed, and what is between it and the
-comparison stays what was written.
+The derivative of a maximum looks for the entries that equal it. If the maximum were computed in another order
+than the entries, it would differ from all of them by a rounding error. So a compared value is computed by one
+expression wherever it is computed, and the terms between it and the comparison stay as written.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ SELECTING_OPERATIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a program compares with what was selected from it.
+    """The values of a program that are compared with a selection from them.
 
     **Attributes:**
 
-    - `values`: each is computed by one expression wherever it is computed.
-    - `between`: the numbers of the terms from there to the comparisons: they stay what they are.
+    - `values`: the compared values, each computed by one expression everywhere.
+    - `between`: the numbers of the terms from there to the comparisons, which stay as written.
     """
 
     values: tuple[Term, ...]
@@ -106,7 +105,7 @@ class _Finder:
         )
 
     def _meetings(self, step: int) -> Iterator[int]:
-        """Where two values come together so that a step tells which is larger."""
+        """The steps that combine two values and depend on which is larger."""
         for place in _bits(self.reached[step]):
             op = self.terms[place].op
             compares = place == step or (isinstance(op, Map) and op.name in DIFFERENCES)
@@ -114,7 +113,7 @@ class _Finder:
                 yield place
 
     def _common(self, meeting: Term) -> int:
-        """What both operands are made of."""
+        """The terms that both operands are computed from."""
         first, second = (self.reached[self.place[arg.number]] for arg in meeting.args)
         return first & second & self.rounded
 

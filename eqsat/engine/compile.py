@@ -65,7 +65,7 @@ def orders(expression: Expression) -> Iterator[Expression]:
 
 
 def expand(expression: Expression, variable: str, count: int) -> Expression:
-    """`f(a..)` with `count` operands, and `a` standing for each in turn."""
+    """`f(a..)` with `count` operands, where `a` stands for each of them."""
     match expression:
         case Apply(variadic=True):
             template = expression.operands[0]

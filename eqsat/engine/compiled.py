@@ -1,6 +1,6 @@
-"""What the engine knows of a rule: plain data, without the syntax that it was compiled from.
+"""A compiled rule as the engine uses it: plain data, without the syntax that it was compiled from.
 
-So a process that finds the shipped rules compiled reads and imports nothing else of them.
+A process that finds the shipped rules compiled on disk imports nothing else for them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from eqsat.language.accuracies import Accuracy
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    """What one direction of a rule is about.
+    """The symbols that one direction of a rule matches and makes.
 
     **Attributes:**
 
-    - `symbols`: what there must be for it to match.
-    - `pairs`: which ops there must be right over which others, by the e-graph's symbols.
-    - `made`: the symbols that it brings in.
+    - `symbols`: the symbols that a program must contain for the rule to match.
+    - `pairs`: the ops that must occur directly over other ops, by the e-graph's symbols.
+    - `made`: the symbols that it adds.
     """
 
     symbols: frozenset[str]
@@ -93,7 +93,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What a rule with a guard may be used on: `values` are terms that are in its classes."""
+    """A match that a rule with a guard may be applied to: `values` are terms of its classes."""
 
     rule: int
     values: tuple[Term, ...]

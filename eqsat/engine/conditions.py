@@ -1,4 +1,4 @@
-"""What a rule names, and its conditions, as facts of an egglog rule.
+"""The names and conditions of a rule, as facts of an egglog rule.
 
 Names in the generated text: `t_a` a term, `Y_t_a` its type, `A_a O_a D_a` its axes, open loops and dtype,
 `v_a` its value, `x_n` an axis, `S_K` a set of axes, `z_K` its size, `f_f` a function variable, `e` what the

@@ -37,9 +37,9 @@ class Order:
 
     **Attributes:**
 
-    - `root`: the tree as it was written.
-    - `winner`: what is equal to it.
-    - `leaves`: the numbers of the terms that both are made of.
+    - `root`: the tree as written.
+    - `winner`: the better tree, which equals it.
+    - `leaves`: the numbers of the terms that both consist of.
     """
 
     root: Term
@@ -51,7 +51,7 @@ class Order:
         return term.number in self.leaves and not isinstance(term.op, Rename)
 
     def values(self) -> Iterator[Term]:
-        """What both trees compute of their factors, each once."""
+        """The products that each of the two trees computes, each once."""
         inside = [*_inside(self.root, self.leaves), *_inside(self.winner, self.leaves)]
         yield from dict.fromkeys(term for term in inside if not isinstance(term.op, Rename))
 
@@ -85,15 +85,15 @@ def better_orders(
 ) -> list[Order]:
     """Better orders for a program's contractions of many factors.
 
-    Every tree of contractions gets up to three: of fewest flops, of the smallest intermediates, and of
-    fewest flops with intermediates within the cap. A product that is needed more than once is left as
-    it is in one search and taken apart in another.
+    Every tree of contractions gets up to three orders: with the fewest flops, with the smallest
+    intermediates, and with the fewest flops among those whose intermediates are within the cap. A product
+    with several uses is one factor in one search and taken apart in another.
 
     **Arguments:**
 
-    - `reassociate`: whether floats may be rounded otherwise. If not, only integers are reordered.
-    - `precision`: that of contractions made from sums of products; others keep theirs.
-    - `cap`: how many elements an intermediate should have at most.
+    - `reassociate`: whether the rounding of floats may change. If not, only integers are reordered.
+    - `precision`: the precision of contractions made from sums of products. Others keep theirs.
+    - `cap`: the largest number of elements that an intermediate should have.
     """
     known = list(program.known())
     if not any(isinstance(term.op, (Dot, Reduce)) for term in known):
@@ -224,7 +224,7 @@ def _inside(root: Term, leaves: Container[int]) -> Iterator[Term]:
 
 
 def _expense(root: Term, leaves: Container[int]) -> Expense:
-    """What a term costs once its leaves are there; shared parts count once."""
+    """The cost of computing a term from its leaves, with shared parts counted once."""
     flops, peak = 0, 0
     for term in _inside(root, leaves):
         match term.op:

@@ -20,10 +20,10 @@ Path = tuple[tuple[int, int], ...]
 """Steps: the numbers of two values. The factors come first, then the steps' results in order."""
 
 MAX_OUTER = 6
-"""Up to so many factors, products of factors without a common index are tried, too."""
+"""Up to this many factors, products of factors without a common index are tried as well."""
 
 MOST_PAIRS = 180_000
-"""How many pairs of parts one search may look at: as many as a chain of 72 matrices has."""
+"""The number of pairs of parts that one search may look at: that of a chain of 72 matrices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,18 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Expense:
-    """What an order costs: its operations, and the elements of its largest intermediate or result."""
+    """The cost of an order: its flops, and the elements of its largest intermediate or result."""
 
     flops: int
     peak: int
 
 
 def best_paths(network: Network, cap: int | None, effort: Effort) -> list[Path]:
-    """The path of fewest flops; if it has a large intermediate, also the fastest of the leanest paths.
+    """The path of fewest flops and, if that has a large intermediate, the fastest with the smallest one.
 
     **Arguments:**
 
-    - `cap`: also wanted is the fastest path whose intermediates have at most so many elements.
+    - `cap`: elements. The fastest path whose intermediates are within it is returned as well.
     """
     if len(network.factors) < 2:
         return [()]
@@ -136,7 +136,7 @@ class Solver:
         return known
 
     def kept(self, first: int, second: int, members: int) -> int:
-        """The indices left of the product of two values, which is that of the factors `members`."""
+        """The indices that remain in the product of two values, which consists of the factors `members`."""
         indices = first | second
         for index in bits(first & second & ~self.network.result):
             if not self.holders[index] & ~members:
@@ -173,13 +173,13 @@ class Solver:
         return tuple((one, other) for one, other in linear_to_ssa(path))
 
     def search(self, lean: bool = False, below: float = math.inf, most: float = math.inf) -> Path | None:
-        """The best path through connected parts, or None: there is none, or it takes too long to find.
+        """The best path through connected parts; None if there is none, or if the search takes too long.
 
         **Arguments:**
 
-        - `lean`: the best is that of the smallest peak, else that of fewest flops.
-        - `below`: it is better than that.
-        - `most`: no intermediate has more elements.
+        - `lean`: whether the best path has the smallest peak, rather than the fewest flops.
+        - `below`: the cost that the path must beat.
+        - `most`: the largest number of elements of an intermediate.
         """
         kept = sum(index for index in bits(self.network.result) if self.holders.get(index, 0).bit_count() > 2)
         # An index that stays may connect nearly all factors, and so nearly all sets of them.

@@ -24,7 +24,7 @@ Indices = dict[Axis, int]
 """Which index of a tree each axis of a term is."""
 
 MAX_FACTORS = 128
-"""A tree of more factors is cut; what is cut off is a factor."""
+"""The largest number of factors of a tree. Larger trees are cut, and each part cut off is one factor."""
 
 
 def operands(term: Term) -> tuple[Term, ...]:
@@ -50,7 +50,7 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """What one value of a tree is multiplied with or divided by, or that it is negated ("neg")."""
+    """A factor or a divisor of one value of a tree, or "neg" if the value is negated."""
 
     function: str
     by: Factor | None = None
@@ -128,7 +128,7 @@ def flatten(root: Term, stops: Container[int], spread: Container[int]) -> Tree:
 
 
 def _unfolded(tree: Tree, part: Factor, spread: Container[int]) -> list[Factor] | None:
-    """The factors of a factor, or None if it is best as it is. What else it is made of enters `tree`."""
+    """The factors of a factor, or None if it is best left whole. Its scales are entered in `tree`."""
     term, indices = part.term, dict(part.indices)
     args = operands(term)
     if not args:
@@ -225,7 +225,7 @@ class Rebuilder:
         return self.renamed(term, {axis: axes[factor.indices[axis]] for axis in term.axes})
 
     def _placed(self, tree: Tree, kept: Sequence[int]) -> dict[int, list[Scaling]]:
-        """What each value is scaled by: it is the smallest that has the indices, the last of several."""
+        """The scales of each value. A scale goes to the smallest value that has its indices, the last of several."""
         sizes = [prod(tree.axes[index].size for index in places(indices)) for indices in kept]
         placed: dict[int, list[Scaling]] = {}
         for scaling in tree.scalings:

@@ -1,9 +1,8 @@
-"""What an op costs in time, and what it makes the compiler store.
+"""The cost model: the predicted time of an op, and the values that the compiler stores for it.
 
-Time is predicted from operation counts and bytes against a machine's rates. A value computed inside
-a loop is computed once per chunk, on chunk lengths. Stored means that the value has a buffer: XLA
-fuses chains of elementwise ops into what consumes them, but a contraction, a sort or a long
-reduction reads its operands from memory.
+Time is predicted from operation counts, bytes, and the rates of a machine. A value inside a loop is computed
+once per chunk, on chunk lengths. A value is stored if it has a buffer: XLA fuses chains of elementwise ops
+into their consumers, but contractions, sorts and long reductions read their operands from memory.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Axes = frozenset[Axis]
 
 
 class Valued(Protocol):
-    """What the cost model needs to know of a value: schema, open loops, dtype. A term knows it."""
+    """A value as the cost model needs it: schema, open loops and dtype. A `Term` is one."""
 
     @property
     def axes(self) -> Axes: ...
@@ -72,28 +71,28 @@ VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "t
 """Operations of which the same is true."""
 
 SHORT_ROW = 256
-"""What starting on a row costs a selection, in elements."""
+"""The cost of starting a row of a selection, in elements."""
 
 MAXIMUM_WORK = 1.2
-"""What an element costs that is compared with the maximum of its block, in additions."""
+"""The cost of comparing an element with the maximum of its block, in additions."""
 
 CHOSEN_WORK = 4.0
-"""What an element of a block costs that is chosen and copied, in additions."""
+"""The cost of copying an element of a chosen block, in additions."""
 
 SUCCESSIVE_WORK = 4.5
-"""What looking at an element again costs, for each entry that is selected, in additions."""
+"""The cost of another look at an element, for each selected entry, in additions."""
 
 SORTING_WORK = 1000.0
-"""What an element costs where XLA sorts in order to select, in additions."""
+"""The cost of an element where XLA sorts in order to select, in additions."""
 
 MERGE_WORK = 10.0
-"""What merging an element of a declared monoid's state costs, in additions."""
+"""The cost of merging an element of a declared monoid's state, in additions."""
 
 CALL_WORK = 2.0
-"""What an element costs a call of a primitive of which nothing else is known, in additions."""
+"""The cost of an element for a primitive of unknown cost, in additions."""
 
 WORK = {"sort": 30.0, "threefry2x32": 80.0}
-"""What it costs the primitives of which that is known."""
+"""The cost of an element for primitives of known cost, in additions."""
 
 LEAST_PANEL = 1 << 17
 """Panels of fewer bytes are not counted, as the certificate does not."""
@@ -108,10 +107,10 @@ PACKING_ROWS = 0.25
 """To pack an operand takes as long as to multiply it by this part of the rows that run near full speed."""
 
 LEAST_FILLING = 0.2
-"""What part of the rate a product with a vector reaches, if memory is fast enough."""
+"""The share of the rate that a product with a vector reaches, if memory is fast enough."""
 
 PANEL_TILE = 4
-"""A panel is filled up to a multiple of so many columns."""
+"""The width of a panel is a multiple of this number of columns."""
 
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
@@ -262,9 +261,9 @@ class CostModel:
         return flops
 
     def multiplies_vectors(self, contracted: Axes, operands: Sequence[Valued]) -> bool:
-        """Whether a contraction is no matrix product: pairs of vectors, or of matrices and vectors.
+        """Whether a contraction multiplies pairs of vectors, or matrices by vectors, number by number.
 
-        Numbers are multiplied one by one, and added. What is not stored matrix by matrix is copied first.
+        An operand that is not stored matrix by matrix is copied first.
         """
         first, second = (operand.axes for operand in operands)
         if first == second:
@@ -274,9 +273,9 @@ class CostModel:
         return self.machine.lanes > 0 and batch > 1 and shared in (first, second)
 
     def filling(self, contracted: Axes, operands: Sequence[Valued]) -> float:
-        """What part of the machine's rate a matrix product reaches: few rows or columns leave it idle.
+        """The share of the machine's rate that a matrix product reaches: few rows or columns leave it idle.
 
-        What is read and written for each multiplication is in inverse proportion to rows, columns and depth.
+        The traffic of each multiplication is inversely proportional to rows, columns and depth.
         """
         share = 1.0
         for operand, other in (operands, operands[::-1]):

@@ -16,7 +16,7 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import is_set
 
 Use = Literal["", "found", "granted"]
-"""What a rule does about its guard: nothing; only note where it matches; rewrite only what it is granted."""
+"""How a rule treats its guard: it has none, it only records its matches, or it rewrites only granted ones."""
 
 
 class Direction(Building):

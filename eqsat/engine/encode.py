@@ -1,7 +1,7 @@
-"""A program as egglog text: one node per term, and what is known of terms, axes and dtypes.
+"""A program as egglog text: one node per term, and facts on terms, axes and dtypes.
 
-Axes are their ids, sets of axes are egglog sets. What egglog need not look into is interned in
-`Symbols` and stands in the e-graph as a string or a number.
+Axes are their ids, sets of axes are egglog sets. Everything that egglog need not look into is interned in
+`Symbols` and appears in the e-graph as a string or a number.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Axes(dict[int, Axis]):
 
 @dataclass
 class Symbols:
-    """What the e-graph's strings and numbers stand for: operations by name and number of core axes."""
+    """The meaning of the e-graph's strings and numbers: operations by name and number of core axes."""
 
     axes: Axes = field(default_factory=Axes)
     maps: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = field(default_factory=dict)
@@ -297,16 +297,16 @@ def encode_program(
     beside: Iterable[Term] = (),
     tiled: bool = True,
 ) -> Loading:
-    """What to load for a program.
+    """The egglog text of a program.
 
     **Arguments:**
 
     - `large`: the axes that may be split into chunks.
-    - `stored`: the terms that may be computed piece by piece and laid side by side.
-    - `numbers`: those that rules may make constants of.
-    - `copies`: which copies of an axis rules may ask for, as `CompiledRule` has them.
-    - `fenced`: the numbers of terms that stay what they are, but for chunks and names of axes.
-    - `beside`: terms to load beside the program.
+    - `stored`: the terms that may be computed by chunks and concatenated.
+    - `numbers`: the numbers that rules may make constants of.
+    - `copies`: the copies of an axis that rules may ask for, as in `CompiledRule`.
+    - `fenced`: the numbers of terms that stay as written, except for chunks and names of axes.
+    - `beside`: further terms to load.
     - `tiled`: whether chunks may be split into chunks along another axis.
     """
     symbols = Symbols()
@@ -367,7 +367,7 @@ def _dtype_facts(dtypes: Sequence[str], numbers: Iterable[float]) -> Iterator[st
 
 
 def _copies(symbols: Symbols, copies: Iterable[tuple[int, int]]) -> list[str]:
-    """For every axis other ones that are so much longer, for rules that need them: `l = copy(k) + 1`."""
+    """For every axis, longer copies of it for rules that need them: `l = copy(k) + 1`."""
     originals, span = list(symbols.axes.items()), max(symbols.axes, default=0) + 1
     lines = []
     for turn, (more, which) in enumerate(copies, 1):

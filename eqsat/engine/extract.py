@@ -1,8 +1,8 @@
-"""Choosing one node per class: the cheapest program in which nothing stored exceeds a cap.
+"""Extraction: one node per class, so that the program is the cheapest that stores no value over a cap.
 
-Nodes that would store more than the cap are struck out first. Among what is left, a bottom-up pass
-finds for every class the cheapest tree; then rounds of improvement count shared parts once, by
-carrying for each class the set of classes that its best program is made of (greedy DAG extraction).
+Nodes that would store more than the cap are struck out first. A bottom-up pass then finds the cheapest tree
+of every class. Rounds of improvement count shared parts once: each class carries the set of classes of its
+best program (greedy DAG extraction).
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class NodeChoice:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """What the programs inside of a call need.
+    """The time and memory of the programs inside a call.
 
     **Attributes:**
 
     - `seconds`: their time in all iterations.
-    - `largest`: bytes of the largest value that they store, but for what they give.
+    - `largest`: bytes of the largest value that they store, results excluded.
     """
 
     seconds: float
@@ -163,17 +163,17 @@ class Extractor:
     ) -> Selection | None:
         """The cheapest program that stores nothing over `cap` bytes, the roots excepted.
 
-        Time is that of each value computed once. But what two loops over one axis need, of which one
-        waits for the other, is computed in both, which only a schedule can tell.
+        Time counts each value once. Only a schedule shows that two loops over one axis, of which one waits
+        for the other, both compute the values that they share.
 
         **Arguments:**
 
-        - `split`: the axes that may be looped over; all if None.
-        - `one_pass`: whether to leave out programs in which a loop needs the result of another one over
-          the same axis.
+        - `split`: the axes that may be looped over; None for all.
+        - `one_pass`: whether to exclude programs in which a loop needs the result of another one over the
+          same axis.
         - `without`: classes that must not be stored, however small they are.
 
-        **Returns:** None if every program stores something larger, or one of those.
+        **Returns:** None if every program stores a larger value, or one of those classes.
         """
         self.one_pass = one_pass
         return agreed(self.families, self.choices(cap, split, without), self._cheapest)

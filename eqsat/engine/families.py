@@ -103,10 +103,10 @@ S = TypeVar("S", bound=ChosenProgram)
 
 
 def agreed(families: Families, choices: list[C], cheapest: Callable[[list[C]], S | None]) -> S | None:
-    """The cheapest program that computes one member of each family at most; None if none is found.
+    """The cheapest program that computes at most one member of each family; None if none is found.
 
-    Where several are, each of these, and the whole value, is tried as the only one, and if none of that can
-    be, the others. What has been settled for one family holds for the next.
+    If a program computes several members, each of them and the whole value is tried as the only one; if that
+    fails, the other members are. The choice for one family is kept for the next.
     """
     found = cheapest(choices)
     while found is not None and (dispute := families.dispute(found.nodes)):

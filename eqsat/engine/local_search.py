@@ -1,9 +1,9 @@
-"""Local search on a choice of nodes: switching one class at a time, or several that gain only together.
+"""Local search on a choice of nodes: it switches one class at a time, or several that gain only together.
 
-Choosing class by class misses what pays only if others choose alike: two sums that each have a way that is
-cheaper by itself than going through a third, which both could share. Here the objective is the true one,
-every class that is needed counted once. What a switch changes is found by counting uses, so that looking at
-it takes no more than the classes that come and go.
+A choice class by class misses gains that need several classes: two sums may each be cheaper by themselves
+than through a third value, which both could share. The objective here is the true one, with every needed
+class counted once. Uses are counted, so that the cost of evaluating a switch is the number of classes that it
+adds and removes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_TOGETHER = 16
 """How many switches are tried as a group."""
 
 GAIN = 1e-9
-"""What part of the time a switch has to save at least."""
+"""The smallest share of the time that a switch must save."""
 
 
 class PricedNode(Protocol):
@@ -65,9 +65,9 @@ class Switcher(Generic[C]):
 
     **Arguments:**
 
-    - `options`: by class, the nodes that are allowed, as far as there is a program for their operands.
-    - `trees`: for each class that there is a program for, one node, all of them without cycles. What is not
-      needed yet would be computed so.
+    - `options`: by class, the allowed nodes whose operands have a program.
+    - `trees`: for each class that has a program, one node, without cycles. A class that is not needed yet
+      would be computed by it.
     - `selected`: for each class that the roots need, a node, operands first.
     """
 
@@ -104,7 +104,7 @@ class Switcher(Generic[C]):
         return self.chosen
 
     def _singly(self) -> dict[int, list[C]]:
-        """Make every switch that gains by itself; of the others, tell which classes they would bring in."""
+        """Make every switch that gains by itself; return the classes that the other switches would add."""
         brought: dict[int, list[C]] = {}
         for number in list(self.chosen):
             for option in self.options.get(number, ()):
@@ -153,7 +153,7 @@ class Switcher(Generic[C]):
                 self._undo(before)
 
     def _tried(self, option: C) -> _Switch[C]:
-        """What computing a class in another way would come to; nothing is changed yet."""
+        """The gain of computing a class by another node. Nothing is changed yet."""
         chosen, known, trees = self.chosen, self.uses, self.trees
         old = chosen[option.number]
         uses: dict[int, int] = {}

@@ -32,16 +32,16 @@ MAX_NESTING = 2
 """Most loops that one value may be computed inside of."""
 
 CALL_LISTS = ("c_passes", "c_accumulates", "c_sums", "c_whole")
-"""What the lists of a call's axes are called; `X-set` is the set of those in list X."""
+"""The names of the lists of a call's axes. `X-set` is the set of the axes in list X."""
 
 
 def place_key(kind: str, dtype: str) -> str:
-    """The egglog expression of an argmax's or argmin's name, given that of its dtype; as `select_key`."""
+    """The egglog expression for the name of an argmax or argmin, given its dtype's, as in `select_key`."""
     return f'(+ "{kind}:-1:indices:" {dtype})'
 
 
 class Matching(Conditions):
-    """What must hold for a rule to match."""
+    """The facts that must hold for a rule to match."""
 
     def match(self, expression: Expression, root: bool = False) -> str:
         """Facts that match the expression; the egglog variable of what it matched."""

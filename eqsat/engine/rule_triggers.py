@@ -1,6 +1,6 @@
-"""What a rule needs of a program to match in it, and what it brings in: read off its two sides.
+"""The symbols that a rule needs in a program to match, and those that it adds, from its two sides.
 
-A *symbol* is what an op is called: `exp`, `sum`, `dot`, `solve`, `delta`, or a property such as `spd`.
+A *symbol* is the name of an op, `exp`, `sum`, `dot`, `solve`, `delta`, or of a property such as `spd`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def made(rule: Rule | Fact, side: Expression) -> frozenset[str]:
 
 
 def triggers(rule: Rule | Fact, left: Expression, right: Expression) -> Triggers:
-    """What a rule needs from left to right."""
+    """The triggers of a rule from left to right."""
     return Triggers(symbols(rule, left), _pairs(rule, left), made(rule, right))
 
 

@@ -22,10 +22,10 @@ from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.gc_pause import uncollected
 
 MOST_REST = 4
-"""A rule that never matches has a turn every so many rounds. To look for matches takes most of the time."""
+"""A rule that never matches runs once in this many rounds, since matching takes most of the time."""
 
 LONG_RUN = 4_000
-"""For so many e-nodes of the program, saturation may take as long again."""
+"""The effort limit grows by its own amount for every such number of e-nodes of the program."""
 
 RUN_EFFORT, NODE_EFFORT, MATCH_EFFORT = 100, 0.5, 20
 """The effort of running a rule: once, for each e-node there is, for each match. A microsecond is about 1."""
@@ -34,26 +34,26 @@ MOST_NAMED = 3
 """How many rules are named when a limit is met."""
 
 LONG_PROGRAM = 400
-"""Of so many e-nodes, a program is too long for chunks to be asked for by one op after the other."""
+"""The number of e-nodes from which a program is too long to propagate chunks op by op."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop.
+    """The limits of saturation.
 
     **Attributes:**
 
-    - `algebra_growth`: e-nodes that algebra may add, for each e-node of the program.
-    - `loop_nodes`: e-nodes that taking chunks may add...
-    - `loop_growth`: ...or so many for each e-node of the program, if that is more.
-    - `effort`: that of each phase, and as much again for every `LONG_RUN` e-nodes of the program. It is
-      counted, not timed, so that the same program is found every time.
-    - `seconds`: of the processor's time for each phase, in the same way; only for what is not foreseen.
-    - `algebra_rounds`, `loop_rounds`: times that each rule of a phase runs.
-    - `rule_matches`: a rule that matches more often than this in one round is banned from then on, but it may
-      match each e-node of the program as often as `loop_growth`...
-    - `rule_growth`: ...and so is a rule of algebra that has added so many e-nodes for each e-node of the
-      program, and a hundredth of `rule_matches`.
+    - `algebra_growth`: e-nodes that algebra may add for each e-node of the program.
+    - `loop_nodes`: e-nodes that rules on chunks may add, or `loop_growth` for each e-node of the program if
+      that is more.
+    - `effort`: the limit of each phase, and as much again for every `LONG_RUN` e-nodes of the program. Effort
+      is counted, not timed, so that the result is always the same.
+    - `seconds`: processor time for each phase, which grows in the same way. It only guards against surprises.
+    - `algebra_rounds`, `loop_rounds`: the number of times that each rule of a phase runs.
+    - `rule_matches`: a rule with more matches than this in one round is banned, unless there are fewer than
+      `loop_growth` for each e-node of the program.
+    - `rule_growth`: a rule of algebra is also banned when it has added this many e-nodes for each e-node of
+      the program, and more than a hundredth of `rule_matches`.
     """
 
     algebra_growth: int = 6
@@ -148,19 +148,19 @@ def saturate(
 
 
 class _Run:
-    """One e-graph, and the rules that are run on it.
+    """An e-graph and the rules that run on it.
 
     **Attributes:**
 
-    - `present`: the symbols of the program and of what rules have made of it.
+    - `present`: the symbols of the program and of the terms that rules have added.
     - `known`: the rules that could match, whatever they are granted.
-    - `waiting`: those of them that may be used, and need other symbols.
-    - `growth`: by rule name, how many e-nodes it has added.
+    - `waiting`: the usable rules among them that need symbols that are not present yet.
+    - `growth`: by rule name, the number of e-nodes that it has added.
     - `changing`: the names of the rules that have changed something in this round.
-    - `restless`: the same, of the rounds in which a limit was met.
-    - `idle`, `due`: by rule number, its last turns without a match, and the round of its next turn.
-    - `size`, `latest`: the number of e-nodes of the program, and now.
-    - `effort`: what running rules has taken so far.
+    - `restless`: the same for the rounds in which a limit was reached.
+    - `idle`, `due`: by rule number, its latest runs without a match, and the round of its next run.
+    - `size`, `latest`: the number of e-nodes of the program, and the present one.
+    - `effort`: the effort of running rules so far.
     """
 
     def __init__(

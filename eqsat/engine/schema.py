@@ -29,7 +29,7 @@ CONSTRUCTORS: dict[str, tuple[str, ...]] = {
     "FoldMany": ("i64", "String", "Args"),
     "FoldCall": ("i64", "i64", "i64", "Core", "Core", "Core", "Core", "Args"),
 }
-"""The ops in the e-graph. `by-X` beside each constructor X records which rule made a node.
+"""The ops in the e-graph. `by-X` beside each constructor X records the rule that made a node.
 
 A call is its number, that of its result, and four lists of axes: those that pass, those along which it
 accumulates, those that it sums over, those that it needs whole. So it can get other names for its axes.
