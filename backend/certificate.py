@@ -1,4 +1,4 @@
-"""Compilation, and what the compiled program needs. The only module that compiles with XLA.
+"""Compilation with XLA and the memory certificate. No other module compiles.
 
 On CPU, XLA's default fusions hide values from its own memory analysis, and its default scheduler does
 not let large independent values share a buffer. Programs are therefore compiled with options under which
@@ -62,8 +62,8 @@ knows are taken; of those without emitters, some drafts are in doubt.
 """
 
 DOUBT = 0.05
-"""Without emitters, gathers and scatters become other loops, and what these hold may be missing: of a graph
-attention, half. Such a draft is in doubt if their results come to more than this part of the temporaries."""
+"""Without emitters, gathers and scatters become other loops, whose memory a draft may miss: half of it for a
+graph attention. A draft is in doubt if their results exceed this part of the temporaries."""
 
 INDEXED = re.compile(r'"stablehlo\.(?:gather|scatter)"(?:.|\n)*?-> tensor<((?:\d+x)*)[a-z]+(\d+)>')
 
@@ -141,7 +141,7 @@ def _flags(name: str) -> Flags:
 
 
 _UNKNOWN: set[tuple[str, int]] = set()
-"""Of which platforms' ways to draft, by number, the compiler does not know the options."""
+"""By platform, the numbers of the ways to draft whose options the compiler does not know."""
 
 
 def _drafted(lowered: Any, options: Flags, closely: bool) -> tuple[Any, Flags]:

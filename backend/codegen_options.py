@@ -1,4 +1,4 @@
-"""Which of the forms that an operation can be written in are the ones for a machine."""
+"""The forms in which operations are emitted for a machine."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CodegenOptions:
-    """What decides on the form of reductions and contractions.
+    """The options for the form of reductions and contractions.
 
     **Attributes:**
 
-    - `fused_reduction`: entries of the longest reduction that stores nothing of what it reads; longer sums
-      may be written as products. None: no sum may be.
-    - `adds_rows`: whether a product of a vector and a matrix adds the matrix's rows one after the other, and
-      so is to be written in blocks where there are many.
-    - `panel`: bytes that the library may pack for a product, whose operands are put in order for that. None:
-      as many as it does if they are in the order that is fast.
+    - `fused_reduction`: the length of the longest reduction that does not store its operand. Longer sums may
+      be emitted as products. None: no sum may be.
+    - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other. If
+      so, products with many rows are emitted in blocks.
+    - `panel`: bytes that the library may pack for a product; operands are ordered accordingly. None: no
+      limit, and operands are in the order that is fast.
     """
 
     fused_reduction: int | None = None

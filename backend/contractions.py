@@ -18,7 +18,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
 
 LONG = 1_024
-"""So many terms are added up one after the other without much loss: 1e-6 in single precision."""
+"""The number of terms that are added one after the other without much loss: 1e-6 in single precision."""
 
 VERY_LONG = 4_096
 """Where no blocks divide an axis: from here on rounding, 3e-6, counts more than that two rows are larger."""
@@ -81,9 +81,9 @@ def block_length(pieces: Pieces) -> int | None:
 
 
 def in_blocks(value: Emitted, axes: Collection[Axis], block: int, lengths: Lengths) -> Emitted:
-    """A value with neighbouring axes as two dimensions: so many blocks of that length.
+    """A value with neighbouring axes as two dimensions: the blocks, and the entries of a block.
 
-    The second one is called by the last of the axes.
+    The second dimension bears the last of the axes.
     """
     place = min(map(value.order.index, axes))
     before, together, after = (

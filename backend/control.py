@@ -1,7 +1,7 @@
 """Control flow as source: a nested function per body, and the JAX loop or choice that calls it.
 
-A body sees what is the same in every iteration as the variables around it; only what changes from iteration
-to iteration is passed.
+A body refers to loop-invariant values as variables of the enclosing function. Only values that change from
+iteration to iteration are passed.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Donation:
-    """What becomes of the arguments that a caller donates.
+    """The donated arguments, and the results that take their place.
 
     **Attributes:**
 
-    - `arguments`: the numbers of those that a result can take the place of.
-    - `pairs`: by result which of them it takes the place of, for those of one shape and dtype.
+    - `arguments`: the numbers of the arguments that are overwritten.
+    - `pairs`: for each result that takes the place of an argument of its shape and dtype, that argument.
     - `aliased`: bytes of these results.
-    - `unusable`: the types of the others.
+    - `unusable`: the types of the other donated arguments.
     """
 
     arguments: tuple[int, ...]

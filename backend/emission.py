@@ -13,7 +13,7 @@ from eqsat.planning.blocks import Block, FusedProducts, Relayout, Schedule
 
 @dataclass(frozen=True)
 class Emission:
-    """What decides on the text of a module: the arguments of `emit`, as data that can be kept.
+    """The input of the emitter: the arguments of `emit`, as data that can be stored.
 
     **Attributes:** as the arguments of `emit`.
     """

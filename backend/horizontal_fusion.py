@@ -1,8 +1,8 @@
 """Products of one matrix with several narrow ones as one, the columns of all of them side by side.
 
-A matrix in which what is added up comes first is multiplied from the left. One in which it comes last is
-multiplied from the right: by as many columns as are fast, those that there are not being zero. XLA puts the
-columns together before the loop if they are the same in all of its iterations.
+A matrix whose summed axis comes first is multiplied from the left. One whose summed axis comes last is
+multiplied from the right, by a number of columns that is fast, padded with zeros. XLA concatenates the
+columns before the loop if they are loop-invariant.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _Columns:
         return free, f"{start}:{self.count}"
 
     def fill(self, count: int) -> None:
-        """Add columns of zeros until there are so many."""
+        """Pad with columns of zeros."""
         if count > self.count:
             self._constant("zeros", count - self.count)
 
@@ -91,7 +91,7 @@ class _Columns:
         self.count += columns
 
     def _shape(self, columns: int) -> str:
-        """The shape, as text, of so many columns."""
+        """The shape of a number of columns, as text."""
         return tuple_text(
             [str(columns) if axis == COLUMNS else length_text(axis, self.lengths) for axis in self.order]
         )

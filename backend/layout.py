@@ -26,7 +26,7 @@ def length_text(axis: Axis, lengths: Lengths) -> str:
 
 
 def dimension_text(dimension: Dimension, lengths: Lengths) -> str:
-    """The length of a dimension, as text: that of several axes is a product.
+    """The length of a dimension, as text; for several axes, a product.
 
     >>> a, b, c = Axis(0, 5), Axis(1, 7), Axis(2, 3)
     >>> dimension_text((a, b, c), {}), dimension_text((a, b, c), {b: "size_b"}), dimension_text(None, {})

@@ -1,13 +1,13 @@
-"""Which order of dimensions each value should have: that of what consumes it, or with the longest one last.
+"""Layout assignment: the order of dimensions that each value should have.
 
-A selection wants its axis last, an operation its core axes, an output the order in which it is returned;
-an elementwise op passes the wish on to its operands. A contraction can give either of two orders at no
-cost. Of what only another contraction reads, it gives the one in which that one's result has its order, too,
-and what that one adds up comes last in its left operand and first in its right one, after its batch. XLA
+Consumers request orders. A selection requests its axis last, an operation its core axes, an output the order
+in which it is returned. An elementwise op passes requests on to its operands. A contraction can give either
+of two orders at no cost. If its only consumer is another contraction, it takes the order that also orders
+that one's result. The summed axis comes last in a left operand, and first after the batch in a right one: XLA
 copies operands in which it lies between other axes.
 
-Where nobody has a wish, the longest axis comes last: XLA on CPU works on neighbours in memory at once. What a
-loop adds up is put in order once, after the loop.
+Without a request, the longest axis comes last, since XLA on CPU works on neighbours in memory at once. The
+accumulator of a loop is transposed once, after the loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Length = Callable[[Axis], int]
 """How long an axis is, or what loops take of it at once."""
 
 DEEP = 8
-"""Where so many times as many terms are added up as there are columns, the operand counts, not the result."""
+"""If a sum has more terms than columns by this factor, the layout of the operand counts, not the result's."""
 
 FEW = 32
 """Products of fewer rows or columns are slow, and slower to add up, if these come last."""
@@ -52,7 +52,7 @@ def wanted_orders(program: Program, length: Length) -> dict[int, tuple[Axis, ...
 
 
 def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term, length: Length) -> tuple[Axis, ...] | None:
-    """What `term`, wanted in `order`, wants of its operand `arg`."""
+    """The order that `term`, requested in `order`, requests of its operand `arg`."""
 
     def by_length(axes: frozenset[Axis]) -> tuple[Axis, ...]:
         return tuple(sorted(axes, key=lambda axis: (length(axis), axis.id)))
@@ -172,7 +172,7 @@ def longest_last(op: Dot, left: Emitted, right: Emitted, length: Length) -> bool
 def elementwise_order(
     operands: Sequence[Emitted], wish: tuple[Axis, ...] | None, length: Length
 ) -> tuple[Axis, ...]:
-    """The order of what is computed of values entry by entry: theirs, where they have one."""
+    """The order of an elementwise result: that of its operands, if they have one."""
     orders = [operand.order for operand in operands]
     if wish is None:
         return sorted_order(orders, length)
@@ -182,7 +182,7 @@ def elementwise_order(
 def _as_operand(
     added: frozenset[Axis], term: Term, order: tuple[Axis, ...] | None, arg: Term
 ) -> tuple[Axis, ...]:
-    """What a contraction wants of an operand: as of matrices, rows times columns, in a batch."""
+    """The order that a contraction requests of an operand: batch, rows, columns."""
     left, right = term.args
     if runs_backwards(order, left.axes, right.axes):
         left, right = right, left

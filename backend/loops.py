@@ -1,7 +1,7 @@
 """Loops over chunks as source: a function of a chunk's start and length, called for every start.
 
-A body runs on chunks of one length; what is left over at the end is one more call of the same
-function with a shorter length, so any length of axis comes out right and nothing is computed twice.
+A body runs on chunks of one length. A remainder at the end is one more call of the same function with a
+shorter length, so axes of any length work and nothing is computed twice.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 Reader = Callable[[], Emitted]
-"""What a loop's result is, told once the loop has been written."""
+"""The text of a loop's result, known once the loop has been emitted."""
 
 Update = tuple[Carried, list[str], Reader]
-"""A carried variable, the lines that update it, and what is read from it."""
+"""A carried variable, the lines that update it, and the text of its result."""
 
 
 class LoopEmitter:

@@ -1,8 +1,8 @@
-"""What tests of ranges look at: sums and extremes of magnitudes, all in one pass over an array.
+"""Sums and extremes of magnitudes, in one pass over an array, for tests of ranges.
 
-The bits of real numbers without their signs are ordered as the magnitudes are, NaN above infinity. As one
-reduction along rows, XLA on CPU takes 0.15 ns an entry for all four results, and stores nothing. As
-reductions of floats, they store `abs(x)`, and each takes four times as long (jaxlib 0.10, two cores).
+The bits of real numbers without their signs are ordered like the magnitudes, with NaN above infinity. As one
+reduction along rows, all four results take XLA on CPU 0.15 ns an entry, and nothing is stored. As reductions
+of floats, each takes four times as long, and `abs(x)` is stored (jaxlib 0.10, two cores).
 """
 
 from __future__ import annotations

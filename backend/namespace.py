@@ -63,9 +63,9 @@ class Namespace:
         return name
 
     def function(self, value: Any, hint: str) -> str:
-        """The global name of a function: it is imported from where it was defined, or else given.
+        """The global name of a function, which the emitted module imports if it can, or else is given.
 
-        What is found there may also be a wrapper that says that it calls just this `__operation__`.
+        An import may also find a wrapper whose `__operation__` is the function.
         """
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
         found = getattr(sys.modules.get(module or ""), name, None)

@@ -1,9 +1,9 @@
-"""Products of matrices of which the library packs little.
+"""Matrix products for which the library packs little.
 
-YNNPACK packs some columns of the right operand. It only takes left operands whose rows are summed over; other
-products are Eigen's, which packs all of both. So where one operand is such, it comes first, and else a
-transposed copy of the smaller one. If what is packed of so many columns is too much, a loop takes fewer at a
-time.
+YNNPACK packs some columns of the right operand. It only takes left operands whose rows are summed over. Eigen
+takes all other products and packs both operands whole. So an operand with summed rows comes first; if neither
+is one, a transposed copy of the smaller operand does. If YNNPACK would still pack too much, a loop takes
+fewer columns at a time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Dot
 
 COLUMNS = 128
-"""So many columns are packed at once, or all that there are (64 for each thread; two threads)."""
+"""The number of columns packed at once, at most (64 for each of two threads)."""
 
 TILE = 4
 """A multiple of this number of columns is packed."""
 
 WORK = 1 << 14
-"""An iteration takes some microseconds: in that time, so many entries are multiplied and added up."""
+"""The number of multiplications and additions in the few microseconds that an iteration takes by itself."""
 
 BY_COLUMNS = "by_columns"
-"""What the function is called in the emitted program."""
+"""The name of the function in the emitted program."""
 
 FUNCTION = f"""def {BY_COLUMNS}(product, left, right, axis, place, width):
     # Some columns of the right operand at a time: those of the result along dimension `place`.
@@ -53,12 +53,12 @@ def packing_little(
     chunks: Mapping[Axis, int],
     panel: int,
 ) -> Emitted:
-    """The product as text, so that at most so many bytes are packed, where it is one of two matrices.
+    """The text of a product that packs at most `panel` bytes, if it is a product of two matrices.
 
     **Arguments:**
 
     - `product`: the text for two operands.
-    - `chunks`: how much of axes there is at once, where it is not all.
+    - `chunks`: the chunk lengths of axes that are looped over.
     """
 
     def length(axis: Axis) -> int:

@@ -1,8 +1,8 @@
-"""Reductions as source, in the forms in which XLA on CPU computes those of stored values fastest.
+"""Reductions of stored values as source, in the forms that are fastest with XLA on CPU.
 
-It adds up or compares one number after the other, 0.3 to 0.9 ns each. A product with a vector of ones takes
-0.1. Maxima along the columns of a block take 0.2, since many columns are looked at at once: so a long row is
-looked through as such a block (jaxlib 0.10, two cores).
+A reduction takes 0.3 to 0.9 ns for each number, one after the other. A product with a vector of ones takes
+0.1 ns. Maxima along the columns of a block take 0.2 ns, since XLA handles many columns at once, so the
+maximum of a long row is computed as that of a block (jaxlib 0.10, two cores).
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from eqsat.ir.term import Term
 FLOATS = frozenset({"float32", "float64"})
 
 LEAST_ROWS = 8
-"""Ones, and maxima of columns, are stored: they are to be so much smaller than what is reduced."""
+"""The factor by which the operand must exceed the stored vector of ones, or the maxima of columns."""
 
 LONG_ROW = 8_192
-"""Longer rows are added up in blocks: one after the other, in registers, their sums would be off by 1e-6."""
+"""Longer rows are summed in blocks. Summed one after the other, they would be off by 1e-6."""
 
 WIDTHS = range(128, 15, -1)
-"""Of the columns of a block."""
+"""The numbers of columns that a block may have."""
 
 
 def reduction_text(
@@ -98,7 +98,7 @@ def _multiplied(
 
 
 def _width(pieces: Pieces) -> int | None:
-    """How many columns the block of a row has: as many as fill registers, if there are enough rows."""
+    """The number of columns of a row's block: enough to fill registers, if there are enough rows."""
     fitting = (width for width in WIDTHS if pieces.divisor % width == 0)
     widths = [width for width in fitting if pieces.shortest >= LEAST_ROWS * width]
     return max(widths, key=lambda width: (width & -width, width), default=None)

@@ -1,8 +1,8 @@
 """Copies of operands in another order of their axes, for short reductions.
 
-XLA fuses a transposition into whatever reads it, barrier or not, and then each entry is read from where it
-was. What a loop is given is there as it is, and so is what a branch gives. There it has one dimension, since
-XLA chooses the layout of others, and would choose the one that needs no copy.
+XLA fuses a transposition into its consumers, barrier or not, and entries are then read from their old places.
+Only operands of loops and results of branches are really stored. They have one dimension here, since XLA
+chooses the layout of arrays with more, and would choose the one that needs no copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eqsat.backend.scope import Scope
 
 COPY = "in_order"
-"""What the function is called in the emitted program."""
+"""The name of the function in the emitted program."""
 
 COPYING = """def in_order(a, axes, start):
     # A copy. That a start is not negative is not known to XLA, so it fuses nothing into the branch.

@@ -18,7 +18,7 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
 ROUNDED = "rounded"
-"""What the function is called in the emitted program."""
+"""The name of the function in the emitted program."""
 
 ROUNDING = """def rounded(product):
     # The same numbers. XLA would add to the exact product otherwise, and compare the sum with rounded ones.

@@ -1,4 +1,4 @@
-"""Scopes: what is visible at a point of the emitted program."""
+"""Scopes: the variables that are visible at a point of the emitted program."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from eqsat.ir.term import Term
 
 @dataclass
 class Scope:
-    """What is visible at a point of the emitted program.
+    """The variables that are visible at a point of the emitted program.
 
     **Attributes:**
 
-    - `values`: emitted values by term number, those of the scopes around included.
-    - `calls`: results of primitive calls made so far, so that one call serves all its results.
-    - `results`: those of control flow, one text each.
+    - `values`: emitted values by term number, those of enclosing scopes included.
+    - `calls`: the results of primitive calls so far, so that one call serves all its results.
+    - `results`: the results of control flow, one text each.
     - `lengths`: the length, as text, of each axis that is being chunked.
     - `starts`: the first index of its current chunk.
     - `depth`: of indentation.

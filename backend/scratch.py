@@ -1,8 +1,8 @@
-"""What a compiled program needs beside its buffers on CPU: workspaces of libraries, values hidden in fusions.
+"""Scratch: the memory of a compiled program beside its buffers, on CPU.
 
-XLA's memory analysis counts the buffers that it assigns. It does not see what the libraries take that
-its instructions call: packed panels of matrix products, workspaces of LAPACK, copies that are sorted.
-Nor does it see the values inside of its `__ynn_fusion`s. All of it is read off the compiled program.
+XLA's memory analysis counts the buffers that it assigns. It misses the memory of the libraries that its
+instructions call: packed panels of matrix products, workspaces of LAPACK, copies that are sorted. It also
+misses the values inside `__ynn_fusion`s. All of this is computed from the text of the compiled program.
 
 The figures were measured op by op in fresh processes (jaxlib 0.10 and 0.11, x86-64). What a library keeps
 per process, whatever it is called with, is not counted: 7 MB of OpenBLAS, code that is loaded when first
@@ -27,10 +27,10 @@ from eqsat.backend.workspaces import (
 )
 
 GRAIN = 1 << 17
-"""What takes fewer bytes than this is not counted: an allocator keeps as much ready (M_MMAP_THRESHOLD)."""
+"""Bytes. Smaller scratch is not counted, since an allocator keeps as much ready (M_MMAP_THRESHOLD)."""
 
 SEQUENTIAL = 8
-"""Computations of at most so many instructions are run one by one, others as soon as operands are there."""
+"""Computations of at most this many instructions run one by one; others, as soon as operands are ready."""
 
 SORTED_ENTRY = 16
 """Bytes that an entry of an operand takes while it is sorted by a comparison of several."""
@@ -66,7 +66,7 @@ class Scratch:
         return self._sequence(self.module.entry)
 
     def _sequence(self, name: str) -> int:
-        """What a computation needs, of whose instructions some may run at the same time."""
+        """The scratch of a computation, some instructions of which may run at the same time."""
         if name not in self._known:
             computation = self.module.computations[name]
             needs = {}
@@ -136,10 +136,10 @@ class Scratch:
         return length * SORTED_ENTRY * len(instruction.results)
 
     def _fused(self, computation: Computation) -> int:
-        """What a fusion of YNNPACK holds at once: each of its values, from when it is made to its last use.
+        """The memory of a YNNPACK fusion: the peak of its values, each alive until its last use.
 
-        It may share the buffers of some and make others in blocks; never was it seen to need more than this
-        and what matrix products pack, as which it computes some sums of products, too.
+        YNNPACK may share buffers and compute values in blocks. In measurements, it never needed more than
+        this and the panels of matrix products, which include some sums of products.
         """
         instructions = list(computation.instructions.values())
         last: dict[str, int] = {}
@@ -165,13 +165,13 @@ class Scratch:
         return most + packing
 
     def _reduced(self, computation: Computation, reduction: Instruction) -> int:
-        """What a reduction takes besides its operand."""
+        """The scratch of a reduction, its operand excluded."""
         operand = computation.instructions[reduction.operands[0]].results[0]
         columns = column_bytes(operand, frozenset(reduction.dimensions("dimensions")))
         return max(columns, self._summed(computation, reduction))
 
     def _summed(self, computation: Computation, reduction: Instruction) -> int:
-        """What a reduction takes that may be computed as a matrix product."""
+        """The scratch of a reduction that may be computed as a matrix product."""
         reducer = self.module.computations[reduction.calls()[0]]
         product = computation.instructions[reduction.operands[0]]
         while product.opcode == "convert":

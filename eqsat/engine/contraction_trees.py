@@ -225,7 +225,7 @@ class Rebuilder:
         return self.renamed(term, {axis: axes[factor.indices[axis]] for axis in term.axes})
 
     def _placed(self, tree: Tree, kept: Sequence[int]) -> dict[int, list[Scaling]]:
-        """The scales of each value. A scale goes to the smallest value that has its indices, the last of several."""
+        """The scales of each value. A scale goes to the last of the smallest values that have its indices."""
         sizes = [prod(tree.axes[index].size for index in places(indices)) for indices in kept]
         placed: dict[int, list[Scaling]] = {}
         for scaling in tree.scalings:
