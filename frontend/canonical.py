@@ -27,7 +27,7 @@ Level = tuple[int | None, ...]
 """One `vmap`: the dimension of each operand that it is over."""
 
 MOST_TRACES = 24
-"""So many ways of being `vmap`ped are tried for one call."""
+"""The number of ways of being `vmap`ped that are tried for one call."""
 
 HEAVY = frozenset({"lu", "cholesky", "eigh", "qr", "custom_linear_solve", "gather", "sort"})
 """Primitives that a `vmap` makes no other ones of: a call without those of the function is not of it."""
@@ -62,7 +62,7 @@ class Match:
 
 
 def _square(matrix: Any) -> Any:
-    """What rules say of diagonals, they say of square matrices."""
+    """Rules on diagonals are about square matrices."""
     if matrix.shape[-2] != matrix.shape[-1]:
         raise ValueError(matrix.shape)
     return matrix
@@ -214,7 +214,7 @@ def _batch(count: int) -> Labels:
 
 
 def operand_labels(candidate: Canonical, levels: Sequence[Level], position: int, rank: int) -> Labels:
-    """What the dimensions of an operand are under these `vmap`s."""
+    """The labels of an operand's dimensions under these `vmap`s."""
     left = list(range(rank))
     labels: dict[int, Hashable] = {}
     for number, level in enumerate(levels):

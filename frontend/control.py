@@ -29,8 +29,8 @@ class Enclosure:
 
     **Attributes:**
 
-    - `operands`: those of the call; values from outside that the body turns out to use are added.
-    - `inputs`: the nodes that stand for operands inside, and which those are.
+    - `operands`: the operands of the call. Captured values are added when the body uses them.
+    - `inputs`: the nodes that stand for operands inside, with the operands.
     """
 
     operands: list[View]
@@ -38,14 +38,14 @@ class Enclosure:
     sources: list[int] = field(default_factory=list)
 
     def given(self, lowering: Lowering, source: int, layout: DraftLayout) -> View:
-        """What stands inside for an operand, or for a slice of it, of that layout."""
+        """The input of the body for an operand, or for a slice of it, of that layout."""
         view = lowering.body_input(layout, self.operands[source].dtype)
         self.inputs.append(view.node)
         self.sources.append(source)
         return view
 
     def steady(self, lowering: Lowering, source: int) -> View:
-        """What stands inside for an operand that stays the same: a constant for itself."""
+        """The input of the body for a loop-invariant operand. A constant stands for itself."""
         view = self.operands[source]
         if lowering.constant_value(view) is not None:
             return view
@@ -53,7 +53,7 @@ class Enclosure:
         return View(inside.node, view.layout, view.dtype)
 
     def captured(self, lowering: Lowering, view: View) -> View:
-        """What stands inside for a value from outside."""
+        """The input of the body for a captured value."""
         for place, operand in enumerate(self.operands):
             if operand.node == view.node and operand.layout == view.layout and place in self.sources:
                 return View(self.inputs[self.sources.index(place)], view.layout, view.dtype)

@@ -291,7 +291,7 @@ class Draft:
         return self.add(make, [node], (*batch, made))
 
     def whole(self, node: int, first: int, second: int) -> int:
-        """What two axes of a node become if they are merged: the same axis for all nodes, where it may be."""
+        """The merged axis of two axes of a node: the same one for all nodes, if possible."""
         key = (self.axes.find(first), self.axes.find(second))
         known = self._wholes.get(key)
         if known is None or self.has_axis(node, known) or len(self.axes.atoms(known)) > 1:

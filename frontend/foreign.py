@@ -27,7 +27,7 @@ def inline_foreign(lowering: Lowering, equation: Any, operands: Sequence[View]) 
 
 
 def implementation_of(equation: Any) -> ClosedJaxpr | None:
-    """What a foreign primitive does; None if it is one of JAX's, or that can't be seen into."""
+    """The implementation of a foreign primitive; None for one of JAX's, or for one that is opaque."""
     primitive = equation.primitive
     implementation = getattr(primitive, "impl", None)
     if implementation is None or _is_from_jax(implementation) or equation.effects:

@@ -1,4 +1,4 @@
-"""Handlers of calls that are inlined, and of what is known when a program is planned."""
+"""Handlers of calls that are inlined, and of branches that are known at planning time."""
 
 from __future__ import annotations
 

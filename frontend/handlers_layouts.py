@@ -28,7 +28,7 @@ def device_put(lowering: Lowering, equation: Any, operands: Views) -> Views | No
 
 @handles("eqsat_assume")
 def assume(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
-    """What `eqsat.assume` says of its operand is noted."""
+    """Note the properties that `eqsat.assume` states of its operand."""
     for name in equation.params["properties"]:
         dimensions = equation.params["dimensions"][: PROPERTIES[name]]
         lowering.claims.append(Claim(name, operands[0], dimensions))

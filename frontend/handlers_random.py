@@ -41,7 +41,7 @@ def random_bits(lowering: Lowering, equation: Any, operands: Views) -> Views | N
 
 @lru_cache(maxsize=256)
 def _bits(batch: tuple[int, ...], dtype: Any, shape: tuple[int, ...], width: int) -> ClosedJaxpr:
-    """What draws `shape` numbers of `width` bits for each key of a batch."""
+    """A function that draws `shape` numbers of `width` bits for each key of a batch."""
 
     def drawn(keys: jax.Array) -> jax.Array:
         words = jax.random.key_data(keys)

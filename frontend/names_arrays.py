@@ -158,7 +158,7 @@ def _regrouped(lowering: Lowering, view: View, lengths: Sequence[int]) -> View |
 
 
 def groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """The least runs of dimensions that hold as many elements in both shapes.
+    """The shortest runs of dimensions that have the same number of elements in both shapes.
 
     >>> list(groups((2, 3, 5, 8), (6, 5, 2, 4)))
     [([2, 3], [6]), ([5], [5]), ([8], [2, 4])]

@@ -22,7 +22,7 @@ Views = Sequence[View]
 
 
 def entry(lowering: Lowering, view: View, dimension: int, where: View) -> View | None:
-    """What is at an index, a scalar, along a dimension, which is left with length 1."""
+    """The entry at a scalar index along a dimension, which remains with length 1."""
     shape = list(lowering.shape(view))
     labels: list[Hashable] = list(range(len(shape)))
     shape[dimension], labels[dimension] = 1, "n"
@@ -128,7 +128,7 @@ def _map(lowering: Lowering, name: str, operands: Views, dtype: str) -> View:
 
 
 def _fill_value(given: Any, dtype: str) -> Any:
-    """What a gather gives where there is no entry."""
+    """The value that a gather gives for an index out of bounds."""
     kind = numpy_dtype(dtype).kind
     if given is not None:
         return given

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
 
 Labels = tuple[Hashable, ...]
-"""What each dimension of an array is: a letter of a signature, or anything else for a batch axis."""
+"""A label for each dimension of an array: a letter of a signature, or anything else for a batch axis."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The rules for random numbers: what is drawn for each key, or hashed from each pair of numbers."""
+"""The rules for random numbers: draws for each key, and hashes of each pair of numbers."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a rule may know of an equation: the shapes of its operands and results, and its parameters.
+    """An equation as rules see it: the shapes of its operands and results, and its parameters.
 
     `dtypes` are those of the operands.
     """

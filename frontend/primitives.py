@@ -1,8 +1,8 @@
-"""What there is to say of every primitive of JAX: one entry each.
+"""The table of JAX's primitives, with one entry each.
 
-An entry says what becomes of an equation with that primitive. Most of them follow from the registries;
-what no registry knows is written down here, with the reason why nothing passes. `tests/frontend`
-compares the table with the primitives that the installed JAX has.
+An entry says how equations with the primitive are lowered. Most entries follow from the registries.
+Primitives that no registry has are listed here, with the reason why no axis passes. `tests/frontend` compares
+the table with the primitives of the installed JAX.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eqsat.ir.elementwise import ELEMENTWISE
 
 
 class Kind(Enum):
-    """What becomes of an equation."""
+    """How an equation is lowered."""
 
     ELEMENTWISE = "a Map; every axis passes"
     REDUCES = "an op that some axes end in"
@@ -125,7 +125,7 @@ ONLY: Mapping[str, str] = {
         wgmma_accumulator_deref wgmma_accumulator_store
         """,
 }
-"""What not all versions of JAX have: by those that have it."""
+"""Primitives that only some versions of JAX have, by version."""
 
 OTHERS: Mapping[Kind, str] = {
     Kind.CONTRACTS: "dot_general",
@@ -175,7 +175,7 @@ OTHERS: Mapping[Kind, str] = {
         custom_jvp_call_jaxpr dce_sink stage unreachable zeros_like
         """,
 }
-"""What neither a registry nor a reason says."""
+"""The primitives that have neither an entry in a registry nor a reason."""
 
 
 def _table() -> dict[str, Primitive]:

@@ -30,16 +30,16 @@ class Divided(Exception):
 
 
 class Resolver:
-    """What provisional axes are, or will be.
+    """Maps provisional axes to final ones.
 
     **Arguments:**
 
-    - `renumber`: whether they are final. If not, they keep their numbers, and may be asked for again.
+    - `renumber`: whether the axes are final. If not, they keep their numbers, and may be resolved again.
 
     **Attributes:**
 
-    - `refused`: whether an axis with parts was wanted as one axis.
-    - `causes`: the reshapes because of which it has them.
+    - `refused`: whether an axis with parts was requested as one axis.
+    - `causes`: the reshapes that split it.
     """
 
     def __init__(self, axes: AxisClasses, renumber: bool = True) -> None:
@@ -50,7 +50,7 @@ class Resolver:
         self.causes: frozenset[int] = frozenset()
 
     def __call__(self, axis: int) -> Axis:
-        """The axis that a provisional one is, for those who need it whole."""
+        """The final axis of a provisional one, for a request of the whole axis."""
         atoms = self._axes.atoms(axis)
         if len(atoms) > 1:
             self.refused = True

@@ -26,7 +26,7 @@ MOST_FRAMES = 50
 """How far out of a library to look for a line that is not in one."""
 
 INSTALLED = re.compile(r"[/\\](?:site|dist)-packages[/\\]")
-"""Of a path: that it is an installed library's."""
+"""The parts of a path that mark an installed library."""
 
 
 def place_of(equation: Any) -> Place | None:

@@ -1,8 +1,7 @@
 """Value numbering: values that are computed alike get one number, wherever and however they are written.
 
-Two jaxprs compute the same if their results have the same numbers, given that their inputs have. What is
-not part of the computation makes no difference: names of variables, which equations are in an inner call,
-results that nobody uses, rules for derivatives.
+Two jaxprs compute the same if equal numbers of their inputs give equal numbers of their results. Names of
+variables, the nesting of calls, unused results and rules for derivatives make no difference.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ CALLS = frozenset(
 """Primitives that do nothing but call a jaxpr."""
 
 LARGE = 1 << 20
-"""Constants of more bytes are told apart by being other objects, not by their elements."""
+"""Bytes. Larger constants are compared by identity, not by their elements."""
 
 TRANSPARENT = frozenset({"stop_gradient", "copy", "name"})
 """Primitives of one operand that return it."""
@@ -112,13 +111,13 @@ class Numbering:
         return [self.number((key, position)) for position in range(len(equation.outvars))]
 
     def _function(self, closed: ClosedJaxpr) -> Hashable:
-        """What identifies a jaxpr as a function."""
+        """The key of a jaxpr as a function."""
         avals = tuple((tuple(aval.shape), str(aval.dtype)) for aval in closed.in_avals)
         inputs = [self.number(("parameter", position, aval)) for position, aval in enumerate(avals)]
         return ("function", avals, tuple(self.results(closed, inputs)))
 
     def parameter(self, value: Any) -> Hashable:
-        """What identifies a primitive's parameter. 1, 1.0 and True are equal in Python, and not here."""
+        """The key of a primitive's parameter. 1, 1.0 and True are equal in Python but differ here."""
         match value:
             case ClosedJaxpr():
                 return self._function(value)

@@ -121,9 +121,9 @@ def _check_hashable(where: int | str, value: Any) -> None:
 
 
 def signature(leaf: Any) -> Hashable:
-    """What of an argument a plan depends on.
+    """The properties of an argument that a plan depends on.
 
-    **Raises:** `TypeError` for what is no array.
+    **Raises:** `TypeError` for a value that is not an array.
     """
     return _signature(_aval(leaf))
 

@@ -61,7 +61,7 @@ class budget(contextlib.ContextDecorator):
         self._entered().pop().__exit__(kind, error, trace)
 
     def _entered(self) -> list[contextlib.AbstractContextManager[None]]:
-        """What this thread has entered and not left."""
+        """The scopes that this thread is in."""
         if not hasattr(self._threads, "entered"):
             self._threads.entered = []
         entered: list[contextlib.AbstractContextManager[None]] = self._threads.entered

@@ -24,16 +24,15 @@ from eqsat.transforms.selection import Mask
 
 
 def circumstances() -> tuple[Hashable, ...]:
-    """What a call depends on besides its arguments and the transformations under way.
+    """The settings that a call depends on, besides its arguments and active transformations.
 
-    That is whatever `jax.jit` traces anew for: the settings of JAX that a jaxpr depends on, or how it is
-    lowered.
+    They are the ones for which `jax.jit` traces anew: those that a jaxpr or its lowering depends on.
     """
     return (trace_context(), override())
 
 
 def static_key(static: dict[int | str, Any]) -> tuple[Hashable, ...]:
-    """What tells the static arguments of calls apart: 1 is not 1.0, nor True."""
+    """The key of static arguments: 1, 1.0 and True differ."""
     return tuple((where, type(value), value) for where, value in static.items())
 
 
@@ -71,7 +70,7 @@ class CachedCall:
         static: dict[int | str, Any],
         unflatten: Callable[[Sequence[Any]], Any],
     ) -> CachedCall | None:
-        """What repeats a call that has been evaluated; None if others like it may be evaluated otherwise."""
+        """A function that repeats an evaluated call; None if similar calls may be evaluated differently."""
         planned = call.settled(donated)
         place = home(setting("jax_default_device"))
         if planned is None or not _is_evaluated():
@@ -114,7 +113,7 @@ class CachedCall:
         return leaves
 
     def results(self, leaves: Sequence[Any]) -> Any:
-        """What the function returns for these leaves."""
+        """The function's result for these leaves."""
         return self.unflatten(results_of(self.run, self.closed, leaves))
 
 
@@ -123,7 +122,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _is_evaluated() -> bool:
-    """Whether what is called now is evaluated at once, and on no mesh."""
+    """Whether a call is evaluated at once now, and on no mesh."""
     evaluates: bool = core.get_opaque_trace_state() == _evaluation()
     return evaluates and jax.sharding.get_abstract_mesh().empty
 

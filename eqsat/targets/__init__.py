@@ -1,1 +1,1 @@
-"""What is known of the machines that programs are made for."""
+"""The machines that programs are planned for."""

@@ -27,10 +27,10 @@ from eqsat.support.cache_folder import cache_folder, write_atomically
 from eqsat.targets.machine import Machine, machine_for
 
 MEASURED = ("flops", "elements", "bytes", "cached_bytes", "fresh", "call")
-"""What is measured of a machine. The rest is about the compiler, and about sizes."""
+"""The measured attributes of a machine. The others are sizes, or belong to the compiler."""
 
 RUNS = 5
-"""Of so many runs the fastest counts: others are disturbed."""
+"""The number of runs, of which the fastest counts, since others are disturbed."""
 
 
 def default_machine() -> Machine:

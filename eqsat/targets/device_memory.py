@@ -1,4 +1,4 @@
-"""How much memory a device has free: the budget of those who name none."""
+"""The free memory of a device: the default budget."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import jax
 from eqsat.errors import EqsatError
 
 KEPT_BACK = 1 / 8
-"""The part of what is free that is not planned with: for the compiler, for fragmentation, and for others."""
+"""The share of the free memory that is kept in reserve: for the compiler, fragmentation and others."""
 
 DIGITS = 2
-"""To so many digits a budget is rounded down, so that plans made a moment apart are for the same one."""
+"""The number of digits to which a budget is rounded down, so that plans made a moment apart have the same."""
 
 
 def free_budget(devices: Iterable[jax.Device], present: int = 0) -> int:
-    """The budget, in bytes, of a program that may take what its devices have free.
+    """The default budget of a program, in bytes.
 
-    That is seven eighths of what is free on the fullest of them, rounded down to two digits, and what the
-    program's arguments have taken already: a budget is for arguments too. CPU devices share one memory.
+    It is seven eighths of the free memory of the fullest device, rounded down to two digits, plus the memory
+    of the program's arguments, since a budget includes these. CPU devices share one memory.
 
     **Arguments:**
 
@@ -45,9 +45,10 @@ def rounded_down(count: int) -> int:
 
 
 def free_bytes(device: jax.Device) -> int:
-    """What a device has free now.
+    """The bytes that a device has free now.
 
-    For an accelerator that is its allocator's limit less what is in use; for a CPU, see `free_host_bytes`.
+    For an accelerator, they are its allocator's limit less the memory in use. For a CPU, see
+    `free_host_bytes`.
 
     **Raises:** `EqsatError` if the device does not say.
     """
@@ -65,15 +66,15 @@ def free_bytes(device: jax.Device) -> int:
 
 
 def free_host_bytes(root: Path = Path("/")) -> int:
-    """The memory that this process can still get.
+    """The bytes that this process can still get.
 
-    On Linux, that is what is available without swapping, or what the control groups that the process is in
-    leave it, whichever is less. Elsewhere it is what the system calls available, or half of all if it does
-    not say that either.
+    On Linux, this is the memory available without swapping, or the remaining limit of the process's control
+    groups, whichever is less. Elsewhere, it is the memory that the system calls available, or half of all
+    memory if the system does not say.
 
     **Arguments:**
 
-    - `root`: where `proc` and `sys` are.
+    - `root`: the folder with `proc` and `sys`.
 
     **Raises:** `EqsatError` if there is no way to know.
     """
@@ -111,14 +112,14 @@ def _available_pages() -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What the files of a control group are called in one version of them.
+    """The names of a control group's files in one version of control groups.
 
     **Attributes:**
 
-    - `mounts`: where groups may be, below the root.
-    - `limits`: of which the least holds.
-    - `used`: what is in use, cached files included.
-    - `cached`: the line of `memory.stat` that says how much of it can be taken back.
+    - `mounts`: the folders of groups, below the root.
+    - `limits`: the files with limits, of which the lowest applies.
+    - `used`: the file with the memory in use, cached files included.
+    - `cached`: the line of `memory.stat` with the part of it that can be reclaimed.
     """
 
     mounts: tuple[str, ...]
@@ -152,9 +153,9 @@ class Group:
 
 
 def _groups(root: Path) -> Iterator[Group]:
-    """The groups with limits that this process is in, and those that they are in.
+    """The groups with limits that contain this process, directly or not.
 
-    What the files say in any other form than the kernel's is passed over.
+    Lines that are not in the kernel's format are ignored.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")

@@ -23,23 +23,23 @@ class Machine:
     - `bytes`: bytes per second to and from main memory.
     - `cached_bytes`: bytes per second where the data fits `cache`.
     - `cache`: bytes of a block that is fast to produce and consume.
-    - `kept`: bytes of the largest block that a process keeps from one call for the next one.
-    - `fresh`: bytes per second of a larger one, which it takes from the system for every call, in pages that
+    - `kept`: bytes of the largest block that a process keeps from one call to the next.
+    - `fresh`: bytes per second of a larger block, which comes from the system in every call, in pages that
       are cleared first.
     - `call`: seconds to start one operation.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
-    - `rows`: fewest rows of a matrix product that still run near full speed.
-    - `panel_columns`: so many columns of an operand a matrix product packs at a time, in memory of its
-      own, and all of them in a batch of products; 0 where it packs none.
-    - `packing`: a program takes so many times as long if its products are written so that they pack less.
-    - `lanes`: so many entries, one after the other in memory, are worked on at once; 0 where their order is
-      of no concern.
+    - `rows`: the fewest rows with which a matrix product runs near full speed.
+    - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
+      of its own. A batch of products packs all columns. 0 if nothing is packed.
+    - `packing`: the slowdown of a program whose products are emitted so that they pack less.
+    - `lanes`: the number of entries, adjacent in memory, that are processed at once; 0 if the order of entries
+      does not matter.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other:
       an entry's rounding error then grows with their number.
-    - `joins`: whether products of one matrix with several narrow ones are to be taken as one.
-    - `copies`: whether what short reductions read may be copied so that it is in such an order, and what
-      products read so that they are one.
+    - `joins`: whether products of one matrix with several narrow ones are taken as one.
+    - `copies`: whether operands of short reductions may be copied to an order for `lanes`, and operands of
+      products so that these can be taken as one.
     """
 
     flops: float = 6e10
@@ -60,7 +60,7 @@ class Machine:
     joins: bool = True
 
     def taking(self, size: float) -> float:
-        """Seconds that it takes to get so many bytes for a call: of a large block, nothing is kept."""
+        """Seconds to get a block of `size` bytes for a call. Large blocks are not kept between calls."""
         return size / self.fresh if size > self.kept else 0.0
 
 
@@ -97,9 +97,9 @@ Laplacian's gradient 1.5, and Sinkhorn 2.5 (two cores of a Xeon).
 
 
 def machine_for(platform: str) -> Machine:
-    """What is known of a machine by the platform of its devices, "cpu" or "gpu", without measuring.
+    """The default machine for a platform, "cpu" or "gpu", without measurements.
 
-    A block of a CPU is a quarter of its last-level cache, where the system tells of one.
+    The block of a CPU is a quarter of its last-level cache, if the system reports one.
     """
     if platform != "cpu":
         return GPU
@@ -108,7 +108,7 @@ def machine_for(platform: str) -> Machine:
 
 
 def last_level_cache() -> int | None:
-    """Bytes of the processor's last-level cache, as Linux tells; None if it is not known."""
+    """Bytes of the processor's last-level cache, as reported by Linux; None if unknown."""
     return max(_caches(Path("/sys/devices/system/cpu/cpu0/cache")), default=(0, None))[1]
 
 

@@ -63,7 +63,7 @@ class Call(NestedProgram):
 
         **Arguments:**
 
-        - `name`: of the batch's axis. What talks over that does so inside of the program over the batch.
+        - `name`: of the batch's axis. Collectives over it stay inside the program over the batch.
         """
         talks = self.talks_over(name)
         results = dependent(self.closed, [dim is not None for dim in dims])

@@ -11,7 +11,7 @@ from eqsat.frontend.value_numbering import called
 
 
 def dependent(closed: ClosedJaxpr, arguments: Sequence[bool]) -> tuple[bool, ...]:
-    """Which results depend on any of the arguments marked, as far as the equations tell.
+    """Which results depend on any of the marked arguments, according to the equations.
 
     >>> import jax
     >>> dependent(jax.make_jaxpr(lambda x, y: (x + y, y * 2))(1.0, 2.0), (True, False))

@@ -67,10 +67,10 @@ def _derivative(call: Call, wrt: Mask) -> LinearMap:
 
 
 def primal(call: Call, wrt: Mask) -> Call:
-    """What computes the results where the marked arguments are differentiated.
+    """The program that is differentiated with respect to the marked arguments.
 
-    That is the program itself, but for parts that have a rule for reverse mode alone: what the rule computes
-    instead can be differentiated again, and forward too.
+    It is the program itself, except for parts with a rule for reverse mode only. They are replaced by the
+    rule's computation, which can be differentiated again, and in forward mode.
     """
     if "custom_vjp_call" not in primitives(call.closed):
         return call

@@ -10,17 +10,17 @@ from jax.extend.core.primitives import closed_call_p
 
 
 class NestedProgram(ABC):
-    """What a primitive of ours carries as its parameter `program`."""
+    """The parameter `program` of our primitives."""
 
     @abstractmethod
     def as_jaxpr(self) -> ClosedJaxpr:
-        """What it computes, as written."""
+        """The program as written."""
 
 
 def without_programs(closed: ClosedJaxpr) -> ClosedJaxpr:
     """A jaxpr that calls the programs in it, and in the jaxprs inside it, as they were written.
 
-    Only the outermost budget counts, and an inner program is optimised with what is around it.
+    Only the outermost budget counts, and an inner program is optimised together with its surroundings.
     """
     return ClosedJaxpr(_rewritten(closed.jaxpr), closed.consts)
 

@@ -12,7 +12,7 @@ from eqsat.frontend.trace_context import named_axes, side_effects
 def silent(closed: ClosedJaxpr) -> ClosedJaxpr:
     """A jaxpr without the equations that have side effects and no results, in the jaxprs inside it either.
 
-    What the rules of `jax.custom_vjp` print stays, as these are functions and no jaxprs.
+    Prints in the rules of `jax.custom_vjp` stay, since these are functions and not jaxprs.
 
     >>> import jax
     >>> closed = jax.make_jaxpr(lambda x: (jax.debug.print("{}", x), x + 1)[1])(1.0)
