@@ -33,8 +33,8 @@ class Machine:
     - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
       of its own. A batch of products packs all columns. 0 if nothing is packed.
     - `packing`: the slowdown of a program whose products are emitted so that they pack less.
-    - `lanes`: the number of entries, adjacent in memory, that are processed at once; 0 if the order of entries
-      does not matter.
+    - `lanes`: the number of entries, adjacent in memory, that are processed at once; 0 if their order does
+      not matter.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other:
       an entry's rounding error then grows with their number.
     - `joins`: whether products of one matrix with several narrow ones are taken as one.
