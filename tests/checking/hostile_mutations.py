@@ -174,7 +174,7 @@ def guards(rule: Rule) -> Iterator[tuple[str, Rule]]:
             yield f"test {place} dropped", replace(rule, data_guard=replace(data, guard=fewer))
         if test.relation not in ("<", "<="):
             continue
-        bound = guard.Applied("mul", (test.right, guard.Literal(1e6)))
+        bound = guard.GuardFunction("mul", (test.right, guard.Literal(1e6)))
         loose = (*tests[:place], replace(test, right=bound), *tests[place + 1 :])
         changed = replace(data, guard=replace(data.guard, tests=loose))
         yield f"test {place} loosened", replace(rule, data_guard=changed)
@@ -220,16 +220,16 @@ def monoids(declared: MonoidDeclaration) -> Iterator[tuple[str, Monoid]]:
 
 def _formulas(node: Formula) -> Iterator[tuple[str, Formula]]:
     match node:
-        case formula.Applied(function="select_n", operands=(_, one, other)):
+        case formula.Application(function="select_n", operands=(_, one, other)):
             yield "select_n dropped", one
             yield "the other case of select_n", other
-        case formula.Applied(function="add" | "sub" as name):
+        case formula.Application(function="add" | "sub" as name):
             yield f"{name} swapped", replace(node, function="sub" if name == "add" else "add")
-        case formula.Applied(function="max" | "min" as name, operands=(one, other)):
+        case formula.Application(function="max" | "min" as name, operands=(one, other)):
             yield f"{name} dropped", one
-        case formula.Applied(function="mul", operands=(one, other)):
+        case formula.Application(function="mul", operands=(one, other)):
             yield "factor dropped", one
-    if isinstance(node, formula.Applied):
+    if isinstance(node, formula.Application):
         for place, operand in enumerate(node.operands):
             for change, changed in _formulas(operand):
                 below = (*node.operands[:place], changed, *node.operands[place + 1 :])
