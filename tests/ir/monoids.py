@@ -16,9 +16,9 @@ def formula(text: str) -> Formula:
 
 def _formula(node: ast.expr) -> Formula:
     match node:
-        case ast.Scalar(id="inf"):
+        case ast.Name(id="inf"):
             return Constant("inf")
-        case ast.Scalar(id=name):
+        case ast.Name(id=name):
             return Scalar(name)
         case ast.Constant(value=value):
             return Constant(str(value))
@@ -31,9 +31,9 @@ def _formula(node: ast.expr) -> Formula:
             return Application(OPERATORS[type(operator).__name__], (_formula(left), _formula(right)))
         case ast.Compare(left=left, ops=[relation], comparators=[right]):
             return Application(OPERATORS[type(relation).__name__], (_formula(left), _formula(right)))
-        case ast.Call(func=ast.Scalar(id="where"), args=[which, yes, no]):
+        case ast.Call(func=ast.Name(id="where"), args=[which, yes, no]):
             return Application("select_n", (_formula(which), _formula(no), _formula(yes)))
-        case ast.Call(func=ast.Scalar(id=name), args=args):
+        case ast.Call(func=ast.Name(id=name), args=args):
             return Application(name.rstrip("_"), tuple(map(_formula, args)))
     raise ValueError(ast.dump(node))
 
