@@ -44,8 +44,9 @@ def sliced(emitter: Emitter, term: Term, value: Emitted, scope: Scope) -> Emitte
 def stored_indices(indices: Emitted) -> Emitted:
     """The indices of a whole axis, stored for the loop that compares them with those of a chunk.
 
-    Inside of a `while`, XLA on CPU does not vectorise what it fuses with a comparison of indices that it
-    counts: conjugate gradients with K + I took 2.4 times as long (jaxlib 0.10).
+    In some loops, XLA on CPU takes longer for what it fuses with a comparison of two `iota`s: conjugate
+    gradients with K + I took 2.4 times as long (jaxlib 0.10). The reason is not known
+    (docs/log/elementwise.md).
     """
     return Emitted(f"lax.optimization_barrier({indices.text})", indices.order)
 

@@ -1,6 +1,6 @@
 """Value numbering: values that are computed alike get one number, wherever and however they are written.
 
-Two jaxprs compute the same if equal numbers of their inputs give equal numbers of their results. Names of
+Two jaxprs compute the same if their results get the same numbers when their inputs do. Names of
 variables, the nesting of calls, unused results and rules for derivatives make no difference.
 """
 

@@ -37,15 +37,15 @@ LOOKAHEAD = 3
 
 
 class Compiler(Protocol):
-    """What compiles candidates."""
+    """A compiler of candidates."""
 
     @property
     def stopwatch(self) -> Stopwatch:
-        """What times the stages of planning."""
+        """Measures the stages of planning."""
 
     @property
     def smallest(self) -> CompiledCandidate | None:
-        """What has the smallest peak so far."""
+        """The program with the smallest peak so far."""
 
     def compile(self, candidate: Candidate, budget: float) -> CompiledCandidate:
         """Emit and compile a candidate."""
@@ -53,14 +53,14 @@ class Compiler(Protocol):
 
 @dataclass(frozen=True)
 class Goal:
-    """What is looked for.
+    """The goal of a search.
 
     **Attributes:**
 
-    - `budget`, `fixed`: bytes; of arguments, outputs and temporaries, and of arguments and outputs.
-    - `spaces`: how many axes may be looped over, in one space after the other; None: there are no loops.
-    - `longest`: seconds; what is predicted to take as much is not compiled.
-    - `enough`: seconds; a program that takes no longer ends the search.
+    - `budget`, `fixed`: bytes: of arguments, outputs and temporaries, and of arguments and outputs.
+    - `spaces`: for each space, in order, the number of axes that may be looped over; None for no loops.
+    - `longest`: seconds. Candidates predicted to take as long are not compiled.
+    - `enough`: seconds. A program that fits and takes no longer ends the search.
     """
 
     budget: int
@@ -84,7 +84,7 @@ class Saturate:
 
 @dataclass(frozen=True)
 class Extract:
-    """Take what there is next in the search space."""
+    """Take the next step of extraction in the search space."""
 
     step: Step
 
@@ -104,7 +104,7 @@ class Compile:
 
 @dataclass(frozen=True)
 class Accept:
-    """Take a program that fits, but is slower than predicted, since all others should be slower still."""
+    """Accept a program that fits and is slower than predicted, since all others should be slower still."""
 
     compiled: CompiledCandidate
 
@@ -150,16 +150,16 @@ class Search:
 
     **Attributes:**
 
-    - `goal`: what is looked for.
-    - `space`: where it is looked for now, or has been last.
-    - `found`: all programs that were accepted as fitting.
+    - `goal`: the goal.
+    - `space`: the present search space, or the last one.
+    - `found`: all accepted programs, which fit.
     - `log`: the decisions so far.
 
     **Arguments:**
 
     - `saturate`: makes the space with loops over at most so many axes; for None, without loops.
-    - `grow`: lengthens the chunks of a program, as far as there is memory for it.
-    - `least`: the programs that need least memory, if they are to be tried when all else fails.
+    - `least`: the programs that need least memory, if they are tried when all else fails.
+    - `grow`: lengthens the chunks of such a program as far as it fits.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ class Search:
         self._wider = deque(goal.spaces)
         self._extraction: CappedExtraction | None = None
         self._ranking = Ranking(goal.budget, goal.fixed, machine)
-        # What fits, but takes longer than predicted: the fastest first.
+        # Programs that fit but take longer than predicted, the fastest first.
         self._held: list[CompiledCandidate] = []
-        # How many groups have come since the best candidate, and how many programs since a smaller peak.
+        # The number of groups since the best candidate, and of compiled programs since a smaller peak.
         self._stale = self._unmoved = 0
         self._most_found: float = 1
         self._found_here = 0
@@ -199,12 +199,12 @@ class Search:
 
     @property
     def fastest(self) -> CompiledCandidate | None:
-        """Of what was found, the program that should take least time."""
+        """The accepted program with the shortest predicted time."""
         return min(self.found, key=self._seconds, default=None)
 
     @property
     def stop_reason(self) -> str:
-        """Why it ended, and why rules were no longer applied in the space that it was in last."""
+        """Why it ended, and why saturation of the last space ended."""
         return self._ended if self.space is None else f"{self._ended}; rules: {self.space.saturation.told}"
 
     def run(self) -> CompiledCandidate | None:
@@ -216,7 +216,7 @@ class Search:
         return self.fastest
 
     def further(self, longest: float) -> Iterator[CompiledCandidate]:
-        """All that fits and is predicted to take less than so many seconds, of the space that it ended in."""
+        """Programs that fit and should take less than `longest` seconds, from the space that it ended in."""
         self.goal = replace(self.goal, longest=longest, enough=0.0)
         self._most_found = math.inf
         self._wider.clear()
@@ -251,7 +251,7 @@ class Search:
         return Stop("no other program should be faster")
 
     def _decide_in_space(self) -> Decision | None:
-        """What to do in the present space; None if that is done with."""
+        """What to do in the present space; None if it is exhausted."""
         if self._extraction is None or self._found_here >= self._most_found:
             return None
         ended = self._unmoved >= MOST_UNMOVED or self._deadline.passed()
@@ -268,7 +268,7 @@ class Search:
         return Compile(candidate)
 
     def _take(self, decision: Decision) -> None:
-        """Do what was decided, and log it."""
+        """Carry out a decision and log it."""
         began = time.perf_counter()
         outcome = self._outcome(decision)
         self._note(decision, outcome, time.perf_counter() - began)
@@ -278,7 +278,7 @@ class Search:
         self._compiler.stopwatch.progress.tell(str(self.log[-1]))
 
     def _outcome(self, decision: Decision) -> str:
-        """Do what was decided, and say what came of it."""
+        """Carry out a decision and return its outcome as text."""
         match decision:
             case Saturate(axes):
                 return self._enter(axes)
@@ -286,9 +286,8 @@ class Search:
                 return self._extract(step)
             case Compile(candidate):
                 return self._compile(candidate)
-            case Accept(compiled):
-                self._held.remove(compiled)
-                return self._accept(compiled)
+            case Accept():
+                return self._accept(self._held.pop(0))
             case DraftLeast():
                 return self._draft()
             case Grow(compiled):
@@ -364,10 +363,10 @@ class Search:
 
 
 def predicted_text(candidate: Candidate) -> str:
-    """What is predicted of a candidate."""
+    """The predicted peak and time of a candidate."""
     return f"{format_bytes(candidate.predicted_peak)} and {format_seconds(candidate.predicted_seconds)}"
 
 
 def peak_text(compiled: CompiledCandidate) -> str:
-    """What a program needs as compiled."""
+    """The certified peak of a program."""
     return f"it needs {format_bytes(compiled.peak)}"

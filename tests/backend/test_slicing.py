@@ -25,7 +25,7 @@ def causal(x: Any, v: Any) -> Any:
 
 
 def test_indices_that_a_loop_compares_with_those_of_a_chunk_are_stored() -> None:
-    """XLA does not vectorise what it fuses with a comparison of indices that it counts."""
+    """In some loops, XLA takes longer for what it fuses with a comparison of two `iota`s."""
     v = normal(700)
     for fn in (regularised, causal):
         small = eqsat.optimize(fn, budget="300kB")
