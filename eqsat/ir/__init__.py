@@ -1,6 +1,6 @@
 """The intermediate representation: terms over named axes.
 
-`axis` and `ops` are the vocabulary, `term` builds and interns terms, `schema` says what each op
-makes of its arguments' axes, `program` is a function's worth of terms, `spec` states what a
-well-formed program is and `interpret` what it means.
+`axis` and `ops` define the vocabulary, and `term` builds and interns terms. `schema` infers the axes,
+dtype and open loops of a result, and `program` represents a function. `spec` checks that a program is
+well-formed, and `interpret` defines what it means.
 """

@@ -1,4 +1,7 @@
-"""Named axes: an identity with a length. Two dimensions are one axis when they must agree."""
+"""Named axes and the layouts of arrays over them.
+
+An axis is an identity with a length. Dimensions that must agree share one axis.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ class Axis:
 
     **Arguments:**
 
-    - `id`: identity; two axes with one length are still different axes.
-    - `size`: its length. Axes of length 1 do not exist: a unit dimension is no axis.
+    - `id`: the identity. Axes of the same length but with different ids are different axes.
+    - `size`: the length. It is never 1, because dimensions of length 1 have no axis.
     """
 
     id: int
     size: int
 
     def __hash__(self) -> int:
-        # Sets of axes are looked up all the time, and an identity is enough to tell axes apart.
+        # Axes are hashed very often, and within a program the id alone identifies them.
         return self.id
 
     @property
     def name(self) -> str:
-        """A short name, unique in its program: a, b, ..., z, a1, b1, ..."""
+        """A short name that is unique in its program: a, b, ..., z, a1, b1, ..."""
         letter = chr(ord("a") + self.id % 26)
         return letter if self.id < 26 else f"{letter}{self.id // 26}"
 
@@ -35,20 +38,20 @@ class Axis:
 
 
 Dimension = Axis | tuple[Axis, ...] | None
-"""What a dimension of an array is: an axis, or several in row-major order, as a reshape merges them.
+"""A dimension of an array: one axis, or several axes that a reshape merged, in row-major order.
 
 `None` is a dimension of length 1.
 """
 
 Layout = tuple[Dimension, ...]
-"""What each dimension of an array is."""
+"""The dimensions of an array, in order."""
 
 
 NO_AXES: frozenset[Axis] = frozenset()
 
 
 def parts(dimension: Dimension) -> tuple[Axis, ...]:
-    """The axes that a dimension is made of, the slowest first.
+    """Returns the axes that make up a dimension, slowest first.
 
     >>> parts(None), parts(Axis(0, 3)), parts((Axis(0, 3), Axis(1, 4)))
     ((), (a:3,), (a:3, b:4))
@@ -59,13 +62,13 @@ def parts(dimension: Dimension) -> tuple[Axis, ...]:
 
 
 def as_dimension(axes: Iterable[Axis]) -> Dimension:
-    """The dimension that is made of the given axes: the converse of `parts`."""
+    """Returns the dimension that consists of the given axes: the inverse of `parts`."""
     found = tuple(axes)
     return found if len(found) > 1 else found[0] if found else None
 
 
 def layout_axes(layout: Layout) -> tuple[Axis, ...]:
-    """The axes of a layout in the order in which they lie in memory.
+    """Returns the axes of a layout in row-major order.
 
     >>> layout_axes((Axis(0, 3), None, (Axis(1, 4), Axis(2, 5))))
     (a:3, b:4, c:5)
@@ -74,7 +77,7 @@ def layout_axes(layout: Layout) -> tuple[Axis, ...]:
 
 
 def layout_shape(layout: Layout) -> tuple[int, ...]:
-    """The array shape that a layout describes.
+    """Returns the array shape that a layout describes.
 
     >>> layout_shape((Axis(0, 3), None, (Axis(1, 4), Axis(2, 5))))
     (3, 1, 20)
@@ -83,5 +86,5 @@ def layout_shape(layout: Layout) -> tuple[int, ...]:
 
 
 def is_flat(layout: Layout) -> bool:
-    """Whether every dimension is one axis, or of length 1."""
+    """Returns whether every dimension is a single axis or has length 1."""
     return not any(isinstance(dimension, tuple) for dimension in layout)

@@ -1,4 +1,4 @@
-"""Elementwise functions: which JAX primitives they are, how many operands, what an element costs."""
+"""The elementwise functions, with their number of operands and their cost, and the monoids."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ class Elementwise:
 
     **Attributes:**
 
-    - `arity`: number of operands.
-    - `cost`: time per element, relative to an addition (vectorised, operands in cache).
-    - `boolean`: whether the result is a truth value whatever the operands are.
-    - `params`: parameters that belong to the function's identity; all others must be at their default.
+    - `arity`: the number of operands.
+    - `cost`: the time per element relative to an addition, vectorised and with operands in cache.
+    - `boolean`: whether the result is boolean whatever the dtypes of the operands.
+    - `params`: the parameters that are part of the function's identity. All other parameters of the primitive
+      must have their default values.
     """
 
     arity: int
@@ -57,19 +58,26 @@ def _table() -> dict[str, Elementwise]:
 
 
 ELEMENTWISE: dict[str, Elementwise] = _table()
-"""By JAX primitive name, but for `convert` (convert_element_type) and `square` (also integer_pow 2)."""
+"""The elementwise functions by the names of JAX's primitives, with a few differences.
+
+`convert` is JAX's `convert_element_type`, `square` also stands for `integer_pow` with exponent 2, and
+`one_minus_square` is 1 - x^2.
+"""
 
 COMMUTATIVE = frozenset({"add", "mul", "max", "min", "and", "or", "xor", "eq", "ne", "add_any"})
-"""Functions of two operands whose order does not matter."""
+"""The functions of two operands that are commutative."""
 
 INCREASING = frozenset(
     {"exp", "exp2", "expm1", "cbrt", "logistic", "tanh", "sinh", "atan", "asinh", "erf", "copy"}
 )
-"""Functions of one real operand that are increasing on all numbers. Those that are NaN somewhere (log, sqrt)
-are not among them: that of the largest number may be one where that of another number is NaN."""
+"""Functions of one real operand that are increasing on all real numbers.
+
+Functions that are NaN somewhere, such as log and sqrt, are left out. For them, max(f(x)) can be NaN where
+f(max(x)) is a number.
+"""
 
 LINEAR = frozenset({"neg", "real", "imag", "conj", "copy", "stop_gradient"})
-"""Functions of one operand with f(a + b) = f(a) + f(b), f(0) = 0 and f(c a) = c f(a) for real c."""
+"""Functions f of one operand with f(a + b) = f(a) + f(b), f(0) = 0 and f(c a) = c f(a) for real c."""
 
 IDENTITIES: dict[str, str] = {
     "sum": "zero",
@@ -80,4 +88,4 @@ IDENTITIES: dict[str, str] = {
     "or": "zero",
     "xor": "zero",
 }
-"""The monoids among the reductions, each with the name of its identity."""
+"""The reductions that are monoids, each with the name of its identity element."""

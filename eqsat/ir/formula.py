@@ -1,4 +1,4 @@
-"""Formulas: elementwise expressions over named scalars; and the monoids that are declared by them."""
+"""Formulas, which are elementwise expressions over named scalars, and the monoids that they declare."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One of the scalars that a formula is over."""
+    """A named scalar in a formula."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A number; it takes the dtype of what stands beside it. "inf" and "-inf" are numbers too."""
+    """A number, which takes the dtype of its context. The text may be "inf" or "-inf"."""
 
     text: str
 
@@ -26,7 +26,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An elementwise function (by its name in `eqsat.ir.elementwise`) of formulas."""
+    """An elementwise function applied to formulas.
+
+    **Attributes:**
+
+    - `function`: the function's name in `eqsat.ir.elementwise`.
+    - `exponent`: the exponent of an `integer_pow`.
+    """
 
     function: str
     operands: tuple[Formula, ...]
@@ -38,19 +44,19 @@ Formula = Scalar | Constant | Application
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """A way to combine partial results that have a state of several parts.
+    """A way to combine partial results whose state has one or more parts.
+
+    The result of a fold with this monoid has the dtype of the last part.
 
     **Attributes:**
 
-    - `name`: how folds refer to it.
+    - `name`: the monoid's name in rules.
     - `state`: the names of the parts.
-    - `identity`: the value of each part for nothing at all.
-    - `merge`: for each part a formula over `p1` and `p2`, for every part p: that of the earlier and of
-      the later partial result. A formula may also use the new values of the parts before it, by the
-      names of those parts.
-    - `finish`: a formula over the parts: what a fold returns.
-
-    The result has the dtype of the last part.
+    - `identity`: the initial value of each part.
+    - `merge`: one formula per part, for its value in the merged state. For every part p, `p1` is its value
+      in the earlier partial result, and `p2` its value in the later one. A formula may also use the new
+      values of the parts before it, by the names of those parts.
+    - `finish`: a formula over the parts, for the result of the fold.
     """
 
     name: str
@@ -61,7 +67,7 @@ class Monoid:
 
 
 def names_in(formula: Formula) -> Iterator[str]:
-    """The names that a formula is over, as they occur.
+    """Yields the names of the scalars in a formula, in order and with repetitions.
 
     >>> list(names_in(Application("add", (Scalar("m1"), Constant("2")))))
     ['m1']

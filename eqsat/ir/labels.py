@@ -1,4 +1,4 @@
-"""What to call axes in front of people: by the dimensions of the arguments that they are."""
+"""Labels of axes for users: the dimensions of the arguments that the axes come from."""
 
 from __future__ import annotations
 
@@ -10,15 +10,20 @@ from eqsat.ir.ops import Leaf, Opaque, Rename
 from eqsat.ir.program import Program
 
 ITERATION = "iteration"
-"""What an axis is called along which a loop stacks what its iterations make."""
+"""The label of an axis along which a loop stacks the results of its iterations."""
 
 
 def axis_labels(program: Program, names: Sequence[str]) -> dict[Axis, str]:
-    """For the axes of a program's inputs, of which dimension they are: of the first input that has them.
+    """Returns labels for the axes of a program, such as "x.0" for the first dimension of the input x.
 
-    An axis that is part of a dimension is numbered within it: "x.0.1". The other of two that stand for one
-    dimension, as in the distances of the rows of x from one another, has a prime: "x.0'". What a loop stacks,
-    it stacks along its iterations.
+    The label comes from the first input that has the axis. An axis that is only a part of a dimension is
+    numbered within it, as in "x.0.1". The new axis of a `Rename` gets the old axis's label with a prime,
+    as in "x.0'"; the pairwise distances between the rows of x need such an axis. An axis along which a scan
+    stacks its results is labelled `ITERATION` if it has no other label. All further axes have no label.
+
+    **Arguments:**
+
+    - `names`: the names of the program's inputs, in order.
     """
     labels: dict[Axis, str] = {}
     for term, name in zip(program.inputs, names, strict=True):

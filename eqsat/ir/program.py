@@ -1,4 +1,4 @@
-"""A program: inputs, and outputs as views of terms."""
+"""Programs: inputs, and outputs that are terms laid out as arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eqsat.ir.term import Term, Terms, reachable
 class Output:
     """A term laid out as an array.
 
-    An axis of `layout` that the term lacks is broadcast.
+    The term is broadcast along the axes of `layout` that it lacks.
     """
 
     term: Term
@@ -35,7 +35,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class KnownFact:
-    """A term has a property of `eqsat.ir.properties` along some of its axes, as the user assures."""
+    """The user's statement that a term has a property of `eqsat.ir.properties` along some of its axes."""
 
     property: str
     term: Term
@@ -44,19 +44,22 @@ class KnownFact:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A function, or a body of control flow, as terms. Compared by identity.
+    """A function, or a body of control flow, as terms.
+
+    Programs are compared by identity.
 
     **Attributes:**
 
-    - `inputs`: one `Leaf` term per flat input of the function, then one per hoisted constant;
-      an input that nothing uses is still there. Of a body, one per source.
-    - `outputs`: in the function's flat order.
-    - `terms`: the table that interns all of them.
-    - `equalities`: pairs of a term that the outputs need and another one that is always equal to it:
-      the body of a named operation and its name, a contraction in the order written and in a better one.
-    - `facts`: what is known of terms.
-    - `aliased`: bytes of the outputs that take the place of donated inputs.
-    - `alike`: terms that are to be the same bits wherever they are computed.
+    - `inputs`: one `Leaf` term per flat input of the function, then one per hoisted constant. Unused inputs
+      are included. A body has one input per entry of `Body.sources`.
+    - `outputs`: the outputs, in the function's flat order.
+    - `terms`: the table that interns all terms of the program.
+    - `equalities`: pairs of a term that the outputs need and another one that is always equal to it. For
+      example, the body of a named operation and the `Operation`, or a contraction in the order written
+      and in a better one.
+    - `facts`: properties of terms that the user has stated.
+    - `aliased`: the bytes of those outputs that overwrite donated inputs.
+    - `alike`: terms whose values must be bitwise equal wherever they are computed.
     """
 
     inputs: tuple[Term, ...]
@@ -68,25 +71,25 @@ class Program:
     alike: tuple[Term, ...] = ()
 
     def reachable(self) -> Iterator[Term]:
-        """Every term that the outputs need, operands first."""
+        """Yields every term that the outputs need, operands first."""
         return reachable(output.term for output in self.outputs)
 
     @property
     def argument_bytes(self) -> int:
-        """Bytes of the inputs, of those that nothing uses too: they are there all the same."""
+        """The size of all inputs in bytes. Unused inputs count, because the caller holds them in memory."""
         return sum(term.bytes for term in self.inputs)
 
     @property
     def fixed_bytes(self) -> int:
-        """Bytes of inputs and outputs: however the program is computed, it needs these."""
+        """The bytes of inputs and outputs, which every way of computing the program needs."""
         return self.argument_bytes + sum(output.bytes for output in self.outputs) - self.aliased
 
     def axes(self) -> frozenset[Axis]:
-        """Every axis that occurs in a reachable term's schema."""
+        """Returns all axes of the terms that the outputs need."""
         return frozenset().union(*(term.axes for term in self.reachable()))
 
     def inside(self) -> Iterator[Program]:
-        """This program and the bodies in it, and in those, outer before inner."""
+        """Yields this program and the bodies of all control flow in it, outer before inner."""
         stack = [self]
         seen: set[Program] = set()
         while stack:
@@ -100,7 +103,7 @@ class Program:
                     stack.extend(body.program for body in term.op.call.bodies)
 
     def known(self) -> Iterator[Term]:
-        """Every term that the outputs need, or that is known to be equal to one of those; operands first."""
+        """Yields every term that the outputs, the equalities or the facts refer to, operands first."""
         roots = [output.term for output in self.outputs]
         roots += [term for pair in self.equalities for term in pair]
         return reachable([*roots, *(fact.term for fact in self.facts)])

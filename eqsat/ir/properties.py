@@ -13,8 +13,9 @@ PROPERTIES: dict[str, int] = {
     "positive": 0,
     "nonzero": 0,
 }
-"""By name, along how many axes: a matrix property `lower[i, j](a)` has rows along i, columns along j.
+"""The number of axes that each property is stated along, by the property's name.
 
-spd: symmetric positive definite; orthogonal: the columns are orthonormal, sum_i a_ij a_ik = delta_jk
-(so there are no more columns than rows).
+A matrix property such as `lower[i, j](a)` has the rows along i and the columns along j. `spd` means symmetric
+positive definite. `orthogonal` means that the columns are orthonormal, sum_i a_ij a_ik = delta_jk, so there
+are at most as many columns as rows.
 """

@@ -1,4 +1,4 @@
-"""What each op makes of its operands' axes, dtypes and open loops."""
+"""The inference of an op's result: its axes, dtype and open loops, from those of its operands."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ Axes = frozenset[Axis]
 
 
 def without(axes: Axes, axis: Axis, extra: Axis | None = None) -> Axes:
+    """Returns `axes` without `axis`, and with `extra` unless that is None."""
     rest = axes - {axis}
     return rest if extra is None else rest | {extra}
 
 
 def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
-    """The axes of op's result, given those of its operands."""
+    """Returns the axes of the op's result, given those of its operands."""
     match op:
         case Leaf(layout=layout):
             return frozenset(layout_axes(layout))
@@ -68,7 +69,7 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
 
 
 def result_dtype(op: Op, args: Sequence[str]) -> str:
-    """The dtype of op's result, given those of its operands."""
+    """Returns the dtype of the op's result, given those of its operands."""
     match op:
         case Leaf() | Const() | Iota() | Map() | Reduce() | Dot() | Select() | Operation():
             return op.dtype
@@ -87,7 +88,15 @@ def result_dtype(op: Op, args: Sequence[str]) -> str:
 
 
 def result_open(op: Op, args: Sequence[Axes], operand_axes: Sequence[Axes]) -> Axes:
-    """The loops that op's result varies with: chunks taken and not yet closed."""
+    """Returns the axes of the loops that the op's result varies with.
+
+    A `Chunk` opens the loop over its axis, and a `Concat` or `Fold` closes it.
+
+    **Arguments:**
+
+    - `args`: the open loops of each operand.
+    - `operand_axes`: the axes of each operand.
+    """
     opened: Axes = frozenset().union(*args)
     match op:
         case Chunk(axis=axis):

@@ -1,4 +1,7 @@
-"""Terms: interned applications of ops. Equal terms are the same object, so a program is a DAG."""
+"""Terms: interned applications of ops.
+
+Equal terms of one table are the same object, so a program is a DAG.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,16 @@ from eqsat.support.records import Place
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """`op(*args)`. Compared by identity: build terms through one `Terms` table.
+    """The op `op` applied to the operands `args`.
+
+    Terms are compared by identity, so build all terms of a program through one `Terms` table.
 
     **Attributes:**
 
-    - `axes`: its schema.
-    - `dtype`: its dtype's name.
-    - `open`: the axes whose current chunk its value depends on.
-    - `number`: position in the table; operands come before what uses them.
+    - `axes`: the axes of the result.
+    - `dtype`: the name of the result's dtype.
+    - `open`: the axes of the loops that the value varies with. It depends on the current chunk of each.
+    - `number`: the term's number in its table. Operands have smaller numbers than the terms that use them.
     """
 
     op: Op
@@ -33,7 +38,7 @@ class Term:
 
     @property
     def elements(self) -> int:
-        """Number of elements with every axis at full length."""
+        """The number of elements, with every axis at full length."""
         count = 1
         for axis in self.axes:
             count *= axis.size
@@ -41,12 +46,12 @@ class Term:
 
     @property
     def bytes(self) -> int:
-        """Bytes with every axis at full length."""
+        """The size in bytes, with every axis at full length."""
         return self.elements * itemsize(self.dtype)
 
 
 def infer(op: Op, args: Sequence[Term]) -> tuple[Axes, str, Axes]:
-    """Axes, dtype and open loops of `op(*args)`."""
+    """Returns the axes, dtype and open loops of `op(*args)`."""
     axes = [arg.axes for arg in args]
     return (
         result_axes(op, axes),
@@ -56,11 +61,13 @@ def infer(op: Op, args: Sequence[Term]) -> tuple[Axes, str, Axes]:
 
 
 class Terms:
-    """Builds and interns terms.
+    """A table that builds and interns terms.
+
+    Iterating over it yields all its terms, in the order in which they were made.
 
     **Attributes:**
 
-    - `origins`: for some terms, by number, where in the user's source they were made.
+    - `origins`: the places in the user's source that terms come from, by term number. Not every term has one.
     """
 
     def __init__(self) -> None:
@@ -72,7 +79,7 @@ class Terms:
         return iter(self._interned.values())
 
     def make(self, op: Op, args: Iterable[Term] = ()) -> Term:
-        """The term `op(*args)`, the same object every time."""
+        """Returns the term `op(*args)`: the same object for every call with equal arguments."""
         operands = tuple(args)
         key = (op, tuple(arg.number for arg in operands))
         term = self._interned.get(key)
@@ -82,7 +89,10 @@ class Terms:
         return term
 
     def restore(self, number: int, op: Op, args: Iterable[Term] = ()) -> Term:
-        """A new term with the number that it had in another table, which nothing has in this one."""
+        """Makes a term with the number that it had in another table, and returns it.
+
+        No term of this table may have that number yet.
+        """
         operands = tuple(args)
         term = Term(op, operands, *infer(op, operands), number)
         self._interned[op, tuple(arg.number for arg in operands)] = term
@@ -91,7 +101,10 @@ class Terms:
 
 
 def reachable(roots: Iterable[Term]) -> Iterator[Term]:
-    """Every term that `roots` depend on, operands first. Not recursive."""
+    """Yields every term that `roots` depend on, the roots included, operands first.
+
+    The traversal is iterative, so deep programs do not exhaust the stack.
+    """
     done: set[int] = set()
     stack = [(root, False) for root in reversed(list(roots))]
     while stack:
