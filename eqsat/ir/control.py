@@ -1,9 +1,9 @@
-"""Control flow: calls that mean what their bodies do, programs that run once per iteration or by choice.
+"""Control flow: calls whose meaning is given by their bodies, which are programs.
 
-The operands of such a call feed inputs of its bodies (`Body.sources`): as they are, one slice for each
-iteration, or as the first value of what is carried from iteration to iteration. A body's axes are the call's:
-where a dimension of an input is the same axis as that of the operand, an axis that passes through the body
-passes through the call.
+The operands of such a call feed the inputs of its bodies (`Body.sources`): unchanged, one slice per
+iteration, or as the initial value of a carry. Bodies use the same axes as the call. So an axis that passes
+through every body passes through the call, if it is in the same place in the operands and in the inputs that
+they feed.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
     from eqsat.ir.program import Program
 
 WHILE_ITERATIONS = 10
-"""How many iterations a loop is taken for that ends when it likes."""
+"""The assumed number of iterations of a while loop, which is unknown before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """One body, run `length` times: what is carried, and a slice of each sequence, to what is carried next
-    and an entry of each further result.
+    """A `lax.scan`: one body that runs `length` times.
+
+    The body maps the carries and a slice of each sequence to the next carries and an entry of each stacked
+    result. The results of the call are the final carries, and then the stacked results.
 
     **Arguments:**
 
-    - `carried`: which operands are the first values of what is carried; the first results are the last ones.
-    - `sliced`: which operands are sequences along their first dimension.
-    - `reverse`: whether it starts with the last slice.
-    - `unroll`: how many iterations to write out, as JAX was told.
+    - `carried`: the positions of the operands that are initial carries.
+    - `sliced`: the positions of the operands that are sequences, sliced along their first dimension.
+    - `reverse`: whether the loop starts with the last slice.
+    - `unroll`: the number of iterations to unroll, as given to JAX.
     """
 
     carried: tuple[int, ...]
@@ -40,14 +42,24 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """Two bodies: whether there is another iteration, and the iteration; results are the last carries."""
+    """A `lax.while_loop` with two bodies: the condition and the iteration.
+
+    The results are the final carries.
+
+    **Arguments:**
+
+    - `carried`: the positions of the operands that are initial carries.
+    """
 
     carried: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """The body whose number operand 0 is, 0 or 1 if that is a truth value; only that one runs."""
+    """A `lax.cond` or `lax.switch`: operand 0 is the number of the body that runs.
+
+    If operand 0 is a bool, False selects body 0 and True body 1.
+    """
 
 
 Control = Scan | While | Switch
@@ -55,11 +67,11 @@ Control = Scan | While | Switch
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A program inside of a call.
+    """A program inside a call of control flow.
 
     **Attributes:**
 
-    - `sources`: for each input of the program, which operand of the call feeds it.
+    - `sources`: for each input of the program, the position of the call's operand that feeds it.
     """
 
     program: Program
@@ -67,23 +79,28 @@ class Body:
 
 
 def carried(control: Control) -> tuple[int, ...]:
-    """Which operands are first values of what is carried."""
+    """Returns the positions of the operands that are initial carries."""
     return () if isinstance(control, Switch) else control.carried
 
 
 def sliced(control: Control) -> tuple[int, ...]:
-    """Which operands are fed slice by slice."""
+    """Returns the positions of the operands that are fed slice by slice."""
     return control.sliced if isinstance(control, Scan) else ()
 
 
 def steady(control: Control, operands: int) -> list[int]:
-    """Which of so many operands every iteration, or every choice, is given whole and unchanged."""
+    """Returns the positions of the operands that every iteration or branch gets whole and unchanged.
+
+    **Arguments:**
+
+    - `operands`: the number of operands of the call.
+    """
     moving = {*carried(control), *sliced(control), *([0] if isinstance(control, Switch) else [])}
     return [number for number in range(operands) if number not in moving]
 
 
 def iterations(control: Control) -> int:
-    """How often the bodies run, as far as that is known."""
+    """Returns how often the bodies run. For a while loop, this is an assumption."""
     match control:
         case Scan(length=length):
             return length

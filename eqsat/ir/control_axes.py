@@ -1,6 +1,7 @@
-"""Which axes pass through control flow: a slice of its operands gives that slice of its results.
+"""Finds the axes that pass through control flow: a slice of its operands gives the same slice of its results.
 
-So does an axis along which every body works slice by slice, and which what is carried keeps in its place.
+An axis passes if every body works slice by slice along it, and if it has the same place in each carry before
+and after an iteration.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from eqsat.ir.term import Term, reachable
 
 
 def passes(call: Call, axis: Axis) -> bool:
-    """Whether a slice of the operands along the axis gives that slice of every result."""
+    """Returns whether a slice of the operands along the axis gives the same slice of every result."""
     control = call.control
     assert control is not None
     if not takes_slices(call, axis):
@@ -39,9 +40,9 @@ def passes(call: Call, axis: Axis) -> bool:
 
 
 def takes_slices(call: Call, axis: Axis) -> bool:
-    """Whether slices of the operands along the axis give the bodies just those slices of their inputs.
+    """Returns whether slices of the operands along the axis give the bodies the same slices of their inputs.
 
-    Loops do not run along it: neither over slices of an operand, nor over the entries of a result.
+    This is not so if a loop runs along the axis, over the slices of an operand or the entries of a result.
     """
     assert call.control is not None
     for place, layout in enumerate(call.arg_layouts):
@@ -60,8 +61,11 @@ def takes_slices(call: Call, axis: Axis) -> bool:
 
 
 def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> bool:
-    """Whether the loop goes on while a predicate holds anywhere along the axis, but changes only what it
-    holds for: so it is with a batch of loops. Then slices may take fewer iterations than all together."""
+    """Returns whether a while loop runs a batch of independent loops along the axis.
+
+    Such a loop continues while a predicate holds anywhere along the axis, and changes only those entries for
+    which it holds. A slice may then take fewer iterations than the whole, and still gives the same result.
+    """
     (output,) = condition.program.outputs
     match output.term.op:
         case Reduce(kind="or", axes=axes) if axis in axes:
@@ -87,7 +91,10 @@ def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> b
 
 
 def place_of(layout: Layout, axis: Axis) -> tuple[int, int] | None:
-    """In which dimension an axis is, and how many elements of that are after each of its entries."""
+    """Returns the number of the dimension that has the axis, and the axis's stride within that dimension.
+
+    Returns None if the layout does not have the axis.
+    """
     for place, dimension in enumerate(layout):
         if axis in parts(dimension):
             faster = parts(dimension)[parts(dimension).index(axis) + 1 :]
@@ -96,29 +103,29 @@ def place_of(layout: Layout, axis: Axis) -> tuple[int, int] | None:
 
 
 def _fed(call: Call, source: int) -> Layout:
-    """The layout of what an operand gives to a body in one iteration."""
+    """Returns the layout of what an operand feeds to a body in one iteration."""
     assert call.control is not None
     layout = call.arg_layouts[source]
     return layout[1:] if source in sliced(call.control) else layout
 
 
 def given_layouts(call: Call) -> list[Layout]:
-    """The layouts of what an iteration, or a branch, gives for each result of the call."""
+    """Returns, for each result of the call, the layout of what one iteration or branch returns for it."""
     first = len(carried(call.control)) if isinstance(call.control, Scan) else len(call.out_layouts)
     return [*call.out_layouts[:first], *(layout[1:] for layout in call.out_layouts[first:])]
 
 
 def works_slice_by_slice(program: Program, axis: Axis) -> bool:
-    """Whether a slice along `axis` of the inputs gives just that slice of everything computed."""
+    """Returns whether a slice of the inputs along `axis` gives the same slice of every term."""
     return all(keeps(term, axis) for term in program.reachable())
 
 
 def keeps(term: Term, axis: Axis) -> bool:
-    """Whether a slice along `axis` of the operands that have it gives that slice of the term."""
+    """Returns whether a slice along `axis` of the operands that have it gives the same slice of the term."""
     if isinstance(term.op, Leaf):
         return True
     if (axis in term.axes) != any(axis in arg.axes for arg in term.args):
-        # It is summed over, or counted along, or takes another axis's name...
+        # The term sums over the axis, for example, or counts along it, or renames it.
         return False
     match term.op:
         case Operation(axes=core):

@@ -1,8 +1,8 @@
-"""Which axes control flow sums over: chunks of its operands give results that add up to those of the whole.
+"""Finds the axes that control flow sums over: the results for chunks of the operands add up to the whole.
 
-The derivative of a loop over time carries the gradient of the weights from iteration to iteration, and adds
-to it what comes of that iteration's batch. What it carries of each entry of the batch is sliced along with
-the batch.
+For example, the derivative of a recurrent network carries the gradient of the weights from iteration to
+iteration, and each iteration adds the contribution of its batch. That gradient is a sum over the batch. A
+carry that has the batch axis is sliced along it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from eqsat.ir.ops import Call, Const, Dot, Leaf, Map, Opaque, Reduce, Rename
 from eqsat.ir.term import Term, reachable
 
 MOVING = frozenset({"reshape", "rev", "slice"})
-"""Primitives of one operand that only rearrange its entries, or drop some."""
+"""The primitives of one operand that only rearrange or drop entries."""
 
 
 class Part(Enum):
-    """What a term is where the inputs are given a chunk of an axis: the same, that chunk, or a summand."""
+    """What a term becomes if the inputs are restricted to a chunk of an axis.
+
+    It stays the same, becomes that slice of the term, or becomes a summand: the values for all chunks add
+    up to the term.
+    """
 
     SAME = auto()
     SLICE = auto()
@@ -30,14 +34,14 @@ class Part(Enum):
 
 
 def sums_over(call: Call, args: Sequence[Term], axis: Axis) -> bool:
-    """Whether chunks of the operands along the axis give summands of the results that lack it, and
-    slices of those that have it.
+    """Returns whether chunks of the operands along the axis give summands or slices of the results.
 
-    Of what is carried as a sum, the first value has to be zero: every chunk starts with it.
+    Results that lack the axis must become summands, and results that have it slices. The initial value of a
+    carried sum must be zero, because every chunk starts with it.
     """
     control = call.control
     assert control is not None
-    # A loop that ends when it likes may take fewer iterations for a part than for the whole.
+    # A while loop may take fewer iterations for a chunk than for the whole.
     if isinstance(control, While) or not takes_slices(call, axis):
         return False
     sums = _carried_sums(call, axis)
@@ -64,18 +68,21 @@ def sums_over(call: Call, args: Sequence[Term], axis: Axis) -> bool:
 
 
 def is_zero(term: Term) -> bool:
-    """Whether the term is the number zero."""
+    """Returns whether the term is the constant zero."""
     return isinstance(term.op, Const) and term.op.text in ("0", "0.0", "-0.0", "0j")
 
 
 def _gives(term: Term, parts: Mapping[int, Part], sliced: bool) -> bool:
-    """Whether a body's result is a slice, or else a summand."""
+    """Returns whether a body's result is a slice, if `sliced`, or else a summand."""
     part = parts[term.number]
     return part is Part.SLICE if sliced else part is Part.SUMMAND or is_zero(term)
 
 
 def _carried_sums(call: Call, axis: Axis) -> set[int]:
-    """The operands that carry what comes of slices, but lack the axis: if anything, they are sums."""
+    """Returns the positions of the carried operands that depend on slices but lack the axis.
+
+    If the call sums over the axis, these carries are sums.
+    """
     control = call.control
     assert control is not None
     sums: set[int] = set()
@@ -94,7 +101,7 @@ def _carried_sums(call: Call, axis: Axis) -> set[int]:
 
 
 def _part(term: Term, axis: Axis, args: Sequence[Part]) -> Part | None:
-    """What a term is, given what its operands are; None if it is nothing of that."""
+    """Returns what a term becomes, given what its operands become, or None if it is none of the three."""
     if Part.SUMMAND in args:
         return Part.SUMMAND if _is_linear(term, axis, args) else None
     if isinstance(term.op, Leaf):
@@ -110,7 +117,10 @@ def _part(term: Term, axis: Axis, args: Sequence[Part]) -> Part | None:
 
 
 def _is_linear(term: Term, axis: Axis, args: Sequence[Part]) -> bool:
-    """Whether a term whose operands are summands or the same for all chunks adds up as they do."""
+    """Returns whether a term is linear in its operands that are summands, so that its values add up too.
+
+    All other operands must be the same for every chunk, or zero where a sum is formed.
+    """
     if Part.SLICE in args:
         return False
     summands = [part is Part.SUMMAND or is_zero(arg) for part, arg in zip(args, term.args, strict=True)]
@@ -133,9 +143,14 @@ def _is_linear(term: Term, axis: Axis, args: Sequence[Part]) -> bool:
 
 
 def with_bodies(call: Call, bodies: Sequence[Body], args: Sequence[Term]) -> Call:
-    """The call of these operands with its bodies, and the axes that pass through them or are summed over."""
+    """Returns the call with other bodies, and with the axes that pass through them or are summed over.
+
+    **Arguments:**
+
+    - `args`: the operands of the call.
+    """
     call = replace(call, bodies=tuple(bodies))
-    # What is only broadcast along an axis gives no chunk of it: the call would be the same.
+    # If no operand has an axis, chunks of it would all give the same call.
     varying = frozenset[Axis]().union(*(arg.axes for arg in args))
     passing = frozenset(axis for axis in varying if passes(call, axis))
     sums = frozenset(axis for axis in varying - passing if sums_over(call, args, axis))

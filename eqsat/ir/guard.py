@@ -1,8 +1,9 @@
-"""Guards: what must hold of the data for a rule to be as accurate as it promises, as terms to be computed.
+"""Guards: conditions on the data under which a rule keeps the accuracy that it promises.
 
-A guard is a list of tests, each of which compares two scalars. A scalar is a reduction of an elementwise
-expression over all axes, a bound of a dtype, a number, or what arithmetic makes of these. Every comparison
-is false where a side is NaN, and reductions hand NaN on: data with a NaN fails every test that looks at it.
+A guard is a list of tests, which are compiled to terms and computed at run time. Each test compares two
+scalars. A scalar is a reduction of an elementwise expression over all axes, a bound of a dtype, a number, or
+arithmetic on these. A comparison with NaN is false, and reductions propagate NaN. So data that contains a NaN
+fails every test that reads it.
 """
 
 from __future__ import annotations
@@ -20,26 +21,28 @@ from eqsat.ir.ops import Const, Map, Reduce
 from eqsat.ir.term import Term, Terms
 
 BOUNDS = {"largest": "max", "smallest": "smallest_normal", "epsilon": "eps"}
-"""The bounds of a dtype, and what `finfo` calls them: its largest number, its smallest normal one, and the
-distance from 1 to the next number."""
+"""The bounds of a dtype by their names in rules, with the attributes of `finfo` that hold them.
+
+They are the largest number, the smallest normal number, and the distance from 1 to the next larger number.
+"""
 
 OVERALL = ("max", "min", "sum")
-"""The reductions over all axes."""
+"""The reductions that an `Overall` may be."""
 
 RELATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
-"""How scalars compare, and the elementwise functions that compare them."""
+"""The comparisons, with the elementwise functions that compute them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A number; it takes the dtype of what stands beside it."""
+    """A number, which takes the dtype of its context."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`largest(a)`, `smallest(a)`, `epsilon(a)`: a bound of the dtype of a."""
+    """A bound of the dtype of a variable: `largest(a)`, `smallest(a)` or `epsilon(a)`."""
 
     kind: str
     variable: str
@@ -47,21 +50,21 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`size(K)`: how many entries there are along axes."""
+    """The number of entries along axes of the rule: `size(K)`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a variable of the rule stands for."""
+    """A variable of the rule."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class GuardFunction:
-    """An elementwise function of expressions."""
+    """An elementwise function applied to expressions."""
 
     function: str
     operands: tuple[Expression, ...]
@@ -70,7 +73,7 @@ class GuardFunction:
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """`sum[K] a`: a reduction along axes of the rule."""
+    """A reduction along axes of the rule: `sum[K] a`."""
 
     kind: str
     axes: tuple[str, ...]
@@ -79,7 +82,7 @@ class Along:
 
 @dataclass(frozen=True, slots=True)
 class Overall:
-    """`max(a)`: a reduction over all axes that the operand has."""
+    """A reduction over all axes of the operand: `max(a)`."""
 
     kind: str
     operand: Expression
@@ -103,7 +106,7 @@ class Guard:
 
     **Attributes:**
 
-    - `variables`, `axes`: the names of the rule that the tests speak of.
+    - `variables`, `axes`: the names of the rule's variables and axes that the tests mention.
     """
 
     variables: tuple[str, ...]
@@ -111,7 +114,7 @@ class Guard:
     tests: tuple[Inequality, ...]
 
     def renamed(self, names: Mapping[str, str]) -> Guard:
-        """The guard with other names for axes."""
+        """Returns the guard with axes renamed. Axes that are not in `names` keep their names."""
 
         def side(expression: Expression) -> Expression:
             match expression:
@@ -135,20 +138,21 @@ class Guard:
 
 
 class NoTest(Exception):
-    """These values can't be tested: they are no real floats, or are computed inside of a loop."""
+    """Raised when values cannot be tested, such as values that are not real floats or vary with a loop."""
 
 
 def conditions(
     guard: Guard, values: Mapping[str, Term], axes: Mapping[str, frozenset[Axis]], terms: Terms
 ) -> list[Term]:
-    """The tests of a guard as truth values without axes.
+    """Returns the tests of a guard as boolean terms without axes.
 
     **Arguments:**
 
-    - `values`, `axes`: what the rule's variables and axes stand for.
-    - `terms`: the table that the values are from.
+    - `values`, `axes`: the terms and the axes that the rule's variables and axes stand for.
+    - `terms`: the table that interns the values. The tests are built in it.
 
-    **Raises:** `NoTest`.
+    **Raises:** `NoTest` if a value is not a real float or varies with a loop, if a reduction is along axes
+    that its operand lacks, or if a side of a test is not a scalar.
     """
     for name in guard.variables:
         if not is_real_float(values[name].dtype) or values[name].open:
@@ -158,7 +162,7 @@ def conditions(
 
 
 def joined(tests: list[Term], terms: Terms) -> Term:
-    """Whether all of some truth values hold, each looked at once."""
+    """Returns the conjunction of boolean terms, of which there is at least one. Each is used once."""
     first, *others = sorted(set(tests), key=lambda term: term.number)
     for other in others:
         first = terms.make(Map("and", "bool"), [first, other])
@@ -166,7 +170,7 @@ def joined(tests: list[Term], terms: Terms) -> Term:
 
 
 def given(expression: Expression) -> Iterator[Expression]:
-    """An expression and all in it."""
+    """Yields an expression and all its subexpressions."""
     yield expression
     match expression:
         case GuardFunction(operands=operands):
@@ -177,11 +181,11 @@ def given(expression: Expression) -> Iterator[Expression]:
 
 
 _SIGNS = {"add": (" + ", 1), "sub": (" - ", 1), "mul": (" * ", 2), "div": (" / ", 2)}
-"""How arithmetic is written, and how tightly it binds."""
+"""How arithmetic is written, and its precedence. A larger number binds more tightly."""
 
 
 def _text(expression: Expression, around: int = 0) -> str:
-    """An expression as rules write it; `around` is how tightly what it is in binds."""
+    """Returns an expression as rules write it. `around` is the precedence of the surrounding expression."""
     match expression:
         case Literal(value=value):
             return f"{value:g}"
@@ -209,7 +213,7 @@ def _text(expression: Expression, around: int = 0) -> str:
 
 
 class _Builder:
-    """Builds the tests on one choice of values."""
+    """Builds the terms of tests for given values and axes."""
 
     def __init__(self, values: Mapping[str, Term], axes: Mapping[str, frozenset[Axis]], terms: Terms) -> None:
         self.values = values
@@ -223,7 +227,7 @@ class _Builder:
         return self.terms.make(Map(RELATIONS[test.relation], "bool"), [left, right])
 
     def beside(self, expressions: list[Expression]) -> list[Term]:
-        """Expressions that stand side by side, in one dtype: the widest of them. Numbers take it."""
+        """Builds expressions and converts them to the widest dtype among them, which numbers take too."""
         built: list[Term | None] = [
             None if isinstance(one, Literal | Count) else self.build(one) for one in expressions
         ]
@@ -263,7 +267,7 @@ class _Builder:
             case Given(name=name):
                 return self.values[name]
             case Overall(kind="max", operand=GuardFunction(function="abs", operands=(operand,))):
-                # Of a stored value, no other one of its size is made.
+                # max(|x|) is max(max(x), -min(x)), which does not store |x| if x is stored.
                 inside = self.build(operand)
                 highest, lowest = self.overall("max", inside), self.overall("min", inside)
                 below = self.terms.make(Map("neg", lowest.dtype), [lowest])
@@ -284,7 +288,10 @@ class _Builder:
                 return self.terms.make(Map(name, "bool" if boolean else made[-1].dtype, params), made)
 
     def overall(self, kind: str, operand: Term) -> Term:
-        """A scalar, in float32 if the operand is narrower: bounds are computed with it."""
+        """Reduces the operand over all its axes.
+
+        A narrower float is then converted to float32, the dtype in which bounds are computed.
+        """
         if operand.axes:
             operand = self.terms.make(Reduce(kind, operand.axes, operand.dtype), [operand])
         wide = accumulator(operand.dtype)

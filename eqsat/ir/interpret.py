@@ -1,8 +1,8 @@
-"""What a program means: a NumPy interpreter of the IR, in double precision.
+"""The reference interpreter: it defines what a program means, in NumPy and by default in double precision.
 
-Slow, plain, and independent of every other stage: the reference that the others are tested against.
-Floats of any width are computed as float64, complex numbers as complex128, integers and truth values
-exactly. Loops really run chunk by chunk, so that a rule which may not be applied to a chunk shows.
+It is slow, plain and independent of every other stage, which are tested against it. By default, floats of any
+width are computed as float64 and complex numbers as complex128. Integers and bools keep their dtypes. Loops
+run chunk by chunk, so that a rule that is wrong for chunks gives a wrong result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ from eqsat.ir.spec import parse_const
 from eqsat.ir.term import Term, reachable
 
 Values = ChainMap[Any, Any]
-"""By term number, innermost loop first; results of a call by (the call, its operands' numbers)."""
+"""Values by term number, those of the innermost loop first.
+
+The key of the results of a call is the call with the numbers of its operands.
+"""
 
 
 def interpret(
@@ -52,15 +55,18 @@ def interpret(
     chunk_lengths: Mapping[Axis, int] | None = None,
     precision: str = "double",
 ) -> list[Array]:
-    """The outputs of `program` for the given inputs.
+    """Returns the outputs of `program` for the given inputs.
 
     **Arguments:**
 
-    - `arrays`: one per input, of the shapes that the inputs' layouts say.
-    - `chunk_lengths`: how long a chunk of an axis is; the last one may be shorter. An axis that is
-      not in there is one chunk.
-    - `precision`: "double", or "single" to compute floats as float32 and complex numbers as complex64,
-      for those who want to see what rounding does.
+    - `arrays`: one array per input, of the shape of the input's layout.
+    - `chunk_lengths`: the length of the chunks of each axis. The last chunk may be shorter. An axis without
+      an entry is one chunk.
+    - `precision`: how floats and complex numbers are computed: "double" (float64 and complex128), "single"
+      (float32 and complex64, to show the effects of rounding) or "extended" (NumPy's widest dtypes).
+
+    **Raises:** an `EqsatError` if the precision is unknown, the arrays do not fit the inputs, or a chunk
+    length is less than 1.
     """
     if precision not in PRECISIONS:
         raise EqsatError(f"unknown precision {precision!r}; there are {', '.join(PRECISIONS)}")
@@ -68,7 +74,10 @@ def interpret(
 
 
 class Interpreter:
-    """One run. Values are arrays with one dimension per axis of their term, in the order of the axes' ids."""
+    """One run of the interpreter on given input arrays.
+
+    A value is an array with one dimension per axis of its term, in the order of the axes' ids.
+    """
 
     def __init__(self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], precision: str) -> None:
         self.arrays = arrays
@@ -77,11 +86,12 @@ class Interpreter:
         self.schedules: dict[tuple[int, ...], list[Term]] = {}
 
     def run(self, program: Program) -> list[Array]:
+        """Returns the outputs of the program as arrays of their layouts."""
         if len(self.arrays) != len(program.inputs):
             raise EqsatError(f"the program has {len(program.inputs)} inputs; got {len(self.arrays)} arrays")
         values: Values = ChainMap({})
         self.indices = {leaf.number: index for index, leaf in enumerate(program.inputs)}
-        # A chunk that a body is given is all that it knows of an axis.
+        # The outputs of a body may be open. Its inputs are taken whole along those axes.
         whole = {axis: slice(None) for output in program.outputs for axis in output.term.open}
         self.evaluate(list(program.reachable()), whole, values)
         return [
@@ -90,24 +100,29 @@ class Interpreter:
         ]
 
     def inside(self, program: Program, arrays: Sequence[Any]) -> list[Array]:
-        """The outputs of a body of control flow."""
+        """Returns the outputs of a body of control flow."""
         return self.another(arrays).run(program)
 
     def another(self, arrays: Sequence[Any]) -> Interpreter:
-        """A run of the same kind on other arrays."""
+        """Returns a run with the same settings on other arrays."""
         return Interpreter(arrays, self.chunk_lengths, self.precision)
 
     def dtype(self, name: str) -> np.dtype[Any]:
+        """Returns the dtype in which this run holds values of dtype `name`."""
         return reference_dtype(name, self.precision)
 
     def evaluate(self, terms: list[Term], ranges: Ranges, values: Values) -> None:
-        """Value every term that varies with open loops only; what varies with others waits for them."""
+        """Evaluates the terms that vary only with the loops in `ranges`, and adds their values to `values`.
+
+        Terms that vary with other loops are skipped. Those loops evaluate them.
+        """
         opened = frozenset(ranges)
         for term in terms:
             if term.number not in values and term.open <= opened:
                 values[term.number] = self.value(term, ranges, values)
 
     def value(self, term: Term, ranges: Ranges, values: Values) -> Any:
+        """Returns the value of a term, given those of its operands and the current chunks of the loops."""
         op = term.op
         if isinstance(op, Concat | Fold):
             return self.loop(term, op, ranges, values)
@@ -154,7 +169,7 @@ class Interpreter:
                 return values[key][result]
 
     def loop(self, term: Term, op: Concat | Fold, ranges: Ranges, values: Values) -> Array:
-        """The bodies once per chunk of the loop's axis, and the pieces put together."""
+        """Evaluates the bodies once per chunk of the loop's axis, and combines the results."""
         bodies = term.args
         numbers = tuple(body.number for body in bodies)
         schedule = self.schedules.setdefault(numbers, list(reachable(bodies)))
@@ -162,7 +177,7 @@ class Interpreter:
         for chunk in self.chunks(op.axis):
             inner = values.new_child()
             if op.axis in ranges:
-                # A loop inside a loop over the same axis: what varies with the outer one is hidden.
+                # This loop is inside another one over the same axis. Hide what varies with the outer loop.
                 outside = [t.number for t in schedule if op.axis not in t.open and t.number in values]
                 inner = ChainMap({number: values[number] for number in outside})
             self.evaluate(schedule, {**ranges, op.axis: chunk}, inner)
@@ -195,16 +210,16 @@ class Interpreter:
                 return np.concatenate(firsts, position(bodies[0], op.axis))
 
     def combined(self, kind: str, pieces: Array) -> Array:
-        """What the chunks' results make, which lie along the first dimension."""
+        """Returns the results of the chunks, which lie along the first dimension, combined by a reduction."""
         return reduced(kind, pieces, (0,), pieces.dtype)
 
     def merged(self, term: Term, monoid: Monoid, pieces: list[list[Array]]) -> Array:
-        """The chunks' states merged in order, starting from the identity, and finished."""
+        """Merges the chunks' states in order, starting from the identity, and returns the finished result."""
         state = Merging().state(monoid, term.args)
         steps = list(reachable(state.merged))
         start: Values = ChainMap({})
         self.evaluate(list(state.identity), {}, start)
-        # One element along every axis: it broadcasts over what it is merged with.
+        # The identity has length 1 along every axis, so that it broadcasts over the first chunk.
         so_far = [
             start[constant.number].reshape((1,) * len(part.axes))
             for constant, part in zip(state.identity, state.earlier, strict=True)
@@ -229,6 +244,7 @@ class Interpreter:
         return np.broadcast_to(result, tuple(lengths[axis] for axis in axes))
 
     def chunks(self, axis: Axis) -> Iterator[slice]:
+        """Returns the chunks of an axis, in order. An axis of length 0 has one empty chunk."""
         step = self.chunk_lengths.get(axis, axis.size)
         if step < 1 and axis.size > 0:
             raise EqsatError(f"chunks of axis {axis} cannot be {step} long")

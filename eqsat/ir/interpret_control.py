@@ -1,4 +1,4 @@
-"""What control flow means, for the reference interpreter: its bodies, run in turn."""
+"""Control flow in the reference interpreter, which runs the bodies one after another."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from eqsat.ir.ops import Call
 from eqsat.ir.program import Program
 
 Run = Callable[[Program, Sequence[Any]], list[Array]]
-"""The outputs of a program for some inputs."""
+"""Returns the outputs of a program for the given inputs."""
 
 
 def controlled(call: Call, operands: Sequence[Any], run: Run) -> list[Array]:
-    """The results of a call of control flow.
+    """Returns the results of a call of control flow.
 
     **Arguments:**
 
-    - `operands`: arrays of the layouts that the call says.
+    - `operands`: arrays of the call's argument layouts.
+    - `run`: evaluates a body.
     """
 
     def iteration(body: Body, given: Sequence[Any]) -> list[Array]:

@@ -1,4 +1,4 @@
-"""What calls and operations mean, for the reference interpreter: JAX's own functions, or NumPy's."""
+"""Calls and named operations in the reference interpreter, evaluated by JAX or NumPy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eqsat.ir.ops import Call, Operation
 from eqsat.ir.term import Term
 
 Ranges = Mapping[Axis, slice]
-"""The current chunk of every open loop."""
+"""The current chunk of the axis of every open loop."""
 
 
 def called(
@@ -32,18 +32,21 @@ def called(
     run: Run,
     cut: frozenset[Axis] = frozenset(),
 ) -> list[Any]:
-    """The primitive's results, each in the order of its axes' ids.
+    """Returns the results of a call, each with its dimensions in the order of its axes' ids.
 
-    The primitive is called at full length always, but for the axes `cut` and those that it sums over. A
-    chunk is surrounded by copies of itself, for that is what a passing axis promises: a slice of the results
-    depends on that slice of the operands.
+    The call gets operands of full length, and its results are sliced. A chunk of an operand is padded with
+    copies of itself: along an axis that passes through, a slice of the results depends only on the same slice
+    of the operands. Exceptions are the axes `cut` and, except in control flow, those that the call sums over.
+    Along these, the call gets the chunk.
 
     **Arguments:**
 
-    - `args`, `terms`: the operands' values, and what they are values of.
+    - `args`, `terms`: the values of the operands, and their terms.
+    - `run`: evaluates a body of control flow.
+    - `cut`: the axes that the call accumulates along, chunk by chunk.
     """
     opened = frozenset[Axis]().union(*(arg.open for arg in terms))
-    if call.control is None:  # bodies take their chunks themselves
+    if call.control is None:  # the bodies of control flow take chunks themselves
         cut = cut | (call.sums & opened)
     any_dtype = call.control is not None or _takes_any_dtype(call.params)
     arrays = []
@@ -76,13 +79,16 @@ def called(
 
 
 def _surrounded(chunk: Array, place: int, where: slice, length: int) -> Array:
-    """An array of full `length` with the chunk at its place and copies of it everywhere else."""
+    """Returns an array of full `length`, with the chunk at its place and copies of it everywhere else."""
     size = where.stop - where.start
     return np.asarray(np.take(chunk, (np.arange(length) - where.start) % max(size, 1), axis=place))
 
 
 def _takes_any_dtype(params: Any) -> bool:
-    """Whether nothing in a primitive's parameters fixes its operands' dtypes (a jaxpr, a dtype...)."""
+    """Returns whether a primitive's parameters leave the dtypes of its operands open.
+
+    A jaxpr or a dtype among the parameters, for example, may fix them.
+    """
     if isinstance(params, Mapping):
         params = tuple(params.values())
     if isinstance(params, tuple | list):
@@ -91,7 +97,7 @@ def _takes_any_dtype(params: Any) -> bool:
 
 
 def operated(op: Operation, args: list[Array], term: Term, precision: str) -> Array:
-    """The value of an `Operation` term, given those of its operands: one call for each slice."""
+    """Returns the value of an `Operation` term, given those of its operands."""
     batch = sorted(frozenset[Axis]().union(*(arg.axes for arg in term.args)) - set(op.axes))
     arrays, orders = [], []
     for value, arg, (_, letters) in zip(args, term.args, op.spec.signature.operands, strict=True):

@@ -1,6 +1,6 @@
-"""Sums and extremes of the magnitudes of an array, as operations: what tests of ranges look at.
+"""Named operations for the sum and the extremes of the magnitudes of an array, for tests of ranges.
 
-As reductions of `abs(x)`, each would store that first. As operations, all of them are found in one pass.
+A reduction of `abs(x)` would store `abs(x)` first. These operations are computed together in one pass.
 """
 
 from __future__ import annotations
@@ -19,30 +19,40 @@ MAGNITUDES: Mapping[str, str] = {
     SUM: "jnp.sum(jnp.abs({x}))",
     "largest_magnitude": "jnp.max(jnp.abs({x}))",
     "smallest_magnitude": "jnp.min(jnp.abs({x}))",
-    # Of nothing but zeros, and of what is larger: 1.
+    # At most 1, and 1 if all entries are zero.
     "smallest_nonzero_magnitude": "jnp.min(jnp.where({x} == 0, 1, jnp.minimum(1, jnp.abs({x}))))",
 }
-"""By name: the JAX expression of it. They are for float32 and float64."""
+"""The JAX expressions of the operations, by name. The operands are float32 or float64."""
 
 LONGEST_SUM = 2**16
-"""How many numbers a sum may have. They are added up one after the other, which takes from a sum of n at most
-the share n / 2^24 in float32 (N. J. Higham, Accuracy and Stability of Numerical Algorithms, section 4.2)."""
+"""The largest number of terms in a sum.
+
+Terms are added one after another, so a sum of n magnitudes in float32 has a relative error of at most about
+n / 2^24 (N. J. Higham, Accuracy and Stability of Numerical Algorithms, section 4.2).
+"""
 
 
 SHORT_ROW = 1024
-"""Extremes are those of rows first, which are stored. Of rows that are shorter, all are taken for one."""
+"""The assumed number of entries per row when the memory of an extreme is estimated.
+
+An extreme is computed in two steps. The first stores the extremes of the rows.
+"""
 
 RESULTS = 4
-"""All of `MAGNITUDES` are computed together."""
+"""The number of results that are computed together: all of `MAGNITUDES`."""
 
 
 def extreme(name: str, operand: Term) -> Operation:
-    """One of `MAGNITUDES` over all axes of an operand, of which there must be some."""
+    """Returns the operation `name` of `MAGNITUDES` over all axes of an operand. It has at least one."""
     return _along(name, operand, operand.axes, lambda sizes: RESULTS * math.prod(sizes.values()) / SHORT_ROW)
 
 
 def summed(operand: Term, along: Collection[Axis]) -> Operation | None:
-    """The sum of magnitudes along axes; None if they are not the last ones of an argument, or too long."""
+    """Returns the operation that sums magnitudes along axes, or None if it does not apply.
+
+    The operand must be an input of the program, the axes its last ones, and their lengths together at most
+    `LONGEST_SUM`.
+    """
     if not isinstance(operand.op, Leaf) or math.prod(axis.size for axis in along) > LONGEST_SUM:
         return None
     order = [axis for axis in layout_axes(operand.op.layout) if axis in operand.axes]
@@ -51,12 +61,17 @@ def summed(operand: Term, along: Collection[Axis]) -> Operation | None:
 
 
 def magnitude(signature: Signature, beside: Callable[[Sizes], float] | None = None) -> OperationSpec:
-    """One of `MAGNITUDES`, along all axes that its signature names."""
+    """Returns the specification of one of `MAGNITUDES`, along all axes that its signature names.
+
+    **Arguments:**
+
+    - `beside`: the numbers stored per slice besides the result, as in `OperationSpec`.
+    """
     return OperationSpec(signature, MAGNITUDES[signature.name], each=_share, beside=beside)
 
 
 def _share(sizes: Sizes) -> float:
-    """Operations for one of the results, of which the others cost nothing more."""
+    """Returns the work that one result accounts for: an equal share, since all are computed together."""
     return math.prod(sizes.values()) / RESULTS
 
 

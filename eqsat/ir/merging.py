@@ -1,7 +1,7 @@
-"""What a declared monoid computes, as terms: the merge of two partial results, and the finish.
+"""Builds the terms of a declared monoid: the merge of two partial results, and the finish.
 
-A monoid's formulas know neither axes nor dtypes. Here they get both, from the operands of a fold. The
-leaves of the terms stand for the parts of a state; whoever evaluates them puts the values in place.
+The formulas of a monoid have neither axes nor dtypes. The terms get both from the operands of a fold. The
+leaves of the terms stand for the parts of a state, and the caller supplies their values.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ class State:
 
     **Attributes:**
 
-    - `identity`: constants, what the parts are before the first chunk.
-    - `earlier`: leaves, the parts so far. Their axes and dtypes are those in which a part is carried.
-    - `later`: leaves, the parts of one chunk: the fold's operands, half floats converted to float32.
-    - `merged`: the parts after that chunk.
-    - `finished`: what the fold returns, over `earlier`.
+    - `identity`: constants, the values of the parts before the first chunk.
+    - `earlier`: leaves for the parts so far. They have the axes and dtypes in which the parts are carried.
+    - `later`: leaves for the parts of one chunk. They have the axes of the fold's operands, and the
+      accumulators of the operands' dtypes.
+    - `merged`: terms for the parts after that chunk.
+    - `finished`: a term over `earlier` for the result of the fold.
     """
 
     identity: tuple[Term, ...]
@@ -44,10 +45,10 @@ class State:
 
 
 class Merging:
-    """Builds the states of the folds of one loop. Parts that are equal in several folds are one term.
+    """Builds the states of the folds of one loop, which share the parts that are equal.
 
-    Parts are equal when they, and all parts that their merges depend on, have the same formulas and
-    the same operands: the running maximum of a normaliser and that of a weighted sum.
+    Parts are equal if they, and all parts that their merges depend on, have the same formulas and operands.
+    For example, the running maximum of a softmax's normaliser is equal to that of the weighted sum.
     """
 
     def __init__(self) -> None:
@@ -55,9 +56,9 @@ class Merging:
         self._leaves: dict[Hashable, int] = {}
 
     def state(self, monoid: Monoid, operands: Sequence[Term]) -> State:
-        """The state of a fold with that monoid and those operands.
+        """Returns the state of a fold with that monoid and those operands.
 
-        Raises an `EqsatError` if the formulas have no meaning for operands of these dtypes.
+        Raises an `EqsatError` if the formulas are ill-typed for the dtypes of the operands.
         """
         names = monoid.state
         used = [_closure(monoid, name) for name in names]
@@ -93,7 +94,7 @@ class Merging:
         return self._terms.make(Const(constant_text(constant, dtype), dtype))
 
     def _built(self, formula: Formula, known: Mapping[str, Term], dtype: str) -> Term:
-        """A formula as a term; numbers and conversions that stand alone are of `dtype`."""
+        """Builds a formula as a term. Numbers and conversions without other context get `dtype`."""
         match formula:
             case Scalar(name=name):
                 return known[name]
@@ -128,7 +129,10 @@ class Merging:
 
 
 def constant_text(constant: Constant, dtype: str) -> str:
-    """A formula's number as a constant of `dtype`; infinities of integers are their extremes.
+    """Returns a number of a formula as the text of a `Const` of `dtype`.
+
+    For an integer dtype, an infinity becomes the largest or smallest integer, and a fraction raises an
+    `EqsatError`.
 
     >>> constant_text(Constant("1"), "float32"), constant_text(Constant("-inf"), "int8")
     ('1.0', '-128')
@@ -147,7 +151,7 @@ def constant_text(constant: Constant, dtype: str) -> str:
 
 
 def _part(monoid: Monoid, name: str) -> str:
-    """The part that a name in a merge is about: m of m1, m2 and m."""
+    """Returns the part of the state that a name in a merge refers to: m for each of m1, m2 and m."""
     part = name if name in monoid.state else name[:-1]
     if part not in monoid.state or (part != name and name[-1] not in "12"):
         raise EqsatError(f"monoid {monoid.name}: {name} is no part of its state")
@@ -155,7 +159,7 @@ def _part(monoid: Monoid, name: str) -> str:
 
 
 def _closure(monoid: Monoid, part: str) -> list[str]:
-    """The parts that a part's merge depends on, itself included, in the order of the state."""
+    """Returns the parts that a part's merge depends on, itself included, in the order of the state."""
     found: set[str] = set()
     waiting = [part]
     while waiting:
@@ -168,17 +172,18 @@ def _closure(monoid: Monoid, part: str) -> list[str]:
 
 
 def _declared(monoid: Monoid, part: str, operands: Sequence[Term]) -> tuple[object, ...]:
-    """All that says what a part is, but for the parts that it depends on."""
+    """Returns what identifies a part, apart from the parts that it depends on."""
     place = monoid.state.index(part)
     return part, monoid.identity[place], monoid.merge[place], operands[place].number
 
 
 def _common_dtype(formulas: Sequence[Formula], known: Mapping[str, Term]) -> str | None:
+    """Returns the first dtype that any of the formulas has by itself, or None."""
     return next((dtype for formula in formulas if (dtype := _own_dtype(formula, known))), None)
 
 
 def _own_dtype(formula: Formula, known: Mapping[str, Term]) -> str | None:
-    """The dtype that a formula has by itself; None if it adopts that of its context."""
+    """Returns the dtype that a formula has by itself, or None if it takes that of its context."""
     match formula:
         case Scalar(name=name):
             if name not in known:

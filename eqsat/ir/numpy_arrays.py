@@ -1,4 +1,4 @@
-"""What the ops on whole axes mean, and how values line up: NumPy functions, for the reference interpreter.
+"""The ops on whole axes and the alignment of values, in NumPy, for the reference interpreter.
 
 A value is an array with one dimension per axis of its term, in the order of the axes' ids.
 """
@@ -21,12 +21,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def position(term: Term, axis: Axis) -> int:
-    """Which dimension of the term's value an axis is."""
+    """Returns the number of the dimension of the term's value that belongs to an axis."""
     return sorted(term.axes).index(axis)
 
 
 def as_value(array: Any, layout: Layout, dtype: np.dtype[Any] | None) -> Any:
-    """An array of a layout as a value: one dimension per axis. With no dtype it keeps its own."""
+    """Converts an array of a layout to a value, which has one dimension per axis, in the order of their ids.
+
+    The array keeps its dtype if `dtype` is None. Raises an `EqsatError` if its shape does not fit the layout.
+    """
     with np.errstate(all="ignore"):
         value = array if dtype is None else np.asarray(array).astype(dtype)
     axes = layout_axes(layout)
@@ -37,16 +40,23 @@ def as_value(array: Any, layout: Layout, dtype: np.dtype[Any] | None) -> Any:
 
 
 def aligned(value: Any, axes: Sequence[Axis], target: Sequence[Axis]) -> Any:
-    """A value ready to broadcast over `target`, which is sorted and contains its axes."""
+    """Reshapes a value so that it broadcasts over `target`.
+
+    **Arguments:**
+
+    - `axes`: the axes of the value's dimensions.
+    - `target`: sorted axes that include them.
+    """
     lengths = dict(zip(axes, value.shape, strict=True))
     return value.reshape(tuple(lengths.get(axis, 1) for axis in target))
 
 
 def laid_out(value: Any, axes: list[Axis], layout: Layout, chunks: Mapping[Axis, int] | None = None) -> Any:
-    """A value as an array of that layout; axes that it lacks are broadcast.
+    """Returns a value as an array of that layout, broadcast along the axes that it lacks.
 
     **Arguments:**
 
+    - `axes`: the axes of the value's dimensions.
     - `chunks`: the lengths of axes that are not at full length.
     """
     known = chunks or {}
@@ -72,7 +82,7 @@ _UFUNCS: dict[str, np.ufunc] = {
 
 
 def reduced(kind: str, value: Array, positions: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A reduction along dimensions, accumulated in `dtype`."""
+    """Reduces a value along dimensions, accumulating in `dtype`."""
     ufunc = _UFUNCS[kind]
     keywords: dict[str, Any] = {}
     if value.size == 0 and kind in ("max", "min"):
@@ -91,19 +101,25 @@ def reduced(kind: str, value: Array, positions: tuple[int, ...], dtype: np.dtype
 
 
 def _with_signed_zeros(kind: str, found: Array, value: Array, positions: tuple[int, ...]) -> Array:
-    """Extremes where 0 is above -0, as on XLA: of equal numbers, NumPy takes any."""
+    """Corrects the signs of zero extremes. XLA orders 0 above -0, and NumPy may take either."""
     zero = 0.0 if kind == "max" else -0.0
     there = np.any((value == 0) & (np.signbit(value) == np.signbit(zero)), axis=positions)
     return np.where((found == 0) & there, found.dtype.type(zero), found)
 
 
 def _rounds_visibly(dtype: np.dtype[Any]) -> bool:
-    """Whether the run is one in single precision, in which results depend on the order of additions."""
+    """Returns whether the dtype is float32 or complex64.
+
+    Results in these depend visibly on the order of additions.
+    """
     return dtype.kind in "fc" and dtype.itemsize // (2 if dtype.kind == "c" else 1) == 4
 
 
 def in_order(ufunc: np.ufunc, value: Array, positions: Sequence[int]) -> Array:
-    """A sum or product, number after number: NumPy's own order depends on how an array lies in memory."""
+    """Computes a sum or product along dimensions, one number after another.
+
+    The order in which NumPy's own reductions work depends on the array's layout in memory.
+    """
     moved = np.moveaxis(value, sorted(positions), range(len(positions)))
     count = int(np.prod(moved.shape[: len(positions)]))
     terms = moved.reshape(count, *moved.shape[len(positions) :])
@@ -112,6 +128,7 @@ def in_order(ufunc: np.ufunc, value: Array, positions: Sequence[int]) -> Array:
 
 
 def _extreme(dtype: np.dtype[Any], highest: bool) -> Any:
+    """Returns the largest value of a dtype, or the smallest one. Those of floats are infinite."""
     if dtype.kind in "fc":
         return np.inf if highest else -np.inf
     if dtype == np.bool_:
@@ -121,7 +138,7 @@ def _extreme(dtype: np.dtype[Any], highest: bool) -> Any:
 
 
 def contracted(a: Array, b: Array, term: Term, dtype: np.dtype[Any]) -> Array:
-    """The value of a `Dot` term, given those of its operands."""
+    """Returns the value of a `Dot` term, given those of its operands."""
     axes = sorted(term.args[0].axes | term.args[1].axes)
     a_axes, b_axes, out_axes = (
         [axes.index(axis) for axis in sorted(t.axes)] for t in (term.args[0], term.args[1], term)
@@ -138,7 +155,13 @@ def contracted(a: Array, b: Array, term: Term, dtype: np.dtype[Any]) -> Array:
 
 
 def selected(op: Select, value: Array, operand: Term, axes: list[Axis], dtype: np.dtype[Any]) -> Array:
-    """The best entries of `value`, a value of `operand`, in the order of the result's `axes`."""
+    """Returns the best entries of a value, or their indices.
+
+    **Arguments:**
+
+    - `operand`: the term that has the value.
+    - `axes`: the axes of the result, in order.
+    """
     along = np.moveaxis(value, position(operand, op.axis), -1)
     rest = [axis for axis in sorted(operand.axes) if axis != op.axis]
     if op.kind == "top_k":
@@ -153,7 +176,10 @@ def selected(op: Select, value: Array, operand: Term, axes: list[Axis], dtype: n
 
 
 def _descending(values: Array) -> Array:
-    """Indices that sort the last dimension in descending order: NaN first, 0 before -0, ties stable."""
+    """Returns indices that sort the last dimension in descending order.
+
+    NaN comes first, 0 before -0, and equal entries keep their order.
+    """
     flipped = values[..., ::-1]
     keys = (~np.signbit(flipped), flipped) if values.dtype.kind == "f" else (flipped,)
     ascending = np.lexsort(keys, axis=-1)

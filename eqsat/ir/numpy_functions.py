@@ -1,7 +1,7 @@
-"""What each elementwise function means: a NumPy function per name, for the reference interpreter.
+"""The elementwise functions in NumPy, for the reference interpreter.
 
-Inexact operands come in the precision of the run, so nothing here rounds to a program's own dtypes. The
-functions that NumPy lacks (`erf`, `lgamma`, bit counts...) are JAX's, evaluated with x64 enabled.
+Floats and complex numbers have the precision of the run, whatever their dtype in the program. Functions that
+NumPy lacks, such as `erf`, `lgamma` and bit counts, are evaluated by JAX with x64 enabled.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ PRECISIONS: dict[str, tuple[type[np.floating[Any]], type[np.complexfloating[Any,
     "single": (np.float32, np.complex64),
     "extended": (np.longdouble, np.clongdouble),
 }
-"""In which dtypes floats and complex numbers are computed, whatever their width in the program."""
+"""The dtypes of floats and complex numbers in a run, by precision, whatever their width in the program."""
 
 OWN = "own"
-"""The precision of a run in which each term has its own dtype; only bfloat16 has the digits of float32."""
+"""The precision of a run in which each term has its own dtype, except that bfloat16 is held as float32."""
 
 
 def reference_dtype(name: str, precision: str = "double") -> np.dtype[Any]:
-    """The dtype in which the reference holds values of dtype `name`.
+    """Returns the dtype in which the reference interpreter holds values of dtype `name`.
+
+    Raises an `EqsatError` if the dtype is one of JAX's extended dtypes.
 
     >>> reference_dtype("bfloat16"), reference_dtype("complex64"), reference_dtype("int8")
     (dtype('float64'), dtype('complex128'), dtype('int8'))
@@ -49,7 +51,7 @@ def reference_dtype(name: str, precision: str = "double") -> np.dtype[Any]:
 
 
 def for_jax(value: Array) -> Array:
-    """A value in a dtype that JAX has: its widest in place of an extended one."""
+    """Converts a value to a dtype that JAX has. NumPy's long doubles become doubles."""
     wide = {np.dtype(np.longdouble): np.float64, np.dtype(np.clongdouble): np.complex128}
     return value.astype(wide.get(value.dtype, value.dtype), copy=False)
 
@@ -57,7 +59,7 @@ def for_jax(value: Array) -> Array:
 def _div(x: Array, y: Array) -> Array:
     if x.dtype.kind in "fc":
         return np.asarray(np.divide(x, y))
-    # Towards zero; and what XLA makes of a division by zero has all bits set.
+    # XLA rounds quotients of integers towards zero. Its quotients by zero have all bits set.
     quotient = np.floor_divide(x, np.where(y == 0, 1, y).astype(y.dtype))
     inexact = (quotient * y != x) & ((x < 0) != (y < 0)) & (y != 0)
     return np.where(y == 0, np.asarray(-1).astype(x.dtype), quotient + inexact.astype(x.dtype))
@@ -79,7 +81,7 @@ def _pow(x: Array, y: Array) -> Array:
 
 
 def _max(x: Array, y: Array) -> Array:
-    """The larger one; 0 is above -0, as on XLA: of equal numbers, NumPy takes any."""
+    """Returns the larger operand. XLA orders 0 above -0, and NumPy may take either."""
     found = np.maximum(x, y)
     return np.where((x == 0) & (y == 0), x + y, found) if found.dtype.kind == "f" else found
 
@@ -99,7 +101,7 @@ def _select_n(which: Array, *cases: Array) -> Array:
 
 
 def _from_jax(name: str) -> Function:
-    """The JAX primitive `name` on NumPy arrays."""
+    """Returns the JAX primitive or `jax.lax` function `name` as a function of NumPy arrays."""
     primitive = getattr(jax.lax, f"{name}_p", None)
 
     def call(*operands: Array, **params: Any) -> Array:
@@ -179,25 +181,35 @@ NUMPY_FUNCTIONS: dict[str, Function] = {
     "select_n": _select_n,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
 }
-"""By name in `eqsat.ir.elementwise`; a name that is not here is asked of JAX."""
+"""The NumPy functions by their names in `eqsat.ir.elementwise`. JAX evaluates those that are not here."""
 
 
 def _convert(x: Array, dtype: np.dtype[Any]) -> Array:
-    """`x` in another dtype: floats towards zero and saturating to integers, as XLA has it."""
+    """Converts `x` to another dtype as XLA does.
+
+    Floats are rounded towards zero and saturate when they become integers. Complex numbers lose their
+    imaginary part when they become real numbers, integers or bools.
+    """
     if x.dtype.kind == "c" and dtype.kind != "c":
         x = x.real
     if x.dtype.kind == "f" and dtype.kind in "iu":
         with jax.enable_x64(True):
             return np.asarray(jax.lax.convert_element_type(for_jax(x), dtype))
     if jax.numpy.issubdtype(x.dtype, np.integer) and dtype.itemsize == x.dtype.itemsize == 1:
-        x = x.astype(np.int64)  # NumPy knows no way from int4 to uint4
+        x = x.astype(np.int64)  # NumPy cannot convert int4 to uint4
     return x.astype(dtype)
 
 
 def apply(
     name: str, dtype: str, operands: list[Array], params: dict[str, Any], precision: str = "double"
 ) -> Array:
-    """The elementwise function `name` of operands that broadcast, as an array of reference dtype."""
+    """Applies the elementwise function `name` to operands that broadcast.
+
+    **Arguments:**
+
+    - `dtype`: the dtype of the result in the program. The array has its `reference_dtype`.
+    - `params`: the static parameters of the function.
+    """
     target = reference_dtype(dtype, precision)
     with np.errstate(all="ignore"):
         if name == "convert":

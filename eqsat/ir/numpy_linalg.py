@@ -1,7 +1,7 @@
-"""Factorisations of stacks of small matrices, in the precision of their dtype.
+"""Factorisations of stacks of small matrices, computed in the precision of their dtype.
 
-`numpy.linalg` computes with single precision's numbers in double precision, which hides what rounding
-does. Where a matrix has no factor or no inverse, the results are infinite or NaN, as JAX's are.
+`numpy.linalg` computes single-precision inputs in double precision, which would hide the effects of rounding.
+The results for a matrix that has no inverse or no factor are infinite or NaN, as in JAX.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def lu(a: Array) -> tuple[Array, Array, Array]:
-    """The factors of a stack of square matrices with partial pivoting, L below the diagonal of U.
+    """Factorises a stack of square matrices into L U with partial pivoting.
 
     **Returns:**
 
-    The factors; the order in which the rows were taken; the sign of that permutation.
+    U with L below its diagonal, the permutation of the rows, and the sign of that permutation.
     """
     factors = np.array(a)
     size = factors.shape[-1]
@@ -43,12 +43,13 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
 def substituted(
     rows: Sequence[int], before: Callable[[int], slice], a: Array, b: Array, unit: bool = False
 ) -> Array:
-    """The solution of a triangular system, row after row. b has columns.
+    """Solves a triangular system a x = b for x, row by row. Each column of b is a right-hand side.
 
     **Arguments:**
 
-    - `before`: which entries are known at a row.
-    - `unit`: whether the diagonal is 1.
+    - `rows`: the order in which the rows are solved.
+    - `before`: for each row, the rows that have been solved before it.
+    - `unit`: whether to take the diagonal of a as 1.
     """
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     solved = np.zeros((*batch, *b.shape[-2:]), b.dtype)
@@ -60,17 +61,17 @@ def substituted(
 
 
 def forward(a: Array, b: Array, unit: bool = False) -> Array:
-    """The solution of a lower triangular system; what is above the diagonal is not looked at."""
+    """Solves a lower triangular system. Entries of a above the diagonal are ignored."""
     return substituted(range(a.shape[-1]), slice, a, b, unit)
 
 
 def backward(a: Array, b: Array) -> Array:
-    """The solution of an upper triangular system."""
+    """Solves an upper triangular system. Entries of a below the diagonal are ignored."""
     return substituted(range(a.shape[-1])[::-1], lambda row: slice(row + 1, None), a, b)
 
 
 def solve(a: Array, b: Array) -> Array:
-    """The solution of a x = b for each column of b."""
+    """Solves a x = b for x. Each column of b is a right-hand side."""
     factors, order, _ = lu(a)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     permuted = np.take_along_axis(
@@ -82,24 +83,27 @@ def solve(a: Array, b: Array) -> Array:
 
 
 def inv(a: Array) -> Array:
-    """The inverse, column by column."""
+    """Returns the inverse, computed column by column."""
     return solve(a, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape))
 
 
 def det(a: Array) -> Array:
-    """The determinant."""
+    """Returns the determinant."""
     factors, _, sign = lu(a)
     return np.asarray(sign * np.prod(np.diagonal(factors, axis1=-2, axis2=-1), axis=-1))
 
 
 def logdet(a: Array) -> Array:
-    """The logarithm of the determinant's absolute value."""
+    """Returns the logarithm of the absolute value of the determinant."""
     diagonal = np.diagonal(lu(a)[0], axis1=-2, axis2=-1)
     return np.asarray(np.sum(np.log(np.abs(diagonal)), axis=-1))
 
 
 def cholesky(a: Array) -> Array:
-    """The lower factor of the symmetric part; NaN where that is not positive definite."""
+    """Returns the lower Cholesky factor of the Hermitian part of each matrix.
+
+    The lower triangle of the factor is NaN if that part is not positive definite.
+    """
     matrix = (a + np.conj(np.swapaxes(a, -1, -2))) / np.asarray(2, a.dtype)
     factor = np.zeros_like(matrix)
     for step in range(matrix.shape[-1]):

@@ -1,6 +1,6 @@
-"""What the operations that JAX has mean, in NumPy: fast on small arrays, since nothing is compiled.
+"""The built-in operations in NumPy, which is fast on small arrays because nothing is compiled.
 
-Each takes arrays whose last dimensions are the operand's core axes; those before broadcast.
+Each function takes arrays whose last dimensions are the operand's core axes. The dimensions before broadcast.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _logsumexp(a: Array) -> Array:
 def _centre(a: Array) -> Array:
     thinned = a[..., :: a.shape[-1] // 100 + 1]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of nothing but NaN
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns if all entries are NaN
         return np.asarray(np.nan_to_num(np.nanmedian(thinned, axis=-1), posinf=0.0, neginf=0.0))
 
 
@@ -100,41 +100,45 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "take": _take,
     "append": _append,
 }
-"""By name in `eqsat.ir.operations`; those whose result's shape their operands don't say are below."""
+"""The NumPy functions by their names in `eqsat.ir.operations`.
+
+`split` and `head` are missing, because the shapes of their operands do not determine that of the result.
+"""
 
 ALONG: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
     "magnitude_sum": lambda a, along: np.sum(np.abs(a), along),
     "largest_magnitude": lambda a, along: np.max(np.abs(a), along),
     "smallest_magnitude": lambda a, along: np.min(np.abs(a), along),
-    # NumPy, unlike XLA, takes no subnormal number for 0.
+    # Unlike XLA, NumPy does not flush subnormal numbers to 0.
     "smallest_nonzero_magnitude": lambda a, along: np.min(np.where(a == 0, 1, np.abs(a)), along, initial=1),
 }
-"""Those along any number of core axes, which they are told as dimensions."""
+"""The functions along any number of core axes, which they get as dimensions."""
 
 IN_DOUBLE = frozenset({"qr_q", "eigenvalues"})
-"""Those that NumPy computes in double precision only."""
+"""The operations that NumPy computes in double precision only."""
 
 
 def in_numpy(
     op: Operation, arrays: Sequence[Array], operand_axes: Sequence[Sequence[Axis]], batch: Sequence[Axis]
 ) -> Array | None:
-    """The operation on arrays, slice by slice along `batch`; None if NumPy can't tell.
+    """Applies the operation to arrays, to each slice along `batch`.
 
     **Arguments:**
 
-    - `operand_axes`: the dimensions of each array: those of `batch` that it has, in their order, then
-      its core axes in the order of the signature.
+    - `operand_axes`: the axes of the dimensions of each array: those of `batch` that it has, in their order,
+      and then its core axes in the order of the signature.
 
     **Returns:**
 
-    An array over `batch`, then the result's core axes in the order of the signature.
+    An array with the axes of `batch`, and then the result's core axes in the order of the signature. None if
+    NumPy cannot compute the operation faithfully.
     """
     spec, name = op.spec, op.spec.name
     if not spec.text or any(axis.size == 0 for axis in op.axes):
         return None
     if name in IN_DOUBLE and arrays[0].dtype.name in ("float32", "complex64"):
         return None
-    lengths: dict[Axis, int] = {}  # along a batch axis, an array may be a chunk
+    lengths: dict[Axis, int] = {}  # arrays may be chunks along a batch axis
     for array, axes in zip(arrays, operand_axes, strict=True):
         lengths.update(zip(axes, array.shape, strict=True))
     operands = [

@@ -1,4 +1,4 @@
-"""Named operations as functions of arrays: what the interpreter calls, and the shapes that come out."""
+"""Named operations as functions of arrays, with the shapes of their results."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from eqsat.ir.ops import Operation
 
 
 def operand_names(spec: OperationSpec) -> list[str]:
+    """Returns the names of the operands, in the order of the signature."""
     return [name for name, _ in spec.signature.operands]
 
 
 def filled(spec: OperationSpec, operands: Sequence[str], sizes: Mapping[str, str]) -> str:
-    """The operation's text with expressions for its operands.
+    """Returns the operation's JAX expression, with the given expressions for its operands.
 
     **Arguments:**
 
-    - `operands`: in the order of the signature.
-    - `sizes`: the length of each core axis, as text, by its letter.
+    - `operands`: the expressions, in the order of the signature.
+    - `sizes`: the lengths of the core axes as text, by their letters.
     """
     named = dict(zip(operand_names(spec), operands, strict=True))
     return spec.text.format(**named, **{f"size_{letter}": size for letter, size in sizes.items()})
 
 
 def core_function(spec: OperationSpec, sizes: Mapping[str, int]) -> Callable[..., Any]:
-    """The operation on arrays of its core axes only, which have these lengths."""
+    """Returns the operation as a function of arrays that have only core axes, of these lengths."""
     if spec.function is not None:
         return spec.function
     names = operand_names(spec)
@@ -43,23 +44,23 @@ def core_function(spec: OperationSpec, sizes: Mapping[str, int]) -> Callable[...
 
 
 def core_sizes(op: Operation) -> dict[str, int]:
-    """The lengths of the core axes by their letters."""
+    """Returns the lengths of the core axes by their letters."""
     return {letter: axis.size for letter, axis in zip(op.spec.signature.axes, op.axes, strict=True)}
 
 
 def applied(
     op: Operation, arrays: Sequence[Any], operand_axes: Sequence[Sequence[Axis]], batch: Sequence[Axis]
 ) -> Any:
-    """The operation on arrays, slice by slice along `batch`.
+    """Applies the operation to arrays with JAX, to each slice along `batch`.
 
     **Arguments:**
 
-    - `operand_axes`: the dimensions of each array: those of `batch` that it has, in their order, then
-      its core axes in the order of the signature.
+    - `operand_axes`: the axes of the dimensions of each array: those of `batch` that it has, in their order,
+      and then its core axes in the order of the signature.
 
     **Returns:**
 
-    An array over `batch`, then the result's core axes in the order of the signature.
+    An array with the axes of `batch`, and then the result's core axes in the order of the signature.
     """
     function = core_function(op.spec, core_sizes(op))
     for axis in reversed(batch):
@@ -68,7 +69,7 @@ def applied(
 
 
 def check_shapes(op: Operation, dtypes: Sequence[str]) -> None:
-    """Raise an `EqsatError` unless operands of these dtypes give a result along the op's own axes."""
+    """Raises an `EqsatError` unless the op gives a result of the right shape for operands of these dtypes."""
     sizes = core_sizes(op)
     shape = _result_shape(op.spec, op.spec.function, tuple(sizes.items()), tuple(dtypes))
     expected = tuple(axis.size for axis in op.core(op.spec.signature.result))
@@ -85,9 +86,12 @@ def _result_shape(
     sizes: tuple[tuple[str, int], ...],
     dtypes: tuple[str, ...],
 ) -> tuple[int, ...] | str:
-    """The shape of the result on core axes of those lengths, or why there is none.
+    """Returns the shape of the result for core axes of those lengths, or an error message.
 
-    Specs of one signature are equal; `function` tells those of users apart.
+    **Arguments:**
+
+    - `function`: `spec.function`. Specs compare by signature only, so the cache needs it to tell apart the
+      functions of users.
     """
     lengths = dict(sizes)
     arrays = [
@@ -97,6 +101,6 @@ def _result_shape(
     with jax.enable_x64(True):
         try:
             result = jax.eval_shape(core_function(spec, lengths), *arrays)
-        except Exception as error:  # a user's function may raise what it likes
+        except Exception as error:  # a user's function may raise anything
             return str(error)
     return tuple(result.shape)

@@ -1,8 +1,8 @@
-"""Named operations: what a program calls by name and rules can match and build.
+"""Named operations, which programs call by name, and which rules match and build.
 
-An operation is a function of small arrays, whose dimensions its signature names; along all other axes
-that its operands have, it is applied to each slice by itself, as `jax.vmap` would. So a signature
-lists an operation's *core* axes only: `solve[i, j](A: i j, b: i) -> j` solves for every column of b.
+An operation is a function of arrays whose dimensions its signature names: its *core* axes. Along all other
+axes of the operands it is applied to each slice separately, as `jax.vmap` would. So
+`solve[i, j](A: i j, b: i) -> j` solves for every column of b.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 Sizes = Mapping[str, float]
-"""By name of a core axis, its length."""
+"""The lengths of the core axes, by their names in the signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How an operation is written, and which core axes its operands and its result have.
+    """The name of an operation, and the core axes of its operands and its result.
 
     >>> str(Signature("solve", ("i", "j"), (("A", ("i", "j")), ("b", ("i",))), ("j",)))
     'solve[i, j](A: i j, b: i) -> j'
@@ -35,19 +35,21 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class OperationSpec:
-    """An operation.
+    """How to compute a named operation, and what it costs. Specs are compared by their signatures only.
 
     **Attributes:**
 
-    - `text`: the JAX expression of it, on arrays of core axes only: `{A}` is an operand, `{size_i}`
-      the length of a core axis. Empty for a user's operation, which is called by name.
-    - `function`: a user's function of such arrays.
-    - `dtype`: the result's, or "" for that of the first operand.
-    - `uniform`: whether all operands are of one dtype, the result's. Of other ones, JAX would promote some.
-    - `once`: floating-point operations for each slice of the first operand (a factorisation).
-    - `each`: those for each slice of the whole (a solve with its factors). If neither is given, one for
-      each element of the largest array that the core axes span.
-    - `beside`: how many numbers it stores for each slice beside its result, while it is computed.
+    - `text`: the JAX expression of the operation on arrays that have only core axes. `{A}` stands for an
+      operand, `{size_i}` for the length of a core axis. It is empty for a user's operation.
+    - `function`: the user's function of such arrays, for a user's operation.
+    - `dtype`: the dtype of the result, or "" for that of the first operand.
+    - `uniform`: whether all operands must have the dtype of the result. JAX would promote mixed dtypes.
+    - `once`: the number of floating-point operations for each slice of the first operand, such as those of a
+      factorisation.
+    - `each`: the number of operations for each slice of the result, such as those of a solve with the
+      factors. Without `once`, they are priced as elementwise work. If neither is given, the cost is one
+      operation per element of the array that the core axes span.
+    - `beside`: how many numbers are stored per slice during the computation, besides operands and result.
     """
 
     signature: Signature
@@ -65,7 +67,10 @@ class OperationSpec:
 
 
 def parse_signature(text: str) -> Signature:
-    """The signature that a text like `solve[i, j](A: i j, b: i) -> j` says; the text is ours, and right."""
+    """Parses a signature such as `solve[i, j](A: i j, b: i) -> j`.
+
+    The text must be well-formed: it is not checked.
+    """
     head, result = text.split("->")
     name, rest = head.strip().split("[", 1)
     axes, operands = rest.split("](", 1)
@@ -92,7 +97,7 @@ def _table() -> dict[str, OperationSpec]:
         parsed = parse_signature(signature)
         table[parsed.name] = OperationSpec(parsed, text, None, dtype, uniform, once, each)
 
-    # Linear algebra. A matrix takes the axis j to the axis i; its inverse takes i to j.
+    # Linear algebra. A matrix maps vectors along j to vectors along i, and its inverse maps i to j.
     enter("inv[i, j](A: i j) -> j i", "jnp.linalg.inv({A})", lambda s: 2 * s["i"] ** 3)
     enter(
         "solve[i, j](A: i j, b: i) -> j",
@@ -104,7 +109,7 @@ def _table() -> dict[str, OperationSpec]:
     enter("logdet[i, j](A: i j) -> ", "jnp.linalg.slogdet({A})[1]", lambda s: s["i"] ** 3 * 2 / 3)
     enter("cholesky[i, j](A: i j) -> i j", "jnp.linalg.cholesky({A})", lambda s: s["i"] ** 3 / 3)
     solve = "jax.scipy.linalg.solve_triangular({A}, {b}, lower=%s)"
-    # There is nothing to factorise; each right-hand side takes its share of something like a matrix product.
+    # Nothing is factorised. Each right-hand side is priced like a product with the matrix.
     enter("solve_lower[i, j](A: i j, b: i) -> j", solve % "True", lambda s: 0, lambda s: 2 * s["i"] ** 2)
     enter("solve_upper[i, j](A: i j, b: i) -> j", solve % "False", lambda s: 0, lambda s: 2 * s["i"] ** 2)
     enter("qr_q[i, j](A: i j) -> i j", "jnp.linalg.qr({A})[0]", lambda s: 4 * s["i"] * s["j"] ** 2)
@@ -112,45 +117,51 @@ def _table() -> dict[str, OperationSpec]:
     enter("diagonal[i, j](A: i j) -> i", "jnp.diagonal({A})", None, lambda s: s["i"])
     enter("tril[i, j](A: i j) -> i j", "jnp.tril({A})", None, lambda s: s["i"] * s["j"])
     enter("triu[i, j](A: i j) -> i j", "jnp.triu({A})", None, lambda s: s["i"] * s["j"])
-    # Reductions with a name.
+    # Named reductions.
     enter("softmax[k](a: k) -> k", "jax.nn.softmax({a})", None, lambda s: 16 * s["k"])
     enter("logsumexp[k](a: k) -> ", "jax.nn.logsumexp({a})", None, lambda s: 14 * s["k"])
-    # The same numbers, otherwise arranged. The axis p holds the pairs of i and j, j running fastest.
+    # Rearrangements. The axis p of a merge holds the pairs of i and j, with j running fastest.
     enter("merge[i, j, p](a: i j) -> p", "jnp.reshape({a}, ({size_p},))", None, lambda s: s["p"])
     enter("split[p, i, j](a: p) -> i j", "jnp.reshape({a}, ({size_i}, {size_j}))", None, lambda s: s["p"])
     kron = "jnp.kron({A}, {B})"
     enter("kron[i, j, k, l, p, q](A: i j, B: k l) -> p q", kron, None, lambda s: s["p"] * s["q"])
     enter("reverse[n](a: n) -> n", "lax.rev({a}, (0,))", None, lambda s: s["n"])
-    # A place amid the entries: the median of 50 to 100 of them, whatever is not finite left out.
+    # A central value: the median of at most 100 evenly spaced entries without NaNs, or 0 if not finite.
     centre = "jnp.nan_to_num(jnp.nanmedian({a}[:: {size_n} // 100 + 1]), posinf=0.0, neginf=0.0)"
     enter("centre[n](a: n) -> ", centre, None, lambda s: 30 * min(s["n"], 100.0))
     enter("head[n, m](a: n) -> m", "lax.slice({a}, (0,), ({size_m},))", None, lambda s: s["m"])
     enter("append[k, l](a: k, s) -> l", "jnp.append({a}, {s})", None, lambda s: s["l"])
     enter("sort[n](a: n) -> n", "jnp.sort({a})", None, lambda s: 30 * s["n"])
     enter("argsort[n](a: n) -> n", "jnp.argsort({a})", None, lambda s: 30 * s["n"], "int32")
-    # The entry at an index that is counted from 0; 0 where there is none.
+    # The entry at an index that counts from 0, and 0 if the index is out of range.
     take = '{a}.at[{index}].get(mode="fill", fill_value=0, wrap_negative_indices=False)'
     enter("take[n](a: n, index) -> ", take, None, lambda s: 1, uniform=False)
     return table
 
 
 OPERATIONS: dict[str, OperationSpec] = _table()
-"""The operations that JAX has, by the name that rules use."""
+"""The built-in operations, by the names that rules use."""
 
 REGISTERED: dict[str, OperationSpec] = {}
-"""Those that users have registered, by `eqsat.operation` or by a declaration in a `.rules` file."""
+"""The operations that users registered by `eqsat.operation` or declared in a `.rules` file, by name."""
 
 UNDECLARED: dict[str, Callable[..., Any]] = {}
-"""Functions that were registered by `eqsat.operation` without a signature: a `.rules` file may give one."""
+"""Functions that users registered without a signature, by name. A `.rules` file may declare the signature."""
 
 
 def definition_of(fn: Callable[..., Any]) -> str:
-    """Where a function was defined: the same for one that is defined again, as when a module is reloaded."""
+    """Returns the module and qualified name of a function.
+
+    They stay the same when the function is defined again, as when its module is reloaded.
+    """
     return f"{getattr(fn, '__module__', '')}.{getattr(fn, '__qualname__', repr(fn))}"
 
 
 def known_operation(name: str) -> OperationSpec | None:
-    """The operation of that name, if there is one."""
+    """Returns the operation of that name, or None if there is none.
+
+    An operation that was declared without a function gets the undeclared function of its name, if any.
+    """
     spec = OPERATIONS.get(name) or REGISTERED.get(name)
     if spec is not None and not spec.text and spec.function is None and name in UNDECLARED:
         return replace(spec, function=UNDECLARED[name])

@@ -1,4 +1,6 @@
-"""The ops of the IR. An op holds everything static about a node; its operands are the term's args.
+"""The ops of the IR.
+
+An op holds everything about a term that is static. The term's operands are its `args`.
 
 | op        | meaning (a, b are terms, n an axis, K a set of axes)                        |
 |-----------|-----------------------------------------------------------------------------|
@@ -11,11 +13,11 @@
 | Select    | argmax, argmin or top-k along one axis: values or indices                   |
 | Delta     | whether the indices along two axes are equal                                |
 | Operation | a named operation along core axes, for each slice along all other axes      |
-| Rename    | the same array, one axis under another name; costs nothing at run time          |
+| Rename    | `a` with one axis under another name; costs nothing at run time             |
 | Opaque    | any other JAX primitive, called on arrays of given layouts                  |
-| Chunk     | `a` on the current chunk of n; the axis keeps its name, its length shrinks  |
-| Concat    | run the body once per chunk of n, concatenate along n                       |
-| Fold      | run the body once per chunk of n, combine with a monoid                     |
+| Chunk     | `a` on the current chunk of n, which keeps its name but is shorter          |
+| Concat    | runs the body once per chunk of n and concatenates the values along n       |
+| Fold      | runs the body once per chunk of n and combines the values with a monoid     |
 """
 
 from __future__ import annotations
@@ -32,9 +34,10 @@ from eqsat.ir.operations import OperationSpec
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An input of a program; `layout` names the dimensions of the array passed in.
+    """An input of a program. `layout` gives the dimensions of the array that is passed in.
 
-    Inputs of the function are numbered from 0, those of bodies from -1 downwards: no two are one term.
+    Inputs of the function are numbered 0, 1, ..., and inputs of bodies -1, -2, .... So no two inputs are the
+    same term.
     """
 
     index: int
@@ -44,7 +47,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Const:
-    """A scalar. `text` is its exact value as `repr` prints it, so that -0.0 and NaN keep their identity."""
+    """A scalar constant. `text` is its exact value as `repr` prints it, which tells -0.0 from 0.0."""
 
     text: str
     dtype: str
@@ -52,7 +55,7 @@ class Const:
 
 @dataclass(frozen=True, slots=True)
 class Iota:
-    """0, 1, ..., size-1 along `axis`."""
+    """The indices 0, 1, ..., size-1 along `axis`."""
 
     axis: Axis
     dtype: str
@@ -60,7 +63,10 @@ class Iota:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Whether the index along `first` is that along `second`, two axes of one length. Its dtype is bool."""
+    """Whether the index along `first` equals the index along `second`, as an array of bools.
+
+    The two axes have the same length.
+    """
 
     first: Axis
     second: Axis
@@ -68,10 +74,10 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """Elementwise function `name` (a JAX primitive's name) with static parameters.
+    """An elementwise function with static parameters. `name` is a key of `eqsat.ir.elementwise.ELEMENTWISE`.
 
-    `dtype` is the result's. Conversions are the map `convert`; a power with a constant integer
-    exponent is `integer_pow` with parameter `y`, except the second power, which is `square`.
+    `dtype` is the dtype of the result. Conversions between dtypes are the function `convert`. A power with a
+    constant integer exponent is `integer_pow` with the parameter `y`, and the second power is `square`.
     """
 
     name: str
@@ -81,7 +87,10 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """Reduction over `axes` (not empty) by `kind`: sum, prod, max, min, and, or, xor, mean."""
+    """A reduction over `axes`, of which there is at least one.
+
+    `kind` is sum, prod, max, min, and, or, xor or mean.
+    """
 
     kind: str
     axes: frozenset[Axis]
@@ -90,9 +99,9 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """Contraction of two operands over `axes` (not empty).
+    """A contraction of two operands over `axes`, of which there is at least one.
 
-    `precision` is None or the repr of what `lax.dot_general` was given ("HIGHEST", ...).
+    `precision` is None or the `repr` of the precision given to `lax.dot_general`.
     """
 
     axes: frozenset[Axis]
@@ -102,13 +111,13 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """The best entries along `axis` and where they are, first wins.
+    """The best entries along `axis`, or their indices. Of equal entries, the first is the best.
 
     **Arguments:**
 
-    - `kind`: "argmax", "argmin" (an index, no `out_axis`, `k` is 1) or "top_k".
-    - `out_axis`: the axis of the k entries of a top_k; `None` when k is 1.
-    - `result`: "values" or "indices"; argmax and argmin have only indices.
+    - `kind`: "argmax", "argmin" or "top_k". For argmax and argmin, `k` is 1.
+    - `out_axis`: the axis of the k entries in the result. It is None if k is 1.
+    - `result`: "values" or "indices". An argmax or argmin has indices only.
     """
 
     kind: str
@@ -121,7 +130,10 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """The operand with its axis `old` called `new`. They have one length; `new` is not in the operand."""
+    """The operand with its axis `old` replaced by `new`.
+
+    Both axes have the same length, and the operand does not have `new`.
+    """
 
     old: Axis
     new: Axis
@@ -129,21 +141,24 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a JAX primitive on whole arrays, shared by the Opaque ops of its results.
+    """One call of a JAX primitive on arrays. The `Opaque` ops of all its results share it.
 
     **Arguments:**
 
+    - `id`: the number that tells calls apart. Comparisons ignore `primitive` and `params`.
     - `primitive`: the JAX primitive object.
-    - `params`: its parameters as in the jaxpr, compared by identity of the call.
-    - `arg_layouts`, `out_layouts`: the dimensions it expects and returns. An axis of an argument's
-      layout that the argument's term lacks is broadcast before the call.
-    - `passing`: axes along which the call may be done by chunks: a slice of the operands that have
-      it gives that slice of every result.
-    - `accumulates`: axes along which it may be done a chunk at a time, each into the result of the one
-      before, in place of the first operand: those of a scatter's updates. The only result has none of them.
-    - `sums`: axes of operands over which the results are sums: those of chunks add up to those of the whole.
-      Results of control flow that have such an axis are sliced along it, as along one that passes.
-    - `control`, `bodies`: of control flow, what kind it is and the programs inside, which are what it means.
+    - `params`: the primitive's parameters, as in the jaxpr.
+    - `arg_layouts`, `out_layouts`: the layouts of the arguments and results. An argument is broadcast along
+      the axes of its layout that its term lacks.
+    - `out_dtypes`: the dtypes of the results.
+    - `passing`: the axes that pass through the call. A slice of the operands along such an axis gives the
+      same slice of every result, so the call can be evaluated in chunks.
+    - `accumulates`: the axes along which the call can be evaluated in chunks that accumulate, such as the
+      axes of a scatter's updates. Each chunk takes the result of the one before as its first operand. The
+      call has one result, which has none of these axes.
+    - `sums`: the axes of operands that the results sum over. The results of chunks add up to the result of
+      the whole. Results of control flow that have such an axis are sliced along it instead.
+    - `control`, `bodies`: the kind of control flow, if the call is that, and the programs of its bodies.
     """
 
     id: int
@@ -160,18 +175,21 @@ class Call:
 
     @property
     def cut(self) -> frozenset[Axis]:
-        """The axes of which it may be given a chunk at a time, by itself."""
+        """The axes of which the call may be given one chunk at a time, independently of the other chunks."""
         return self.passing | self.sums
 
     @property
     def whole(self) -> frozenset[Axis]:
-        """The axes that the call needs whole, or makes."""
+        """The axes of arguments and results along which the call cannot be evaluated in chunks."""
         layouts = (*self.arg_layouts, *self.out_layouts)
         mentioned = frozenset(axis for layout in layouts for axis in layout_axes(layout))
         return mentioned - self.passing - self.accumulates - self.sums
 
     def renamed(self, names: Mapping[Axis, Axis]) -> Call:
-        """The same call on axes of other names; those that are not in `names` keep theirs."""
+        """Returns the call with its axes replaced as `names` says. Axes that are not in `names` stay.
+
+        The bodies keep their axes.
+        """
 
         def layouts(old: tuple[Layout, ...]) -> tuple[Layout, ...]:
             return tuple(
@@ -191,7 +209,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Result number `result` of a primitive's `call`."""
+    """The result number `result` of a call of a primitive."""
 
     call: Call
     result: int
@@ -201,8 +219,8 @@ class Opaque:
 class Operation:
     """A named operation along its core `axes`, which are in the order of its signature.
 
-    Every operand has the core axes that the signature gives it and no other ones of them. Along all
-    other axes, the operation is done for each slice by itself.
+    Every operand has those core axes that the signature gives it, and none of the others. The operation is
+    applied separately to each slice along all other axes.
     """
 
     spec: OperationSpec
@@ -210,21 +228,21 @@ class Operation:
     dtype: str
 
     def core(self, letters: tuple[str, ...]) -> tuple[Axis, ...]:
-        """The axes that letters of the signature stand for."""
+        """Returns the axes that letters of the signature stand for."""
         found = dict(zip(self.spec.signature.axes, self.axes, strict=True))
         return tuple(found[letter] for letter in letters)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The operand on the current chunk of `axis`."""
+    """The operand on the current chunk of `axis`. An operand that lacks the axis stays as it is."""
 
     axis: Axis
 
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """The body's values for all chunks of `axis`, laid side by side."""
+    """The body's values for all chunks of `axis`, concatenated along it."""
 
     axis: Axis
 
@@ -233,10 +251,11 @@ class Concat:
 class Fold:
     """The body's values for all chunks of `axis`, combined by `monoid`.
 
-    A reduction's kind combines values of the body's own shape. A `Select` finds the best entries
-    along `axis` of all chunks: its body still has the axis. A declared `Monoid` has an operand for
-    each part of its state, which broadcast over each other. A call that accumulates along `axis` is
-    done for each chunk of its operands, with what came of the chunks before as its first one.
+    - The name of a reduction combines the values elementwise. The body does not have the axis.
+    - A `Select` finds the best entries along `axis` over all chunks. The body still has the axis.
+    - A declared `Monoid` has one operand per part of its state. The operands broadcast over each other.
+    - A call that accumulates along `axis` runs once per chunk of its operands. Its first operand is the
+      result for the chunks before.
     """
 
     axis: Axis

@@ -1,8 +1,8 @@
-"""What a well-formed program is. Runs after every stage in tests; costs one pass over the terms.
+"""Checks that a program is well-formed, in one pass over the terms. Tests run it after every stage.
 
-A term may vary with a loop (the axis is in its `open`) and have the loop's axis; the axis is then
-as long as the current chunk. So a full-length operand never meets a chunked one: that is what most
-of the rules about `open` below say.
+A term can vary with a loop, so that the loop's axis is in its `open`, and also have that axis. Its length is
+then that of the current chunk. Most of the checks of `open` say that an operand of full length never meets a
+chunked one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SELECTIONS = frozenset({"argmax", "argmin", "top_k"})
 
 
 def check_program(program: Program) -> None:
-    """Raise an `EqsatError` that names the first ill-formed term or output of `program`."""
+    """Raises an `EqsatError` that names the first ill-formed input, term or output of `program`, if any."""
     for index, leaf in enumerate(program.inputs):
         if not isinstance(leaf.op, Leaf) or leaf.op.index != index:
             raise EqsatError(f"input {index} should be Leaf number {index}, but is {describe(leaf)}")
@@ -69,7 +69,7 @@ def _check_terms(program: Program) -> None:
 
 
 def check_term(term: Term) -> None:
-    """Raise an `EqsatError` if `term` is ill-formed, taking its operands to be well-formed."""
+    """Raises an `EqsatError` if `term` is ill-formed. The operands are assumed to be well-formed."""
     op, args = term.op, term.args
     _check_arity(term)
     _check_dtype(term, term.dtype)
@@ -126,7 +126,9 @@ def check_term(term: Term) -> None:
 
 
 def parse_const(text: str, dtype: str) -> bool | int | float | complex:
-    """The Python value of `Const(text, dtype)`.
+    """Returns the Python value of `Const(text, dtype)`.
+
+    Raises a `ValueError` if the text is not a constant of that dtype.
 
     >>> parse_const("-0.0", "float32"), parse_const("True", "bool")
     (-0.0, True)
@@ -141,7 +143,7 @@ def parse_const(text: str, dtype: str) -> bool | int | float | complex:
 
 
 def describe(term: Term) -> str:
-    """One line about a term, for errors: its number, op and axes."""
+    """Describes a term in one line for error messages: its number, op, axes and dtype."""
     axes = " ".join(map(repr, sorted(term.axes)))
     match term.op:
         case Operation(spec=spec, axes=core):
@@ -159,7 +161,7 @@ def _fail(term: Term, problem: str) -> None:
 
 
 def _axes_mentioned(term: Term) -> Iterable[Axis]:
-    """The axes of a term and those that its op binds or names."""
+    """Yields the axes of a term, and those that its op binds or names."""
     yield from sorted(term.axes)
     match term.op:
         case Reduce(axes=axes) | Dot(axes=axes):
@@ -178,6 +180,7 @@ def _axes_mentioned(term: Term) -> Iterable[Axis]:
 
 
 def _expected_arity(op: Op) -> int | None:
+    """Returns the number of operands that an op takes, or None for an unknown elementwise function."""
     match op:
         case Leaf() | Const() | Iota() | Delta():
             return 0
@@ -218,7 +221,7 @@ def _check_layout(term: Term, layout: Layout) -> None:
 
 
 def _check_bound(term: Term, verb: str, axes: frozenset[Axis]) -> None:
-    """The axes that an op binds: some, and each in every operand."""
+    """Checks that an op binds at least one axis, and that every operand has all of them."""
     if not axes:
         _fail(term, f"no axes are {verb}")
     for axis in sorted(axes):
@@ -228,7 +231,7 @@ def _check_bound(term: Term, verb: str, axes: frozenset[Axis]) -> None:
 
 
 def _check_loops(term: Term) -> None:
-    """Chunks taken, closed, and not mixed with full-length operands."""
+    """Checks that chunks are opened once, that loops close open chunks, and that operands agree in length."""
     op, args = term.op, term.args
     match op:
         case Chunk(axis=axis) if axis in args[0].open:
@@ -274,7 +277,7 @@ def _check_rename(term: Term, old: Axis, new: Axis, operand: Term) -> None:
 
 
 def _check_opaque(term: Term, op: Opaque, cut: frozenset[Axis]) -> None:
-    """A call that may be given chunks along the axes `cut`."""
+    """Checks a call that may be given chunks along the axes `cut` only."""
     call = op.call
     if call.control is not None:
         check_control(term, call)

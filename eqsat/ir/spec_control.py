@@ -1,4 +1,4 @@
-"""What well-formed control flow is: bodies that take what operands give, and give what results take."""
+"""Checks of well-formed control flow: the bodies must fit the operands and the results of the call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from eqsat.ir.term import Term
 
 
 def check_control(term: Term, call: Call) -> None:
-    """Raise an `EqsatError` that says what is wrong with the bodies of the call that `term` is from."""
+    """Raises an `EqsatError` if the bodies of a call do not fit it.
+
+    Shapes and dtypes must agree between carries and results, between operands and the bodies' inputs, and
+    between the bodies' outputs and the results. The condition of a while loop has no outputs to check.
+
+    **Arguments:**
+
+    - `term`: one of the call's results. Its operands are those of the call.
+    """
     control = call.control
     wanted = {Scan: 1, While: 2}.get(type(control))
     if control is None or not call.bodies or (wanted is not None and len(call.bodies) != wanted):

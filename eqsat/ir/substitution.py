@@ -1,4 +1,4 @@
-"""Terms with other terms in the places of some, and programs with other inputs."""
+"""Substitution of terms in terms, and of inputs in programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from eqsat.ir.term import Term, Terms
 
 
 def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) -> list[Term]:
-    """The roots with `known`, by number, in the places of the terms they stand for.
+    """Returns the roots with some terms replaced.
 
-    What control flow is given a chunk of by that, its bodies are given a chunk of.
+    If the operands of control flow become chunks of an axis that passes through it or that it sums over, the
+    inputs of its bodies become chunks too.
+
+    **Arguments:**
+
+    - `terms`: the table in which new terms are built.
+    - `known`: the replacements, by the number of the term that they replace.
     """
     found = dict(known)
     bodies: dict[tuple[Call, frozenset[Axis]], Call] = {}
@@ -43,7 +49,13 @@ def substituted(terms: Terms, roots: Sequence[Term], known: Mapping[int, Term]) 
 
 
 def with_inputs(program: Program, inputs: tuple[Term, ...], known: Mapping[int, Term]) -> Program:
-    """A program with terms in the places of some of its inputs."""
+    """Returns the program with other inputs, and with terms replaced as `known` says.
+
+    **Arguments:**
+
+    - `inputs`: the inputs of the new program.
+    - `known`: the replacements, by the number of the term that they replace.
+    """
     terms = program.terms
     roots = [output.term for output in program.outputs]
     roots += [term for pair in program.equalities for term in pair]
@@ -58,7 +70,10 @@ def with_inputs(program: Program, inputs: tuple[Term, ...], known: Mapping[int, 
 
 
 def in_chunks(call: Call, axes: frozenset[Axis], terms: Terms) -> Call:
-    """Control flow whose bodies are given chunks of `axes`, which pass through it or are summed over."""
+    """Returns the call with bodies that take the current chunks of `axes` of their inputs.
+
+    The axes must pass through the call, or the call must sum over them. A call without bodies is unchanged.
+    """
     if not axes or not call.bodies:
         return call
     bodies = []
@@ -69,7 +84,7 @@ def in_chunks(call: Call, axes: frozenset[Axis], terms: Terms) -> Call:
 
 
 def chunk_of(term: Term, axes: frozenset[Axis], terms: Terms) -> Term:
-    """The term's current chunk of those of `axes` that it has."""
+    """Returns the current chunk of a term along those of `axes` that it has."""
     for axis in sorted(axes & term.axes):
         term = terms.make(Chunk(axis), [term])
     return term

@@ -1,9 +1,9 @@
-"""Loops that sum narrow floats, with the partial results of chunks as wide as what they are carried in.
+"""Computes the partial results of chunks of narrow floats in the dtype of their accumulator.
 
-A reduction or a product of narrow floats is accumulated in a wider dtype and rounded once. Done chunk by
-chunk, each chunk's part would be rounded before the loop adds it up: it may overflow where the whole doesn't,
-and where parts cancel, what is left are rounding errors. So parts are computed in the accumulator's dtype,
-through loops in one another, and what the outermost loop carries is rounded when it has come to its end.
+A reduction or contraction of narrow floats accumulates in a wider dtype and rounds once. In a loop over
+chunks, the result of each chunk would be rounded before the loop adds it. It may then overflow where the
+whole does not, and if chunks cancel, rounding errors remain. So the partial results are computed in the
+accumulator's dtype, through nested loops too, and only the result of the outermost loop is rounded.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
 SUMS = frozenset({"sum", "prod", "mean"})
-"""The reductions that round."""
+"""The reductions that round their results."""
 
 LINEAR = frozenset({"neg", "add", "sub", "mul", "div", "select_n"})
-"""The elementwise functions that rules put between a loop and the sum of a chunk."""
+"""The elementwise functions that rules put between a loop and the reduction of a chunk."""
 
 
 @dataclass(frozen=True)
 class Widened:
-    """A program, and what has become of the terms of the one that it was made of.
+    """A widened program, and the terms that replaced those of the original.
 
     **Attributes:**
 
-    - `terms`: for each term, by number, what stands for it: a term of its own dtype, and a wide one if any.
+    - `terms`: the replacements by the numbers of the original terms. Each original term has one of its own
+      dtype and, if it was widened, one of the accumulator's dtype.
     """
 
     program: Program
@@ -39,7 +40,10 @@ class Widened:
 
 
 def widened(program: Program) -> Widened:
-    """The program with wide partial results in its loops; bodies of control flow are left as they are."""
+    """Returns the program with wide partial results in its loops.
+
+    The bodies of control flow stay as they are.
+    """
     terms = list(program.reachable())
     wanted = _wanted(terms)
     if not wanted:
@@ -56,13 +60,18 @@ def widened(program: Program) -> Widened:
 
 
 def _wanted(terms: Sequence[Term]) -> frozenset[int]:
-    """The numbers of the terms, operands first, that are wanted wide."""
+    """Returns the numbers of the terms to be computed in their accumulator's dtype.
+
+    **Arguments:**
+
+    - `terms`: all terms of the program, operands first.
+    """
     gaining: set[int] = set()
     for term in terms:
         if _gains(term, gaining):
             gaining.add(term.number)
     wanted: dict[int, frozenset[Axis]] = {}
-    """By number, the axes of the loops that a term is a partial result in."""
+    """The axes of the loops that combine each term as a partial result, by the term's number."""
     for term in reversed(terms):
         if term.number not in gaining:
             continue
@@ -76,7 +85,7 @@ def _wanted(terms: Sequence[Term]) -> frozenset[int]:
 
 
 def _gains(term: Term, gaining: set[int]) -> bool:
-    """Whether a term is more precise in its accumulator's dtype than what it is when it has been rounded."""
+    """Returns whether a term would be more precise in its accumulator's dtype."""
     if accumulator(term.dtype) == term.dtype:
         return False
     match term.op:
@@ -96,9 +105,10 @@ def _gains(term: Term, gaining: set[int]) -> bool:
 
 
 def _parts(term: Term, loops: frozenset[Axis]) -> list[Term]:
-    """The operands that are partial results in one of the loops, and used for nothing but to be put together.
+    """Returns the operands that are partial results of one of the loops, and may be widened.
 
-    The parts of a state are what they are for one another: deviations are from the mean as it was rounded.
+    A part of a monoid's state must keep its rounded value if another part is computed from it. For example,
+    deviations are computed from the rounded mean.
     """
     parts = [arg for arg in term.args if loops & arg.open - arg.axes]
     if not isinstance(term.op, Fold) or len(term.args) == 1:
@@ -108,7 +118,7 @@ def _parts(term: Term, loops: frozenset[Axis]) -> list[Term]:
 
 
 def _read_inside(bodies: Sequence[Term], axis: Axis) -> set[int]:
-    """The numbers of what a loop over an axis computes in order to compute the bodies."""
+    """Returns the numbers of the terms that a loop over `axis` computes on the way to its bodies."""
     found: set[int] = set()
     stack = [arg for body in bodies for arg in body.args]
     while stack:
@@ -120,7 +130,7 @@ def _read_inside(bodies: Sequence[Term], axis: Axis) -> set[int]:
 
 
 class _Widening:
-    """Builds the terms of a program again, those that are `wanted` wide in both dtypes."""
+    """Rebuilds the terms of a program. Those in `wanted` are built in both dtypes, wide and narrow."""
 
     def __init__(self, program: Program, wanted: frozenset[int]) -> None:
         self.made = program.terms
@@ -130,7 +140,7 @@ class _Widening:
         self.calls: dict[Call, Call] = {}
 
     def enter(self, term: Term) -> None:
-        """Build a term whose operands have been built."""
+        """Rebuilds a term whose operands have been rebuilt."""
         if term.number in self.wanted:
             self.wide[term.number] = made = self._wide(term)
             self.narrow[term.number] = self.made.make(Map("convert", term.dtype), [made])
@@ -142,6 +152,7 @@ class _Widening:
                 self.made.origins.setdefault(new.number, self.made.origins[term.number])
 
     def _wide(self, term: Term) -> Term:
+        """Builds a term in its accumulator's dtype."""
         dtype = accumulator(term.dtype)
         match term.op:
             case Reduce():
@@ -158,14 +169,14 @@ class _Widening:
                 return self.made.make(term.op, map(self._converted, term.args))
 
     def _converted(self, term: Term) -> Term:
-        """A term in its accumulator's dtype."""
+        """Returns a term in its accumulator's dtype, converted if it is not computed in it."""
         if term.number in self.wide:
             return self.wide[term.number]
         narrow, dtype = self.narrow[term.number], accumulator(term.dtype)
         return narrow if narrow.dtype == dtype else self.made.make(Map("convert", dtype), [narrow])
 
     def _call(self, call: Call, dtype: str) -> Call:
-        """A call that gives its sums in that dtype."""
+        """Returns the call with results of that dtype."""
         if call not in self.calls:
             params = {**call.params, "preferred_element_type": numpy_dtype(dtype)}
             self.calls[call] = replace(call, params=params, out_dtypes=(dtype,))
