@@ -221,6 +221,7 @@ class _Builder:
         self.terms = terms
 
     def test(self, test: Inequality) -> Term:
+        """Builds a test as a boolean term. Raises `NoTest` if a side of it is not a scalar."""
         left, right = self.beside([test.left, test.right])
         if left.axes or right.axes:
             raise NoTest
@@ -244,6 +245,7 @@ class _Builder:
         return made
 
     def value(self, expression: Expression) -> float:
+        """Returns the number that a literal or a count stands for."""
         if isinstance(expression, Literal):
             return expression.value
         assert isinstance(expression, Count)
@@ -256,6 +258,7 @@ class _Builder:
         return self.terms.make(Const(repr(float(value)), dtype))
 
     def build(self, expression: Expression) -> Term:
+        """Builds an expression as a term. Numbers without other context are float32."""
         match expression:
             case Literal() | Count():
                 return self.number(self.value(expression), "float32")
