@@ -96,7 +96,7 @@ def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFail
         )
         pairs: list[tuple[str, State, State]] = [
             (
-                "merging is not associative, (x y) z is not x (y z)",
+                "merging is not associative, since (x y) z differs from x (y z)",
                 merged(monoid, merged(monoid, x, y), z),
                 merged(monoid, x, merged(monoid, y, z)),
             ),
@@ -111,7 +111,11 @@ def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFail
                 merged(monoid, x, y),
             ),
             *(
-                ("the identity is not one for a single state", merged(monoid, identity, state), state)
+                (
+                    "the identity changes a state that it is merged with",
+                    merged(monoid, identity, state),
+                    state,
+                )
                 for state in states
             ),
         ]

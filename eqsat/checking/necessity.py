@@ -98,7 +98,7 @@ def _need(
     try:
         load_check(replace(less, examples=()))
     except RuleError:
-        return Need(condition, "the load check asks for it")
+        return Need(condition, "without it, the load check refuses the rule")
     try:
         trial = _trial(less, examples, condition, _kinds_with(rest, condition))
         if trial.failure() is not None:

@@ -71,7 +71,7 @@ def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple
     expected = (batch,) * bool(batch) + tuple(lengths[axis] for axis in spec.signature.result)
     if result.shape != expected:
         message = (
-            f"the operation `{spec.name}` makes an array of shape {result.shape} of {shown}, and its"
+            f"the operation `{spec.name}` returns an array of shape {result.shape} for {shown}, but its"
             f" declaration says {expected}"
         )
         permuted = sorted(result.shape) == sorted(expected)
@@ -81,10 +81,12 @@ def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple
             advice = f"its result is `-> {' '.join(names[length] for length in result.shape)}`"
         return message, advice, False
     if result.dtype != "float32":
-        message = f"the operation `{spec.name}` makes {result.dtype} of float32"
+        message = f"the operation `{spec.name}` returns {result.dtype} for operands of float32"
         return message, "the result of an operation has the dtype of its first operand", False
     return None
 
 
 def _described(result: object) -> str:
-    return f"{len(result)} values" if isinstance(result, tuple | list) else f"no array, but {result!r}"
+    return (
+        f"{len(result)} values" if isinstance(result, tuple | list) else f"{result!r}, which is not an array"
+    )

@@ -27,7 +27,7 @@ NUDGE = 1e-12
 
 
 class Criterion(Enum):
-    """When two values count as the same.
+    """When two values count as the same. The value of a member says how sides differ that are not.
 
     - `EXACT`: the numbers are equal, with NaN in the same places.
     - `CLOSE`: the numbers are equal up to rounding, with NaN and the same infinities in the same places.
@@ -38,13 +38,16 @@ class Criterion(Enum):
       the accuracy classes exact, reassociates and rescales allow.
     """
 
-    EXACT = "exactly"
-    CLOSE = "up to rounding"
-    FINITE = "up to rounding, and finite in the same places"
-    NO_WORSE = "up to rounding, wherever the left side is finite"
-    BITS = "to the bit, as computed in the dtype"
-    ROUNDED = "as sums in another order are, as computed in the dtype"
-    IN_RANGE = "as sums in another order are, as computed in the dtype, where nothing over- or underflows"
+    EXACT = "where they should be exactly equal"
+    CLOSE = "by more than rounding"
+    FINITE = "by more than rounding, or are finite in different places"
+    NO_WORSE = "by more than rounding where the left side is finite"
+    BITS = "in their bits when computed in their dtype"
+    ROUNDED = "by more than another order of summation explains when computed in their dtype"
+    IN_RANGE = (
+        "by more than another order of summation explains when computed in their dtype,"
+        " where nothing overflows or underflows"
+    )
 
 
 PROMISES: dict[Criterion, Accuracy] = {
@@ -81,7 +84,7 @@ def judge(instance: Instance, criterion: Criterion) -> Failure | None:
     try:
         sides = instance.sides
     except IllFormed as error:
-        return Failure(instance, criterion, f"the right side makes no sense: {error}")
+        return Failure(instance, criterion, f"the right side is ill-formed: {error}")
     try:
         if criterion in PROMISES:
             broken = broken_promise(instance, PROMISES[criterion])

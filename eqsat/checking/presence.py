@@ -56,7 +56,7 @@ def presence(
                 return f"{rule.qualified} fires in it."
             if absent.parts:
                 shown = [
-                    diagnostic(file.text, part.position, "nothing in the function is equal to this part")
+                    diagnostic(file.text, part.position, "nothing in the function equals this part")
                     for part in absent.parts
                 ]
             else:
@@ -65,7 +65,7 @@ def presence(
                     for condition in absent.conditions
                 ]
                 terms = [f"  {_shown(term, program)}" for term in absent.terms[:MOST_TERMS]]
-                shown = ["without conditions, the left side matches", *terms, *held]
+                shown = ["without its conditions, the left side matches these terms:", *terms, *held]
             seen += [text for text in shown if text not in seen]
     return "\n".join([f"{rule.qualified} does not fire in it, with the other rules at work:", *seen])
 

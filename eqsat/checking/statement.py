@@ -140,7 +140,7 @@ def members(family: str) -> list[str]:
     if functions_in(family):
         return list(functions_in(family))
     if family not in table:
-        raise RuleError(f"the checker does not know the class {family!r}")
+        raise RuleError(f"unknown class of functions {family!r}")
     return [name for name in members("elementwise") if name in table[family]]
 
 

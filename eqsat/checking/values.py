@@ -233,7 +233,9 @@ class Values:
         """
         if len(constraint.matrix) > 1:
             pairs = " and ".join(f"[{', '.join(pair)}]" for pair in constraint.matrix)
-            raise RuleError(f"the checker can't draw one term with properties along {pairs}")
+            raise RuleError(
+                f"the check can't draw a term that has properties along several pairs of axes, {pairs}"
+            )
         ((pair, wanted),) = constraint.matrix.items()
         order = [axis for axis in axes if axis not in pair] + list(pair)
         shape = tuple(self.lengths[axis] for axis in order)
