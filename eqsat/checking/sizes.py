@@ -48,6 +48,7 @@ SHORT_LENGTHS = (1, 2, 1)
 """Lengths for rules about short axes."""
 
 TRIED_LENGTHS = (LENGTHS, FEWER_LENGTHS, MORE_LENGTHS, MORE_LENGTHS, SHORT_LENGTHS)
+"""The pools of lengths, in the order in which they are tried."""
 
 LARGE_LENGTHS = (5, 7, 8)
 """Lengths for axes that are split into chunks. Neither 2 nor 3 divides the first two."""
@@ -222,13 +223,7 @@ class SizeRules:
         violated: Condition | None = None,
         kinds: str = "f",
         names: tuple[str, ...] = (),
-        lengths_of: Sequence[Sequence[int]] = (
-            LENGTHS,
-            FEWER_LENGTHS,
-            MORE_LENGTHS,
-            MORE_LENGTHS,
-            SHORT_LENGTHS,
-        ),
+        lengths_of: Sequence[Sequence[int]] = TRIED_LENGTHS,
         most: float = MOST_ELEMENTS,
     ) -> Sizes | None:
         """Draws lengths and constants for which the comparisons hold; None if none are found.
