@@ -43,7 +43,7 @@ ANY = "*"
 """Stands for an axis that the rule does not name."""
 
 MOST_COLUMNS = 300
-"""How many ways `columns` returns at most. Rules of many variables have more, but they are much alike."""
+"""How many ways `columns` returns at most. Rules with many variables have more, but those are much alike."""
 
 
 class _Conflict(Exception):

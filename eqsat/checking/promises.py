@@ -42,7 +42,7 @@ WHOLE = 8
 """The largest magnitude of small whole numbers."""
 
 EDGE = 0.98
-"""How close to the largest finite number elements are not judged, as a ratio.
+"""Elements whose ratio to the largest finite number is between this and its inverse are not judged.
 
 One way to compute such a number may round it to infinity, and another may not.
 """

@@ -40,7 +40,7 @@ MOST_AWAITED = 12
 """How many more instances a regime may draw until each dtype has had its turn."""
 
 SLOW = 8
-"""By which factor fewer instances have calls or users' operations, which JAX compiles for each shape."""
+"""By which factor fewer instances are drawn of calls and users' operations: JAX compiles each shape."""
 
 
 @dataclass(frozen=True, slots=True)

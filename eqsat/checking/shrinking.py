@@ -48,7 +48,7 @@ def shrunk(failure: Failure, judge: Judge = judge) -> Failure:
 
 
 def _judged(candidate: Instance, failure: Failure, judge: Judge) -> Failure | None:
-    """Returns the failure on a candidate; None if it is ill-formed, or fails in another way or not at all."""
+    """Returns the failure on a candidate; None if it has none, or one of another kind."""
     try:
         found = judge(candidate, failure.criterion)
     except Exception:  # the left side is ill-formed now, or can't be evaluated
