@@ -1,6 +1,7 @@
-"""Which kinds of numbers each function takes, and what it gives.
+"""Which kinds of numbers each function takes, and the kind of its result.
 
-A *kind* is one letter: b truth values, i signed and u unsigned integers, f real floats, c complex numbers.
+A *kind* is one letter: b for truth values, i for signed and u for unsigned integers, f for real floats, c for
+complex numbers.
 """
 
 from __future__ import annotations
@@ -8,17 +9,17 @@ from __future__ import annotations
 from eqsat.ir.elementwise import ELEMENTWISE
 
 KINDS = "fiucb"
-"""All kinds; those that most rules are about come first."""
+"""All kinds. The ones that most rules are about come first."""
 
 DTYPES: dict[str, str] = {"f": "float32", "i": "int8", "u": "uint8", "c": "complex64", "b": "bool"}
-"""The dtype that stands for each kind: narrow integers, so that sums and products wrap around."""
+"""The dtype that stands for each kind. Integers are narrow, so that sums and products wrap around."""
 
 GUARDED: dict[str, str] = {"float": "f", "real": "biuf", "integer": "iu", "complex": "c", "boolean": "b"}
-"""The kinds that each guard about dtypes leaves."""
+"""The kinds that each guard about dtypes allows."""
 
 
 def kind_of(dtype: str) -> str:
-    """The kind of a dtype.
+    """Returns the kind of a dtype.
 
     >>> kind_of("float32"), kind_of("int32"), kind_of("bool")
     ('f', 'i', 'b')
@@ -28,7 +29,7 @@ def kind_of(dtype: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text; shorter to read than a list of quoted names."""
+    """Splits a text into words. One string is easier to read than a list of quoted names."""
     return text.split()
 
 
@@ -51,10 +52,10 @@ def _table() -> dict[str, str]:
 
 
 ELEMENTWISE_KINDS: dict[str, str] = _table()
-"""By elementwise function, the kinds of its operands (of a select_n: of its cases)."""
+"""The kinds of operands that each elementwise function takes; for `select_n`, the kinds of its cases."""
 
 PARTS = frozenset({"abs", "real", "imag"})
-"""Functions that make a real number of a complex one."""
+"""Functions whose result is real if their operand is complex."""
 
 REDUCTION_KINDS: dict[str, str] = {
     "sum": "iufc",
@@ -66,14 +67,14 @@ REDUCTION_KINDS: dict[str, str] = {
     "xor": "biu",
     "mean": "fc",
 }
-"""By reduction, the kinds that it takes."""
+"""The kinds that each reduction takes."""
 
 CONTRACTION_KINDS = "iufc"
 
 IOTA_KINDS = "iuf"
 
 ORDERED_KINDS = "iufb"
-"""What selections take."""
+"""The kinds that selections (argmax, argmin, top_k) take."""
 
 _OPERATION_KINDS = {
     **dict.fromkeys(words("inv solve det solve_lower solve_upper cholesky qr_q"), "fc"),
@@ -84,12 +85,12 @@ _OPERATION_KINDS = {
 
 
 def operation_kinds(name: str) -> str:
-    """The kinds that a named operation takes as its first operand; a user's one takes floats."""
+    """Returns the kinds that a named operation takes as its first operand. Users' operations take floats."""
     return _OPERATION_KINDS.get(name, "f")
 
 
 def result_kind(function: str, operand: str) -> str:
-    """The kind of an elementwise function's result, given that of its last operand."""
+    """Returns the kind of an elementwise function's result, given the kind of its last operand."""
     if ELEMENTWISE[function].boolean:
         return "b"
     if function in PARTS:
@@ -110,9 +111,12 @@ _EXACT_OPERATIONS = frozenset(
 
 
 def is_exact(kind: str, name: str, exponent: int | None = None) -> bool:
-    """Whether a function gives small integers without rounding, when given small integers.
+    """Returns whether a function takes small integers to integers without rounding.
 
-    `kind` is "elementwise", "reduction" or "operation".
+    **Arguments:**
+
+    - `kind`: "elementwise", "reduction" or "operation".
+    - `exponent`: of an `integer_pow`, which is exact unless it is negative.
     """
     if kind == "elementwise":
         return name in _EXACT_FUNCTIONS or (name == "integer_pow" and (exponent or 0) >= 0)

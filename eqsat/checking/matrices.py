@@ -1,7 +1,7 @@
-"""Matrices with properties: how to draw them, and whether an array has them.
+"""Matrices with properties: functions that draw them, and a test of whether an array has a property.
 
-Everything works on stacks of matrices, the last two dimensions being rows and columns; properties
-without axes are about numbers.
+All functions work on stacks of matrices: the last two dimensions are rows and columns. Properties
+without axes are about single numbers.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ def matrices(
     lone: bool = False,
     whole: bool = False,
 ) -> Array:
-    """A stack of well-conditioned matrices with these properties.
+    """Draws a stack of matrices with these properties, well-conditioned unless `condition` says otherwise.
 
     **Arguments:**
 
-    - `properties`: those of `eqsat.ir.properties`; "regular" says nothing more. With a "lower part" the
-      rest of the matrix is anything, since a triangular solve doesn't look at it; with a "symmetric
-      part" the matrix is that of a Cholesky factorisation, plus what this doesn't look at.
-    - `condition`: about how ill-conditioned they are instead; `lone`: in one direction only.
-    - `whole`: whether the entries are integers.
+    - `shape`: that of the stack; the last two dimensions are rows and columns.
+    - `properties`: names from `eqsat.ir.properties`, and what operations need. "regular" adds no property.
+      "lower part" and "upper part" are triangles of a matrix whose other triangle is arbitrary, since a
+      triangular solve does not read it. "symmetric part" is a positive definite matrix plus an arbitrary
+      skew-symmetric one, which a Cholesky factorisation ignores.
+    - `condition`: the approximate condition number, if it is larger than 1.
+    - `lone`: whether the matrices are ill-conditioned in one direction only.
+    - `whole`: whether the entries are small integers. Such matrices may be singular.
     """
     wanted = set(properties)
     if whole:
@@ -79,9 +82,10 @@ def matrices(
 
 
 def spread(rng: np.random.Generator, shape: tuple[int, ...], condition: float, lone: bool = False) -> Array:
-    """Positive numbers whose largest is so many times the smallest, along the last dimension.
+    """Draws positive numbers whose maximum is `condition` times their minimum, along the last dimension.
 
-    They are of all sizes, or all but a `lone` one are 1: then what is added may hide how small that one is.
+    The numbers form a geometric sequence in random order. If `lone`, all but one of them are 1: then
+    numbers that are added to a matrix with this spectrum may hide how small that one is.
     """
     if not shape:
         return np.asarray(1 / condition)
@@ -92,7 +96,7 @@ def spread(rng: np.random.Generator, shape: tuple[int, ...], condition: float, l
 
 
 def in_shape(value: Array, wanted: set[str]) -> Array:
-    """Matrices whose entries have changed, made triangular, diagonal or symmetric again."""
+    """Makes matrices triangular, diagonal or symmetric again after their entries have changed."""
     if "lower" in wanted or "diagonal" in wanted:
         value = np.tril(value)
     if "upper" in wanted or "diagonal" in wanted:
@@ -103,7 +107,7 @@ def in_shape(value: Array, wanted: set[str]) -> Array:
 
 
 def _rotations(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Matrices with orthonormal columns."""
+    """Draws matrices with orthonormal columns."""
     if 0 in shape:
         return np.zeros(shape)
     return np.asarray(np.linalg.qr(rng.normal(size=shape))[0])
@@ -128,7 +132,7 @@ def _orthogonal(rng: np.random.Generator, shape: tuple[int, ...], wanted: set[st
 
 
 def _with_zeros(rng: np.random.Generator, value: Array) -> Array:
-    """Matrices with zeros in places, but not on the diagonal: they are nonnegative, and not positive."""
+    """Sets some entries off the diagonal to 0, so that positive matrices become merely nonnegative."""
     rows, columns = value.shape[-2:]
     kept = (rng.random(value.shape) < 0.7) | (np.eye(rows, columns) == 1)
     return np.where(kept, value, 0.0)
@@ -140,7 +144,7 @@ def _symmetric(rng: np.random.Generator, shape: tuple[int, ...], spectrum: Array
         factor = np.abs(rng.normal(size=shape))
         return np.asarray(factor @ np.swapaxes(factor, -1, -2) / shape[-1] + 0.5 * np.eye(shape[-1]))
     if signs:
-        # Entries of one sign say nothing of eigenvalues: a matrix of either sign, moved.
+        # Entries of one sign say nothing about eigenvalues, so a matrix with both signs is shifted.
         found = _symmetric(rng, shape, spectrum, wanted - signs)
         lowest = np.min(found, axis=(-2, -1), keepdims=True, initial=0.0)
         return np.asarray(found - lowest + (0.1 if "positive" in signs else 0.0))
@@ -155,7 +159,7 @@ def _triangular(
     rng: np.random.Generator, shape: tuple[int, ...], spectrum: Array, wanted: set[str], condition: float
 ) -> Array:
     if condition > 1:
-        # The factor of an ill-conditioned positive matrix, as in a Gaussian process.
+        # The Cholesky factor of an ill-conditioned positive definite matrix, as in a Gaussian process.
         found = np.linalg.cholesky(_symmetric(rng, shape, spectrum**2, {"spd"}))
     else:
         signs = np.where(rng.random(spectrum.shape) < 0.5, -1.0, 1.0)
@@ -167,7 +171,7 @@ def _triangular(
 
 
 def _whole(rng: np.random.Generator, shape: tuple[int, ...], wanted: set[str]) -> Array:
-    """Matrices of small integers."""
+    """Draws matrices of small integers."""
     found = rng.integers(-3, 4, shape).astype(float)
     if "orthogonal" in wanted:
         signs = 1.0 if wanted & {"nonnegative", "positive", "spd"} else rng.choice([-1.0, 1.0], shape[-1])
@@ -193,7 +197,10 @@ def _whole(rng: np.random.Generator, shape: tuple[int, ...], wanted: set[str]) -
 
 
 def has_property(value: Array, name: str) -> bool:
-    """Whether matrices (the last two dimensions), or numbers, have a property, up to rounding."""
+    """Returns whether matrices (the last two dimensions), or numbers, have a property, up to rounding.
+
+    An empty array has every property.
+    """
     if value.size == 0:
         return True
     if value.dtype.kind not in "fc":

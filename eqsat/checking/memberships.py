@@ -1,9 +1,9 @@
-"""Which terms of a rule may have an axis.
+"""Which variables and sets of axes of a rule may have an axis.
 
-Whether an axis is in a term depends on that axis alone. So we look at one axis at a time and find every
-way in which variables and sets of axes may have it: by deciding for one after the other, and giving
-up as soon as the left side would make no sense or a condition would not hold. What is not decided yet is
-None, neither true nor false.
+Whether a term has an axis depends on that axis alone. So the search takes one axis at a time, and finds
+every way in which the variables and sets of axes may have it. It decides one name after another, and
+backtracks as soon as the left side would be ill-formed or a condition would not hold. The logic is
+three-valued: None stands for what is not decided yet.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from eqsat.language.traverse import is_set, operator_axes, variables, walk
 Maybe = bool | None
 
 Column = Mapping[str, bool]
-"""By name of a variable or of a set: whether it has the axis."""
+"""For each variable and each set of axes, by name, whether it has the axis."""
 
 ANY = "*"
-"""An axis that has no name in the rule."""
+"""Stands for an axis that the rule does not name."""
 
 MOST_COLUMNS = 300
-"""No more ways than these are looked for; rules of many variables have more, all of a kind."""
+"""How many ways `columns` returns at most. Rules with many variables have more, but those are much alike."""
 
 
 class _Conflict(Exception):
-    """The left side makes no sense, or a condition does not hold."""
+    """The left side is ill-formed, or a condition does not hold."""
 
 
 def _both(first: Maybe, second: Maybe) -> Maybe:
@@ -72,22 +72,25 @@ def _demand(value: Maybe) -> None:
 
 
 def single_axes(rule: Rule) -> list[str]:
-    """The names of single axes in a rule."""
+    """Returns the names of single axes in a rule, sorted."""
     return sorted(name for name in _axis_names(rule) if not is_set(name))
 
 
 def axis_sets(rule: Rule) -> list[str]:
-    """The names of sets of axes in a rule."""
+    """Returns the names of sets of axes in a rule, sorted."""
     return sorted(name for name in _axis_names(rule) if is_set(name))
 
 
 def variable_names(rule: Rule) -> list[str]:
-    """The variables that the left side matches, in the order in which they are read."""
+    """Returns the variables of the left side, in the order in which they are read."""
     return list(dict.fromkeys(variable.name for variable in variables(rule.left)))
 
 
 def constant_names(rule: Rule) -> list[str]:
-    """The variables that are matched with constants only."""
+    """Returns the variables that match only constants, sorted.
+
+    A `constant` guard names them, or a comparison uses their values.
+    """
     found = {guard.operands[0] for guard in rule.guards if guard.name == "constant"}
     for comparison in rule.comparisons:
         for side in (comparison.left, comparison.right):
@@ -129,18 +132,20 @@ def _axis_names(rule: Rule) -> set[str]:
 
 
 def has_entries(node: Expression) -> bool:
-    """Whether an expression is a top-k by a function variable, whose entries have an axis of their own."""
+    """Returns whether a node is a top-k chosen for a function variable, with `ENTRIES` as an axis."""
     return isinstance(node, Reduction) and node.kind in SELECTIONS and ":" in node.kind
 
 
 @dataclass
 class _Search:
-    """The ways in which the names of a rule may have one axis.
+    """Finds the ways in which the variables and sets of a rule may have one axis.
 
     **Attributes:**
 
+    - `axis`: a single axis of the rule, or `ANY`.
     - `conditions`: whether patterns, memberships and definitions must hold.
-    - `decided`: what is known already.
+    - `decided`: for the names that are decided so far, whether they have the axis.
+    - `unknown`: the names that the search has to decide, in this order.
     """
 
     statement: Statement
@@ -161,6 +166,7 @@ class _Search:
         self.unknown = [name for name in (*self.terms, *axis_sets(rule)) if name not in self.decided]
 
     def found(self, place: int = 0) -> Iterator[Column]:
+        """Yields every consistent way to decide the names from `place` on."""
         try:
             self.of(self.rule.left)
             if self.conditions:
@@ -202,7 +208,7 @@ class _Search:
                 raise _Conflict
 
     def of(self, node: Expression) -> Maybe:
-        """Whether an expression of the left side has the axis."""
+        """Returns whether an expression of the left side has the axis; None if that is not decided yet."""
         axis = self.axis
         match node:
             case Number():
@@ -255,7 +261,7 @@ class _Search:
         return _both(have, _not(over))
 
     def replaced(self, have: Maybe, old: str, new: str) -> Maybe:
-        """What is left of an operand whose axis `old` has become `new`."""
+        """Returns whether an operand still has the axis after its axis `old` has been replaced by `new`."""
         if self.axis == old:
             _demand(have)
             return False
@@ -265,7 +271,10 @@ class _Search:
         return have
 
     def operation(self, node: OperationOf) -> Maybe:
-        """Operands have their own core axes and none of the others."""
+        """Returns whether an operation has the axis.
+
+        Each operand must have its own core axes, and none of the operation's other ones.
+        """
         signature = signature_of(node.name)
         letter = dict(zip(node.axes, signature.axes, strict=True)).get(self.axis)
         found: Maybe = False
@@ -280,13 +289,13 @@ class _Search:
 def columns(
     statement: Statement, axis: str, conditions: bool = True, given: Column | None = None
 ) -> list[Column]:
-    """All ways in which an axis may be in the variables and sets of a rule.
+    """Returns the ways in which variables and sets of a rule may have an axis, at most `MOST_COLUMNS`.
 
     **Arguments:**
 
     - `axis`: a single axis of the rule, or `ANY`.
     - `conditions`: whether patterns, memberships and definitions must hold.
-    - `given`: what is known beforehand.
+    - `given`: the names that are decided beforehand.
     """
     found: list[Column] = []
     for column in _Search(statement, axis, conditions, dict(given or {})).found():

@@ -1,8 +1,8 @@
-"""Declared monoids by test: merging is associative, and the identity changes nothing.
+"""Tests declared monoids: merging must be associative, and the identity must change nothing.
 
-States are those that come about: the operands of the folds of rules, on data drawn as for the rule. A
-monoid that no rule folds with is tried on arbitrary numbers. What is compared is what a fold returns,
-since two states may be written differently and mean the same.
+The states are operands of folds in rules, on data drawn as for the rule. A monoid that no rule folds
+with is tested on arbitrary numbers. The test compares what a fold would return, since two states with
+different numbers may have the same meaning.
 """
 
 from __future__ import annotations
@@ -41,18 +41,27 @@ STYLES = {
     Style("positive"): 6,
     Style("hostile"): 40,
 }
-"""The kinds of data, and how many times three states are drawn of each for each rule: from the whole range of
-single precision, most. They are merged in double precision."""
+"""How many triples of states are drawn for each rule, by style of the data.
+
+Most have hostile numbers, from the whole range of single precision. They are merged in double precision.
+"""
 
 ARBITRARY = 30
-"""How many times, if no rule folds with a monoid."""
+"""How many triples of states are drawn if no rule folds with a monoid."""
 
 MOST_RULES = 3
+"""From how many of the rules that fold with a monoid states are drawn."""
 
 
 @dataclass(frozen=True)
 class MonoidFailure:
-    """States of which a monoid makes different things."""
+    """States on which a monoid breaks a law.
+
+    **Attributes:**
+
+    - `law`: what is wrong, in a few words.
+    - `left`, `right`: what a fold returns for the two states that should be equal.
+    """
 
     law: str
     monoid: Monoid
@@ -71,11 +80,11 @@ class MonoidFailure:
 
 
 def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFailure | None]:
-    """How many triples of states were tried, and the first on which a law does not hold.
+    """Returns how many triples of states were tried, and the first failure; None if there was none.
 
     **Arguments:**
 
-    - `rules`: those that may fold with the monoid.
+    - `rules`: the rules that may fold with the monoid.
     """
     tried = 0
     for states in _triples(monoid, rules):
@@ -87,7 +96,7 @@ def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFail
         )
         pairs: list[tuple[str, State, State]] = [
             (
-                "merging is not associative, (x y) z is not x (y z)",
+                "merging is not associative, since (x y) z differs from x (y z)",
                 merged(monoid, merged(monoid, x, y), z),
                 merged(monoid, x, merged(monoid, y, z)),
             ),
@@ -102,7 +111,11 @@ def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFail
                 merged(monoid, x, y),
             ),
             *(
-                ("the identity is not one for a single state", merged(monoid, identity, state), state)
+                (
+                    "the identity changes a state that it is merged with",
+                    merged(monoid, identity, state),
+                    state,
+                )
                 for state in states
             ),
         ]
@@ -116,7 +129,7 @@ def check_monoid(monoid: Monoid, rules: Sequence[Rule]) -> tuple[int, MonoidFail
 def _first_difference(
     monoid: Monoid, law: str, states: tuple[State, ...], left: Array, right: Array
 ) -> MonoidFailure | None:
-    """The element in which two results differ, with the states that it comes from."""
+    """Returns the first element in which two results differ, with the states that it comes from."""
     left, right = np.broadcast_arrays(left, right)
     for place in np.ndindex(left.shape):
         if differs(left[place], right[place], Criterion.CLOSE):
@@ -131,7 +144,7 @@ def _first_difference(
 
 
 def merged(monoid: Monoid, first: State, second: State) -> State:
-    """Two states merged."""
+    """Merges two states."""
     known: dict[str, Array] = {}
     for name, one, other in zip(monoid.state, first, second, strict=True):
         known |= {f"{name}1": one, f"{name}2": other}
@@ -141,12 +154,12 @@ def merged(monoid: Monoid, first: State, second: State) -> State:
 
 
 def finished(monoid: Monoid, state: State) -> Array:
-    """What a fold returns of a state."""
+    """Returns the value that a fold with this final state returns."""
     return formula_value(monoid.finish, dict(zip(monoid.state, state, strict=True)))
 
 
 def formula_value(formula: Formula, known: Mapping[str, Array]) -> Array:
-    """The value of a formula."""
+    """Evaluates a formula, given the values of its scalars."""
     match formula:
         case Scalar(name=name):
             return known[name]
@@ -200,7 +213,7 @@ def _arbitrary(monoid: Monoid, rng: np.random.Generator) -> State:
 
 
 def _truths(formula: Formula) -> Iterator[str]:
-    """The names in a formula that can't be floats: whatever is chosen by, or joined by logic."""
+    """Yields the names in a formula that must be truth values: conditions, and operands of logic."""
     if isinstance(formula, Application):
         logical = formula.operands if formula.function in ("and", "or", "xor", "not") else ()
         logical = formula.operands[:1] if formula.function == "select_n" else logical
@@ -212,7 +225,7 @@ def _truths(formula: Formula) -> Iterator[str]:
 def _drawn_states(
     statement: Statement, monoid: Monoid, style: Style, rng: random.Random
 ) -> tuple[State, State, State] | None:
-    """The states of three lots of data of the same shape, in an instance of a rule that folds."""
+    """Draws three states of equal shapes for a fold of a rule; None if an instance can't be drawn."""
     names = dict(statement.rule.monoids)
     fold = next(
         node

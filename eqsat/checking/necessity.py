@@ -1,14 +1,16 @@
-"""Whether every condition of a rule is needed.
+"""Tests whether every condition of a rule is needed.
 
-A condition is there for one of two reasons. Without some, the rule would be wrong: the load check refuses
-it, or an instance is found on which the condition does not hold and the sides differ. Others say where
-the rule pays: then there is an example on which it would fire without the condition, and does not
-with it. That may be a `reject`, or an `example` on lengths that break a comparison; and `large` and
-`stored`, which say nothing about values, are always of this kind. A condition that is neither is a
-mistake, since it keeps the rule from firing where it could; or it is implied by the others, and can go.
+A condition may be needed for either of two reasons. Some conditions make the rule right. Without them the
+load check refuses the rule, the sides differ on an instance that violates the condition, or the accuracy
+class is worse than declared. Other conditions say where the rule pays. They keep the rule from firing on
+some example: on a `reject`, or on an `example` with lengths that violate a comparison. Guards that say
+nothing about values, such as `large` and `stored`, always count as needed for this reason. A condition
+that is needed for neither reason is a mistake: it keeps the rule from firing where it could, or the other
+conditions imply it, so that it can go.
 
-Of two conditions each may be enough: without one of them the rule is right, without both it is not. So
-what nothing needs is left out for good, one after another, and the rule that is left is tried as a whole.
+Either of two conditions may be enough: the rule is right without one of them, but not without both. So a
+condition that is not needed is left out for good, and the later ones are also tested on the rule that is
+left.
 """
 
 from __future__ import annotations
@@ -31,11 +33,13 @@ LoadCheck = Callable[[Rule | Fact], None]
 
 
 RARE = 4
-"""How many times more hostile instances are drawn before a condition is said to be needless: few of them are
-hostile to it."""
+"""By which factor more hostile instances are drawn before a condition counts as not needed.
+
+Few hostile instances show that a condition is needed.
+"""
 
 ABOUT_VALUES = frozenset({"in", "passes", "nonempty", "constant", "wide", *GUARDED})
-"""The guards that say something about values. All others say where a rule pays, by their very nature."""
+"""The guards that say something about values. All other guards can only say where a rule pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +48,9 @@ class Need:
 
     **Attributes:**
 
-    - `reason`: empty if it isn't needed.
-    - `implied`: whether it says only what holds anyway, so that it keeps the rule from nothing.
-    - `instead`: what is not needed only because this is there.
+    - `reason`: in a few words; empty if the condition isn't needed.
+    - `implied`: whether no instance was found that violates the condition, as if the others implied it.
+    - `instead`: the conditions that are not needed only because this one is there.
     """
 
     condition: Condition
@@ -59,7 +63,14 @@ class Need:
 
 
 def needs_of(statement: Rule | Fact, load_check: LoadCheck, examples: int) -> list[Need]:
-    """For each condition of a rule or a fact, why it is needed; those that nothing needs can go together."""
+    """Returns for each condition of a rule or a fact why it is needed.
+
+    All the conditions that are not needed can be left out together.
+
+    **Arguments:**
+
+    - `examples`: how many instances there are in a regime whose share is 1.
+    """
     rule = statement.as_rule() if isinstance(statement, Fact) else statement
     found: list[Need] = []
     left_out: list[Condition] = []
@@ -82,12 +93,12 @@ def needs_of(statement: Rule | Fact, load_check: LoadCheck, examples: int) -> li
 def _need(
     statement: Rule | Fact, rest: Rule | Fact, condition: Condition, load_check: LoadCheck, examples: int
 ) -> Need:
-    """Why `rest`, which is the statement or what is left of it, needs a condition."""
+    """Returns why `rest` needs a condition; `rest` is the statement without some of its conditions."""
     less = _without(rest, condition)
     try:
         load_check(replace(less, examples=()))
     except RuleError:
-        return Need(condition, "the load check asks for it")
+        return Need(condition, "without it, the load check refuses the rule")
     try:
         trial = _trial(less, examples, condition, _kinds_with(rest, condition))
         if trial.failure() is not None:
@@ -104,7 +115,7 @@ def _need(
 
 
 def _loses_digits(statement: Rule | Fact) -> bool:
-    """Whether a rule is of a worse accuracy class than it says."""
+    """Returns whether the measured accuracy class of a rule is worse than the declared one."""
     if isinstance(statement, Fact):
         return False
     measured = measure(statement).accuracy
@@ -120,7 +131,10 @@ def _trial(
 
 
 def _kinds_with(statement: Rule | Fact, condition: Condition) -> frozenset[tuple[tuple[str, str], ...]]:
-    """The kinds that a rule is tried with, if the condition is about kinds: without it there are others."""
+    """Returns the kinds that the rule is tried with under a condition about kinds; none for other conditions.
+
+    Without such a condition, only the other kinds have to be tried.
+    """
     if not isinstance(condition, Guard) or condition.name not in GUARDED:
         return frozenset()
     before = FactTrial(statement) if isinstance(statement, Fact) else Trial(statement)
@@ -142,7 +156,7 @@ def _without(statement: Rule | Fact, condition: Condition) -> Rule | Fact:
 
 
 def _keeps_from_firing(statement: Rule | Fact, less: Rule | Fact, condition: Condition) -> bool:
-    """Whether there is a program on which the rule would fire without the condition, and does not with it."""
+    """Returns whether the rule fires on some program only if the condition is left out."""
     if not isinstance(statement, Rule) or not isinstance(less, Rule):
         return False
     for example in statement.examples:

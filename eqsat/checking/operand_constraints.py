@@ -1,7 +1,7 @@
-"""What the values of variables must be like for the operations that the left side does with them.
+"""The constraints that the operations of a left side put on the values of variables.
 
-`inv[i, j] A` needs a matrix that has an inverse, `cholesky[i, j] A` a positive definite one, `take`
-an index. A need is handed on through sums, products and renamings, to whatever stands for a matrix.
+`inv[i, j] A` needs an invertible matrix, `cholesky[i, j] A` a positive definite one, `take` an index. Such
+a need is passed on through sums, products and renamings to the variables that the operand is computed from.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MATRIX_NEEDS: dict[str, tuple[str, ...]] = {
     "qr_q": ("regular",),
     "call:triangular_solve": ("lower part",),
 }
-"""By operation, what its first operand is along its first two axes."""
+"""By operation, the properties that its first operand needs along the first two core axes."""
 
 SOLVES = frozenset({"solve", "solve_lower", "solve_upper"})
 
@@ -45,22 +45,22 @@ _EXPONENTIAL = frozenset(
         " top_k:values top_k:indices"
     )
 )
-"""Functions that minus infinity, as a mask has it, is a proper operand of."""
+"""Functions whose operand may be minus infinity in places, as in a mask."""
 
 
 @dataclass
 class OperandConstraint:
-    """What a variable's values are like.
+    """The constraints on the values of one variable.
 
     **Attributes:**
 
-    - `matrix`: properties along pairs of axes; "regular" is well-conditioned.
-    - `scalar`: properties of the numbers.
-    - `index_along`: the axis that the values are indices along.
-    - `away`: whether they are away from 0, as what makes up a regular matrix is.
-    - `spread`: whether they make up a matrix that may be ill-conditioned, as a diagonal does.
-    - `maskable`: whether it may be minus infinity in places.
-    - `solved`: the matrix variable, and its axes, by which the left side solves for this one.
+    - `matrix`: properties along pairs of axes; "regular" means well-conditioned.
+    - `scalar`: properties of the single numbers.
+    - `index_along`: the axis along which the values are indices, if they are.
+    - `away`: whether the values must be away from 0, because a regular matrix is computed from them.
+    - `spread`: whether the values make up a matrix that may be ill-conditioned, as a diagonal does.
+    - `maskable`: whether the values may be minus infinity in places.
+    - `solved`: of a right-hand side, the variable that it is solved with, and the axes of that matrix.
     """
 
     matrix: dict[tuple[str, str], set[str]] = field(default_factory=dict)
@@ -73,17 +73,17 @@ class OperandConstraint:
 
     @property
     def conditioned(self) -> bool:
-        """Whether there is a condition number to choose."""
+        """Whether the values determine a condition number, which can be chosen."""
         return bool(self.matrix) or self.spread
 
 
 def has_matrices(rule: Rule) -> bool:
-    """Whether the left side of a rule inverts or factorises matrices."""
+    """Returns whether the left side of a rule has an operation that constrains a matrix, as `inv`."""
     return any(isinstance(node, OperationOf) and node.name in MATRIX_NEEDS for node in walk(rule.left))
 
 
 class OperandConstraints:
-    """The constraints of all variables of a statement."""
+    """The constraints on the variables of a statement; `by_name` has those that are constrained."""
 
     def __init__(self, statement: Statement, placement: Placement) -> None:
         self.placement = placement
@@ -123,7 +123,7 @@ class OperandConstraints:
             self.of(node.operands[1].name).index_along = node.axes[0]
 
     def need(self, node: Expression, axes: tuple[str, str], needs: set[str]) -> None:
-        """Hand a need on to the variables that an expression takes its values from."""
+        """Passes a need on to the variables that an expression is computed from."""
         match node:
             case Variable(name=name) if set(axes) <= self.placement.of(name):
                 constraint = self.of(name)
@@ -141,7 +141,7 @@ class OperandConstraints:
                 for variable in variables(entries):
                     self.of(variable.name).spread = not set(axes) <= self.placement.of(variable.name)
             case Apply(function="mul" | "div", operands=operands):
-                # The factors of a product of which none is a matrix make one of low rank.
+                # A product has low rank if none of its factors is a matrix; then it can't be made regular.
                 if any(set(axes) <= self.placement.of(v.name) for one in operands for v in variables(one)):
                     for operand in operands:
                         self.need(operand, axes, needs)
@@ -150,6 +150,7 @@ class OperandConstraints:
                     self.need(operand, axes, needs)
 
     def mask(self, node: Expression) -> None:
+        """Marks the variable that may hold a mask: the expression itself, or the first term of a sum."""
         match node:
             case Variable(name=name):
                 self.of(name).maskable = True

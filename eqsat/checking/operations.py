@@ -1,4 +1,4 @@
-"""Whether a user's operation does what its declaration says: shapes, dtype, and that it can be traced."""
+"""Tests whether a user's operation can be traced, and has the shapes and the dtype of its declaration."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from eqsat.language.syntax import OperationOf, Rule
 from eqsat.language.traverse import walk
 
 FIRST_LENGTH = 3
-"""Of the axes of what is tried: so much, and one more for each further axis, so that no two are alike."""
+"""The length of the first axis of the operands. Each further axis is one longer, so that no two are equal."""
 
 
 def broken_declaration(spec: OperationSpec) -> tuple[str, str] | None:
-    """What an operation does that its declaration does not say, and what to do; None if there is nothing."""
+    """Returns how an operation breaks its declaration, and advice; None if it does what it declares."""
     axes = spec.signature.axes
     different = {axis: FIRST_LENGTH + place for place, axis in enumerate(axes)}
     found = _tried(spec, different, 0)
     if found is not None and found[2]:
-        # Some need square matrices, which no signature can say.
+        # Some operations need square matrices, which a signature can't state.
         alike = dict.fromkeys(axes, FIRST_LENGTH)
         found = None if _tried(spec, alike, 0) is None else found
     else:
@@ -31,7 +31,7 @@ def broken_declaration(spec: OperationSpec) -> tuple[str, str] | None:
 
 
 def users_operations(rule: Rule) -> list[OperationOf]:
-    """Where a rule names operations whose functions are users'."""
+    """Returns the places where a rule names users' operations."""
     found = []
     for side in (rule.left, rule.right):
         for node in walk(side):
@@ -42,11 +42,12 @@ def users_operations(rule: Rule) -> list[OperationOf]:
 
 
 def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple[str, str, bool] | None:
-    """What is wrong on axes of these lengths, what to do, and whether it raised.
+    """Traces an operation; returns the problem, advice, and whether it raised; None if all is well.
 
     **Arguments:**
 
-    - `batch`: the length of an axis along which it is done slice by slice; 0 if there is none.
+    - `lengths`: those of the core axes.
+    - `batch`: the length of an axis over which `jax.vmap` maps the operation; 0 if there is none.
     """
     arrays = [
         jax.ShapeDtypeStruct((batch,) * bool(batch) + tuple(lengths[axis] for axis in letters), "float32")
@@ -59,7 +60,7 @@ def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple
     )
     try:
         result = jax.eval_shape(jax.vmap(function) if batch else function, *arrays)
-    except Exception as error:  # a user's function may raise what it likes
+    except Exception as error:  # a user's function may raise anything
         said = f"{type(error).__name__}: {str(error).strip().split(chr(10))[0]}"
         way = "slice by slice, as `jax.vmap` does, " if batch else ""
         message = f"the operation `{spec.name}` can't be traced {way}for {shown}: {said}"
@@ -70,7 +71,7 @@ def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple
     expected = (batch,) * bool(batch) + tuple(lengths[axis] for axis in spec.signature.result)
     if result.shape != expected:
         message = (
-            f"the operation `{spec.name}` makes an array of shape {result.shape} of {shown}, and its"
+            f"the operation `{spec.name}` returns an array of shape {result.shape} for {shown}, but its"
             f" declaration says {expected}"
         )
         permuted = sorted(result.shape) == sorted(expected)
@@ -80,10 +81,12 @@ def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple
             advice = f"its result is `-> {' '.join(names[length] for length in result.shape)}`"
         return message, advice, False
     if result.dtype != "float32":
-        message = f"the operation `{spec.name}` makes {result.dtype} of float32"
+        message = f"the operation `{spec.name}` returns {result.dtype} for operands of float32"
         return message, "the result of an operation has the dtype of its first operand", False
     return None
 
 
 def _described(result: object) -> str:
-    return f"{len(result)} values" if isinstance(result, tuple | list) else f"no array, but {result!r}"
+    return (
+        f"{len(result)} values" if isinstance(result, tuple | list) else f"{result!r}, which is not an array"
+    )

@@ -1,4 +1,4 @@
-"""Whether both sides of an instance are the same value, by a criterion that fits its data."""
+"""Judges whether both sides of an instance have the same value, by a criterion that fits its data."""
 
 from __future__ import annotations
 
@@ -20,30 +20,34 @@ TOLERANCE = 1e-10
 """How far the sides may differ in double precision, relative to the scale of the data."""
 
 MOST_EXACT = 2.0**50
-"""Up to here, all integers are floats; results beyond it are compared up to rounding."""
+"""Below this, doubles hold all integers exactly. Larger results are compared up to rounding."""
 
 NUDGE = 1e-12
-"""By how much inputs are changed, relatively, to see whether a left side is well-posed."""
+"""The relative change of inputs by which the check tests whether a left side is well-posed."""
 
 
 class Criterion(Enum):
-    """When two values count as the same.
+    """When two values count as the same. The value of a member says how sides differ that are not.
 
-    - `EXACT`: equal numbers; NaN where the other is NaN.
-    - `CLOSE`: up to rounding; NaN and infinities in the same places.
-    - `FINITE`: up to rounding, where both are finite, which must be in the same places.
-    - `NO_WORSE`: up to rounding where the left side is finite; where it overflows, the right need not.
-    - `BITS`, `ROUNDED`, `IN_RANGE`: what the classes exact, reassociates and rescales promise of numbers as
-      they are computed in a narrow dtype.
+    - `EXACT`: the numbers are equal, with NaN in the same places.
+    - `CLOSE`: the numbers are equal up to rounding, with NaN and the same infinities in the same places.
+    - `FINITE`: the sides are finite in the same places, and equal up to rounding there.
+    - `NO_WORSE`: where the left side is finite, the right side is equal up to rounding. Where the left side
+      overflows, the right side may be anything.
+    - `BITS`, `ROUNDED`, `IN_RANGE`: the sides, computed in the dtypes of the instance, differ by no more than
+      the accuracy classes exact, reassociates and rescales allow.
     """
 
-    EXACT = "exactly"
-    CLOSE = "up to rounding"
-    FINITE = "up to rounding, and finite in the same places"
-    NO_WORSE = "up to rounding, wherever the left side is finite"
-    BITS = "to the bit, as computed in the dtype"
-    ROUNDED = "as sums in another order are, as computed in the dtype"
-    IN_RANGE = "as sums in another order are, as computed in the dtype, where nothing over- or underflows"
+    EXACT = "where they should be exactly equal"
+    CLOSE = "by more than rounding"
+    FINITE = "by more than rounding, or are finite in different places"
+    NO_WORSE = "by more than rounding where the left side is finite"
+    BITS = "in their bits when computed in their dtype"
+    ROUNDED = "by more than another order of summation explains when computed in their dtype"
+    IN_RANGE = (
+        "by more than another order of summation explains when computed in their dtype,"
+        " where nothing overflows or underflows"
+    )
 
 
 PROMISES: dict[Criterion, Accuracy] = {
@@ -51,7 +55,7 @@ PROMISES: dict[Criterion, Accuracy] = {
     Criterion.ROUNDED: "reassociates",
     Criterion.IN_RANGE: "rescales",
 }
-"""The classes whose promises the criteria are."""
+"""By criterion, the accuracy class whose promise it tests."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,8 @@ class Failure:
     **Attributes:**
 
     - `problem`: what is wrong, in a few words.
-    - `left`, `right`: the values of the sides; None if the right one makes no sense.
+    - `left`, `right`: the values of the sides. Both are None if the right side can't be evaluated. The
+      failure of a fact has the value of its term as `left`, and no `right`.
     """
 
     instance: Instance
@@ -72,18 +77,21 @@ class Failure:
 
 
 def judge(instance: Instance, criterion: Criterion) -> Failure | None:
-    """What is wrong with an instance, whose left side makes sense; None if nothing is."""
+    """Judges an instance whose left side is well-formed; returns None if the sides agree.
+
+    **Raises:** whatever the evaluation of the left side raises.
+    """
     try:
         sides = instance.sides
     except IllFormed as error:
-        return Failure(instance, criterion, f"the right side makes no sense: {error}")
+        return Failure(instance, criterion, f"the right side is ill-formed: {error}")
     try:
         if criterion in PROMISES:
             broken = broken_promise(instance, PROMISES[criterion])
             return Failure(instance, criterion, "the sides differ", *broken) if broken else None
         left, right = sides.evaluate()
-    except Exception as error:  # a user's operation may raise what it likes
-        sides.evaluate_left()  # if this raises as well, the instance is no good
+    except Exception as error:  # a user's operation may raise anything
+        sides.evaluate_left()  # if this raises too, the rule is not to blame
         return Failure(instance, criterion, f"the right side can't be evaluated: {error}")
     wrong = differs(left, right, criterion, floor_of(instance))
     if wrong and not well_posed(instance):
@@ -92,7 +100,7 @@ def judge(instance: Instance, criterion: Criterion) -> Failure | None:
 
 
 def floor_of(instance: Instance) -> float:
-    """The scale of an instance's data: what results are measured against if they are smaller."""
+    """Returns the least scale of results: the square of the largest finite number of the data, or 1."""
     largest = 1.0
     for value in instance.values.values():
         if value.dtype.kind in "fc" and value.size:
@@ -102,7 +110,12 @@ def floor_of(instance: Instance) -> float:
 
 
 def differs(left: Array, right: Array, criterion: Criterion, floor: float = 1.0) -> bool:
-    """Whether two values are not the same."""
+    """Returns whether two values differ by a criterion that is not in `PROMISES`.
+
+    **Arguments:**
+
+    - `floor`: the scale of the results if they are smaller than that.
+    """
     if left.shape != right.shape:
         return True
     if left.dtype.kind not in "fc" or right.dtype.kind not in "fc":
@@ -119,7 +132,7 @@ def differs(left: Array, right: Array, criterion: Criterion, floor: float = 1.0)
 
 
 def _infinite_elsewhere(left: Array, right: Array, criterion: Criterion) -> bool:
-    """Whether NaN and infinities are in other places than a criterion lets them be."""
+    """Returns whether NaN or infinities are in places where the criterion does not allow them."""
     finite, also_finite = np.isfinite(left), np.isfinite(right)
     if criterion is Criterion.NO_WORSE:
         return bool(np.any(finite & ~also_finite))
@@ -130,7 +143,7 @@ def _infinite_elsewhere(left: Array, right: Array, criterion: Criterion) -> bool
 
 
 def finite_part(instance: Instance) -> Array | None:
-    """The finite values of an instance's left side; None if the right one makes no sense."""
+    """Returns the finite values of an instance's left side; None if the right side is ill-formed."""
     try:
         left = instance.sides.evaluate_left()
     except IllFormed:
@@ -139,10 +152,10 @@ def finite_part(instance: Instance) -> Array | None:
 
 
 def well_posed(instance: Instance) -> bool:
-    """Whether the left side hardly moves when its inputs are changed a little.
+    """Returns whether the left side hardly changes when its inputs change a little.
 
-    The inverse of a matrix that happens to be singular is noise, or infinite, and so is what another way
-    to compute it gives. Only what a matrix operation is done on can be so.
+    The inverse of a matrix that happens to be singular is noise, or infinite, and another way to compute
+    it gives other noise. Without matrix operations, every instance counts as well-posed.
     """
     if not has_matrices(instance.statement.rule):
         return True

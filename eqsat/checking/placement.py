@@ -1,4 +1,4 @@
-"""Which axes everything has, in one instance of a rule."""
+"""Which axes each variable and each set of axes has, in one instance of a rule."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ from eqsat.language.traverse import is_set, walk
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """For each axis, which variables and sets have it. The axes are those of the rule, and nameless ones."""
+    """For each axis, which variables and sets of axes have it.
+
+    The axes are the single axes of the rule, and further ones that the rule does not name.
+    """
 
     columns: Mapping[str, Column]
 
     def of(self, name: str) -> frozenset[str]:
-        """The axes of a variable or of a set; of a single axis, itself."""
+        """Returns the axes of a variable or of a set of axes; of a single axis, only itself."""
         if name in self.columns:
             return frozenset({name})
         return frozenset(axis for axis, column in self.columns.items() if column[name])
 
     def without(self, axis: str) -> Placement:
+        """Returns the placement without one of its axes."""
         return Placement({name: column for name, column in self.columns.items() if name != axis})
 
 
 def required_sets(rule: Rule) -> set[str]:
-    """The sets of axes that are not empty when the left side matches."""
+    """Returns the sets of axes that are never empty when the left side matches."""
     found = {
         name
         for node in walk(rule.left)
@@ -47,8 +51,8 @@ class Placements:
 
     **Arguments:**
 
-    - `violated`: a condition that the statement's rule has not got, and that no placement drawn fulfils.
-      Only patterns, memberships and `nonempty` are about placements.
+    - `violated`: a condition that was removed from the statement's rule, and that all drawn placements
+      violate. Only patterns, memberships and `nonempty` are about placements; others have no effect.
     """
 
     def __init__(self, statement: Statement, violated: Condition | None = None) -> None:
@@ -70,7 +74,7 @@ class Placements:
         self.possible = all(self.options.values())
 
     def draw(self, rng: random.Random, extra: int) -> Placement | None:
-        """A placement with so many axes that nothing asks for; None if none was found."""
+        """Draws a placement with `extra` axes that nothing requires; None if there is none."""
         if not self.possible:
             return None
         chosen = {axis: rng.choice(self.options[axis]) for axis in self.singles}
@@ -90,7 +94,7 @@ class Placements:
         return self.made_to_violate(rng, placement, next(names))
 
     def made_to_violate(self, rng: random.Random, placement: Placement, name: str) -> Placement | None:
-        """The placement with one axis changed, or one added, so that the condition is violated."""
+        """Changes one axis of a placement, or adds one called `name`, so that it violates the condition."""
         candidates = [
             replace(placement, columns={**placement.columns, axis: column})
             for axis in (*self.singles, name)
@@ -100,7 +104,7 @@ class Placements:
         return rng.choice(found) if found else None
 
     def violates(self, placement: Placement) -> bool:
-        """Whether the condition does not hold, of names that are still there."""
+        """Returns whether the condition does not hold. A name that the rule has lost stands for no axes."""
         match self.violated:
             case Pattern(variable=variable, axis=name, present=present):
                 axes = self._axes(placement, name)

@@ -1,4 +1,4 @@
-"""Whether a rule fires in a function; and if not, which parts of it or which conditions are not there."""
+"""Tests whether a rule fires in a function, and if not, which of its parts or conditions are missing."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from eqsat.language.diagnostics import diagnostic
 from eqsat.language.syntax import RuleFile
 
 MOST_TERMS = 3
-"""How many terms are shown that the left side matches but for a condition."""
+"""How many terms are shown that the left side matches if its conditions are left out."""
 
 MOST_STATEMENTS = 12
-"""With how many choices of functions a rule is looked for."""
+"""How many choices of functions are tried for each direction of a rule."""
 
 MOST_LARGE = 2
-"""How many axes may be split: the longest ones."""
+"""How many axes may be split into chunks: the longest ones."""
 
 
 def presence(
@@ -34,11 +34,12 @@ def presence(
     program: Program,
     others: Callable[[Accuracy], Sequence[CompiledRule]],
 ) -> str:
-    """What there is to say of a rule in a program.
+    """Returns a text that says whether a rule fires in a program, and if not, what is missing.
 
     **Arguments:**
 
-    - `others`: the rules of an accuracy class, which are at work beside it.
+    - `files`: the files among whose rules `name` is looked up.
+    - `others`: returns the rules of an accuracy class, which are applied together with this one.
 
     **Raises:** `RuleError` if there is no such rule.
     """
@@ -55,7 +56,7 @@ def presence(
                 return f"{rule.qualified} fires in it."
             if absent.parts:
                 shown = [
-                    diagnostic(file.text, part.position, "nothing in the function is equal to this part")
+                    diagnostic(file.text, part.position, "nothing in the function equals this part")
                     for part in absent.parts
                 ]
             else:
@@ -64,13 +65,13 @@ def presence(
                     for condition in absent.conditions
                 ]
                 terms = [f"  {_shown(term, program)}" for term in absent.terms[:MOST_TERMS]]
-                shown = ["without conditions, the left side matches", *terms, *held]
+                shown = ["without its conditions, the left side matches these terms:", *terms, *held]
             seen += [text for text in shown if text not in seen]
     return "\n".join([f"{rule.qualified} does not fire in it, with the other rules at work:", *seen])
 
 
 def _shown(term: Term, program: Program) -> str:
-    """A term as reports call it: what computes it, its axes, where it is from."""
+    """Describes a term as reports do: what computes it, its dtype and axes, and its source line."""
     match term.op:
         case Map(name=name) | Select(kind=name) | Reduce(kind=name):
             what = name

@@ -1,17 +1,18 @@
-"""What an accuracy class promises of a rule's two sides, judged on one instance.
+"""Judges on one instance whether both sides of a rule agree as its accuracy class promises.
 
-- exact: the same bits.
-- reassociates: where the left side is a number, so is the right, the same but for a few times the error that
-  the left side itself may have, whatever the order of its sums; where it is infinite or NaN, so is the right;
-  zeros keep their signs. The parts of complex numbers are judged one by one; what is 0 there because it
-  underflows, or in a product along an axis, may have either sign. Elements whose left side depends on the
-  order of its sums are not judged.
-- rescales: where the left side is finite, the right is the same but for a few times that error.
+- exact: both sides have the same bits. All NaNs count as the same.
+- reassociates: where the left side is finite, so is the right side, and they differ by at most `MOST` times
+  the error that the left side itself may have in any order of its sums. Where the left side is infinite or
+  NaN, so is the right side. Zeros keep their signs. The real and imaginary parts of complex numbers are
+  judged separately; a part that is 0 because it underflows, or in a product along an axis, may have either
+  sign. If an order of sums may turn a finite element of the left side into an infinity or NaN, or the
+  reverse, that element is not judged.
+- rescales: where the left side is finite, the sides differ by at most `MOST` times that error.
 
-The error that the left side may have is measured by Monte Carlo arithmetic: every result of every op gets
-relative errors of one unit in the last place, at random. Where that makes a number infinite or NaN, or the
-other way round, any order of sums may, and nothing is settled; unless the data is of small whole numbers, and
-the left side is what it is without rounding: then every order is exact.
+Monte Carlo arithmetic measures the error that the left side may have: each result of each op gets a random
+relative error of up to one unit in the last place. If that turns a finite element into an infinity or NaN, or
+the reverse, some order of sums may do so too. There is one exception: if the data consists of small whole
+numbers, and the left side comes out the same without rounding, then every order of sums is exact.
 """
 
 from __future__ import annotations
@@ -29,21 +30,26 @@ from eqsat.language.accuracies import Accuracy
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SAMPLES = 6
-"""How often a left side is computed with noise."""
+"""How many times a left side is computed with noise."""
 
 MOST = 50.0
-"""How many times the error of the left side that of the right may be. Other orders of summation make a factor
-of a few, one lost digit makes ten."""
+"""By which factor the error of the right side may exceed that of the left side.
+
+Another order of summation may make the error a few times larger, a lost digit makes it ten times larger.
+"""
 
 WHOLE = 8
-"""Whole numbers up to here are small."""
+"""The largest magnitude of small whole numbers."""
 
 EDGE = 0.98
-"""Numbers so close to the largest one are rounded to infinity in one way of computing and not in another."""
+"""Elements whose ratio to the largest finite number is between this and its inverse are not judged.
+
+One way to compute such a number may round it to infinity, and another may not.
+"""
 
 
 def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array] | None:
-    """The values of both sides, if the right one is not what its class promises; None if it is."""
+    """Returns the values of both sides if they don't agree as the class promises; None if they do."""
     left, right = instance.sides.run(DtypeArithmetic())
     if left.shape != right.shape:
         return _widened(left), _widened(right)
@@ -54,7 +60,7 @@ def broken_promise(instance: Instance, accuracy: Accuracy) -> tuple[Array, Array
 
 
 def _real(value: Array) -> Array:
-    """Complex numbers as real ones, along a last dimension; what is real as it is."""
+    """Returns complex numbers as real ones, with the parts along a new last dimension; others unchanged."""
     return np.stack([value.real, value.imag], axis=-1) if value.dtype.kind == "c" else value
 
 
@@ -66,7 +72,12 @@ def _same_bits(left: Array, right: Array) -> Array:
 
 
 def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Array:
-    """By element, whether the right side is as good as the left, or the left side settles nothing."""
+    """Returns for each element whether the right side is as good as the left side, or can't be judged.
+
+    **Arguments:**
+
+    - `everywhere`: whether infinities and NaN must be the same, too, as the class reassociates promises.
+    """
 
     def run(arithmetic: DtypeArithmetic) -> Array:
         return _real(instance.sides.run_left(arithmetic))
@@ -96,7 +107,7 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         finite = np.isfinite(left) & np.isfinite(true)
         found = left.astype(true.dtype)
         spread = np.max([np.abs(value - bounded) for value in (*noisy, found)], axis=0)
-        # XLA has no subnormal numbers but of halves: what is less than the least normal one may be 0.
+        # XLA flushes subnormal numbers to 0, except those of float16.
         least = limits.smallest_subnormal if dtype == "float16" else limits.tiny / MOST
         size = np.minimum(np.abs(bounded), np.abs(true))
         if numpy_dtype(dtype).kind == "c":
@@ -107,9 +118,9 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
         close = error <= MOST * (spread + scale)
         certain = (spread == 0) & (bounded == 0) & (left == 0)
         if numpy_dtype(dtype).kind == "c":
-            # The parts of a product are sums: the sign of a zero depends on what is multiplied first.
+            # The parts of a complex product are sums: the sign of a zero depends on the order of the factors.
             certain &= (true == 0) & (not _multiplies_all(instance))
-        # What is 0 for certain, has a sign.
+        # An element that is certainly 0 must keep its sign.
         close &= ~certain | ((right == 0) & (np.signbit(right) == np.signbit(left)))
         if not everywhere:
             return np.asarray(~settled | ~finite | (np.abs(right - true) <= MOST * (spread + scale)) | close)
@@ -118,13 +129,13 @@ def _kept(instance: Instance, left: Array, right: Array, everywhere: bool) -> Ar
 
 
 def _multiplies_all(instance: Instance) -> bool:
-    """Whether there are products of all along an axis, which may be taken in any order."""
+    """Returns whether the program takes products along an axis, whose factors may come in any order."""
     terms = instance.sides.program.reachable()
     return any(isinstance(term.op, Reduce) and term.op.kind == "prod" for term in terms)
 
 
 def _is_whole(instance: Instance) -> bool:
-    """Whether all data is of small whole numbers, with which many a computation makes no rounding error."""
+    """Returns whether all data consists of small whole numbers, with which many computations are exact."""
     return all(
         np.all((np.abs(value) <= WHOLE) & (value.real == np.rint(value.real)) & (value.imag == 0))
         for value in instance.values.values()
@@ -132,10 +143,10 @@ def _is_whole(instance: Instance) -> bool:
 
 
 def _widened(value: Array) -> Array:
-    """Numbers as they are shown: what formats halves overflows."""
+    """Returns float16 numbers as doubles, since formatting them as they are overflows; others unchanged."""
     return value.astype(np.float64) if value.dtype == np.float16 else value
 
 
 def _kinds(value: Array) -> Array:
-    """By element: NaN, either infinity, or a finite number."""
+    """Returns for each element 3 for NaN, 1 for infinity, 2 for minus infinity, and 0 if it is finite."""
     return np.where(np.isnan(value), 3, np.where(np.isposinf(value), 1, np.where(np.isneginf(value), 2, 0)))

@@ -25,35 +25,35 @@ from eqsat.language.syntax import Apply, FoldOf, IotaOf, OperationOf, Reduction,
 from eqsat.language.traverse import walk
 
 CHUNKS = (1, 2, 3, 0)
-"""The lengths of chunks that loops are run with; 0 is all at once."""
+"""The lengths of chunks that loops run with; 0 is the whole axis in one chunk."""
 
 EXAMPLES = 40
-"""How many instances are drawn in the regime that draws most, unless something else is asked for."""
+"""How many instances a regime with a share of 1 draws by default."""
 
 MOST_OTHER_FAILURES = 20
-"""So many failures on integers or complex numbers are passed over for one on floats."""
+"""How many failures on other kinds are passed over in search of one on floats."""
 
 LONG = (256, 300)
-"""Lengths that integers of 8 bits don't count to: that of which they make 0, and another one."""
+"""Lengths that 8-bit integers can't count to: 256, which wraps around to 0, and another one."""
 
 MOST_AWAITED = 12
-"""So many more instances are drawn of a regime in which a dtype has not had its turn."""
+"""How many more instances a regime may draw until each dtype has had its turn."""
 
 SLOW = 8
-"""Calls and users' operations are compiled for each shape, so there are so many times fewer of them."""
+"""By which factor fewer instances are drawn of calls and users' operations: JAX compiles each shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A kind of data.
+    """A kind of data, and the criterion by which the sides are compared on it.
 
     **Attributes:**
 
-    - `share`: of the instances that are asked for.
+    - `share`: how many instances are drawn, as a multiple of the number that is asked for.
     - `kinds`: the kinds of numbers that it is for.
     - `lengths`: a special length that one axis gets.
     - `rotating`: the kinds whose dtypes take turns.
-    - `narrow`: whether they include floats that are half as long as singles.
+    - `narrow`: whether these dtypes include float16 and bfloat16.
     """
 
     name: str
@@ -67,24 +67,24 @@ class Regime:
 
 
 INFINITE = Regime("infinite", Style("infinite"), Criterion.NO_WORSE, 0.5, "f")
-"""Data that is not finite in places. Few identities hold of it: a failure is worth a note, and no more."""
+"""Data with infinities and NaN. Few identities hold on it, so a failure is worth only a note."""
 
 
 @dataclass
 class Tally:
-    """What has been tried.
+    """Counts what has been tried.
 
     **Attributes:**
 
-    - `drawn`: by regime, how many instances.
-    - `finite`: whether any of them had a finite value.
+    - `drawn`: by regime, how many instances have been judged, once for each length of chunks.
+    - `finite`: whether any of them had a left side with a finite value, or an ill-formed right side.
     """
 
     drawn: Counter[str] = field(default_factory=Counter)
     finite: bool = False
 
     def count(self, regime: str, instance: Instance) -> None:
-        """Count an instance, whose left side makes sense."""
+        """Counts an instance whose left side is well-formed."""
         self.drawn[regime] += 1
         if not self.finite:
             value = finite_part(instance)
@@ -92,7 +92,7 @@ class Tally:
 
 
 def is_ring_only(rule: Rule) -> bool:
-    """Whether a rule is about functions only that take small integers to integers, without rounding."""
+    """Returns whether all functions of a rule take small integers to integers without rounding."""
     return all(_is_exact(node, rule) for side in (rule.left, rule.right) for node in walk(side))
 
 
@@ -111,7 +111,10 @@ def _is_exact(node: object, rule: Rule) -> bool:
 
 
 def counts(rule: Rule) -> bool:
-    """Whether a rule makes numbers of how many entries there are: then it matters how far a dtype counts."""
+    """Returns whether a rule may turn numbers of entries into values, so that the range of dtypes matters.
+
+    Such a rule has indices (`iota`) or conversions, and no constants.
+    """
     nodes = [node for side in (rule.left, rule.right) for node in walk(side)]
     made = any(
         isinstance(node, IotaOf) or (isinstance(node, Apply) and node.function == "convert") for node in nodes
@@ -120,7 +123,13 @@ def counts(rule: Rule) -> bool:
 
 
 def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
-    """The regimes for a rule: those that find most mistakes first."""
+    """Returns the regimes for a rule; those that find most mistakes come first.
+
+    **Arguments:**
+
+    - `ring`: whether the rule takes small integers to integers without rounding.
+    - `maskable`: whether some variable may be minus infinity in places.
+    """
     exact = rule.accuracy == "exact"
     floats = Criterion.CLOSE
     found = [
@@ -138,9 +147,9 @@ def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
     if rule.accuracy in promise:
         tame = rule.accuracy == "rescales"
         style = "tame" if tame else "hostile"
-        # Halves of chunks are summed in singles; and no sizes of halves are tame.
+        # Loops sum the chunks of halves in single precision, and halves have too small a range to be tame.
         wide = tame or loops(rule) or any(guard.name == "wide" for guard in rule.guards)
-        # What is wrong about one function of a class shows on few of its instances.
+        # A mistake about one function of a class shows on few of the instances.
         share = (3.0 if rule.classes else 2.25) * (1 if wide else 2)
         judged = promise[rule.accuracy]
         found += [
@@ -148,7 +157,7 @@ def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
             Regime("hostile", Style(style), judged, 0.5, "c", rotating="fiu"),
         ]
     if rule.accuracy == "amplifies":
-        # Data with a condition number that is infinite, or near it.
+        # Such data may have a condition number that is infinite, or close to it.
         found = [regime for regime in found if regime.style.name not in ("zeros", "huge")]
     if counts(rule):
         found += [Regime("long", Style("whole"), Criterion.EXACT, 0.4, "iub", length) for length in LONG]
@@ -158,15 +167,15 @@ def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
 
 
 class Trial:
-    """A rule, in all directions and for all functions, drawn and judged.
+    """Draws and judges instances of a rule, in all its directions and for all its functions.
 
     **Arguments:**
 
-    - `examples`: how many instances there are in a regime whose share is 1.
-    - `violated`: a condition that the rule has not got, and that no instance fulfils.
-    - `seen`: kinds that are not tried, as they were with the condition.
-    - `promises`: whether it is also judged by what its accuracy class promises.
-    - `fits`: what is tried of what is drawn.
+    - `examples`: how many instances are drawn in a regime whose share is 1.
+    - `violated`: a condition that was removed from the rule, and that all instances violate.
+    - `seen`: kinds that are left out, because they were tried when the rule had the condition.
+    - `promises`: whether the rule is also judged by what its accuracy class promises.
+    - `fits`: returns the instances that are tried in place of one that was drawn.
     """
 
     def __init__(
@@ -202,11 +211,14 @@ class Trial:
         return self._drawers[key]
 
     def judge(self, instance: Instance, criterion: Criterion) -> Failure | None:
-        """What is wrong with an instance."""
+        """Judges an instance; returns None if nothing is wrong with it."""
         return judge(instance, criterion)
 
     def failure(self) -> Failure | None:
-        """A failure, if there is one: the first on floats if that comes soon, as it is easier to read."""
+        """Returns a failure, if there is one.
+
+        A failure on floats is easier to read than others, so it is preferred if it comes soon enough.
+        """
         first: Failure | None = None
         for number, failure in enumerate(self.failures()):
             if set(failure.instance.kinds.variables.values()) <= {"f"}:
@@ -217,17 +229,17 @@ class Trial:
         return first
 
     def keeps_promise(self) -> bool:
-        """Whether no failure is found of what the accuracy class promises, with any of its data."""
+        """Returns whether the rule keeps the promise of its accuracy class on all data drawn to test that."""
         regimes = [regime for regime in self.regimes() if regime.criterion in PROMISES]
         return all(next(self.failures_of(regime), None) is None for regime in regimes)
 
     def failures(self) -> Iterator[Failure]:
-        """Everything that fails, regime by regime, as it is found."""
+        """Yields all failures, regime by regime, as they are found."""
         for regime in self.regimes():
             yield from self.failures_of(regime)
 
     def failures_of(self, regime: Regime) -> Iterator[Failure]:
-        """Everything that fails in a regime."""
+        """Yields all failures in a regime. Loops run with chunks of each length of `CHUNKS`."""
         for instance in self.instances(regime):
             for chunk in CHUNKS if loops(instance.statement.rule) else (0,):
                 failure = self.judge(replace(instance, chunk=chunk), regime.criterion)
@@ -252,7 +264,7 @@ class Trial:
         )
 
     def instances(self, regime: Regime) -> Iterator[Instance]:
-        """Instances of a regime: functions and kinds take turns."""
+        """Yields instances of a regime. The functions and kinds of the rule take turns."""
         fitting = [
             (statement, kinds)
             for statement, kinds in self.sources
@@ -268,14 +280,13 @@ class Trial:
         if regime.lengths in LONG:
             fitting = [one for one in fitting if set(one[1].nodes.values()) & set("iu")] or fitting
         if regime.criterion in PROMISES:
-            # What is hostile about floats shows in results that are floats, or truth values.
+            # Hostile floats show in results that are floats, complex numbers or truth values.
             shown = [one for one in fitting if one[1].nodes[id(one[0].rule.left)] in "fcb"]
             fitting = shown or fitting
             if "c" not in regime.kinds:
                 fitting = [one for one in fitting if "c" not in one[1].nodes.values()]
         if not fitting:
             return
-        # Every choice of kinds gets its share, and floats most of it.
         count = max(4, round(self.examples * regime.share))
         if any(is_slow(statement.rule) for statement, _ in fitting):
             count = max(3, count // SLOW)
@@ -293,7 +304,7 @@ class Trial:
 
 
 def _awaited(regime: Regime, fitting: Sequence[tuple[Statement, Kinds]]) -> set[str]:
-    """The dtypes of which something is to be drawn in a regime."""
+    """Returns the dtypes of which a regime has to draw at least one instance."""
     found: set[str] = set()
     for _, kinds in fitting:
         for turn in range(len(TURNS["f"])):
@@ -304,11 +315,11 @@ def _awaited(regime: Regime, fitting: Sequence[tuple[Statement, Kinds]]) -> set[
 def kept_class(
     rule: Rule, least: Accuracy, examples: int = EXAMPLES, known: Accuracy | None = None
 ) -> Accuracy:
-    """The first class, from one on, whose promise a rule keeps on hostile data.
+    """Returns the strictest class, from `least` on, whose promise a rule keeps on hostile data.
 
     **Arguments:**
 
-    - `known`: a class whose promise it is known to keep.
+    - `known`: a class whose promise the rule is known to keep.
     """
     for accuracy in ACCURACIES[ACCURACIES.index(least) :]:
         if accuracy == known or Trial(replace(rule, accuracy=accuracy), examples).keeps_promise():
@@ -317,5 +328,5 @@ def kept_class(
 
 
 def signature_of_kinds(kinds: Kinds) -> tuple[tuple[str, str], ...]:
-    """What tells ways to choose kinds apart."""
+    """Returns the kinds of the variables as a hashable value, which tells choices of kinds apart."""
     return tuple(sorted(kinds.variables.items()))

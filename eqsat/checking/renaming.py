@@ -1,4 +1,4 @@
-"""Other names for the single axes of a rule."""
+"""Renames the single axes of a rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ from eqsat.language.syntax import (
 
 
 def renamed(rule: Rule, naming: Mapping[str, str]) -> Rule:
-    """The rule with other names for single axes, examples left out."""
+    """Returns the rule with its single axes renamed, and without its examples.
+
+    **Arguments:**
+
+    - `naming`: new names by old ones. Axes without a new name keep the old one.
+    """
 
     def name(axis: str) -> str:
         return naming.get(axis, axis)

@@ -1,4 +1,4 @@
-"""What checking rules found out: a table fit for CI, and the details of what is wrong."""
+"""The results of checking rules: a table that is fit for CI, and the details of what is wrong."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ OK, WARNED, FAILED = "ok", "warning", "FAILED"
 
 @dataclass(frozen=True)
 class RuleReport:
-    """What was found out about one rule, fact or monoid.
+    """The results of checking one rule, fact or monoid.
 
     **Attributes:**
 
-    - `name`: with its file's: `contraction.pull-factor`.
+    - `name`: the name after that of its file: `contraction.pull-factor`.
     - `kind`: "rule", "fact" or "monoid".
-    - `declared`: the accuracy class that a rule says it has; `measured`: the one that it deserves, if
-      that could be measured.
+    - `where`: its place in its file.
+    - `declared`: the accuracy class that a rule declares.
+    - `measured`: the accuracy class that a rule deserves, if that could be measured.
     - `regimes`: by regime, how many instances were tried.
-    - `failures`: what is wrong, each as a text that begins with where.
-    - `warnings`, `notes`: what might be better, and what is worth knowing.
+    - `failures`: what is wrong. Each text begins with a place in the file.
+    - `warnings`: what might be better.
+    - `notes`: what is worth knowing.
     """
 
     name: str
@@ -38,17 +40,18 @@ class RuleReport:
 
     @property
     def status(self) -> str:
+        """`FAILED`, `WARNED` or `OK`."""
         return FAILED if self.failures else WARNED if self.warnings else OK
 
     @property
     def tried(self) -> str:
-        """What was tried, in a few words."""
+        """How many instances of which regimes were tried, as a text."""
         return ", ".join(f"{count} {regime}" for regime, count in self.regimes.items() if count)
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found out about all rules, in order."""
+    """The results of checking all rules, facts and monoids, in order."""
 
     rules: tuple[RuleReport, ...]
 
@@ -58,18 +61,21 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; warnings don't count."""
+        """Whether nothing is wrong. Warnings don't count."""
         return not self.failed
 
     def rule(self, name: str) -> RuleReport:
-        """The report on a rule, by its name with or without its file's."""
+        """Returns the report on a rule, by its name with or without that of its file.
+
+        **Raises:** `KeyError` if there is no such rule.
+        """
         for rule in self.rules:
             if name in (rule.name, rule.name.partition(".")[2]):
                 return rule
         raise KeyError(name)
 
     def table(self) -> str:
-        """A line for each rule: its classes, what was tried, the verdict."""
+        """Returns a table with a line for each rule: its accuracy classes, what was tried, the verdict."""
         rows = [("rule", "declared", "measured", "tried", "verdict")]
         rows += [
             (
@@ -88,7 +94,7 @@ class CheckReport:
         return "\n".join(line.rstrip() for line in lines)
 
     def details(self) -> str:
-        """What is wrong and what might be better, rule by rule; nothing if all is well."""
+        """Returns all failures and warnings, rule by rule; an empty text if there are none."""
         parts = []
         for rule in self.rules:
             parts += list(rule.failures)
@@ -96,10 +102,11 @@ class CheckReport:
         return "\n\n".join(parts)
 
     def notes(self) -> str:
-        """What is worth knowing, a line for each."""
+        """Returns all notes, one in each line."""
         return "\n".join(f"{rule.where}: {note}" for rule in self.rules for note in rule.notes)
 
     def summary(self) -> str:
+        """Returns one line: how many rules were checked, how many failed, and how long it took."""
         count = len(self.rules)
         bad, warned = len(self.failed), sum(1 for rule in self.rules if rule.status == WARNED)
         seconds = sum(rule.seconds for rule in self.rules)
@@ -113,10 +120,10 @@ class CheckReport:
 
 
 def indented(text: str, by: str = "  ") -> str:
-    """A text with all its lines indented."""
+    """Returns a text with all lines indented, except empty ones."""
     return "\n".join(by + line if line else line for line in text.split("\n"))
 
 
 def listed(items: Sequence[str], last: str = "and") -> str:
-    """The items as a sentence lists them."""
+    """Joins items as a sentence lists them: "a, b and c"."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}" if items else ""

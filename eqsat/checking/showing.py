@@ -1,4 +1,4 @@
-"""A failure as a text: arrays that can be pasted, and what both sides make of them."""
+"""Formats a failure as text: arrays that can be pasted, and the values of both sides."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from eqsat.checking.statement import ENTRIES, loops
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_SHOWN = 60
-"""Elements of an array that are written out; of a longer one, only the first."""
+"""How many elements an array may have to be written out. Of a longer array, only the first six are."""
 
 
 def literal(value: Array) -> str:
-    """An array as a NumPy expression.
+    """Formats an array as a NumPy expression.
 
     >>> print(literal(np.array([[1.0, -2.5]])))
     np.array([[1.0, -2.5]])
@@ -48,7 +48,7 @@ def _number(value: Any) -> str:
 
 
 def shown(failure: Failure) -> str:
-    """What is wrong, on which arrays, and what both sides are."""
+    """Returns a text that says what is wrong, on which arrays, and what the values of both sides are."""
     instance = failure.instance
     lines = [f"{failure.problem}, {_where(instance)}:"]
     assignments = [
@@ -91,7 +91,7 @@ def _axes_text(instance: Instance, name: str) -> str:
 
 
 def _settings(instance: Instance) -> list[str]:
-    """What else was chosen: functions, sets of axes, lengths, chunks."""
+    """Returns what was chosen besides values: functions, sets of axes, lengths, chunks."""
     found = [f"{variable} is {function}" for variable, function in instance.statement.functions]
     for name in axis_sets(instance.statement.rule):
         axes = sorted(instance.placement.of(name))
@@ -111,11 +111,11 @@ def _result_axes(instance: Instance) -> list[str]:
 
 
 def _rounded(value: Array) -> Array:
-    """What is shown of a result: more digits say nothing."""
+    """Rounds a result to the digits that are worth showing."""
     if value.dtype.kind not in "fc":
         return value
     with np.errstate(all="ignore"):
         exponent = np.floor(np.log10(np.max(np.abs(value[np.isfinite(value)]), initial=1e-300)))
     digits = int(np.clip(12 - exponent, 0, 300))
-    wide = value.astype(np.result_type(value, np.float64))  # 10^16 is no half
+    wide = value.astype(np.result_type(value, np.float64))  # float16 can't hold 10^16
     return np.asarray(np.round(wide, min(digits, 16)))

@@ -1,4 +1,4 @@
-"""From an instance on which a rule is wrong to a small one: fewer axes, shorter ones, simpler numbers."""
+"""Shrinks an instance on which a rule is wrong: to fewer axes, shorter ones, simpler numbers."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from eqsat.checking.sizes import SizeRules
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_STEPS = 250
-"""How many smaller instances are tried."""
+"""How many smaller instances are tried at most."""
 
 
 VISIBLE = 1e-6
-"""A relative difference that is no rounding in double precision."""
+"""Relative differences above this are not due to rounding in double precision."""
 
 Judge = Callable[[Instance, Criterion], Failure | None]
+"""Returns the failure on an instance; None if nothing is wrong."""
 
 
 def shrunk(failure: Failure, judge: Judge = judge) -> Failure:
-    """The smallest failure found: each step is kept if `judge` still finds the same kind of failure."""
+    """Returns the smallest failure found. A step is kept if `judge` still finds the same kind of failure."""
     steps = 0
     found = failure
     progress = True
@@ -47,10 +48,10 @@ def shrunk(failure: Failure, judge: Judge = judge) -> Failure:
 
 
 def _judged(candidate: Instance, failure: Failure, judge: Judge) -> Failure | None:
-    """The failure on a candidate; None if it is no instance, or fails in another way."""
+    """Returns the failure on a candidate; None if it has none, or one of another kind."""
     try:
         found = judge(candidate, failure.criterion)
-    except Exception:  # the left side makes no sense any more
+    except Exception:  # the left side is ill-formed now, or can't be evaluated
         return None
     if found is None or not _alike(found, failure):
         return None
@@ -58,13 +59,17 @@ def _judged(candidate: Instance, failure: Failure, judge: Judge) -> Failure | No
 
 
 def _alike(smaller: Failure, failure: Failure) -> bool:
-    """Whether a failure shows what the one before it shows first, and nothing that that does not show."""
+    """Returns whether the smaller failure has the same gravest difference, and no new ones."""
     before, after = differences(failure), differences(smaller)
     return before[:1] == after[:1] and set(after) <= set(before)
 
 
 def differences(failure: Failure) -> list[str]:
-    """The ways in which the sides differ, the gravest first; without a value, what is said of it."""
+    """Returns the ways in which the sides differ, the gravest first.
+
+    If a failure lacks a value, this is the text of the problem up to the colon, and three words after it,
+    without quoted names and numbers.
+    """
     if failure.left is None or failure.right is None:
         said = re.sub(r"`[^`]*`|\d+", "", failure.problem).partition(":")
         return [f"{said[0]}:{' '.join(said[2].split()[:3])}"]
@@ -89,7 +94,7 @@ def differences(failure: Failure) -> list[str]:
 
 
 def _smaller(instance: Instance) -> Iterator[Instance]:
-    """Instances that are simpler in one respect, the largest steps first."""
+    """Yields instances that are simpler in one respect, the largest steps first."""
     yield from _fewer_axes(instance)
     yield from _shorter_axes(instance)
     yield from _simpler_values(instance)
@@ -104,7 +109,7 @@ def _fewer_axes(instance: Instance) -> Iterator[Instance]:
             for last in (False, True):
                 yield _resized(instance, placement, {axis: 0}, last)
     for axis, column in instance.placement.columns.items():
-        # An axis that a variable need not have.
+        # Take an axis that the rule does not name away from one variable.
         for name in variable_names(rule):
             if column.get(name) and axis not in single_axes(rule) and instance.lengths[axis]:
                 changed = {**instance.placement.columns, axis: {**column, name: False}}
@@ -115,7 +120,13 @@ def _fewer_axes(instance: Instance) -> Iterator[Instance]:
 def _resized(
     instance: Instance, placement: Placement, lengths: Mapping[str, int], last: bool = False
 ) -> Instance:
-    """The instance with axes cut to lengths, from the front or the back; 0 is for axes that are gone."""
+    """Returns the instance with axes cut to `lengths`; of an axis with length 0, one slice is left.
+
+    **Arguments:**
+
+    - `placement`: has all axes but those with length 0.
+    - `last`: whether the last elements are kept, not the first.
+    """
 
     def kept_of(axis: str) -> Any:
         length = lengths.get(axis)
@@ -138,7 +149,7 @@ def _resized(
 
 
 def _resliced(instance: Instance, placement: Placement, name: str, axis: str, element: int) -> Instance:
-    """The instance in which a variable has lost an axis: of its slices, one is left."""
+    """Returns the instance with one variable reduced to one of its slices along an axis."""
     place = instance.axes_of(name).index(axis)
     values = {**instance.values, name: np.take(instance.values[name], element, axis=place)}
     return replace(instance, placement=placement, values=values)
@@ -172,7 +183,7 @@ def _shorter_axes(instance: Instance) -> Iterator[Instance]:
 
 
 def _simpler_values(instance: Instance) -> Iterator[Instance]:
-    """Whole variables replaced by zeros, ones or rounded numbers, as far as their constraints allow."""
+    """Yields instances with one variable replaced by zeros, ones or rounded numbers, if that is allowed."""
     constraints = OperandConstraints(instance.statement, instance.placement).by_name
     for name, value in instance.values.items():
         if name in instance.constants or (name in constraints and constraints[name].matrix):
@@ -195,7 +206,7 @@ def _simpler(value: Array, positive: bool) -> Iterator[Array]:
 
 
 def _simpler_elements(instance: Instance) -> Iterator[Instance]:
-    """Single elements replaced by 0 or 1."""
+    """Yields instances with one element replaced by 0 or 1, if that is allowed."""
     constraints = OperandConstraints(instance.statement, instance.placement).by_name
     for name, value in instance.values.items():
         if (

@@ -1,7 +1,7 @@
-"""How long axes are, and the constants that conditions compare with sizes.
+"""Draws the lengths of axes, and the constants that conditions compare with sizes.
 
-Axes that nothing forces to be equally long get different lengths, so that a rule that takes one for
-the other is found out.
+Axes that nothing forces to be equally long get different lengths where possible, so that the check finds
+rules that confuse two axes.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import walk
 
 SQUARE = frozenset(words("inv solve det logdet cholesky solve_lower solve_upper eigenvalues diagonal"))
-"""Operations whose first two core axes have one length."""
+"""Operations whose first two core axes are equally long."""
 
 SQUARE_PROPERTIES = frozenset({"symmetric", "spd", "diagonal", "lower", "upper"})
 
 LENGTHS = (2, 3, 4, 5, 6)
 MORE_LENGTHS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 20, 33)
 FEWER_LENGTHS = (2, 3, 2, 3, 4)
-"""For statements of many axes."""
+"""Lengths for statements with many axes."""
 
 SHORT_LENGTHS = (1, 2, 1)
-"""For rules about short axes."""
+"""Lengths for rules about short axes."""
 
 TRIED_LENGTHS = (LENGTHS, FEWER_LENGTHS, MORE_LENGTHS, MORE_LENGTHS, SHORT_LENGTHS)
+"""The pools of lengths, in the order in which they are tried."""
 
 LARGE_LENGTHS = (5, 7, 8)
-"""For axes that are to be split: neither 2 nor 3 divides the first two."""
+"""Lengths for axes that are split into chunks. Neither 2 nor 3 divides the first two."""
 
 CONSTANTS = (2.0, 0.5, -1.5, 3.0, 1.0, 0.25, -2.0, 0.0)
 
@@ -83,17 +84,19 @@ class Sizes:
 
 @dataclass
 class SizeRules:
-    """What a statement says of lengths: which are equal, which are products, which are no longer than others.
+    """What a statement requires of lengths: equal ones, products, sums, and upper bounds.
 
     **Attributes:**
 
-    - `alike`: by axis, the axis that stands for all of its length.
-    - `products`: an axis, and those whose lengths make up its own.
-    - `sums`: an axis, another one, and by how much that is shorter.
-    - `computed`: an axis, and the arithmetic that says how long it is.
-    - `ordered`: a shorter axis (or an equal one) and a longer one.
-    - `needed`: axes that can't be empty: of operations and selections.
-    - `large`: axes that are to be split.
+    - `axes`: the axes of the placement.
+    - `square`: whether all core axes of a user's operation are to be equally long.
+    - `alike`: by axis, the representative of all axes that are as long.
+    - `products`: an axis, and the two axes whose lengths multiply to its own.
+    - `sums`: an axis, a shorter axis, and by how much that is shorter.
+    - `computed`: an axis, and the arithmetic that gives its length.
+    - `ordered`: an axis, and one that is at least as long.
+    - `needed`: axes and sets of axes of operations, selections and properties, which can't be empty.
+    - `large`: axes that are split into chunks.
     """
 
     statement: Statement
@@ -148,7 +151,7 @@ class SizeRules:
         self.large = {guard.operands[0] for guard in rule.guards if guard.name in ("large", "tiled")}
 
     def unite_factors(self) -> None:
-        """Of two equal products that share a factor, the other factors are equal."""
+        """Unites the other factors of two equal products that share a factor."""
         for (whole, parts), (same, others) in combinations(self.products, 2):
             if self.alike[whole] == self.alike[same]:
                 for place, other in product((0, 1), repeat=2):
@@ -156,6 +159,7 @@ class SizeRules:
                         self.unite(parts[1 - place], others[1 - other])
 
     def unite(self, one: str, other: str) -> None:
+        """Makes two axes equally long, and all that are as long as either."""
         root, gone = self.alike[one], self.alike[other]
         self.alike = {axis: root if found == gone else found for axis, found in self.alike.items()}
 
@@ -190,21 +194,21 @@ class SizeRules:
                     self.unite(axes[0], axis)
 
     def lengths_from(self, chosen: Mapping[str, int]) -> dict[str, int] | None:
-        """All lengths, given those of the axes that stand for others; None if they don't fit."""
+        """Returns the lengths of all axes, given those of the representatives; None if they don't fit."""
         lengths = {axis: chosen[self.alike[axis]] for axis in self.axes}
-        # A product of products is known after as many rounds.
+        # Each round may settle one more length, as for a product of products.
         for _ in (*self.products, *self.sums, *self.computed):
             for whole, length in self.derived(lengths):
                 root = self.alike[whole]
                 lengths.update((axis, length) for axis in self.axes if self.alike[axis] == root)
-        if min(lengths.values(), default=0) < 0:  # no whole number
+        if min(lengths.values(), default=0) < 0:  # a computed length that is not a positive integer
             return None
         fits = all(lengths[short] <= lengths[long] for short, long in self.ordered)
         fits = fits and all(lengths[whole] == length for whole, length in self.derived(lengths))
         return lengths if fits else None
 
     def derived(self, lengths: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-        """The axes whose lengths follow from others', and what follows."""
+        """Yields the axes whose lengths follow from those of other axes, with the lengths that follow."""
         yield from ((whole, lengths[one] * lengths[other]) for whole, (one, other) in self.products)
         yield from ((whole, lengths[shorter] + more) for whole, shorter, more in self.sums)
         for new, quantity in self.computed:
@@ -219,25 +223,19 @@ class SizeRules:
         violated: Condition | None = None,
         kinds: str = "f",
         names: tuple[str, ...] = (),
-        lengths_of: Sequence[Sequence[int]] = (
-            LENGTHS,
-            FEWER_LENGTHS,
-            MORE_LENGTHS,
-            MORE_LENGTHS,
-            SHORT_LENGTHS,
-        ),
+        lengths_of: Sequence[Sequence[int]] = TRIED_LENGTHS,
         most: float = MOST_ELEMENTS,
     ) -> Sizes | None:
-        """Lengths and constants under which the comparisons hold; None if none were found.
+        """Draws lengths and constants for which the comparisons hold; None if none are found.
 
         **Arguments:**
 
-        - `special`: the length of one axis, of those that may have it.
+        - `special`: a length that one axis gets, among those that may have it.
         - `violated`: a comparison that must not hold.
-        - `kinds`: those of the constants.
+        - `kinds`: the kinds of the constants.
         - `names`: the variables that are constants.
-        - `lengths_of`: which lengths are tried, at first and later.
-        - `most`: elements that all axes may span.
+        - `lengths_of`: the pools of lengths, in the order in which they are tried.
+        - `most`: how many elements all axes together may span.
         """
         if not self.can_hold(placement, special):
             return None
@@ -271,7 +269,10 @@ class SizeRules:
         placement: Placement,
         violated: Condition | None,
     ) -> dict[str, int] | None:
-        """The same, but for axes that have to be longer than they are, as by `20 * size(k) < size(n)`."""
+        """Makes axes longer where a comparison such as `20 * size(k) < size(n)` requires it.
+
+        Returns None if the lengths of other axes do not fit those.
+        """
         comparisons = self.statement.rule.comparisons
         if isinstance(violated, Comparison):
             comparisons = (violated, *comparisons)
@@ -291,11 +292,12 @@ class SizeRules:
         return lengths
 
     def elements(self, lengths: Mapping[str, int]) -> int:
-        """About how many elements the largest term has."""
+        """Returns about how many elements the largest term has."""
         wholes = {whole for whole, *_ in (*self.products, *self.sums, *self.computed)}
         return prod(length for axis, length in lengths.items() if axis not in wholes)
 
     def may_be_empty(self, root: str, placement: Placement) -> bool:
+        """Returns whether the axes that `root` stands for may have length 0."""
         needed = set(self.large)
         for name in self.needed - {ENTRIES}:
             needed |= placement.of(name)
@@ -310,6 +312,7 @@ class SizeRules:
         names: tuple[str, ...],
         kinds: str,
     ) -> dict[str, float]:
+        """Draws the constants; one that must be equal to another quantity gets its value."""
         pool = [value for value in CONSTANTS if not set(kinds) & set("iu") or value.is_integer()]
         pool = [value for value in pool if "u" not in kinds or value >= 0]
         found = {name: rng.choice(pool) for name in names}
@@ -324,7 +327,7 @@ class SizeRules:
         return found
 
     def can_hold(self, placement: Placement, special: int | None) -> bool:
-        """Whether lengths may be found, as far as bounds tell: an empty set of axes is of size 1, for one."""
+        """Returns whether bounds allow all comparisons to hold: an empty set of axes, for one, has size 1."""
         shortest = 0.0 if special == 0 else 1.0
         for comparison in self.statement.rule.comparisons:
             if comparison.relation in ("<", "<=", ">", ">="):
@@ -343,7 +346,7 @@ class SizeRules:
         placement: Placement,
         violated: Condition | None = None,
     ) -> bool:
-        """Whether all comparisons hold, but for the violated one, which does not."""
+        """Returns whether all comparisons of the rule hold, and the violated one does not."""
 
         def holds(comparison: Comparison) -> bool:
             left, right = (
@@ -357,7 +360,7 @@ class SizeRules:
 
 
 def fits_operation(node: OperationOf, lengths: Mapping[str, int]) -> bool:
-    """Whether the core axes of an operation have lengths that go together."""
+    """Returns whether an operation accepts the lengths of its core axes."""
     size = [lengths[axis] for axis in node.axes]
     match node.name:
         case "qr_q":
@@ -377,7 +380,12 @@ def fits_operation(node: OperationOf, lengths: Mapping[str, int]) -> bool:
 
 
 def bounds_of(quantity: Quantity, placement: Placement, shortest: float) -> tuple[float, float]:
-    """Between what a quantity must be, whatever lengths are chosen."""
+    """Returns a lower and an upper bound of a quantity over all choices of lengths.
+
+    **Arguments:**
+
+    - `shortest`: the least length that an axis may have.
+    """
     everything = (float("-inf"), float("inf"))
     match quantity:
         case Number(value=value):
@@ -398,11 +406,11 @@ def value_of(
     constants: Mapping[str, float],
     placement: Placement | None = None,
 ) -> float:
-    """The value of a quantity. A constant that is not known is not a number.
+    """Returns the value of a quantity. Unknown constants, and divisions by 0, give NaN.
 
     **Arguments:**
 
-    - `placement`: of the axes; None where all are single.
+    - `placement`: says which axes a set has; None if the quantity is only about single axes.
     """
     match quantity:
         case Number(value=value):

@@ -1,8 +1,8 @@
-"""A rule in one direction and for certain functions: what is left to choose are axes and values.
+"""A rule in one direction and for given functions; only axes and values are left to choose.
 
-`f(a..)` has as many operands as f takes, a class such as `elementwise` has become one of its members,
-and `f in operations` is an operation with core axes of its own. So whoever draws terms meets no
-function variables.
+A function chosen from a class such as `elementwise` replaces each function variable. A variadic `f(a..)`
+gets as many operands as the function takes, and a member of `operations` gets core axes of its own. So the
+code that draws terms never meets function variables.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import variables, walk
 
 CORE = "_core"
-"""What the names of core axes end with, of an operation that stands for a class."""
+"""The suffix of the names of core axes, for an operation that stands for a class."""
 
 CALL = "call:"
-"""What the names of calls of plain JAX primitives begin with, where an operation's name is expected."""
+"""The prefix of the names of JAX primitives where an operation's name is expected."""
 
 CALLS: dict[str, Signature] = {
     CALL + signature.name: signature
@@ -53,24 +53,24 @@ CALLS: dict[str, Signature] = {
 ACCUMULATING: dict[str, Signature] = {
     CALL + "scatter_add": parse_signature("scatter_add[p, n](x: p, index: n, updates: n) -> p")
 }
-"""Those that stand for calls which accumulate. They do so along the last of their core axes."""
+"""Primitives that stand for calls which accumulate, as they do along the last of their core axes."""
 
 SUMMING: dict[str, Signature] = {
     CALL + "dot_general": parse_signature("dot_general[p, q, n](a: p n, b: q n) -> p q")
 }
-"""Those that stand for calls which sum, over the last of their core axes."""
+"""Primitives that stand for calls which sum, as they do over the last of their core axes."""
 
 REDUCING = {"accumulates": ACCUMULATING, "sums": SUMMING}
-"""By the guard that asks for them."""
+"""The primitives that stand for calls, by the guard that asks for them."""
 
 PRIMITIVES = {**CALLS, **ACCUMULATING, **SUMMING}
 """By name, the signatures of all primitives that stand for others."""
 
 SELECTIONS = ("argmax", "argmin", "top_k:values", "top_k:indices")
-"""The selections that stand for the class: top_k with an axis of entries called `ENTRIES`."""
+"""The selections that stand for their class. The entries of a top_k have the axis `ENTRIES`."""
 
 ENTRIES = "entries*"
-"""The axis of the entries of a selection that a rule names by a variable."""
+"""The axis of the entries of a selection that was chosen for a function variable."""
 
 _FIRST = words("exp sub select_n tanh max neg div clamp lt square integer_pow mul log and not eq")
 _OPERATIONS = words("softmax inv diagonal sort solve logsumexp reverse take cholesky")
@@ -82,7 +82,7 @@ class Statement:
 
     **Attributes:**
 
-    - `functions`: what was chosen for each function variable.
+    - `functions`: each function variable, and the function that was chosen for it.
     """
 
     rule: Rule
@@ -90,12 +90,15 @@ class Statement:
 
 
 def signature_of(name: str) -> Signature:
-    """The signature of an operation, or of a call that stands in an operation's place."""
+    """Returns the signature of an operation, or of a primitive of `PRIMITIVES`.
+
+    **Raises:** `RuleError` if there is no such operation.
+    """
     return PRIMITIVES[name] if name in PRIMITIVES else operation_called(name).signature
 
 
 def operation_called(name: str) -> OperationSpec:
-    """The operation of that name.
+    """Returns the operation of that name.
 
     **Raises:** `RuleError` if there is none.
     """
@@ -106,7 +109,7 @@ def operation_called(name: str) -> OperationSpec:
 
 
 def directions(rule: Rule) -> list[Rule]:
-    """A rule, and the same from right to left if it is two-way, as one-way rules."""
+    """Returns the one-way rules that a rule consists of: two if it is two-way, else one."""
     forward = replace(rule, both_ways=False)
     if not rule.both_ways:
         return [forward]
@@ -114,7 +117,10 @@ def directions(rule: Rule) -> list[Rule]:
 
 
 def members(family: str) -> list[str]:
-    """The functions of a class that are tried, the most telling ones first."""
+    """Returns the functions of a class that are tried; those that show most mistakes come first.
+
+    **Raises:** `RuleError` if there is no such class.
+    """
     known = [name for name in NUMPY_FUNCTIONS if name in ELEMENTWISE]
     if family == "reductions":
         return ["sum", "max", "mean", "prod", "min", "and", "or", "xor"]
@@ -134,12 +140,12 @@ def members(family: str) -> list[str]:
     if functions_in(family):
         return list(functions_in(family))
     if family not in table:
-        raise RuleError(f"the checker does not know the class {family!r}")
+        raise RuleError(f"unknown class of functions {family!r}")
     return [name for name in members("elementwise") if name in table[family]]
 
 
 def statements(rule: Rule) -> Iterator[Statement]:
-    """A one-way rule for all choices of its functions, one after another."""
+    """Yields a one-way rule for all choices of its functions, one after another."""
     if not rule.classes:
         yield Statement(rule, ())
         return
@@ -155,7 +161,7 @@ def statements(rule: Rule) -> Iterator[Statement]:
 
 
 def reduced(rule: Rule, function: str) -> tuple[str, str] | None:
-    """What a rule's function does, and along which axis: it accumulates or sums."""
+    """Returns "accumulates" or "sums", and the axis, if a guard says that of a function; else None."""
     said = ((guard.name, guard.operands) for guard in rule.guards if guard.name in REDUCING)
     return next(((what, axis) for what, (name, axis) in said if name == function), None)
 
@@ -164,7 +170,7 @@ _REDUCING = ("reductions", "monoids", "unrounded", "selections")
 
 
 def _arity(rule: Rule, function: str) -> int | None:
-    """How many operands a function variable has in a rule, None for as many as there are."""
+    """Returns how many operands a rule gives to a function variable; None if it does not say."""
     counts = {
         len(node.operands)
         for node in walk(rule.left)
@@ -180,7 +186,7 @@ def _arity_of(member: str) -> int:
 
 
 def _substituted(rule: Rule, function: str, member: str) -> Rule:
-    """The rule with a member in place of a function variable."""
+    """Returns the rule with a member of a class in place of a function variable."""
     numbered = _numbered_variables(rule, function)
     arity = _arity_of(member) if numbered or member in ELEMENTWISE else 0
     called = member in PRIMITIVES or known_operation(member) is not None
@@ -225,12 +231,12 @@ def _substituted(rule: Rule, function: str, member: str) -> Rule:
 
 
 def core_letters(signature: Signature) -> tuple[str, ...]:
-    """Axis names for the core axes of an operation that stands for a class; no rule has such names."""
+    """Returns names for the core axes of an operation that stands for a class. No rule has such names."""
     return tuple(f"{letter}{CORE}" for letter in signature.axes)
 
 
 def _numbered_variables(rule: Rule, function: str) -> set[str]:
-    """The variables that stand for all operands of a function."""
+    """Returns the variables that stand for all operands of a variadic function."""
     return {
         variable.name
         for node in walk(rule.left)
@@ -244,7 +250,7 @@ def _name(name: str, numbered: set[str], index: int) -> str:
 
 
 def _numbered(template: Expression, names: set[str], index: int) -> Expression:
-    """What stands for all operands, for one of them."""
+    """Returns the pattern that stands for all operands, with its variables numbered for one of them."""
 
     def replaced(node: Expression) -> Expression | None:
         if isinstance(node, Variable) and node.name in names:
@@ -255,7 +261,7 @@ def _numbered(template: Expression, names: set[str], index: int) -> Expression:
 
 
 def is_slow(rule: Rule) -> bool:
-    """Whether a rule, without function variables, is about what JAX compiles anew for each shape."""
+    """Returns whether a rule, without function variables, has something that JAX compiles for each shape."""
     names = {
         node.name for side in (rule.left, rule.right) for node in walk(side) if isinstance(node, OperationOf)
     }
@@ -263,5 +269,5 @@ def is_slow(rule: Rule) -> bool:
 
 
 def loops(rule: Rule) -> bool:
-    """Whether a rule is about chunks."""
+    """Returns whether a rule has chunks."""
     return any(isinstance(node, ChunkOf) for side in (rule.left, rule.right) for node in walk(side))

@@ -1,8 +1,8 @@
-"""Of which kinds the terms are that the left side of a rule matches: type inference on expressions.
+"""Type inference: the kinds of the terms that the left side of a rule matches.
 
-Elementwise functions, reductions and contractions have operands of one dtype, as in JAX. So the
-variables of a rule fall into a few classes of one kind each. A rule is tested for every kind that its
-left side and its guards allow, since that is what the engine would match it with.
+The operands of elementwise functions, reductions and contractions have one dtype, as in JAX. So the
+variables of a rule fall into a few classes, each of one kind. The check tests a rule for the kinds that its
+left side and its guards allow, since the engine would match terms of these kinds.
 """
 
 from __future__ import annotations
@@ -44,18 +44,22 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import operands
 
 MOST_ASSIGNMENTS = 12
-"""How many ways to choose kinds are tried of a rule that allows more."""
+"""How many ways to choose kinds are tried at most."""
 
 MOST_CONSIDERED = 20_000
+"""How many ways to choose kinds are enumerated at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """One way to choose kinds: of each variable, and of each node of the left side by its `id`.
+    """One way to choose kinds.
 
     **Attributes:**
 
-    - `variable_classes`, `classes`: numbers, the same for variables and nodes that have one dtype.
+    - `variables`: the kind of each variable.
+    - `nodes`: the kind of each node of the left side, by its `id`.
+    - `variable_classes`, `classes`: for each variable and for each node, a number. Variables and nodes with
+      the same number must have the same dtype.
     """
 
     variables: Mapping[str, str]
@@ -69,7 +73,14 @@ class Kinds:
 
 @dataclass
 class _Inference:
-    """Union-find over classes of terms that have one kind."""
+    """Union-find over the terms of a left side: those of one class have one kind.
+
+    **Attributes:**
+
+    - `allowed`: for each class, the kinds that it may have.
+    - `parts`: for each application of a function of `PARTS`, the classes of its operand and its result.
+    - `variables`, `nodes`: a number in the class of each variable, and of each node by its `id`.
+    """
 
     statement: Statement
     parent: list[int] = field(default_factory=list)
@@ -181,7 +192,10 @@ class _Inference:
 
 
 def kinds_of(statement: Statement) -> list[Kinds]:
-    """All ways to choose kinds, those with floats first."""
+    """Returns the ways to choose kinds, those with the fewest different kinds first.
+
+    There are at most `MOST_ASSIGNMENTS`.
+    """
     inference = _Inference(statement)
     inference.node(statement.rule.left)
     inference.guards()
@@ -201,6 +215,6 @@ def kinds_of(statement: Statement) -> list[Kinds]:
                     classes,
                 )
             )
-    # Terms of one dtype are what most programs are made of.
+    # In most programs, most terms have one dtype.
     found.sort(key=lambda kinds: len(set(kinds.variables.values())))
     return found[:MOST_ASSIGNMENTS]

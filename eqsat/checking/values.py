@@ -1,4 +1,4 @@
-"""Values for variables: ordinary ones, whole numbers, extremes, and data that is hard on rounding."""
+"""Draws values for variables: ordinary ones, whole numbers, extremes, and data on which rounding is hard."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from eqsat.ir.dtypes import limits_of
 Array = np.ndarray[Any, np.dtype[Any]]
 
 OFFSET = 1e4
-"""How far data "with an offset" is from 0, in units of its spread."""
+"""How far data of the style "offset" is from 0, in units of its spread."""
 
 SINGULAR = frozenset(
     {"regular", "lower part", "upper part", "symmetric part", "lower", "upper", "diagonal", "symmetric"}
 )
-"""What a matrix has to be for an operation though nothing is said of it, and properties that it has
-whatever its entries are in their places: it may be singular all the same, and hold NaN."""
+"""Properties under which a matrix may still be singular, and hold NaN.
+
+These are what operations need without a condition that says so, and properties about where the entries are.
+"""
 
 SIGNS = frozenset({"nonnegative", "positive"})
-"""Properties of numbers that are not negative."""
+"""Properties that exclude negative numbers."""
 
 NO_ZEROS = frozenset({"positive", "nonzero"})
-"""Properties of numbers that are not 0."""
+"""Properties that exclude 0."""
 
 TRUE = (0.5, 0.5, 1.0)
-"""Shares of truth values that are true."""
+"""Which share of truth values is true: one of these."""
 
 CENTRES = (30.0, 100.0)
-"""Where clusters are: far apart, for their size; and of one sign, so that sums don't cancel."""
+"""The centres of clusters: far apart for their size, and of one sign, so that sums don't cancel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,13 @@ class Style:
     **Attributes:**
 
     - `name`: "normal", "positive", "whole", "full" (all integers of the dtype), "huge" (up to
-      1e4), "zeros" (many of them), "masked" (minus infinity in places, where that makes sense),
+      1e4), "zeros" (many of them), "masked" (minus infinity in places, where the constraints allow it),
       "infinite" (infinities and NaN in places), "offset" (spread 1 about 1e4), "small" (a thousandth),
-      "clusters" (near one of a few points that are far apart), "hostile" (any distribution of
+      "clusters" (near one of two points that are far apart), "hostile" (any distribution of
       `eqsat.checking.hostile`) or "tame" (its regimes of moderate sizes).
-    - `condition`: of matrices that operations or properties are about.
-    - `lone`: whether all is well-conditioned but for one direction.
-    - `consistent`: whether what is solved for is of order 1, not the right-hand side.
+    - `condition`: the condition number of matrices that operations or properties are about.
+    - `consistent`: whether the solutions of linear systems are of order 1, not their right-hand sides.
+    - `lone`: whether matrices are ill-conditioned in one direction only.
     """
 
     name: str
@@ -72,9 +74,10 @@ class Values:
 
     **Arguments:**
 
-    - `lengths`: of all axes.
-    - `dtypes`: of the variables.
-    - `shared`: axes that all variables have.
+    - `lengths`: the length of each axis.
+    - `dtypes`: the dtype of each variable.
+    - `constraints`: the constraints on each variable that has any.
+    - `shared`: the axes that all variables have in common.
     """
 
     def __init__(
@@ -101,7 +104,10 @@ class Values:
         self.axes: dict[str, tuple[str, ...]] = {}
 
     def draw(self, name: str, axes: Sequence[str]) -> Array:
-        """A value, with its dimensions in the order of `axes`, in the widest dtype of its kind."""
+        """Draws the value of a variable, with its dimensions in the order of `axes`.
+
+        Floats and complex numbers are in double precision. Other integers than indices are in their dtype.
+        """
         constraint = self.constraints.get(name, OperandConstraint())
         dtype = self.dtypes[name]
         shape = tuple(self.lengths[axis] for axis in axes)
@@ -145,7 +151,7 @@ class Values:
                 low, high = int("positive" in constraint.scalar), high if self.style.name == "full" else 6
             values = rng.integers(low, high, shape, dtype, endpoint=True)
             if self.style.name == "full":
-                # Of wide dtypes, most numbers are very large. And there is no -x for the smallest x.
+                # Most numbers of wide dtypes are very large; the smallest of a signed dtype can't be negated.
                 few = rng.integers(low, high, shape, dtype, endpoint=True) % np.asarray(100, dtype)
                 ends = np.where(rng.random(shape) < 0.5, np.asarray(low, dtype), np.asarray(high, dtype))
                 which = rng.random(shape)
@@ -164,8 +170,8 @@ class Values:
         if constraint.away:
             value = np.where(value < 0, value - 0.3, value + 0.3)
         if kind == "c":
-            turns = 1j if self.style.name == "whole" else 3j  # angles of more than half a turn, too
-            with np.errstate(invalid="ignore"):  # infinities times 0
+            turns = 1j if self.style.name == "whole" else 3j  # as angles, more than half a turn
+            with np.errstate(invalid="ignore"):  # infinity times 0 is NaN
                 value = value + turns * self.floats(shape, constraint, axes)
             return np.where(value == 0, 1.0, value) if "nonzero" in constraint.scalar else np.asarray(value)
         if constraint.spread and self.style.condition > 1:
@@ -196,7 +202,7 @@ class Values:
                 return np.where(rng.random(shape) < 0.15, special, rng.normal(size=shape))
             case "masked" if constraint.maskable:
                 mask = rng.random(shape) < 0.4
-                if len(shape) and rng.random() < 0.4:  # whole rows, too
+                if len(shape) and rng.random() < 0.4:  # mask whole rows, too
                     mask |= rng.random((*shape[:-1], 1)) < 0.5
                 return np.where(mask, -np.inf, rng.normal(size=shape))
             case "offset":
@@ -209,7 +215,11 @@ class Values:
                 return rng.normal(size=shape)
 
     def clustered(self, shape: tuple[int, ...], axes: tuple[str, ...]) -> Array:
-        """Near one of two centres, by an axis that others lack: some differences are small, and some not."""
+        """Draws numbers near one of two centres.
+
+        The centre changes along an axis that other variables lack, if there is one. So some differences
+        between variables are small, and others are not.
+        """
         along = next((axis for axis in axes if axis not in self.shared), axes[0] if axes else "")
         centre = self.rng.choice(CENTRES, tuple(self.lengths[axis] if axis == along else 1 for axis in axes))
         return np.asarray(centre + 0.01 * self.rng.normal(size=shape))
@@ -217,15 +227,21 @@ class Values:
     # ------------------------------------------------------------------------------- matrices
 
     def matrix(self, constraint: OperandConstraint, axes: tuple[str, ...]) -> Array:
+        """Draws matrices with the properties of a constraint.
+
+        **Raises:** `RuleError` if it has properties along several pairs of axes.
+        """
         if len(constraint.matrix) > 1:
             pairs = " and ".join(f"[{', '.join(pair)}]" for pair in constraint.matrix)
-            raise RuleError(f"the checker can't draw one term with properties along {pairs}")
+            raise RuleError(
+                f"the check can't draw a term that has properties along several pairs of axes, {pairs}"
+            )
         ((pair, wanted),) = constraint.matrix.items()
         order = [axis for axis in axes if axis not in pair] + list(pair)
         shape = tuple(self.lengths[axis] for axis in order)
         whole = self.style.name in ("whole", "full")
         if self.style.name == "positive" and wanted <= {"regular", "symmetric"}:
-            wanted = wanted | {"positive"}  # what has roots and logarithms
+            wanted = wanted | {"positive"}  # so that the entries have roots and logarithms
         wanted = wanted | constraint.scalar
         value = matrices(self.rng, shape, wanted, self.style.condition, self.style.lone, whole)
         return np.transpose(value, [order.index(axis) for axis in axes])
@@ -233,7 +249,15 @@ class Values:
     def image(
         self, solved: tuple[str, tuple[str, str]], axes: tuple[str, ...], shape: tuple[int, ...]
     ) -> Array:
-        """The matrix of a solve times a vector of order 1, if the right-hand side has its batch axes."""
+        """Draws a right-hand side: the matrix times a vector of order 1.
+
+        If the right-hand side lacks axes of the matrix, other than that of its columns, it is drawn by
+        itself.
+
+        **Arguments:**
+
+        - `solved`: the variable that is the matrix, and its axes.
+        """
         matrix, (rows, columns) = solved
         matrix_axes = self.axes[matrix]
         names = {axis: number for number, axis in enumerate(dict.fromkeys((*matrix_axes, *axes)))}
@@ -252,7 +276,7 @@ class Values:
         )
 
     def triangle(self, name: str, rows: str, columns: str) -> Array:
-        """What a solve looks at of a matrix: one triangle, where that is what it is about."""
+        """Returns what a solve reads of a matrix: one triangle for a triangular solve, else all of it."""
         value, axes = self.drawn[name], self.axes[name]
         wanted = self.constraints[name].matrix.get((rows, columns), set())
         core = (axes.index(rows), axes.index(columns))

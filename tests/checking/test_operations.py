@@ -48,13 +48,17 @@ def unbatched(x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 WRONG: dict[str, tuple[Callable[..., Any], str, str]] = {
-    "transposed": (lambda x, y: rbf(x, y).T, r"of shape \(4, 3\) of .* says \(3, 4\)", "`-> j i`"),
-    "summed": (lambda x, y: rbf(x, y).sum(1), r"of shape \(3,\) of .* says \(3, 4\)", "agree"),
+    "transposed": (lambda x, y: rbf(x, y).T, r"of shape \(4, 3\) for .* says \(3, 4\)", "`-> j i`"),
+    "summed": (lambda x, y: rbf(x, y).sum(1), r"of shape \(3,\) for .* says \(3, 4\)", "agree"),
     "raising": (refused, r"can't be traced for x of .*: ValueError: not today$", "that JAX can trace"),
     "branching": (branching, "can't be traced for x of .*: ConcretizationTypeError", "that JAX can trace"),
     "unbatched": (unbatched, "can't be traced slice by slice", "batch"),
     "several": (lambda x, y: (x, y), "returns 2 values", "one array"),
-    "compared": (lambda x, y: rbf(x, y) > 0, "makes bool of float32", "dtype of its first operand"),
+    "compared": (
+        lambda x, y: rbf(x, y) > 0,
+        "returns bool for operands of float32",
+        "dtype of its first operand",
+    ),
     "of one operand": (lambda x: x, "takes 1 positional argument", "that JAX can trace"),
 }
 
@@ -86,8 +90,10 @@ fact never-negative
 """
     report = check_rules(text, examples=8, fail=False)
     assert len(report.failed) == 2
-    assert report.failed[0].failures[0].startswith("rules:3:3: the operation `rbf` makes an array of shape")
-    assert report.failed[1].failures[0].startswith("rules:5:15: the operation `rbf` makes an array of shape")
+    assert report.failed[0].failures[0].startswith("rules:3:3: the operation `rbf` returns an array of shape")
+    assert (
+        report.failed[1].failures[0].startswith("rules:5:15: the operation `rbf` returns an array of shape")
+    )
 
 
 def test_an_operation_may_raise_on_shapes_that_its_signature_allows(monkeypatch: pytest.MonkeyPatch) -> None:
