@@ -1,8 +1,8 @@
 """Compilation with XLA and the memory certificate. No other module compiles.
 
-On CPU, XLA's default fusions hide values from its own memory analysis, and its default scheduler does
-not let large independent values share a buffer. Programs are therefore compiled with options under which
-the analysis tells the truth, or with XLA's own and a bound on what it hides; and run as compiled.
+Programs are compiled with options under which the compiler's memory analysis tells the truth, or with XLA's
+own options and a bound on what they hide; and run as compiled. The target's compiler profile has the options
+(`eqsat.targets`).
 """
 
 from __future__ import annotations
@@ -16,50 +16,11 @@ from typing import Any
 import jax
 from jax.extend.core import Jaxpr
 
-from eqsat.backend.vectors import WIDTH, has_wide, saved
+from eqsat.backend.vectors import has_wide, saved
 from eqsat.errors import EqsatError
-
-HONEST = "honest"
-"""No values are hidden, and buffers are shared."""
-
-UNORDERED = "honest, in XLA's order"
-"""No values are hidden, and ops are in the order of XLA's default scheduler, which at times needs less."""
-
-OWN = "XLA's own"
-"""Values may be hidden in fusions: what these hold at most is counted."""
-
-Flags = dict[str, str | bool | int]
-
-HIDE_NOTHING: Flags = {
-    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
-    # XLA leaves roundings to bfloat16 out where it can: a value computed in two loops would be two numbers.
-    "xla_allow_excess_precision": False,
-}
-
-OPTIONS: dict[str, dict[str, Flags]] = {
-    "cpu": {
-        HONEST: {**HIDE_NOTHING, "xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"},
-        UNORDERED: HIDE_NOTHING,
-        OWN: {},
-    },
-}
-"""By platform and name: compiler options. Elsewhere, XLA's own are the only ones."""
-
-EMITTERS = "xla_cpu_use_fusion_emitters"
-"""The option to write fusions in the newer of two ways."""
-
-DRAFT: dict[str, tuple[Flags, ...]] = {
-    "cpu": (
-        {"xla_backend_optimization_level": "0", EMITTERS: False},
-        {"xla_backend_optimization_level": "0"},
-    )
-}
-"""By platform: options under which the same buffers are assigned and machine code is made in a hurry.
-
-XLA assigns buffers before it writes code. Compiling takes a sixth of the time, or half of it where the
-compiler has only one way to write fusions, as jaxlib 0.11 has (docs/log/planning-time.md). The first that it
-knows are taken; of those without emitters, some drafts are in doubt.
-"""
+from eqsat.targets.calibration import default_target
+from eqsat.targets.compiler_profile import HONEST, OWN, Flags
+from eqsat.targets.target import Target
 
 DOUBT = 0.05
 """Without emitters, gathers and scatters become other loops, whose memory a draft may miss: half of it for a
@@ -124,33 +85,20 @@ def compiler_options() -> Flags:
     >>> jax.jit(jnp.sin, compiler_options=compiler_options())(0.0).item()
     0.0
     """
-    return _flags(HONEST)
-
-
-WIDE: dict[str, Flags] = {"cpu": {WIDTH: 512}}
-"""By platform: options for programs that are faster with the widest vectors that the processor has."""
-
-
-def available(name: str) -> bool:
-    """Whether there is a set of options of this name for the default device's platform."""
-    return name in OPTIONS.get(jax.default_backend(), {})
-
-
-def _flags(name: str) -> Flags:
-    return dict(OPTIONS.get(jax.default_backend(), {}).get(name, {}))
+    return dict(default_target().compiler.options[HONEST])
 
 
 _UNKNOWN: set[tuple[str, int]] = set()
 """By platform, the numbers of the ways to draft whose options the compiler does not know."""
 
 
-def _drafted(lowered: Any, options: Flags, closely: bool) -> tuple[Any, Flags]:
+def _drafted(lowered: Any, options: Flags, closely: bool, target: Target) -> tuple[Any, Flags]:
     """A program compiled in the first way to draft that the compiler knows, and the options of that."""
-    platform = jax.default_backend()
+    platform = target.platform
     known = [
         (number, flags)
-        for number, flags in enumerate(DRAFT.get(platform, ()))
-        if (platform, number) not in _UNKNOWN and not (closely and EMITTERS in flags)
+        for number, flags in enumerate(target.compiler.drafts)
+        if (platform, number) not in _UNKNOWN and not (closely and target.compiler.inexact_draft in flags)
     ]
     for place, (_, flags) in enumerate(known):
         try:
@@ -183,6 +131,7 @@ def certify(
     donated: Sequence[int] = (),
     draft: bool = False,
     closely: bool = False,
+    target: Target | None = None,
 ) -> Certified:
     """Compile a function of flat arguments and read off what it needs.
 
@@ -195,27 +144,33 @@ def certify(
     - `draft`: whether only what it needs is wanted, as soon as can be. Where the compiler has no faster way,
       the program may be run all the same.
     - `closely`: whether a draft is to leave no doubt, which takes it three times as long.
+    - `target`: the device to compile for, and its compiler; None for the default device.
     """
-    traced = jax.jit(function, keep_unused=True, donate_argnums=donated).trace(*avals)
+    target = target or default_target()
+    place: dict[str, Any] = {}
+    if target.sharding is not None:
+        place = {"out_shardings": target.sharding}
+        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=target.sharding) for aval in avals]
+    traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
     lowered = traced.lower()
-    hurry: Flags = {}
+    flags, hurry = target.compiler.options[options], Flags()
     if draft:
-        executable, hurry = _drafted(lowered, _flags(options), closely)
+        executable, hurry = _drafted(lowered, flags, closely, target)
     else:
-        executable = _compiled(lowered, _flags(options), _wide(traced.jaxpr.jaxpr))
+        executable = _compiled(lowered, flags, _wide(traced.jaxpr.jaxpr, target))
     memory = executable.memory_analysis()
     if memory is None:
-        raise EqsatError(f"the compiler for {jax.default_backend()} does not say what its programs need")
+        raise EqsatError(f"the compiler for {target} does not say what its programs need")
     return Certified(
         executable,
         int(memory.argument_size_in_bytes) + captured,
         int(memory.output_size_in_bytes),
         int(memory.temp_size_in_bytes),
         int(memory.alias_size_in_bytes),
-        _scratch(executable) if jax.default_backend() == "cpu" else 0,
+        _scratch(executable, target),
         options,
         bool(hurry),
-        indexed_bytes(lowered.as_text()) if EMITTERS in hurry else 0,
+        indexed_bytes(lowered.as_text()) if target.compiler.inexact_draft in hurry else 0,
     )
 
 
@@ -230,7 +185,7 @@ def peak_of(executable: Any) -> int | None:
         + memory.temp_size_in_bytes
         - memory.alias_size_in_bytes
     )
-    return int(assigned) + (_scratch(executable) if jax.default_backend() == "cpu" else 0)
+    return int(assigned) + _scratch(executable, default_target())
 
 
 def _compiled(lowered: Any, options: Flags, wide: Flags) -> Any:
@@ -243,17 +198,21 @@ def _compiled(lowered: Any, options: Flags, wide: Flags) -> Any:
     return lowered.compile(compiler_options=options)
 
 
-def _wide(jaxpr: Jaxpr) -> Flags:
+def _wide(jaxpr: Jaxpr, target: Target) -> Flags:
     """The options for wide vectors, if there are some and they make the program faster."""
-    flags = WIDE.get(jax.default_backend(), {})
+    flags = target.compiler.wide
     return flags if flags and has_wide() and saved(jaxpr) > 0 else {}
 
 
-def _scratch(executable: Any) -> int:
+def _scratch(executable: Any, target: Target) -> int:
     """Bytes that a program takes beside the buffers that XLA counts, by its text."""
+    if not target.compiler.scratch:
+        return 0
     # Imported late: a second start compiles nothing.
+    from eqsat.backend.cuda_scratch import cuda_scratch_bytes
     from eqsat.backend.hlo import parse
     from eqsat.backend.scratch import scratch_bytes
 
+    counter = {"host": scratch_bytes, "cuda": cuda_scratch_bytes}[target.compiler.scratch]
     text = executable.as_text()
-    return scratch_bytes(parse(text)) if text else 0
+    return counter(parse(text)) if text else 0

@@ -14,8 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax.extend.core import Jaxpr, jaxprs_in_params
 
-WIDTH = "xla_cpu_prefer_vector_width"
-"""The option that says how wide they are, in bits."""
+from eqsat.targets.cpu import WIDTH
 
 SAVED: dict[str, tuple[float, float]] = {
     "exp": (0.1, 0.25),

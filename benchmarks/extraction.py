@@ -36,7 +36,7 @@ from eqsat.ir.program import Program
 from eqsat.planning.candidates import as_written
 from eqsat.planning.search_space import free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from examples import programs
 
 CAPS = (math.inf, 0.3, 0.03)

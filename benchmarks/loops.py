@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 import eqsat
-from eqsat.backend.certificate import HONEST, OWN
+from eqsat.targets.compiler_profile import HONEST, OWN
 from examples.measure import seconds_of
 
 Function = Callable[..., Any]

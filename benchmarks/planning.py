@@ -31,7 +31,7 @@ from eqsat.language.accuracies import ACCURACIES
 from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from examples import programs
 
 Function = Callable[..., Any]

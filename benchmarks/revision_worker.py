@@ -18,7 +18,7 @@ import eqsat
 from benchmarks.speed.__main__ import GROUPS
 from benchmarks.speed.case import Case
 from benchmarks.speed.programs import PROGRAMS, Running
-from eqsat.backend.certificate import OWN
+from eqsat.targets.compiler_profile import OWN
 from examples.measure import REST, plain_peak
 
 

@@ -26,7 +26,7 @@ from eqsat.planning.candidates import as_written
 from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 LENGTHS = (100, 300, 1000, 3000, 5000, 10_000, 20_000)
 

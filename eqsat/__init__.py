@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
     from eqsat.targets.calibration import calibrate
+    from eqsat.targets.catalogue import target_names
 
 __all__ = [
     "AccuracyComparison",
@@ -42,6 +43,7 @@ __all__ = [
     "minimum_budget",
     "operation",
     "optimize",
+    "target_names",
 ]
 
 HOMES = {
@@ -50,6 +52,7 @@ HOMES = {
     "eqsat.backend.certificate": "compiler_options",
     "eqsat.dispatch.budget_scope": "budget",
     "eqsat.targets.calibration": "calibrate",
+    "eqsat.targets.catalogue": "target_names",
     "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",
     "eqsat.questions": "compare_accuracies explain minimum_budget",
     "eqsat.reports.comparison": "AccuracyComparison",

@@ -35,6 +35,7 @@ from eqsat.frontend.trace_context import NO_MESH, NOWHERE, TraceContext, needs_t
 from eqsat.reports.plan import Plan
 from eqsat.rulesets.options import RulePath, check_accuracy
 from eqsat.support.units import format_bytes, parse_budget
+from eqsat.targets.catalogue import TargetName, find_target
 from eqsat.targets.machine import Machine
 from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs
@@ -263,6 +264,7 @@ def optimize(
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
     machine: Machine | None = None,
+    target: TargetName | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -281,6 +283,7 @@ def optimize(
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
     machine: Machine | None = None,
+    target: TargetName | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -299,6 +302,7 @@ def optimize(
     rules: RulePath | Sequence[RulePath] = (),
     accuracy: str = "reassociates",
     machine: Machine | None = None,
+    target: TargetName | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -326,6 +330,10 @@ def optimize(
     - `machine`: the rates by which time is predicted, and the sizes by which chunks are chosen. None: those
       that `eqsat.calibrate()` measured on this machine, if it has ever been called; or else what is known
       of machines of the kind.
+    - `target`: the device that the function will run on: "h100", "a100", "tpu-v5e", "cpu"
+      (`eqsat.target_names()` has all), or the path of a description. It need not be present: plans for it are
+      certified by its own compiler, for which `pip install 'eqsat[gpu]'` or `'eqsat[tpu]'` is enough. The
+      budget is then, if None, the device's memory without JAX's reserve. None: JAX's default device.
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
@@ -368,8 +376,17 @@ def optimize(
         raise ValueError(f"tune is True or False, not {tune!r}")
     amount = None if budget is None else parse_budget(budget)
     slowdown = None if max_slowdown is None else float(max_slowdown)
+    device = None if target is None else find_target(target)
     settings = Settings(
-        amount, _paths(rules), accuracy, machine, planning_seconds, progress, slowdown, tune=tune
+        amount,
+        _paths(rules),
+        accuracy,
+        machine,
+        planning_seconds,
+        progress,
+        slowdown,
+        target=device,
+        tune=tune,
     )
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
     return decorator if fn is ... else decorator(fn)

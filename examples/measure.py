@@ -13,7 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from eqsat.backend.certificate import HONEST, certify
+from eqsat.backend.certificate import certify
+from eqsat.targets.compiler_profile import HONEST
 from eqsat.targets.device_memory import free_host_bytes
 
 PLAIN_SHARE = 0.5

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import jax
-
 from eqsat.frontend.registry import Views, handles
 from eqsat.frontend.value_numbering import CALLS, called
 
@@ -37,20 +35,10 @@ def linear_solve(lowering: Lowering, equation: Any, operands: Views) -> Views | 
     return lowering.inline(functions.solve, [*factors, *operands[stop:]], named=not by_lu)
 
 
-# What is known when a program is planned: the platform it is for.
-
-
-def platforms() -> frozenset[str]:
-    """The names that the default device's platform goes by."""
-    name = jax.default_backend()
-    vendor = getattr(jax.devices()[0].client, "platform_version", "").lower()
-    return frozenset({name, *(known for known in ("cuda", "rocm") if name == "gpu" and known in vendor)})
-
-
 @handles("platform_index")
 def platform_index(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
-    here = platforms()
+    """The branch for the platform that the program is for, which is known when it is planned."""
     for index, names in enumerate(equation.params["platforms"]):
-        if names is None or here & set(names):
+        if names is None or lowering.platforms & set(names):
             return [lowering.constant(index, equation.outvars[0].aval.dtype)]
     return None

@@ -50,6 +50,9 @@ SHAPE_PRESERVING: Mapping[str, int] = {
 }
 """Primitives whose results lie on the axes of one operand, and which operand that is."""
 
+HOST = frozenset({"cpu"})
+"""The names of the platform that programs are for unless another one is named."""
+
 
 def constant_text(value: Any) -> str:
     """The exact text of a scalar: `float('nan')` prints as nan, -0.0 keeps its sign."""
@@ -73,10 +76,14 @@ class Lowering:
     - `recogniser`: which calls are which operations.
     - `enclosures`: the bodies of control flow that are being lowered, outermost first.
     - `reshapes`: whether reshapes may change layouts only, but for those whose ids are in `calls`.
+    - `platforms`: the names of the platform that the program is for.
     """
 
-    def __init__(self, calls: frozenset[int] = frozenset(), reshapes: bool = True) -> None:
+    def __init__(
+        self, calls: frozenset[int] = frozenset(), reshapes: bool = True, platforms: frozenset[str] = HOST
+    ) -> None:
         self.calls = calls
+        self.platforms = platforms
         self.reshapes = reshapes
         self.draft = Draft()
         self.made: dict[int, Made] = {}
@@ -373,16 +380,20 @@ def _parse_constant(op: Const) -> Any:
     return complex(op.text) if "j" in op.text else float(op.text)
 
 
-def lower(closed: ClosedJaxpr, reshapes: bool = True) -> tuple[Program, list[Any]]:
+def lower(
+    closed: ClosedJaxpr, reshapes: bool = True, platforms: frozenset[str] = HOST
+) -> tuple[Program, list[Any]]:
     """The program of a closed jaxpr, and the constant arrays that are its last inputs.
 
     **Arguments:**
 
     - `reshapes`: whether reshapes that merge or split axes may be changes of layouts, not calls.
+    - `platforms`: the names of the platform that the program is for. They choose among the branches of
+      `lax.platform_dependent`.
     """
     calls: frozenset[int] = frozenset()
     while True:
-        lowering = Lowering(calls, reshapes)
+        lowering = Lowering(calls, reshapes, platforms)
         try:
             return lowering.program(closed)
         except Divided as error:

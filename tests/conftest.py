@@ -12,10 +12,10 @@ import pytest
 
 from eqsat.ir.operations import REGISTERED, UNDECLARED
 from eqsat.support.cache_folder import VARIABLE
-from eqsat.targets import machine
+from eqsat.targets import cpu
 
 os.environ[VARIABLE] = ""
-machine.last_level_cache = lambda: None
+cpu.last_level_cache = lambda: None
 
 
 @pytest.fixture(autouse=True)

@@ -31,14 +31,14 @@ ALLOWED = {
     "eqsat.engine": "errors support targets.machine ir language.accuracies language.functions language.listed"
     " language.syntax language.traverse",
     "eqsat.planning": "support targets.machine ir engine reports",
-    "eqsat.backend": "errors ir planning.blocks",
+    "eqsat.backend": "errors targets ir planning.blocks",
     "eqsat.storage": "support ir planning.blocks frontend.foreign frontend.source backend.emission",
     "eqsat.rulesets": "errors support.serialisation ir language rules engine storage.values",
     "eqsat.compiler": "errors support targets reports ir engine frontend planning backend storage rulesets",
-    "eqsat.checking": "errors ir language engine planning targets.machine backend",
+    "eqsat.checking": "errors ir language engine planning targets.cpu backend",
     "eqsat.transforms": "errors frontend reports compiler",
     "eqsat.dispatch": "support.units compiler transforms",
-    "eqsat.api": "errors support.units targets.machine frontend.trace frontend.trace_context reports"
+    "eqsat.api": "errors support.units targets frontend.trace frontend.trace_context reports"
     " rulesets.options compiler transforms dispatch",
     "eqsat.questions": "errors language.accuracies reports rulesets api",
     "eqsat.testing": "errors language rulesets.files checking",
@@ -47,7 +47,7 @@ ALLOWED = {
     " questions running",
     "eqsat.cli": "errors commands",
     "eqsat.run": "cli",
-    "eqsat.__init__": "annotations api backend.certificate dispatch.budget_scope targets.calibration errors"
+    "eqsat.__init__": "annotations api backend.certificate dispatch.budget_scope targets errors"
     " support.gc_pause questions reports",
 }
 """What each package may import besides itself; those above come before those below."""

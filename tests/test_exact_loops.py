@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.backend.certificate import HONEST
+from eqsat.targets.compiler_profile import HONEST
 
 LONG, SHORT = 1511, 307
 """Lengths of which neither is a multiple of a chunk's."""

@@ -11,7 +11,7 @@ import pytest
 from jax import lax
 
 import eqsat
-from eqsat.backend.certificate import HONEST, OWN, certify
+from eqsat.backend.certificate import certify
 from eqsat.backend.donation import NOTHING
 from eqsat.compiler.baseline import Baseline
 from eqsat.compiler.candidate_compiler import Stopwatch
@@ -21,7 +21,9 @@ from eqsat.frontend.trace import trace
 from eqsat.planning.candidates import as_written, fusion_costs
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.progress import SILENT
-from eqsat.targets.machine import CPU
+from eqsat.targets.compiler_profile import HONEST, OWN
+from eqsat.targets.catalogue import find_target
+from eqsat.targets.cpu import CPU
 from tests.stages import normal
 
 
@@ -137,7 +139,7 @@ def test_fusions_are_left_out_where_they_take_much_memory_from_the_system(
         return replace(found, temporaries=found.temporaries + more) if options == OWN else found
 
     monkeypatch.setattr("eqsat.compiler.baseline.certify", recorded)
-    original = Baseline(trace(layers, (normal(300, 300),), {}), CPU, (), NOTHING, Stopwatch(SILENT))
+    original = Baseline(trace(layers, (normal(300, 300),), {}), find_target("cpu"), (), NOTHING, Stopwatch(SILENT))
     seen = original.within(2 * more)
     assert seen.options == HONEST
     assert seen.draft
@@ -181,7 +183,7 @@ def test_what_runs_was_compiled_in_full(share: float) -> None:
     honest = certify(lambda y: [variances(y)], [x], HONEST)
     traced = trace(lambda y: variances(y), (x,), {})
     budget = honest.peak - int((1 - share) * honest.temporaries)
-    planned = Planner(traced, ["y"], budget, rules_for((), "reassociates"), CPU).planned()
+    planned = Planner(traced, ["y"], budget, rules_for((), "reassociates"), find_target("cpu")).planned()
     assert planned.certified.peak <= budget
     assert not planned.certified.draft
 

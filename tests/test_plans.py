@@ -15,7 +15,7 @@ import pytest
 from jax import lax
 
 import eqsat
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.kernels import BUDGET, SMALL, V, X, Y, close, kernel
 from tests.stages import normal
 

@@ -17,7 +17,7 @@ import eqsat
 from eqsat.backend.emit import emit
 from eqsat.ir.interpret import interpret
 from eqsat.planning.candidates import as_written
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from examples.measure import plain_peak
 from tests.stages import lowered, normal
 

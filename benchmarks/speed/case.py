@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 import eqsat
 from benchmarks.loops import Function, fastest
-from eqsat.backend.certificate import OWN
+from eqsat.targets.compiler_profile import OWN
 from examples.comparison import in_double_precision
 from examples.measure import Timing, difference, has_room_for, interleaved, plain_peak
 

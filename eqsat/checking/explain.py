@@ -28,7 +28,7 @@ from eqsat.language.syntax import Fact, Rule, RuleFile
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.liveness import predicted_seconds
 from eqsat.planning.loops import build
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 LENGTHS = ((1000, 2000, 3000, 500, 400, 300, 200), (30, 40, 50, 60, 20, 10), (10, 2000, 3000, 20, 1000, 30))
 """Of the axes in an example, as arrays of some size have them."""

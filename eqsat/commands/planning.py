@@ -45,6 +45,9 @@ def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what
         "--accuracy", default="reassociates", help="what rewriting may do to rounding (default: %(default)s)"
     )
     parser.add_argument(
+        "--target", metavar="DEVICE", help="h100, a100, tpu-v5e, ... or a description (default: this device)"
+    )
+    parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help="a .rules file to use as well"
     )
 
@@ -95,6 +98,7 @@ def _asked(
         budget=arguments.budget,
         rules=arguments.rules,
         accuracy=arguments.accuracy,
+        target=arguments.target,
         static_argnums=tuple(n for n in shapes.static if isinstance(n, int)),
         static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
     )

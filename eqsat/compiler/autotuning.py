@@ -16,13 +16,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from eqsat.backend.certificate import HONEST, OWN, Certified, available
+from eqsat.backend.certificate import Certified
 from eqsat.compiler.candidate_compiler import CompiledCandidate, total_bytes
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.planner import Planner
 from eqsat.planning.candidates import Candidate, fusions_round, rescaled
 from eqsat.reports.records import TimedProgram, Tuning
 from eqsat.support.deadline import Deadline
+from eqsat.targets.compiler_profile import HONEST, OWN
 
 MOST_TIMED = 6
 """The number of programs timed at most, including the one predicted to be fastest."""
@@ -147,7 +148,7 @@ class Tuner(Planner):
         if not every:
             yield self.baseline.to_run(self.budget)
             return
-        for options in (HONEST, OWN) if available(OWN) else (HONEST,):
+        for options in (HONEST, OWN) if OWN in self.target.compiler.options else (HONEST,):
             if self.deadline.passed():
                 return
             if self.baseline.certified(options, draft=options == HONEST).peak <= self.budget:
@@ -158,7 +159,7 @@ class Tuner(Planner):
         if candidate.loops:
             for factor in CHUNKS:
                 yield rescaled(candidate, factor, self.machine)
-        if available(OWN) and fusions_round(candidate.schedule.program):
+        if OWN in self.target.compiler.options and fusions_round(candidate.schedule.program):
             yield replace(candidate, fused=not candidate.fused)
 
     def _planned_by(self, found: CompiledCandidate | Certified) -> Planned:

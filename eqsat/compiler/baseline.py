@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, available, certify
+from eqsat.backend.certificate import Certified, certify
 from eqsat.backend.donation import Donation
 from eqsat.backend.rounding import rounded_products
 from eqsat.compiler.candidate_compiler import Stopwatch
@@ -19,7 +19,8 @@ from eqsat.frontend.rounding import rounding
 from eqsat.frontend.trace import Traced
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, as_written, fusion_costs
-from eqsat.targets.machine import Machine
+from eqsat.targets.compiler_profile import HONEST, OWN, UNORDERED
+from eqsat.targets.target import Target
 
 REORDERED = 2
 """XLA's own order of instructions is expected to lower the peak of the other order by this factor at most."""
@@ -59,6 +60,7 @@ class Baseline:
 
     **Attributes:**
 
+    - `target`: what it is compiled for.
     - `placement`: the arguments' shardings, if they are not all on the default device.
     - `donation`: the arguments whose place results may take.
     - `obstacle`: what stands in the way of planning it, if anything does.
@@ -67,14 +69,15 @@ class Baseline:
     def __init__(
         self,
         traced: Traced,
-        machine: Machine,
+        target: Target,
         placement: Sequence[jax.sharding.Sharding | None],
         donation: Donation,
         stopwatch: Stopwatch,
         obstacle: Obstacle | None = None,
     ) -> None:
         self.traced = traced
-        self.machine = machine
+        self.target = target
+        self.machine = target.machine
         self.placement = placement
         self.donation = donation
         self.stopwatch = stopwatch
@@ -102,7 +105,7 @@ class Baseline:
     def lowered(self) -> tuple[Program, Sequence[Any], Candidate]:
         """The function as a program, the arrays that it captures, and its prediction."""
         timed = self.stopwatch.timed
-        program, hoisted = timed("lower", lambda: lower(self.traced.closed))
+        program, hoisted = timed("lower", lambda: lower(self.traced.closed, platforms=self.target.platforms))
         program = replace(program, aliased=self.donation.aliased)
         written = timed("search", lambda: as_written(program, self.machine, library=True))
         return program, hoisted, written
@@ -114,7 +117,7 @@ class Baseline:
 
         - `draft`: whether a draft is enough: its memory is known, but it is not run.
         """
-        options = options if available(options) else HONEST
+        options = options if options in self.target.compiler.options else HONEST
         known = self._certified.get(options)
         if known is not None and (draft or not known.draft):
             return known
@@ -127,7 +130,14 @@ class Baseline:
 
         def compiled(closely: bool) -> Certified:
             return certify(
-                function, avals, options, self.captured, donated=donated, draft=draft, closely=closely
+                function,
+                avals,
+                options,
+                self.captured,
+                donated=donated,
+                draft=draft,
+                closely=closely,
+                target=self.target,
             )
 
         certified = self.stopwatch.timed("compile", lambda: compiled(closely=False))

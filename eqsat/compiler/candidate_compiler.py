@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from eqsat.backend.certificate import HONEST, OWN, Certified, certify
+from eqsat.backend.certificate import Certified, certify
 from eqsat.backend.chunk_bar import updates
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.donation import Donation
@@ -21,7 +21,9 @@ from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, fusions_lose
 from eqsat.support.progress import Progress
 from eqsat.support.units import format_bytes
+from eqsat.targets.compiler_profile import HONEST, OWN
 from eqsat.targets.machine import Machine
+from eqsat.targets.target import Target
 
 R = TypeVar("R")
 
@@ -101,6 +103,7 @@ class CandidateCompiler:
     - `donation`: the arguments whose place results may take.
     - `budget`: bytes that candidates should fit in; 0 for as few as possible.
     - `codegen`: the forms to emit where XLA does not fuse by itself.
+    - `target`: what they are compiled for.
     - `exact`: whether results must equal those of the function bit for bit.
 
     A candidate that may not fit is drafted first, and compiled in full if the draft fits.
@@ -115,6 +118,7 @@ class CandidateCompiler:
         budget: int,
         stopwatch: Stopwatch,
         codegen: CodegenOptions,
+        target: Target,
         exact: bool = False,
     ) -> None:
         self.traced = traced
@@ -124,6 +128,7 @@ class CandidateCompiler:
         self.budget = budget
         self.stopwatch = stopwatch
         self.codegen = codegen
+        self.target = target
         self.exact = exact
         self._noted: dict[tuple[str, str], CompiledCandidate] = {}
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
@@ -138,6 +143,7 @@ class CandidateCompiler:
         smaller by the excess. A result that does not fit may be a draft.
         """
         own = candidate.fused and self._fused_excess * candidate.predicted_peak <= budget
+        own = own and OWN in self.target.compiler.options
         own = own and not (self.exact and fusions_lose(candidate.schedule.program))
         module = self.emitted(candidate, OWN if own else HONEST)
         certified = self._compiled(candidate, module, OWN if own else HONEST, budget)
@@ -222,7 +228,13 @@ class CandidateCompiler:
             certified = self.stopwatch.timed(
                 "compile",
                 lambda: certify(
-                    function, self.inputs, options, donated=donated, draft=draft, closely=closely
+                    function,
+                    self.inputs,
+                    options,
+                    donated=donated,
+                    draft=draft,
+                    closely=closely,
+                    target=self.target,
                 ),
                 f"compiling candidate {len(self._functions)} ({wanted})",
             )
@@ -244,7 +256,9 @@ class CandidateCompiler:
 
         - `panel`: bytes that the library may pack for a product, as `CodegenOptions` has it.
         """
-        often = updates(candidate.predicted_seconds) if self.stopwatch.progress.wanted else 0
+        # A device that is absent calls nobody back.
+        shown = self.stopwatch.progress.wanted and self.target.absent is None
+        often = updates(candidate.predicted_seconds) if shown else 0
         # XLA's own fusions compute what a reduction reads as it goes, however long it is.
         fused = None if options == OWN else self.codegen.fused_reduction
         codegen = replace(self.codegen, fused_reduction=fused, panel=panel)

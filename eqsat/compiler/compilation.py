@@ -28,9 +28,9 @@ from eqsat.reports.records import Tuning
 from eqsat.support.gc_pause import uncollected
 from eqsat.support.progress import Progress
 from eqsat.support.units import UNLIMITED, format_bytes
-from eqsat.targets.calibration import default_machine
+from eqsat.targets.calibration import default_target
 from eqsat.targets.device_memory import free_budget
-from eqsat.targets.machine import Machine
+from eqsat.targets.target import Target
 
 if TYPE_CHECKING:
     from eqsat.compiler.planner import Planner
@@ -159,13 +159,19 @@ class Compilation:
         # What is for certain devices is not kept, as these need not be there next time.
         if self.obstacle is None and not any(placement):
             bars = self.settings.progress is True  # the others' plans are the same
-            machine = self._machine()
+            target = self.target
             settings = replace(
-                self.settings, budget=budget, rules=(), machine=machine, progress=bars, observer=None
+                self.settings,
+                budget=budget,
+                rules=(),
+                machine=None,
+                target=target,
+                progress=bars,
+                observer=None,
             )
             asked = (settings, self.names)
             traced = Traced(self.closed)
-            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, donation, machine)
+            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, donation, target)
         found = place.read(budget) or self._leanest(place.leanest) if place else None
         if found is None or (values is not None and not _is_tuned(found)):
             with Progress(f"planning {self.title}", self.settings.progress) as progress:
@@ -216,13 +222,13 @@ class Compilation:
             # Imported late: a second start needs no engine.
             from eqsat.compiler.planners import planner_for
 
-            traced, settings, machine = Traced(self.closed), self.settings, self._machine()
+            traced, settings, target = Traced(self.closed), self.settings, self.target
             return planner_for(
                 traced,
                 self.names,
                 budget,
                 settings,
-                machine,
+                target,
                 placement,
                 donation,
                 progress,
@@ -230,8 +236,11 @@ class Compilation:
                 self.obstacle,
             )
 
-    def _machine(self) -> Machine:
-        return self.settings.machine or default_machine()
+    @property
+    def target(self) -> Target:
+        """What its programs are for, with the rates that the caller gives."""
+        target = self.settings.target or default_target()
+        return replace(target, machine=self.settings.machine or target.machine)
 
     def _new(self, planner: Callable[[int], Planner], budget: int) -> Planned:
         """A program within the budget, or, if an observer accepts it, the one that needs least memory.
@@ -260,7 +269,12 @@ class Compilation:
         """The budget in bytes: the caller's, or the free memory of the devices."""
         if self.settings.budget is not None:
             return self.settings.budget
-        default = home(setting("jax_default_device"))
+        target = self.target
+        if target.absent is not None:
+            if target.usable_memory is None:
+                raise EqsatError(f"the memory of {target} is unknown: name a budget")
+            return target.usable_memory
+        default = target.sharding or home(setting("jax_default_device"))
         devices = {
             device for sharding in placement or [default] for device in (sharding or default).device_set
         }
@@ -270,13 +284,23 @@ class Compilation:
         """A sentence on the origin of the default budget, for errors."""
         if self.settings.budget is not None:
             return ""
+        if self.target.absent is not None:
+            return f"\nThe budget is what JAX lets programs have on {self.target}, since none was named."
         return "\nThe budget is what the device had free, less a reserve, since none was named."
 
     def run(self, *arguments: Any, donated: tuple[bool, ...] = ()) -> Sequence[Any]:
-        """The results, by the certified executable."""
+        """The results, by the certified executable.
+
+        **Raises:** `EqsatError` if the plan is for a device that is not present.
+        """
+        self.check_present()
         if setting("jax_enable_x64") != self.settings.double or setting("jax_disable_jit"):
             with jax.enable_x64(self.settings.double), jax.disable_jit(False):
                 return self.run(*arguments, donated=donated)
+        target = self.settings.target
+        if target is not None and target.sharding is not None:
+            arguments = tuple(jax.device_put(argument, target.sharding) for argument in arguments)
+            return self._results(self.planned((), arguments, donated), arguments)
         place = home(setting("jax_default_device"))
         if all(getattr(argument, "sharding", None) == place for argument in arguments):
             return self._results(self.planned((), arguments, donated), arguments)
@@ -289,6 +313,16 @@ class Compilation:
         # An array that JAX has put where it is of its own accord may be moved.
         placement = tuple(array.sharding if array.committed else None for array in arrays)
         return self._results(self.planned(placement, arrays, donated), arrays)
+
+    def check_present(self) -> None:
+        """Refuse to run a program for a device that is not present."""
+        target = self.settings.target
+        if target is not None and target.absent is not None:
+            raise EqsatError(
+                f"{self.title} is planned for {target}, which is not a device of this machine, so it can't be"
+                f' called here. What can be taken there: plan.save("{self.title}.plan") for eqsat.load,'
+                " plan.export() for jax.export.deserialize, and plan.source, which needs JAX alone"
+            )
 
     def _results(self, planned: Planned, arrays: Sequence[Any]) -> Sequence[Any]:
         return results_of(planned.run, self.closed, arrays)

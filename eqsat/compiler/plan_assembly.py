@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eqsat.backend.certificate import OWN, Certified
+from eqsat.backend.certificate import Certified
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch, input_names
 from eqsat.compiler.lowered import Lowered
 from eqsat.compiler.planned import Derivation, Planned
@@ -14,7 +14,8 @@ from eqsat.planning.candidates import Candidate
 from eqsat.planning.recording import recorded
 from eqsat.reports.plan import Plan
 from eqsat.support.records import SearchStep
-from eqsat.targets.machine import Machine
+from eqsat.targets.compiler_profile import OWN
+from eqsat.targets.target import Target
 
 
 @dataclass
@@ -34,7 +35,7 @@ class PlanAssembly:
     names: Sequence[str]
     donated: Sequence[int]
     budget: int
-    machine: Machine
+    target: Target
     stopwatch: Stopwatch
     log: list[SearchStep] = field(default_factory=list)
     stop_reason: str = ""
@@ -56,7 +57,7 @@ class PlanAssembly:
             return Planned(plan, self.traced, None, certified, donated=self.donated)
         source = lowered.compiler.emitted(written, OWN).source
         plan = self._plan(certified, certified, reason, source, lowered)
-        plan = recorded(plan, written, None, self._inputs(lowered), self.machine)
+        plan = recorded(plan, written, None, self._inputs(lowered), self.target.machine)
         derivation = Derivation(lowered.program, lowered.compiler.emission(written, OWN))
         return Planned(plan, self.traced, None, certified, lowered.hoisted, self.donated, derivation)
 
@@ -66,7 +67,7 @@ class PlanAssembly:
         """A program in place of the function, which is `written` and, compiled, `original`."""
         source, candidate = compiled.module.source, compiled.candidate
         plan = self._plan(compiled.certified, original, self.stop_reason, source, lowered, changed=True)
-        plan = recorded(plan, written, candidate, self._inputs(lowered), self.machine)
+        plan = recorded(plan, written, candidate, self._inputs(lowered), self.target.machine)
         emission = lowered.compiler.emission(candidate, compiled.certified.options, compiled.panel)
         return Planned(
             plan,

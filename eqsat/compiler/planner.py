@@ -13,7 +13,7 @@ from typing import TypeVar
 import jax
 import jax.numpy as jnp
 
-from eqsat.backend.certificate import OWN, Certified
+from eqsat.backend.certificate import Certified
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.compiler.baseline import Baseline, Obstacle
@@ -43,7 +43,8 @@ from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.progress import SILENT, Progress
 from eqsat.support.records import PeakTensor
 from eqsat.support.units import format_bytes
-from eqsat.targets.machine import Machine
+from eqsat.targets.compiler_profile import OWN
+from eqsat.targets.target import Target
 
 R = TypeVar("R")
 
@@ -70,6 +71,7 @@ class Planner:
     **Attributes:**
 
     - `names`: the names of its arguments.
+    - `target`: what its programs are for.
     - `placement`: the arguments' shardings, if they are not all on the default device. The budget is then
       that of each device.
     - `donation`: the arguments whose place results may take.
@@ -90,7 +92,7 @@ class Planner:
         names: Sequence[str],
         budget: int,
         rules: Sequence[CompiledRule],
-        machine: Machine,
+        target: Target,
         deadline: Deadline = NO_DEADLINE,
         placement: Sequence[jax.sharding.Sharding | None] = (),
         donation: Donation = NOTHING,
@@ -102,7 +104,8 @@ class Planner:
         self.names = names
         self.budget = budget
         self.rules = rules
-        self.machine = machine
+        self.target = target
+        self.machine = target.machine
         self.deadline = deadline
         self.placement = placement
         self.donation = donation
@@ -113,8 +116,8 @@ class Planner:
         self.saturations: Saturations = {}
         self.obstacle = obstacle
         self.max_slowdown = max_slowdown
-        self.baseline = Baseline(traced, machine, placement, donation, self.stopwatch, obstacle)
-        self.assembly = PlanAssembly(traced, names, donation.arguments, budget, machine, self.stopwatch)
+        self.baseline = Baseline(traced, target, placement, donation, self.stopwatch, obstacle)
+        self.assembly = PlanAssembly(traced, names, donation.arguments, budget, target, self.stopwatch)
 
     def planned(self) -> Planned:
         """The fastest program found that is certified to fit.
@@ -243,6 +246,7 @@ class Planner:
             self.budget,
             self.stopwatch,
             CodegenOptions() if exact else CodegenOptions(machine.fused_reduction, machine.adds_rows),
+            self.target,
             exact,
         )
 

@@ -18,7 +18,7 @@ from eqsat.frontend.trace import Traced
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import Deadline
 from eqsat.support.progress import Progress
-from eqsat.targets.machine import Machine
+from eqsat.targets.target import Target
 
 
 def planner_for(
@@ -26,7 +26,7 @@ def planner_for(
     names: Sequence[str],
     budget: int,
     settings: Settings,
-    machine: Machine,
+    target: Target,
     placement: Sequence[Any],
     donation: Donation,
     progress: Progress,
@@ -42,8 +42,8 @@ def planner_for(
     deadline = Deadline.after(settings.planning_seconds)
     progress.say("reading rules")
     slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
-    rules = rules_for(settings.rules, settings.accuracy)
+    rules = rules_for(settings.rules, settings.accuracy, target.new_product_precision)
     kind = Planner if values is None else partial(Tuner, values)
     return kind(
-        traced, names, budget, rules, machine, deadline, placement, donation, progress, obstacle, slowdown
+        traced, names, budget, rules, target, deadline, placement, donation, progress, obstacle, slowdown
     )

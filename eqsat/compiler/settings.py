@@ -13,6 +13,7 @@ from eqsat.compiler.observer import Observer
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.rulesets.options import RulePath
 from eqsat.targets.machine import Machine
+from eqsat.targets.target import Target
 
 
 def setting(name: str) -> Any:
@@ -29,7 +30,8 @@ class Settings:
     - `budget`: bytes; None for the device's free memory when a program is planned.
     - `rules`: the paths of `.rules` files besides the shipped ones.
     - `accuracy`: the widest accuracy class of rules that may be used.
-    - `machine`: the machine that times are predicted for; None for the one at hand.
+    - `machine`: the machine that times are predicted for; None for that of the target.
+    - `target`: the device that programs are for; None for JAX's default device.
     - `planning_seconds`: the time limit for one plan; None for no limit.
     - `progress`: whether planning and loops show their progress; None for planning only, on a terminal.
     - `max_slowdown`: the largest predicted time of a plan, relative to the program as written; None for any.
@@ -46,6 +48,7 @@ class Settings:
     progress: bool | None = None
     max_slowdown: float | None = 10.0
     double: bool = False
+    target: Target | None = None
     tune: bool = field(default=False, compare=False)
     observer: Observer | None = field(default=None, compare=False)
 

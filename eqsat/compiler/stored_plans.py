@@ -31,7 +31,7 @@ from eqsat.support.cache_folder import cache_folder
 from eqsat.support.progress import SILENT
 from eqsat.support.records import Place
 from eqsat.support.serialisation import RECORDS
-from eqsat.targets.machine import Machine
+from eqsat.targets.target import Target
 
 if TYPE_CHECKING:
     from eqsat.compiler.planned import Planned
@@ -66,14 +66,14 @@ class StoredPlan:
     - `key`: the name of the file.
     - `traced`: the program.
     - `names`: of its arguments.
-    - `machine`: the one that plans are made for.
+    - `target`: what plans are for.
     - `donation`: the arguments whose place results may take.
     """
 
     key: str
     traced: Traced
     names: Sequence[str]
-    machine: Machine
+    target: Target
     donation: Donation = NOTHING
 
     @classmethod
@@ -84,7 +84,7 @@ class StoredPlan:
         asked: object,
         rules: Sequence[str | PathLike[str]],
         donation: Donation,
-        machine: Machine,
+        target: Target,
     ) -> StoredPlan | None:
         """Its place; None if nothing is kept, or if the program has no key that holds in another process.
 
@@ -93,10 +93,10 @@ class StoredPlan:
         if traced.closed.effects or cache_folder() is None:
             return None
         try:
-            key = plan_key(traced.closed, (asked, donation.arguments), rules)
+            key = plan_key(traced.closed, (asked, donation.arguments), rules, target.platform)
         except Unidentified:
             return None
-        return cls(key, traced, names, machine, donation)
+        return cls(key, traced, names, target, donation)
 
     @property
     def leanest(self) -> StoredPlan:
@@ -126,7 +126,7 @@ class StoredPlan:
         plain = json.loads(content)
         entry: StoredEntry = RECORDS.read(StoredEntry, plain["entry"])
         stopwatch = Stopwatch(SILENT)
-        original = Baseline(self.traced, self.machine, (), self.donation, stopwatch)
+        original = Baseline(self.traced, self.target, (), self.donation, stopwatch)
         program, hoisted, _ = original.lowered
         emission = schedules.read(plain["emission"], program)
         module = emission.module(input_names(program, self.names), self.donation.pairs)
@@ -138,7 +138,11 @@ class StoredPlan:
             types = [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in values]
             function, donated = module.function(), self.donation.arguments
             certified = certify(
-                lambda *values: self.traced.typed(function(*values)), types, plan.options, donated=donated
+                lambda *values: self.traced.typed(function(*values)),
+                types,
+                plan.options,
+                donated=donated,
+                target=self.target,
             )
         else:
             certified = original.certified(plan.options)

@@ -73,7 +73,8 @@ class CachedCall:
         """A function that repeats an evaluated call; None if similar calls may be evaluated differently."""
         planned = call.settled(donated)
         place = home(setting("jax_default_device"))
-        if planned is None or not _is_evaluated():
+        elsewhere = call.settings.target is not None and call.settings.target.sharding is not None
+        if planned is None or elsewhere or not _is_evaluated():
             return None
         if not all(_is_array(leaf) and leaf.sharding == place for leaf in leaves):
             return None

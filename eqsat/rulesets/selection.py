@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-import jax
-
 from eqsat.engine.compiled import CompiledRule
 from eqsat.language.accuracies import Accuracy
 from eqsat.rules import shipped
@@ -14,17 +12,16 @@ from eqsat.rulesets.options import RulePath, check_accuracy
 from eqsat.storage.values import kept
 
 
-def rules_for(extra: Sequence[RulePath], accuracy: str) -> tuple[CompiledRule, ...]:
+def rules_for(extra: Sequence[RulePath], accuracy: str, precision: str = "") -> tuple[CompiledRule, ...]:
     """The compiled rules and facts of a run.
 
     **Arguments:**
 
     - `extra`: paths of the user's `.rules` files.
     - `accuracy`: the most that a rule may do to floating-point results.
+    - `precision`: of products that rules make; "" for the compiler's default.
     """
     allowed = check_accuracy(accuracy)
-    # Where the default precision of a product is below that of a sum, new products ask for all of it.
-    precision = "" if jax.default_backend() == "cpu" else "HIGHEST"
     return _read(extra, allowed, precision) if extra else _shipped(allowed, precision)
 
 

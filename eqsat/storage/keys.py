@@ -28,6 +28,9 @@ INCLUDE = re.compile(r'^\s*include\s+"([^"\n]+)"', re.MULTILINE)
 
 SOURCES = (".py", ".rules", ".lark")
 
+OF_HOSTS = frozenset({"jax_platforms", "jax_platform_name", "jax_default_device", "jax_num_cpu_devices"})
+"""The settings of JAX that say which devices there are."""
+
 VERSIONS = KeptFiles("versions", 1 << 16)
 """Digests of eqsat, cached by the sizes and times of its files."""
 
@@ -35,13 +38,17 @@ PROCESSOR = (b"flags", b"Features", b"model name", b"CPU part")
 """The lines of /proc/cpuinfo that identify a processor as a target of machine code."""
 
 
-def plan_key(program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike[str]]) -> str:
+def plan_key(
+    program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike[str]], platform: str = "cpu"
+) -> str:
     """The key of a program's plan.
 
     **Arguments:**
 
     - `asked`: the caller's request: the budget and so on.
     - `rules`: the paths of `.rules` files besides the shipped ones.
+    - `platform`: that programs are for. The host matters for plans for CPUs only: others are made wherever
+      their compiler is.
 
     **Raises:** `Unidentified` if the program cannot be identified in another process.
     """
@@ -52,8 +59,10 @@ def plan_key(program: ClosedJaxpr, asked: object, rules: Sequence[str | PathLike
         found.add(list(_texts(Path(path))))
     found.add([str(spec.signature) for _, spec in sorted(REGISTERED.items()) if spec.function is not None])
     found.add(sorted(UNDECLARED))
-    found.add({name: str(getattr(jax.config, name, value)) for name, value in jax.config.values.items()})
-    found.add([*_versions(), *_device()])
+    settings = {name: str(getattr(jax.config, name, value)) for name, value in jax.config.values.items()}
+    host = _device() if platform == "cpu" else ()
+    found.add({name: value for name, value in settings.items() if host or name not in OF_HOSTS})
+    found.add([*_versions(), *host])
     return found.hexdigest()
 
 

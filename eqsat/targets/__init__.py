@@ -1,1 +1,1 @@
-"""The machines that programs are planned for."""
+"""What is known of the devices that programs are for, and of their compilers."""

@@ -24,7 +24,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from eqsat.support.cache_folder import cache_folder, write_atomically
-from eqsat.targets.machine import Machine, machine_for
+from eqsat.targets.catalogue import target_of
+from eqsat.targets.machine import Machine
+from eqsat.targets.target import Target
 
 MEASURED = ("flops", "elements", "bytes", "cached_bytes", "fresh", "call")
 """The measured attributes of a machine. The others are sizes, or belong to the compiler."""
@@ -33,10 +35,14 @@ RUNS = 5
 """The number of runs, of which the fastest counts, since others are disturbed."""
 
 
-def default_machine() -> Machine:
-    """The machine that plans are made for if none is named: as calibrated, or as known of the platform."""
-    device = jax.devices()[0]
-    return _kept(device) or machine_for(device.platform)
+def default_target() -> Target:
+    """The target of plans if none is named: JAX's default device, with its rates as calibrated."""
+    return calibrated(target_of(jax.devices()[0]), jax.devices()[0])
+
+
+def calibrated(target: Target, device: jax.Device) -> Target:
+    """The target that a device is, with the device's rates as calibrated, if they were."""
+    return replace(target, machine=_kept(device) or target.machine)
 
 
 def calibrate() -> Machine:
@@ -46,7 +52,7 @@ def calibrate() -> Machine:
     are made for it.
     """
     device = jax.devices()[0]
-    machine = _measured(machine_for(device.platform), device.platform)
+    machine = _measured(target_of(device).machine, device.platform)
     path = _path(device)
     if path is not None:
         with suppress(OSError):  # a read-only disk: it is measured all the same
@@ -61,7 +67,7 @@ def _kept(device: jax.Device) -> Machine | None:
         return None
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        known = asdict(machine_for(device.platform))
+        known = asdict(target_of(device).machine)
         right = (0 < found[name] < float("inf") or found[name] == value for name, value in known.items())
         if found.keys() == known.keys() and all(right):
             return Machine(**{name: type(value)(found[name]) for name, value in known.items()})
@@ -157,7 +163,7 @@ def _seconds(function: Callable[[jax.Array], jax.Array], argument: jax.Array) ->
 
 
 def main() -> None:
-    known, machine = machine_for(jax.devices()[0].platform), calibrate()
+    known, machine = target_of(jax.devices()[0]).machine, calibrate()
     print(f"{jax.devices()[0].device_kind}{'':>12}measured     otherwise taken")
     for name in MEASURED:
         print(f"  {name:<14}{getattr(machine, name):>12.3g}{getattr(known, name):>18.3g}")

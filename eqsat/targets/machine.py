@@ -1,15 +1,12 @@
 """The machine model: rates by which time is predicted, and sizes by which chunks are chosen.
 
-Only ratios matter for choosing between programs. Those here hold for small CPUs and for large GPUs; what
-holds for the machine at hand is measured when asked for, by `eqsat.targets.calibration`.
+Only ratios matter for choosing between programs. The defaults hold for small CPUs. Those of other devices
+are beside their compilers' profiles, and `eqsat.targets.calibration` measures the machine at hand on request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,60 +59,3 @@ class Machine:
     def taking(self, size: float) -> float:
         """Seconds to get a block of `size` bytes for a call. Large blocks are not kept between calls."""
         return size / self.fresh if size > self.kept else 0.0
-
-
-CPU = Machine()
-"""A two-core CPU with 32 MB of last-level cache."""
-
-GPU = Machine(
-    flops=1e14,
-    elements=5e11,
-    bytes=3e12,
-    cached_bytes=6e12,
-    cache=32 << 20,
-    kept=1 << 60,
-    call=1e-5,
-    fused_reduction=1 << 40,
-    rows=256,
-    panel_columns=0,
-    lanes=0,
-    adds_rows=False,
-    joins=False,
-)
-"""A GPU of the class of an A100 or H200, by its public figures; not measured.
-
-A block of 32 MB is 2^22 numbers in double precision: enough to fill the chip, and within its 50 MB of cache.
-Reductions of any length compute what they read as they go. JAX keeps all memory that it has taken.
-"""
-
-BLOCKS = (4 << 20, 8 << 20)
-"""Bytes: blocks are not chosen smaller or larger than this for the sake of a cache alone.
-
-With 16 MB and a cache of 260 MB, kernels took 0.9 to 1.05 of the time, attention's gradients 1.0 to 1.15, a
-Laplacian's gradient 1.5, and Sinkhorn 2.5 (two cores of a Xeon).
-"""
-
-
-def machine_for(platform: str) -> Machine:
-    """The default machine for a platform, "cpu" or "gpu", without measurements.
-
-    The block of a CPU is a quarter of its last-level cache, if the system reports one.
-    """
-    if platform != "cpu":
-        return GPU
-    cache = last_level_cache()
-    return CPU if cache is None else replace(CPU, cache=min(max(cache // 4, BLOCKS[0]), BLOCKS[1]))
-
-
-def last_level_cache() -> int | None:
-    """Bytes of the processor's last-level cache, as reported by Linux; None if unknown."""
-    return max(_caches(Path("/sys/devices/system/cpu/cpu0/cache")), default=(0, None))[1]
-
-
-def _caches(folder: Path) -> Iterator[tuple[int, int]]:
-    """The level and the bytes of each cache: a size reads "32768K"."""
-    for cache in folder.glob("index*"):
-        with suppress(OSError, ValueError, KeyError):
-            size = (cache / "size").read_text().strip()
-            units = {"K": 1 << 10, "M": 1 << 20}
-            yield int((cache / "level").read_text()), int(size[:-1]) * units[size[-1]]

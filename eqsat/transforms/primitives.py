@@ -65,10 +65,11 @@ def _type_linear(*args: Any, program: LinearMap) -> list[Any]:
 
 
 def _lower(ctx: Any, *args: Any, program: Call, donated: Mask = ()) -> Any:
-    if tuple(ctx.module_context.platforms) == (jax.default_backend(),):
+    if program.compilation.target.platforms.issuperset(ctx.module_context.platforms):
         function = program.compilation.planned().inline
     else:
-        # Plans are for the default platform: what is for another one stays as it is.
+        # Plans are for one platform: what is for another one stays as it is, if it may run there.
+        program.compilation.check_present()
         function = jaxpr_as_fun(program.closed)
     with program.compilation.alone():
         inside = ctx.replace(avals_in=program.in_avals)

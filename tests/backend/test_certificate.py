@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from eqsat.backend.certificate import HONEST, OWN, UNORDERED, Certified, certify, compiler_options
+from eqsat.backend.certificate import Certified, certify, compiler_options
+from eqsat.targets.compiler_profile import HONEST, OWN, UNORDERED
 from tests.stages import normal
 
 N = 500

@@ -23,7 +23,7 @@ from eqsat.planning.candidates import as_written
 from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.backend.running import check_emitted
 from tests.stages import lowered, normal
 

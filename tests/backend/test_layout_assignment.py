@@ -14,7 +14,7 @@ from jax import lax
 import eqsat
 from eqsat.backend.emit import emit
 from eqsat.planning.candidates import as_written
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
 
 CORE, FIRST, SECOND, THIRD = normal(4, 5, 6), normal(7, 4), normal(8, 5), normal(9, 6)

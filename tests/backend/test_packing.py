@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from eqsat.backend import packing
-from eqsat.backend.certificate import HONEST, certify
+from eqsat.backend.certificate import certify
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.layout import Emitted
 from eqsat.backend.packing import packing_little
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
+from eqsat.targets.compiler_profile import HONEST
 
 AXES = {"a": Axis(0, 120), "b": Axis(1, 221), "k": Axis(2, 300), "g": Axis(3, 3)}
 DEPTH = 4 * AXES["k"].size

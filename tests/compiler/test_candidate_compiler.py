@@ -14,7 +14,7 @@ from eqsat.backend.module import Module
 from eqsat.compiler import baseline, candidate_compiler
 from eqsat.compiler.candidate_compiler import CompiledCandidate
 from eqsat.planning.candidates import as_written
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
 
 X, Y, V = normal(3000, 3), normal(4000, 3, seed=1), normal(4000)

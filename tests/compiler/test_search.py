@@ -24,7 +24,7 @@ from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.progress import SILENT, Progress
 from eqsat.support.records import SearchStep
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.kernels import V, X, Y, kernel
 from tests.stages import lowered, normal
 

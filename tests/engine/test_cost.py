@@ -10,7 +10,9 @@ import pytest
 from eqsat.engine.cost import CostModel, Value
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename, Select
-from eqsat.targets.machine import CPU, GPU, Machine
+from eqsat.targets.cpu import CPU
+from eqsat.targets.gpu import GPU
+from eqsat.targets.machine import Machine
 
 F32 = "float32"
 NONE: frozenset[Axis] = frozenset()

@@ -15,7 +15,7 @@ from eqsat.engine.extract import Extractor, Selection
 from eqsat.engine.snapshot import EClass, ENode, Snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Concat, Fold, Map, Op
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 N, M = Axis(0, 10), Axis(1, 20)
 

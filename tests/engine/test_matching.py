@@ -20,7 +20,7 @@ from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term, Terms
 from eqsat.language.parse import parse_rules
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 I, J, K, C = Axis(0, 5), Axis(1, 5), Axis(2, 3), Axis(3, 4)  # noqa: E741
 

@@ -20,7 +20,7 @@ from eqsat.ir.ops import Map
 from eqsat.ir.program import Program
 from eqsat.language.parse import parse_rules
 from eqsat.planning.search_space import stored_results
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 TERMS = 7
 

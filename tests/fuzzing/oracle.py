@@ -24,9 +24,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import eqsat
-from eqsat.backend.certificate import OWN, certify, compiler_options
+from eqsat.backend.certificate import certify, compiler_options
 from eqsat.compiler import planners
 from eqsat.rulesets.selection import rules_for
+from eqsat.targets.compiler_profile import OWN
 from tests.fuzzing.data import arguments
 from tests.fuzzing.op_by_op import OpByOp
 from tests.fuzzing.programs import is_double, program

@@ -19,7 +19,7 @@ from eqsat.ir.widening import widened
 from eqsat.planning.blocks import Schedule
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import build
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.backend.running import emitted
 from tests.ir.monoids import ATTENTION, RESCALED, WELFORD
 from tests.planning.replay import replayed_peak

@@ -17,7 +17,7 @@ from eqsat.planning.blocks import Block
 from eqsat.planning.chunks import DIVISOR_SLACK, choose_lengths, even_length, lengths_for
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 N, M, K = Axis(0, 10_000), Axis(1, 8_000), Axis(2, 3)
 F32 = "float32"

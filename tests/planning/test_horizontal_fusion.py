@@ -17,7 +17,9 @@ from eqsat.planning.blocks import FusedProducts
 from eqsat.planning.candidates import as_written, scheduled
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import build
-from eqsat.targets.machine import CPU, GPU, Machine
+from eqsat.targets.cpu import CPU
+from eqsat.targets.gpu import GPU
+from eqsat.targets.machine import Machine
 from tests.stages import lowered, normal
 
 A, C = 300, 900

@@ -19,7 +19,7 @@ from eqsat.planning.blocks import Compute, Schedule
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
 from eqsat.planning.storage import stored_terms
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.ir.monoids import ATTENTION, RESCALED
 from tests.planning.replay import Buffer, Moment, guests
 

@@ -17,7 +17,7 @@ from eqsat.ir.term import Term, Terms
 from eqsat.planning.candidates import Candidate, scheduled
 from eqsat.planning.loops import build
 from eqsat.planning.materialisation import loops_again, with_kept
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.planning.replay import replayed_peak
 
 N, M, D = Axis(0, 600), Axis(1, 500), Axis(2, 8)

@@ -15,7 +15,7 @@ from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.memo import Remembered
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
 
 

@@ -13,7 +13,7 @@ from eqsat.backend.certificate import certify
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.planning.candidates import as_written
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.stages import normal
 
 

@@ -14,7 +14,7 @@ from eqsat.planning.capped_extraction import attempts, caps
 from eqsat.planning.ranking import ALIKE, MOST_DOUBTFUL, RECHUNKS, Ranking
 from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
 
 BUDGET = 60_000

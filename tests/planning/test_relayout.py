@@ -19,7 +19,9 @@ from eqsat.planning.blocks import Relayout
 from eqsat.planning.candidates import as_written, scheduled
 from eqsat.planning.liveness import Simulator, simulate
 from eqsat.planning.loops import build, is_free
-from eqsat.targets.machine import CPU, GPU, Machine
+from eqsat.targets.cpu import CPU
+from eqsat.targets.gpu import GPU
+from eqsat.targets.machine import Machine
 from tests.stages import lowered, normal
 
 

@@ -12,7 +12,9 @@ import pytest
 import eqsat
 from eqsat.planning.blocks import Relayout
 from eqsat.planning.candidates import as_written
-from eqsat.targets.machine import CPU, GPU, Machine
+from eqsat.targets.cpu import CPU
+from eqsat.targets.gpu import GPU
+from eqsat.targets.machine import Machine
 from tests.stages import lowered, normal
 
 

@@ -17,7 +17,7 @@ from eqsat.planning.liveness import predicted_peak, simulate
 from eqsat.planning.order import in_lean_order
 from eqsat.planning.search_space import free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.planning.replay import replayed_peak
 from tests.program_text import ProgramText
 from tests.random_control import random_loops

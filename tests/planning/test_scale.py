@@ -24,7 +24,7 @@ from eqsat.planning.liveness import largest_stored
 from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.search_space import SearchSpace, free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 
 def lowered(name: str, equations: int) -> Program:

@@ -31,7 +31,7 @@ from eqsat.planning.search_space import (
     stored_results,
 )
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
 
 X, Y, V = normal(211, 3), normal(307, 3), normal(307)

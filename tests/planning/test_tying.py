@@ -12,7 +12,7 @@ from eqsat.planning.blocks import Schedule
 from eqsat.planning.candidates import Candidate, rescaled, scheduled
 from eqsat.planning.loops import build
 from eqsat.planning.tying import tied, ties
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 
 N, K = Axis(0, 1000), Axis(1, 30)
 F32 = "float32"

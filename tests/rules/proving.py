@@ -39,7 +39,7 @@ from eqsat.language.accuracies import ACCURACIES
 from eqsat.planning.search_space import stored_results
 from eqsat.reports.plan import Plan
 from eqsat.rulesets.selection import rules_for
-from eqsat.targets.machine import CPU
+from eqsat.targets.cpu import CPU
 from examples.comparison import in_double_precision
 
 LENGTHS = {"i": 5, "j": 7, "k": 3, "l": 2, "m": 4, "n": 11, "p": 5}

@@ -22,7 +22,7 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.rulesets.selection import rules_for
 from eqsat.storage import schedules
-from eqsat.targets.machine import CPU
+from eqsat.targets.catalogue import find_target
 
 Function = Callable[..., Any]
 
@@ -97,7 +97,7 @@ def planned(name: str) -> Planned:
     function, budget = PROGRAMS[name]
     arguments = [jax.ShapeDtypeStruct((length, 4), jnp.float32) for length in (400, 500)]
     traced = trace(function, tuple(arguments), {})
-    return Planner(traced, ["x", "y"], budget, rules_for((), "reassociates"), CPU).planned()
+    return Planner(traced, ["x", "y"], budget, rules_for((), "reassociates"), find_target("cpu")).planned()
 
 
 def derivation_of(found: Planned) -> Derivation:

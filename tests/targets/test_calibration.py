@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import pytest
 
 import eqsat
-from eqsat.targets import calibration, machine
-from eqsat.targets.calibration import calibrate, default_machine
-from eqsat.targets.machine import CPU, GPU, Machine, machine_for
+from eqsat.targets import calibration, cpu
+from eqsat.targets.calibration import calibrate, default_target
+from eqsat.targets.cpu import CPU
+from eqsat.targets.gpu import GPU
+from eqsat.targets.machine import Machine
 
 FAST = replace(CPU, flops=1e12, cache=1 << 20)
 
@@ -31,9 +33,9 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("measured")
 def test_what_was_measured_is_kept_for_later() -> None:
-    assert default_machine() == CPU
+    assert default_target().machine == CPU
     assert calibrate() == FAST
-    assert default_machine() == FAST
+    assert default_target().machine == FAST
 
 
 @pytest.mark.usefixtures("measured")
@@ -41,11 +43,11 @@ def test_figures_of_another_processor_or_version_are_not_taken(monkeypatch: pyte
     calibrate()
     with monkeypatch.context() as patch:
         patch.setattr(calibration, "_processor", lambda: "another one")
-        assert default_machine() == CPU
+        assert default_target().machine == CPU
     with monkeypatch.context() as patch:
         patch.setattr(jax, "__version__", "0.0")
-        assert default_machine() == CPU
-    assert default_machine() == FAST
+        assert default_target().machine == CPU
+    assert default_target().machine == FAST
 
 
 @pytest.mark.usefixtures("measured")
@@ -56,14 +58,14 @@ def test_a_file_that_makes_no_sense_is_ignored(folder: Path, damage: str) -> Non
     found = json.loads(path.read_bytes())
     changes = {"negative": {"flops": -1.0}, "more": {"extra": 1.0}, "text": {"call": "1"}}
     path.write_text(json.dumps(found | changes[damage]) if damage in changes else damage)
-    assert default_machine() == CPU
+    assert default_target().machine == CPU
 
 
 @pytest.mark.usefixtures("measured")
 def test_nothing_is_kept_where_nothing_is_to_be(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("EQSAT_CACHE_DIR", "")
     assert calibrate() == FAST
-    assert default_machine() == CPU
+    assert default_target().machine == CPU
     assert list(folder.iterdir()) == []
 
 
@@ -95,7 +97,7 @@ def caches(folder: Path, *sizes: tuple[str, str]) -> int | None:
         cache.mkdir()
         (cache / "level").write_text(level + "\n")
         (cache / "size").write_text(size + "\n")
-    return max(machine._caches(folder), default=(0, None))[1]
+    return max(cpu._caches(folder), default=(0, None))[1]
 
 
 def test_the_last_level_cache_is_the_one_that_the_system_tells(tmp_path: Path) -> None:
@@ -112,8 +114,8 @@ def test_without_any_known_cache_there_is_none(tmp_path: Path) -> None:
 def test_blocks_are_a_quarter_of_the_last_level_cache_but_not_huge(
     monkeypatch: pytest.MonkeyPatch, cache: int | None, block: int
 ) -> None:
-    monkeypatch.setattr(machine, "last_level_cache", lambda: cache)
-    assert machine_for("cpu").cache == block
+    monkeypatch.setattr(cpu, "last_level_cache", lambda: cache)
+    assert cpu.host_machine().cache == block
 
 
 def test_memory_that_a_process_keeps_costs_nothing_to_take() -> None:
@@ -124,5 +126,4 @@ def test_memory_that_a_process_keeps_costs_nothing_to_take() -> None:
 
 
 def test_blocks_of_a_gpu_fill_it() -> None:
-    assert machine_for("gpu") is GPU
     assert GPU.cache // jnp.dtype("float64").itemsize >= 1 << 22

@@ -1,0 +1,124 @@
+"""Devices that programs are compiled for although they are not present.
+
+XLA compiles for a GPU from a description of it, and for a TPU from the name of a topology. The programs can
+be looked at, and not run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import jax
+from jax.experimental import topologies
+
+from eqsat.errors import EqsatError
+
+PLUGINS = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
+"""The modules of JAX's plugins for NVIDIA GPUs, which hold the compiler."""
+
+NO_DRIVER = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
+"""The environment variable without which a plugin refuses to start where there is no driver."""
+
+NO_METADATA = "TPU_SKIP_MDS_QUERY"
+"""The environment variable without which libtpu asks the network which TPU it runs on."""
+
+
+@dataclass(frozen=True)
+class AbsentDevice:
+    """A device that can be compiled for.
+
+    **Attributes:**
+
+    - `name`: of the target, for messages.
+    - `platform`: "cuda" or "tpu".
+    - `packages`: the extra of eqsat that installs its compiler.
+    - `configuration`: of a GPU, the text of XLA's `GpuTargetConfigProto`.
+    - `topology`: the name of the topology: "1x1x1" is one GPU of one host of one slice, "v5e:1x1" one TPU.
+    """
+
+    name: str
+    platform: str
+    packages: str
+    configuration: str = ""
+    topology: str = "1x1x1"
+
+    def device(self) -> jax.Device:
+        """The device, for shardings.
+
+        **Raises:** `EqsatError` if its compiler is not installed, or refuses the description.
+        """
+        return _device(self)
+
+
+@cache
+def _device(absent: AbsentDevice) -> jax.Device:
+    try:
+        with _environment():
+            found = _topology(absent)
+    except Exception as error:
+        raise EqsatError(
+            f"{absent.name} is not a device of this machine, and programs can't be compiled for it here:"
+            f" {_reason(error)}. Its compiler comes with the extra {absent.packages!r}:"
+            f" pip install 'eqsat[{absent.packages}]'"
+        ) from error
+    device: jax.Device = found.devices[0]
+    return device
+
+
+def _topology(absent: AbsentDevice) -> Any:
+    if absent.platform == "tpu":
+        return topologies.get_topology_desc(absent.topology, platform="tpu")
+    options = {"target_config": absent.configuration, "topology": absent.topology}
+    try:
+        return topologies.get_topology_desc("", platform="cuda", **options)
+    except NotImplementedError:
+        # JAX has not loaded the plugin, since it finds no GPU.
+        _load_plugin()
+        return topologies.get_topology_desc("", platform="cuda", **options)
+
+
+def _load_plugin() -> None:
+    """Load the first of JAX's plugins for NVIDIA GPUs that is installed.
+
+    **Raises:** `ImportError` if there is none.
+    """
+    missing: ImportError | None = None
+    for name in PLUGINS:
+        try:
+            importlib.import_module(name).initialize()
+        except ImportError as error:
+            missing = missing or error
+        else:
+            return
+    raise missing or ImportError("no plugin")
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """Settings under which compilers start where their devices are absent, and say nothing about it."""
+    before = {name: os.environ.get(name) for name in (NO_DRIVER, NO_METADATA)}
+    os.environ.update({NO_DRIVER: "1", NO_METADATA: "1"})
+    logger = logging.getLogger("jax._src.xla_bridge")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")

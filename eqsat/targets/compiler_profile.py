@@ -1,0 +1,48 @@
+"""What is known of a compiler: which options tell the truth about memory, and which are fast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Flags = dict[str, str | bool | int]
+"""XLA options by name."""
+
+HONEST = "honest"
+"""No values are hidden, and buffers are shared."""
+
+UNORDERED = "honest, in XLA's order"
+"""No values are hidden, and ops are in the order of XLA's default scheduler, which at times needs less."""
+
+OWN = "XLA's own"
+"""Values may be hidden in fusions: the largest that these can hold is counted."""
+
+
+@dataclass(frozen=True, eq=False)
+class CompilerProfile:
+    """A compiler of XLA for one platform.
+
+    **Attributes:**
+
+    - `options`: sets of options by name. There is always the set `HONEST`, under which the compiler's figures
+      are true, or exceeded by no more than the scratch memory that is counted beside them.
+    - `drafts`: options under which the same buffers are assigned but machine code is made in less time, best
+      first. Not every version of the compiler knows all of them.
+    - `inexact_draft`: an option of drafts that gathers and scatters differ under.
+    - `wide`: options for programs that are faster with the widest vectors of the processor.
+    - `scratch`: which memory programs take besides the buffers that the compiler counts: "host" for XLA's
+      libraries on CPU and hidden fusions, "cuda" for the workspaces of NVIDIA's libraries, "" for none.
+    - `reduces_precision`: whether a product computes in less than single precision unless the program asks
+      for more.
+    - `memory_share`: the share of a device's memory that JAX makes available to programs.
+    - `packages`: the extra of eqsat with which this compiler runs where the device is absent.
+    """
+
+    options: Mapping[str, Flags] = field(default_factory=lambda: {HONEST: {}})
+    drafts: tuple[Flags, ...] = ()
+    inexact_draft: str = ""
+    wide: Flags = field(default_factory=dict)
+    scratch: str = ""
+    reduces_precision: bool = True
+    memory_share: float = 1.0
+    packages: str = ""

@@ -1,0 +1,68 @@
+"""`Target`: what programs are planned, compiled and certified for: a device and its compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import jax
+
+from eqsat.targets.absent_devices import AbsentDevice
+from eqsat.targets.compiler_profile import CompilerProfile
+from eqsat.targets.machine import Machine
+
+PLATFORMS = {"cuda": ("cuda", "gpu"), "rocm": ("rocm", "gpu")}
+"""By platform, all names that JAX has for it, if it has several."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device that programs are for, whether it is present or not.
+
+    **Attributes:**
+
+    - `name`: "h100"; of a device that no description is known of, its platform.
+    - `description`: what JAX calls the device: "NVIDIA H100 80GB HBM3".
+    - `platform`: JAX's name of the platform that programs are lowered for: "cpu", "cuda", "rocm" or "tpu".
+    - `machine`: its rates and sizes, and what its compiler stores.
+    - `memory`: bytes of the device's memory; None if they are unknown, or shared with the system.
+    - `compiler`: the profile of its compiler.
+    - `device`: the device, if it is present and not JAX's default device.
+    - `absent`: how the device is compiled for although it is not present; None if it is.
+    """
+
+    name: str
+    description: str
+    platform: str
+    machine: Machine
+    memory: int | None = None
+    compiler: CompilerProfile = field(default_factory=CompilerProfile, compare=False, repr=False)
+    device: jax.Device | None = field(default=None, compare=False, repr=False)
+    absent: AbsentDevice | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def platforms(self) -> frozenset[str]:
+        """The names that JAX has for the platform."""
+        return frozenset(PLATFORMS.get(self.platform, (self.platform,)))
+
+    @property
+    def usable_memory(self) -> int | None:
+        """Bytes that programs may have: the memory without the reserve of JAX; None if unknown."""
+        return None if self.memory is None else int(self.memory * self.compiler.memory_share)
+
+    @cached_property
+    def sharding(self) -> jax.sharding.Sharding | None:
+        """Where arguments and results are; None for JAX's default device.
+
+        **Raises:** `EqsatError` if what compiles for the device is not installed.
+        """
+        device = self.absent.device() if self.absent else self.device
+        return None if device is None else jax.sharding.SingleDeviceSharding(device)
+
+    @property
+    def new_product_precision(self) -> str:
+        """The precision that products made by rules ask for; "" where the default is full precision."""
+        return "HIGHEST" if self.compiler.reduces_precision else ""
+
+    def __str__(self) -> str:
+        return self.name
