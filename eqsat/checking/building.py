@@ -1,7 +1,7 @@
-"""From the sides of a statement to terms of the IR.
+"""Builds the sides of a statement as terms of the IR.
 
-Numbers, indices and conversions on the right take the dtype of what stands beside them, or of what the
-left side gives; those of the left side have the dtypes that were drawn for them.
+Numbers, indices and conversions of the left side have the dtypes that were drawn for them. Those of the
+right side take the dtype of the operands beside them, or else of the left side's result.
 """
 
 from __future__ import annotations
@@ -80,25 +80,32 @@ OTHER_PART = {
     "float32": "complex64",
     "float64": "complex128",
 }
-"""By complex dtype that of its parts, and the other way round."""
+"""The dtype of the parts of each complex dtype, and the complex dtype that is made of each real one."""
 
 
 class IllFormed(Exception):
-    """A side that makes no sense with these axes and dtypes."""
+    """A side is not well-formed with these axes and dtypes.
+
+    **Attributes:**
+
+    - `of_right`: whether it is the right side.
+    """
 
     of_right = False
 
 
 class NoSuchNumber(Exception):
-    """A number that the dtype of its place lacks, as 0.5 among integers. Then the rule does not apply."""
+    """A number does not exist in its dtype, as 0.5 in an integer one. The rule does not apply then."""
 
 
 class Builder:
-    """Builds the sides of one instance.
+    """Builds the sides of one instance as terms.
 
     **Arguments:**
 
-    - `leaves`: the terms that the variables stand for.
+    - `axes`: the axis of the IR for the name of each axis.
+    - `leaves`: the term that each variable stands for.
+    - `terms`: the table that the terms are made in.
     """
 
     def __init__(
@@ -120,7 +127,15 @@ class Builder:
         self.matching = True
 
     def build(self, node: Expression, dtype: str, matching: bool) -> Term:
-        """The term of a side; `dtype` is what its context wants of numbers."""
+        """Returns the term of a side.
+
+        **Arguments:**
+
+        - `dtype`: the dtype of numbers that have no operand with a dtype beside them, on the right side.
+        - `matching`: whether it is the left side.
+
+        **Raises:** `IllFormed` or `NoSuchNumber`.
+        """
         self.matching = matching
         return self.term(node, dtype)
 
@@ -140,7 +155,10 @@ class Builder:
             raise IllFormed(f"{what} is of {dtype}, which it can't be")
 
     def own(self, node: Expression, dtype: str) -> str:
-        """The dtype of a number, an index or a conversion: drawn on the left, its context's on the right."""
+        """Returns the dtype of a number, an index or a conversion.
+
+        On the left side it is the one that was drawn, and on the right side that of the context.
+        """
         return self.dtypes.of(node) if self.matching else dtype
 
     def term(self, node: Expression, dtype: str) -> Term:
@@ -188,7 +206,10 @@ class Builder:
                 return self.fold(node, [self.term(operand, dtype) for operand in node.operands])
 
     def moved(self, op: Rename | Chunk, axis: Axis, operand: Term) -> Term:
-        """A renaming or a chunk of an operand; without the axis, on the right, it is the operand."""
+        """Returns a renaming or a chunk of an operand.
+
+        On the right side, an operand that lacks the axis is returned as it is.
+        """
         if axis in operand.axes:
             if isinstance(op, Rename) and op.new in operand.axes:
                 raise IllFormed("a renaming to an axis that its operand has")
@@ -310,7 +331,7 @@ class Builder:
         return self.terms.make(Operation(spec, tuple(core.values()), dtype), operands)
 
     def call(self, name: str, axes: Sequence[Axis], operands: list[Term]) -> Opaque:
-        """A call of a plain primitive: the other axes come first, and pass."""
+        """Returns a call of a JAX primitive, with all axes but its core axes as leading batch dimensions."""
         signature = PRIMITIVES[name]
         core = dict(zip(signature.axes, axes, strict=True))
         rest = frozenset[Axis]().union(*(operand.axes for operand in operands)) - set(axes)
@@ -321,11 +342,11 @@ class Builder:
         accumulates = frozenset(axes[-1:] if name in ACCUMULATING else ())
         sums = frozenset(axes[-1:] if name in SUMMING else ())
         if accumulates:
-            layouts[1] = (*layouts[1], None)  # along which the coordinates of an index are
+            layouts[1] = (*layouts[1], None)  # the dimension of the coordinates of an index
         out = (*batch, *(core[letter] for letter in signature.result))
         last = len(layouts[0]) - 1
         parameters, primitive = _primitive(signature.name, last, operands[-1].dtype)
-        # One call for each way of laying its operands out: the same number for the same call.
+        # Calls with the same layouts are the same call, so they get the same number.
         number = hash((name, tuple(layouts))) % 10**6
         dtype = operands[-1].dtype
         call = Call(number, primitive, parameters, tuple(layouts), (out,), (dtype,), rest, accumulates, sums)
@@ -333,7 +354,7 @@ class Builder:
 
 
 def _primitive(name: str, last: int, dtype: str) -> tuple[dict[str, object], Any]:
-    """The parameters and the primitive of a call, along the last dimension."""
+    """Returns the parameters and the primitive of a call along the last dimension, `last`."""
     match name:
         case "sort":
             return {"dimension": last, "is_stable": True, "num_keys": 1}, jax.lax.sort_p
@@ -353,7 +374,7 @@ def _primitive(name: str, last: int, dtype: str) -> tuple[dict[str, object], Any
 
 
 def _scattering(last: int, dtype: str) -> dict[str, object]:
-    """The parameters of adding numbers to entries along dimension `last`, those before it being a batch."""
+    """Returns the parameters of a scatter-add along dimension `last`; those before it are a batch."""
     batch = tuple(range(last))
     numbers = jax.lax.ScatterDimensionNumbers((), (last,), (last,), batch, batch)
     shapes = [(2,) * (last + 1), (2,) * (last + 1) + (1,), (2,) * (last + 1)]
@@ -367,7 +388,7 @@ def _scattering(last: int, dtype: str) -> dict[str, object]:
 
 
 def _undecided(node: Expression) -> bool:
-    """Whether an expression takes the dtype of what stands beside it: one of numbers and indices."""
+    """Returns whether an expression holds only numbers and indices, so that its context sets its dtype."""
     match node:
         case Number() | IotaOf():
             return True
