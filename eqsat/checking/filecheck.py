@@ -1,4 +1,4 @@
-"""Checking a file of rules by test: every rule, fact and monoid, all that can be found out about each."""
+"""Checks a file of rules by test: every rule, fact and monoid in it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class FileCheck:
 
     **Arguments:**
 
-    - `known`: other files whose rules, operations and monoids may be named.
-    - `examples`: how many instances are drawn in the regime that draws most.
-    - `strict`: whether conditions that nothing needs, rules that never end, and rules without examples are
-      errors.
-    - `brief`: whether the first thing that is wrong with a statement will do, as it was found and without
-      advice, and nothing is said of what might be better.
+    - `known`: other files, whose rules, operations and monoids the file may name.
+    - `examples`: how many instances are drawn in a regime whose share is 1.
+    - `strict`: whether needless conditions, rules that never terminate, and rules without examples are
+      failures instead of warnings. Conditions that the rest of a rule implies stay warnings.
+    - `brief`: whether to stop at the first failure of a statement, not to shrink it or search for advice,
+      and to leave out suggestions for improvement.
     """
 
     def __init__(
@@ -67,7 +67,12 @@ class FileCheck:
         self.brief = brief
 
     def report(self, names: Sequence[str] = ()) -> CheckReport:
-        """The report on all rules, facts and monoids of the file, or on those of these names."""
+        """Returns the report on the rules, facts and monoids of the file.
+
+        **Arguments:**
+
+        - `names`: the statements to check, by plain or qualified name; all if there are none.
+        """
         statements: list[Rule | Fact | MonoidDeclaration] = [
             *self.file.monoids,
             *self.file.facts,
@@ -83,13 +88,13 @@ class FileCheck:
         return CheckReport(tuple(found))
 
     def name_of(self, statement: Rule | Fact | MonoidDeclaration) -> str:
-        """The name of a statement with its file's."""
+        """Returns the name of a statement, qualified by its file's."""
         if isinstance(statement, MonoidDeclaration):
             return f"{Path(self.file.file).stem}.{statement.monoid.name}"
         return f"{statement.space}.{statement.name}"
 
     def checked(self, statement: Rule | Fact | MonoidDeclaration) -> RuleReport:
-        """The report on a statement."""
+        """Returns the report on a statement."""
         match statement:
             case Rule() | Fact():
                 return self.statement(statement)
@@ -97,7 +102,7 @@ class FileCheck:
                 return self.monoid(statement)
 
     def statement(self, statement: Rule | Fact) -> RuleReport:
-        """The report on a rule or a fact, also if one of its operations raises on the way."""
+        """Returns the report on a rule or a fact. If a user's operation raises, the report says so."""
         rule = statement if isinstance(statement, Rule) else statement.as_rule()
         what = "rule" if isinstance(statement, Rule) else "fact"
         report = RuleReport(self.name_of(statement), what, str(statement.position))
@@ -116,7 +121,7 @@ class FileCheck:
             return replace(report, failures=(self.at(users[0].position, message, advice),))
 
     def rule(self, rule: Rule) -> RuleReport:
-        """The report on a rule: first whether it is true, and only if so, all the rest."""
+        """Returns the report on a rule. Only a rule whose sides are equal is checked further."""
         report = RuleReport(self.name_of(rule), "rule", str(rule.position), rule.accuracy)
         try:
             trial = Trial(rule, self.examples)
@@ -170,7 +175,10 @@ class FileCheck:
         return replace(report, regimes=regimes, failures=failures, warnings=warnings, notes=notes)
 
     def guarded(self, rule: Rule) -> tuple[tuple[str, ...], int]:
-        """Failures of a rule where its guard holds, by what it promises there; and how much was tried."""
+        """Returns failures of a rule on data on which its guard holds, and how many instances were tried.
+
+        There, the rule is judged by the accuracy class that its guard promises.
+        """
         if rule.data_guard is None:
             return (), 0
         promised, fits = rule.data_guard.accuracy, holding(rule.data_guard.guard)
@@ -200,7 +208,7 @@ class FileCheck:
         return (), tested
 
     def growth(self, rule: Rule) -> list[tuple[str, str]]:
-        """What is wrong with a rule that never ends, alone or with the others, and what to do."""
+        """Returns messages with advice about a rule that never terminates, alone or with others."""
         if self.brief:
             return []
         alone = endless(rule, self.known)
@@ -219,7 +227,7 @@ class FileCheck:
         return Together(self.file, self.known)
 
     def broken(self, rule: Rule, failure: Failure, trial: Trial, report: RuleReport) -> RuleReport:
-        """The report on a rule that is true of numbers, but not what its class promises of floats."""
+        """Returns the report on a rule that is true of numbers, but breaks its class's promise for floats."""
         measured = measure(rule)
         worse = ACCURACIES[ACCURACIES.index(rule.accuracy) + 1]
         least = max(worse, measured.accuracy or worse, key=ACCURACIES.index)
@@ -232,7 +240,7 @@ class FileCheck:
         return replace(report, measured=deserved, failures=(f"{text}\n{indented(example)}",))
 
     def fact(self, fact: Fact) -> RuleReport:
-        """The report on a fact."""
+        """Returns the report on a fact."""
         report = RuleReport(self.name_of(fact), "fact", str(fact.position))
         try:
             trial = FactTrial(fact, self.examples)
@@ -251,7 +259,7 @@ class FileCheck:
         return replace(report, regimes={**report.regimes, **tried}, failures=failures, warnings=warnings)
 
     def monoid(self, declared: MonoidDeclaration) -> RuleReport:
-        """The report on a monoid."""
+        """Returns the report on a monoid."""
         rules = [rule for file in (self.file, *self.known) for rule in file.rules]
         report = RuleReport(self.name_of(declared), "monoid", str(declared.position))
         tried, failure = check_monoid(declared.monoid, rules)
@@ -264,12 +272,15 @@ class FileCheck:
     # ------------------------------------------------------------------------------------ the parts
 
     def function_named(self, operation: str) -> str:
-        """The function that the declaration of an operation names, "module:name"; empty if none does."""
+        """Returns the function that the declaration of an operation names, as "module:name", or ""."""
         declared = (one for file in all_files([self.file, *self.known]) for one in file.operations)
         return next((one.function for one in declared if one.signature.name == operation), "")
 
     def unusable_operation(self, rule: Rule) -> str:
-        """What is wrong if an operation of a rule can't be called, or is not what its declaration says."""
+        """Returns what is wrong with a user's operation in a rule, or "".
+
+        The operation may have no function to call, or not do what its declaration says.
+        """
         for node in users_operations(rule):
             spec = operation_called(node.name)
             if spec.function is None and (named := self.function_named(spec.name)):
@@ -289,7 +300,7 @@ class FileCheck:
         return ""
 
     def accuracy(self, rule: Rule, measured: Measured) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Failures and notes about the accuracy class of a rule."""
+        """Returns failures and notes about the accuracy class of a rule."""
         deserved = measured.accuracy
         if deserved is None or deserved == rule.accuracy:
             return (), ()
@@ -303,7 +314,7 @@ class FileCheck:
     def examples_and_conditions(
         self, statement: Rule | Fact
     ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
-        """Failures, warnings, and how much was tried, of what examples and conditions have to show."""
+        """Returns failures and warnings about examples and conditions, and how many of each were tried."""
         failures = [text for example in statement.examples if (text := self.example(statement, example))]
         if self.brief and not self.strict:
             return tuple(failures), (), {"examples": len(statement.examples)}
@@ -328,7 +339,7 @@ class FileCheck:
         return tuple(failures), tuple(lighter), tried
 
     def example(self, statement: Rule | Fact, example: Example) -> str:
-        """What is wrong with an example."""
+        """Returns what is wrong with an example, or ""."""
         try:
             if not example.fires:
                 if stays(statement, example):
@@ -347,7 +358,7 @@ class FileCheck:
         return self.at(example.position, message, advice)
 
     def load_check(self) -> LoadCheck:
-        """The checks that are made when a file is loaded, for one statement in this file's place."""
+        """Returns the load check of this file, applied to a single statement in place of all its rules."""
 
         def check(statement: Rule | Fact) -> None:
             alone = replace(
@@ -360,7 +371,7 @@ class FileCheck:
         return check
 
     def at(self, position: Position, message: str, advice: str = "") -> str:
-        """A message as the load check shows it."""
+        """Returns a message in the format of the load check: position, line, caret, advice."""
         return diagnostic(self.file.text, position, message, advice)
 
 
@@ -370,11 +381,11 @@ ENDING = (
     "write a right side that no left side matches, or a condition that what is made does not fulfil; until"
     " then, the engine stops at a limit, and other rules may not get their turn"
 )
-"""What to do about a rule that never ends."""
+"""The advice for a rule that never terminates."""
 
 
 def _complaint(idle: Sequence[Need], implied: bool, needs: Sequence[Need]) -> tuple[Position, str, str]:
-    """Where conditions that nothing needs stand, what is wrong with them, and what to do."""
+    """Returns the position, the message and the advice of a complaint about needless conditions."""
     names = listed([str(need) for need in idle])
     condition = "the condition" if len(idle) == 1 else "the conditions"
     position = idle[0].condition.position
