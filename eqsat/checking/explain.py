@@ -99,14 +99,14 @@ def found_rule(name: str, files: Sequence[RuleFile]) -> tuple[RuleFile, Rule]:
         return found[0]
     if found:
         listed = " or ".join(rule.qualified for _, rule in found)
-        raise RuleError(f"there are several rules {name!r}: say {listed}")
+        raise RuleError(f"several rules are named {name!r}: write {listed}")
     facts: list[Fact] = [fact for file in files for fact in file.facts]
     if any(name in (fact.name, f"{fact.space}.{fact.name}") for fact in facts):
-        raise RuleError(f"{name!r} is a fact, and rewrites nothing")
+        raise RuleError(f"{name!r} is a fact, not a rule: it rewrites nothing")
     if any(declared.monoid.name == name for file in files for declared in file.monoids):
         folding = [rule.name for file in files for rule in file.rules if name in dict(rule.monoids)]
-        listed = f": {', '.join(dict.fromkeys(folding))}" if folding else ""
-        raise RuleError(f"{name!r} is a monoid, by which rules fold{listed}")
+        listed = f": it is used by {', '.join(dict.fromkeys(folding))}" if folding else ""
+        raise RuleError(f"{name!r} is a monoid, not a rule{listed}")
     known = [rule.name for file in files for rule in file.rules]
     advice = nearest(name.rpartition(".")[2], known)
     raise RuleError(f"there is no rule {name!r}" + (f": {advice}" if advice else ""))

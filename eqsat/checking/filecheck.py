@@ -116,8 +116,8 @@ class FileCheck:
             if not users:
                 raise
             names = listed(sorted({f"`{node.name}`" for node in users}))
-            message = f"it can't be tried, since {names} raised {type(error).__name__}: {error}"
-            advice = "an operation takes all arrays whose axes its signature has"
+            message = f"this {what} can't be tested: {names} raised {type(error).__name__}: {error}"
+            advice = "an operation has to accept all arrays with the axes of its signature"
             return replace(report, failures=(self.at(users[0].position, message, advice),))
 
     def rule(self, rule: Rule) -> RuleReport:
@@ -127,7 +127,7 @@ class FileCheck:
             trial = Trial(rule, self.examples)
             failure = trial.failure()
         except EqsatError as error:
-            return replace(report, failures=(self.at(rule.position, f"it can't be tried: {error}"),))
+            return replace(report, failures=(self.at(rule.position, f"this rule can't be tested: {error}"),))
         report = replace(report, regimes=dict(trial.tally.drawn))
         if failure is not None and self.brief:
             text = self.at(rule.position, f"the two sides differ {failure.criterion.value}")
@@ -143,7 +143,7 @@ class FileCheck:
             return replace(report, failures=(text,))
         if not trial.tally.drawn or not trial.tally.finite:
             message = "no instance was found on which the left side has a finite value"
-            advice = "compare the conditions: do they ever hold together?"
+            advice = "check whether all conditions can hold together"
             return replace(report, failures=(self.at(rule.position, message, advice),))
         measured = measure(rule)
         if not self.brief:
@@ -157,12 +157,13 @@ class FileCheck:
             message = (
                 f"the left side is never negative, but rounding makes the right side {measured.negative}"
             )
-            advice = "what is done to it next may be a root: clamp it, `max(..., 0)`"
+            advice = "clamp the right side, `max(..., 0)`, since the next operation may be a square root"
             failures = (*failures, self.at(rule.position, message, advice))
         if failures and self.brief:
             return replace(report, failures=failures)
         if not self.brief and next(trial.failures_of(INFINITE), None) is not None:
-            notes = (*notes, "where the data is not finite, the right side may be NaN and the left side not")
+            note = "on data with infinities or NaN, the right side may not be finite where the left side is"
+            notes = (*notes, note)
         guarded, tested = self.guarded(rule)
         growing = self.growth(rule)
         more, warnings, tried = self.examples_and_conditions(rule)
@@ -187,7 +188,7 @@ class FileCheck:
         failure = trial.failure()
         narrower = "make the guard narrower, or leave it out"
         if failure is not None and failure.criterion in PROMISES:
-            message = f"where its guard holds, `{rule.name}` is to be [{promised}], and does not keep that"
+            message = f"where its guard holds, `{rule.name}` promises [{promised}], but breaks that promise"
             text = self.at(rule.position, message, narrower)
             return (text + "\n" + indented(shown(failure)),), trial.tally.drawn.total()
         if failure is not None:
@@ -196,12 +197,12 @@ class FileCheck:
         measured = measure(better, DRAWS // 2, fits)
         tested = trial.tally.drawn.total() + measured.instances
         if measured.accuracy is None:
-            message = "the guard holds on no data that was drawn"
-            advice = "do its tests ever hold together?"
+            message = "no drawn data fulfils the guard"
+            advice = "check whether all its tests can hold together"
             return (self.at(rule.position, message, advice),), tested
         if ACCURACIES.index(measured.accuracy) > ACCURACIES.index(promised):
             message = (
-                f"where its guard holds, `{rule.name}` is to be [{promised}], but it is"
+                f"where its guard holds, `{rule.name}` promises [{promised}], but it is"
                 f" [{measured.accuracy}]: {measured.evidence}"
             )
             return (self.at(rule.position, message, narrower),), tested
@@ -213,7 +214,9 @@ class FileCheck:
             return []
         alone = endless(rule, self.known)
         if alone:
-            message = f"`{rule.name}` never ends by itself: it matches what it makes, {alone} of its example"
+            message = (
+                f"`{rule.name}` never ends: it matches its own results, and on its example it adds {alone}"
+            )
             return [(message, ENDING)]
         grown = self.together.endless(rule)
         if not grown:
@@ -246,7 +249,7 @@ class FileCheck:
             trial = FactTrial(fact, self.examples)
             failure = trial.failure()
         except EqsatError as error:
-            return replace(report, failures=(self.at(fact.position, f"it can't be tried: {error}"),))
+            return replace(report, failures=(self.at(fact.position, f"this fact can't be tested: {error}"),))
         report = replace(report, regimes=dict(trial.tally.drawn))
         if failure is not None:
             text = self.at(fact.position, "the fact does not hold")
@@ -266,7 +269,7 @@ class FileCheck:
         report = replace(report, regimes={"merges": tried})
         if failure is None:
             return report
-        text = self.at(declared.position, "this is no monoid") + "\n" + indented(str(failure))
+        text = self.at(declared.position, "this is not a monoid") + "\n" + indented(str(failure))
         return replace(report, failures=(text,))
 
     # ------------------------------------------------------------------------------------ the parts
@@ -284,13 +287,13 @@ class FileCheck:
         for node in users_operations(rule):
             spec = operation_called(node.name)
             if spec.function is None and (named := self.function_named(spec.name)):
-                message = f"the operation `{spec.name}` is {named!r}, which was not imported"
-                advice = "`--allow-imports` imports it, which runs its module"
+                message = f"the operation `{spec.name}` calls {named!r}, which was not imported"
+                advice = "pass `--allow-imports` to import its module, which runs that module's code"
                 return self.at(node.position, message, advice)
             if spec.function is None:
                 message = f"the operation `{spec.name}` has no function to call"
                 advice = (
-                    f'say which in its declaration, `operation {spec.signature} from "module:name"`, or'
+                    f'name one in its declaration, `operation {spec.signature} from "module:name"`, or'
                     " register one with `eqsat.operation` before the check"
                 )
                 return self.at(node.position, message, advice)
@@ -330,8 +333,10 @@ class FileCheck:
             and any(variables(matched))
             and not any(e.fires for e in statement.examples)
         ):
-            advice = "say the axes of its variables in a case in which it helps: `example  a: i k`"
-            complaints.append((statement.position, "there is no example on which it fires", advice))
+            advice = (
+                "add one with the axes of its variables in a case where the rule helps: `example  a: i k`"
+            )
+            complaints.append((statement.position, "the rule has no example on which it fires", advice))
         tried = {"examples": len(statement.examples), "conditions": len(needs)}
         graver = [one for one in complaints if self.strict and IMPLIED not in one[1]]
         failures += [self.at(*complaint) for complaint in graver]
@@ -345,12 +350,12 @@ class FileCheck:
                 if stays(statement, example):
                     return ""
                 message = "the rule fires on this `reject`"
-                return self.at(example.position, message, "a condition or a pattern has to rule it out")
+                return self.at(example.position, message, "add a condition or a pattern that excludes it")
             found = list(outcomes(statement, example))
         except EqsatError as error:
             return self.at(example.position, f"the engine can't run this example: {error}")
         if any(outcome.wrong() for outcome in found):
-            return self.at(example.position, "what the engine makes of this example is not equal to it")
+            return self.at(example.position, "the engine's result for this example is not equal to it")
         if any(outcome.fired for outcome in found):
             return ""
         message = "the rule does not fire on this `example`"
@@ -378,8 +383,8 @@ class FileCheck:
 IMPLIED = "anyway"
 
 ENDING = (
-    "write a right side that no left side matches, or a condition that what is made does not fulfil; until"
-    " then, the engine stops at a limit, and other rules may not get their turn"
+    "write a right side that no left side matches, or add a condition that the results do not fulfil; until"
+    " then, the engine stops the rule at a limit, and other rules may not get to run"
 )
 """The advice for a rule that never terminates."""
 
