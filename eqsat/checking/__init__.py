@@ -1,6 +1,7 @@
-"""The checker: rules, facts and monoids tested from their own text.
+"""The checker, which tests rules, facts and monoids on random data.
 
-A rule is a generator of programs: we draw terms that its left side matches, evaluate both sides with the
-reference interpreter, and compare. Nothing here knows how the e-graph works, but for `firing`, which
-lets the engine run a rule on its examples.
+A rule generates programs. The checker draws terms that its left side matches, evaluates both sides with
+the reference interpreter, and compares the results. It uses the e-graph only to find out whether and
+when a rule fires: `firing` runs rules on their examples, `endless` looks for rules that never terminate,
+and `absence` explains why a rule does not fire.
 """

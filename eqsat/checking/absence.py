@@ -1,7 +1,7 @@
-"""Why a rule does not fire in a program: which parts of its left side, or which conditions, are not there.
+"""Explains why a rule does not fire in a program: which part of its left side or which condition fails.
 
-Parts of the left side, and the whole of it with fewer conditions, are put to the engine as *probes*: they
-match like rules, and only tell which terms they match.
+The engine runs *probes*: the parts of the left side, and the whole left side with fewer conditions. A
+probe matches like a rule, but adds no terms. It only marks the terms that it matches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import operands, walk
 
 MARK = "nonnegative"
-"""The property that a probe is compiled as a fact of; its compiled form does not speak of it any more."""
+"""The property that probes are compiled with, as facts. `_compiled` then replaces it in their text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,10 @@ class Absence:
 
     **Attributes:**
 
-    - `parts`: parts of the left side that match nothing, though all below them match something.
-    - `conditions`: those that do not hold of what the left side matches without any.
-    - `terms`: what it matches so.
+    - `parts`: the parts of the left side that match nothing, though each of their operands matches
+      something. Empty if the left side without conditions matches.
+    - `conditions`: the conditions that fail on the matches of the left side without conditions.
+    - `terms`: the terms that the left side matches without conditions.
     """
 
     parts: tuple[Expression, ...]
@@ -53,11 +54,12 @@ class Absence:
 def absence(
     rule: Rule, program: Program, others: Sequence[CompiledRule], large: Sequence[Axis], limits: Limits
 ) -> Absence | None:
-    """What keeps a one-way rule from firing in a program, in which the `others` fire; None if nothing does.
+    """Returns what keeps a one-way rule from firing in a program, or None if it fires.
 
     **Arguments:**
 
-    - `large`: axes that may be split.
+    - `others`: the rules that run beside it.
+    - `large`: the axes that may be split.
     """
     conditions = [c for c in conditions_of(rule) if not isinstance(c, AxisDefinition | CopyDefinition)]
     bare = rule
@@ -69,7 +71,7 @@ def absence(
         for other in conditions:
             rest = without(rest, other) if other is not condition else rest
         probes[f"only {place}"] = rest
-        # What a condition chooses, as `n in K` does, has to be chosen for the others to make sense.
+        # The other conditions may make no sense without one that chooses an axis, as `n in K` does.
         probes[f"without {place}"] = without(rule, condition)
     nodes = [node for node in dict.fromkeys(walk(bare.left)) if not isinstance(node, Variable | Number)]
     for place, node in enumerate(nodes[1:], 1):
@@ -85,7 +87,7 @@ def absence(
             for place, condition in enumerate(conditions)
             if found.get(f"only {place}") == [] or found.get(f"without {place}")
         ]
-        # `n in N` chooses among the axes that the other conditions on n let through.
+        # `n in N` only chooses among axes: another failing condition on n is the reason.
         limited = {name for c in wrong if isinstance(c, Guard) and c.name != "in" for name in c.operands}
         wrong = [
             c for c in wrong if not (isinstance(c, Guard) and c.name == "in" and c.operands[0] in limited)
@@ -100,11 +102,11 @@ def absence(
 
 
 def told(absent: Absence, axes: Mapping[str, Sequence[str]]) -> str:
-    """What keeps a rule from firing on an example, in words.
+    """Returns a sentence that says what keeps a rule from firing on an example.
 
     **Arguments:**
 
-    - `axes`: those of its variables.
+    - `axes`: the axes of each variable in the example.
     """
     if absent.parts:
         return "nothing in it matches a part of the left side"
@@ -125,7 +127,7 @@ def _found(
     large: Sequence[Axis],
     limits: Limits,
 ) -> dict[str, list[Term]]:
-    """By probe, the terms of the program that it matches; those that can't be run are left out."""
+    """Returns the terms of the program that each probe matches, without the probes that can't run."""
     first = 1 + max((rule.number for rule in others), default=-1)
     compiled = dict(_compiled(probes, first))
     while True:

@@ -1,9 +1,9 @@
-"""What a rule does to rounding: which accuracy class it deserves, by measurement in single precision.
+"""Measures in single precision which accuracy class a rule deserves.
 
-Both sides are computed in float32 and compared with the left side in float64, on ordinary data, on data
-where nearly equal numbers are subtracted (with a large common offset, near a few points that are far
-apart, or near 0), and with ill-conditioned matrices. What counts is how much larger the errors of the
-right side are than those of the left one: for most elements, and for the largest errors of an array.
+Both sides are computed in float32 and compared with the left side in float64. The data is ordinary, or
+makes nearly equal numbers cancel (a large common offset, clusters around a few points that are far apart,
+numbers near 0), or holds ill-conditioned matrices. The class depends on how much larger the errors of the
+right side are than those of the left side, for most elements and for the largest error of an array.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from eqsat.language.syntax import Rule
 Array = np.ndarray[Any, np.dtype[Any]]
 
 PLAIN = (Style("normal"), Style("positive"))
-"""Data on which even a rule that cancels may do well."""
+"""Ordinary data, on which even a rule of class "cancels" may be accurate."""
 
 CANCELLING = (Style("offset"), Style("clusters"), Style("small"))
 """Data on which subtractions lose digits."""
@@ -42,35 +42,41 @@ ILL_CONDITIONED = tuple(
 )
 
 Fits = Callable[[Instance], Iterable[Instance]]
-"""From an instance that was drawn to those that are tried in its place."""
+"""Maps an instance that was drawn to the instances that are tried in its place."""
 
 
 def as_drawn(instance: Instance) -> tuple[Instance]:
-    """The instance itself."""
+    """Returns the instance itself, as the only one to try."""
     return (instance,)
 
 
 MUCH_LARGER = 50.0
-"""How many times larger errors have to be to be of another order. Other orders of summation make a factor
-of a few, one lost digit makes ten."""
+"""Errors that grow by more than this factor are of another order of magnitude. Another order of summation
+changes errors by a factor of a few, and one lost digit by a factor of ten."""
 
 MOST = 0.85
-"""What part of all elements may not have much larger errors. Of two errors of one size, one is four times the
-other as rarely as this."""
+"""The quantile of the elements' error ratios that counts. If both sides have errors of one size, about 85 %
+of the ratios are below 4."""
 
 DRAWS = 8
-"""Instances of each kind of data."""
+"""How many instances are drawn of each kind of data."""
 
 MOST_FUNCTIONS = 6
-"""How many choices of functions are measured."""
+"""At most this many choices for a rule's function variables are measured, in each direction."""
 
 FEWEST_ELEMENTS = 12
-"""Fewer elements than this say nothing about a distribution."""
+"""Kinds of data with fewer elements than this are ignored, since these say nothing about a distribution."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How errors grow on one kind of data: the right side's, in units of the left side's."""
+    """How errors grow on one kind of data.
+
+    **Attributes:**
+
+    - `factor`: how many times larger the errors of the right side are than those of the left side.
+    - `left`, `right`: the typical relative error of each side.
+    """
 
     style: Style
     factor: float
@@ -93,20 +99,21 @@ DATA = {
     "small": "on numbers of about a thousandth",
     "positive": "on numbers between 0.2 and 2",
 }
-"""How kinds of data are called in messages."""
+"""The words for each kind of data in messages."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured.
+    """What was measured of a rule.
 
     **Attributes:**
 
-    - `accuracy`: the class that a rule deserves; None if it can't be measured (a rule about integers).
-    - `growth`: by kind of data.
-    - `changed`: two numbers that should be the same, if any are not.
-    - `negative`: a number of the right side, where the left side is never negative.
-    - `instances`: how many were measured.
+    - `accuracy`: the class that the rule deserves; None if nothing could be measured, as for a rule about
+      integers.
+    - `growth`: how errors grow on each kind of data.
+    - `changed`: the left and the right side's value of an element on which they differ, if there is one.
+    - `negative`: the lowest value of the right side, if it is negative where the left side never is.
+    - `instances`: how many instances were measured.
     """
 
     accuracy: Accuracy | None
@@ -117,7 +124,7 @@ class Measured:
 
     @property
     def evidence(self) -> str:
-        """Why the class is no better, in words."""
+        """Why the class is no better, as text for a message."""
         if self.accuracy == "reassociates" and self.changed is not None:
             return f"in float32, the left side is {self.changed[0]} where the right side is {self.changed[1]}"
         worst = max(self.growth, key=lambda growth: growth.factor, default=None)
@@ -125,16 +132,17 @@ class Measured:
 
 
 def measure(rule: Rule, draws: int = DRAWS, fits: Fits = as_drawn) -> Measured:
-    """The accuracy class that a rule deserves, both ways if it is two-way.
+    """Measures the accuracy class that a rule deserves, in both directions if it is two-way.
 
     **Arguments:**
 
-    - `fits`: what is tried of what is drawn.
+    - `draws`: how many instances are drawn of each kind of data.
+    - `fits`: gives the instances to try in place of each that is drawn.
     """
     changed: tuple[str, str] | None = None
     counted, instances = 0, 0
     lowest = [np.inf, np.inf]
-    # Kinds of data are told apart, those that were fitted too.
+    # `fits` may change the data, so instances are also grouped by the style that it gives them.
     ratios: dict[tuple[Style, str], list[Array]] = {}
     errors: dict[tuple[Style, str], list[tuple[float, float, float]]] = {}
     drawn = ((fit, style) for instance, style in _instances(rule, draws) for fit in fits(instance))
@@ -169,7 +177,7 @@ def measure(rule: Rule, draws: int = DRAWS, fits: Fits = as_drawn) -> Measured:
 
 
 def _change(left: Array, right: Array) -> tuple[str, str] | None:
-    """The first two elements that are not the same number; signs of zero don't count."""
+    """Returns the first pair of elements that differ, or None. The sign of a zero doesn't count."""
     if left.shape != right.shape:
         return None
     same = left == right
@@ -224,7 +232,7 @@ def _styles(statement: Statement, drawer: Drawer) -> list[Style]:
 
 
 def _representable(instance: Instance) -> Instance:
-    """The instance with values that float32 has, in chunks of 2."""
+    """Returns the instance with values rounded to float32, and chunks of 2 if the rule has loops."""
     values = {
         name: value.astype(np.float32).astype(np.float64) if value.dtype.kind == "f" else value
         for name, value in instance.values.items()
@@ -233,7 +241,10 @@ def _representable(instance: Instance) -> Instance:
 
 
 def _rounded(instance: Instance) -> tuple[Array, Array, Array]:
-    """The left side in single and in double precision, and the right side in single precision."""
+    """Returns the left side in single and in double precision, and the right side in single precision.
+
+    All are empty if the instance can't be evaluated or its left side is ill-posed.
+    """
     empty = np.zeros(0)
     try:
         sides = instance.sides
@@ -247,9 +258,9 @@ def _rounded(instance: Instance) -> tuple[Array, Array, Array]:
 
 
 def _ratios(left: Array, reference: Array, right: Array) -> tuple[Array, tuple[float, float, float]]:
-    """By element, the right side's error in units of the left side's.
+    """Returns the ratio of the right side's error to the left side's, for each element.
 
-    And the median relative errors of both sides, and the ratio of their largest errors.
+    The second result holds the median relative error of each side, and the ratio of their largest errors.
     """
     epsilon = float(np.finfo(np.float32).eps)
     with np.errstate(all="ignore"):
@@ -270,6 +281,6 @@ def _ratios(left: Array, reference: Array, right: Array) -> tuple[Array, tuple[f
 
 
 def _conditioned(statement: Statement, placement: Placement) -> bool:
-    """Whether an operand of the left side has to be well conditioned."""
+    """Returns whether the left side has an operand with a condition number to choose."""
     constraints = OperandConstraints(statement, placement)
     return any(constraint.conditioned for constraint in constraints.by_name.values())

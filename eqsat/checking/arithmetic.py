@@ -1,7 +1,8 @@
-"""How a program computes: in the dtypes of its terms, op by op, in one order of summation or another.
+"""Runs programs in the dtypes of their terms, op by op, with a choice of the order of summation.
 
-The reference interpreter says what a program means. An `DtypeArithmetic` says what comes out of it
-where numbers have few digits and a range: the rules' promises are about that.
+The reference interpreter defines what a program means. A `DtypeArithmetic` defines what it computes when
+numbers have limited digits and a limited range. The accuracy classes of rules promise something about
+those results.
 """
 
 from __future__ import annotations
@@ -43,26 +44,26 @@ from eqsat.ir.term import Term
 Array = np.ndarray[Any, np.dtype[Any]]
 
 Order = Literal["natural", "ascending", "descending"]
-"""In which order a sum or a product is taken. The extreme ones have the extreme partial results."""
+"""The order of the terms of a sum or a product. The sorted orders have the most extreme partial results."""
 
 COPIES = frozenset(
     words("neg abs max min clamp select_n copy stop_gradient real imag conj sign floor ceil round")
 )
-"""Elementwise functions that do not round."""
+"""The elementwise functions that do not round."""
 
 
 @dataclass(frozen=True)
 class DtypeArithmetic:
-    """A way to compute.
+    """A way to run programs.
 
     **Attributes:**
 
-    - `rounds`: whether numbers have the digits of their dtypes. Otherwise they have those of double
-      precision, or of NumPy's widest floats where there are doubles.
-    - `bounded`: whether numbers over the range of their dtype are infinite, and those under it 0.
-    - `order`: of sums and products.
-    - `noise`: the seed of relative errors of one unit in the last place, drawn for each number
-      that an op rounds (Parker, "Monte Carlo arithmetic", 1997); None for none.
+    - `rounds`: whether results are rounded to the digits of their dtypes. Otherwise they are computed in
+      double precision, or in NumPy's widest floats if the program has doubles.
+    - `bounded`: whether results overflow to infinity and underflow to 0 as in their dtypes.
+    - `order`: the order of the terms of sums and products.
+    - `noise`: the seed of random relative errors of up to one unit in the last place, which each number that
+      an op rounds gets (Parker, "Monte Carlo arithmetic", 1997); None for no errors.
     """
 
     rounds: bool = True
@@ -73,7 +74,12 @@ class DtypeArithmetic:
     def run(
         self, program: Program, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int] | None = None
     ) -> list[Array]:
-        """The outputs of a program."""
+        """Runs a program and returns its outputs.
+
+        **Arguments:**
+
+        - `chunk_lengths`: the length of the chunks of each axis; chunks of all others are the whole axis.
+        """
         precision = OWN
         if not self.rounds:
             doubles = any(term.dtype in ("float64", "complex128") for term in program.reachable())
@@ -82,7 +88,7 @@ class DtypeArithmetic:
 
 
 class _Computer(Interpreter):
-    """The interpreter, in some arithmetic."""
+    """The reference interpreter, with an arithmetic of choice."""
 
     def __init__(
         self,
@@ -124,13 +130,13 @@ class _Computer(Interpreter):
     # ------------------------------------------------------------------------------- rounding
 
     def given(self, value: Any, dtype: str) -> Any:
-        """An input, which is of its dtype however it is computed with."""
+        """Returns an input rounded to its own dtype, and then cast to the dtype that it is computed in."""
         if not is_inexact(dtype):
             return value
         return value.astype(numpy_dtype(dtype)).astype(self.dtype(dtype))
 
     def rounded(self, op: Any, dtype: str, value: Any) -> Any:
-        """A result with the range of its dtype, and its noise."""
+        """Returns a result with noise, and with the range of its dtype if the arithmetic is bounded."""
         if not is_inexact(dtype):
             return value
         if self.arithmetic.noise is not None and not _copies(op):
@@ -138,15 +144,15 @@ class _Computer(Interpreter):
         return self.in_range(value, dtype) if self.arithmetic.bounded else value
 
     def nudged_operands(self, term: Term, values: Values) -> dict[Any, Any]:
-        """Operands with rounding errors."""
+        """Returns the floating-point operands of a term with noise, by the numbers of their terms."""
         inexact = [arg for arg in term.args if is_inexact(arg.dtype)]
         return {arg.number: self.nudged(values[arg.number], arg.dtype) for arg in inexact}
 
     def nudged(self, value: Array, dtype: str) -> Array:
-        """A value with another rounding error for each number; a zero is still one."""
+        """Returns a value with a random rounding error in each number. Zeros stay zeros."""
         limits = limits_of(dtype)
         if value.dtype.kind == "c":
-            # The parts of a product have errors as large as those of all of it.
+            # Each part of a complex product may have an error as large as one unit of the modulus.
             parts, modulus = _parts(value), np.abs(value)[..., None]
             sizes = np.where(np.isfinite(modulus), modulus, np.abs(parts))
             errors = float(limits.eps) * sizes * self.rng.uniform(-1, 1, parts.shape)
@@ -157,7 +163,10 @@ class _Computer(Interpreter):
         return np.where(tiny, value + step * self.rng.uniform(-1, 1, value.shape), noisy)
 
     def in_range(self, value: Array, dtype: str) -> Array:
-        """A value with the range of its dtype, if it has more digits."""
+        """Returns a value rounded to the range of its dtype.
+
+        If the arithmetic rounds, only bfloat16 needs that, since it is computed in float32.
+        """
         if not is_inexact(dtype):
             return value
         if self.arithmetic.rounds:
@@ -171,13 +180,13 @@ class _Computer(Interpreter):
         return np.where(size > float(limits.max), np.copysign(np.inf, value), value)
 
     def wide(self, value: Array) -> Array:
-        """A value in the dtype that sums are accumulated in."""
+        """Returns a value in the dtype that sums accumulate in: float32 for float16."""
         return value.astype(np.float32) if value.dtype == np.float16 else value
 
     # ------------------------------------------------------------------------------- sums
 
     def total(self, kind: str, value: Array, term: Term) -> Array:
-        """A sum, mean or product. Halves are accumulated in single precision, as XLA does."""
+        """Returns a sum, mean or product. Halves accumulate in single precision, as in XLA."""
         assert isinstance(term.op, Reduce)
         dtype = self.dtype(term.op.dtype)
         if dtype.kind == "c" and kind != "prod":
@@ -186,7 +195,7 @@ class _Computer(Interpreter):
         return self.total_of(kind, value, term)
 
     def total_of(self, kind: str, value: Array, term: Term) -> Array:
-        """A total of real numbers, or a product of complex ones."""
+        """Returns a sum, mean or product of real numbers, or a product of complex ones."""
         assert isinstance(term.op, Reduce)
         positions = tuple(position(term.args[0], axis) for axis in term.op.axes)
         dtype = value.dtype
@@ -197,15 +206,21 @@ class _Computer(Interpreter):
         if kind == "mean":
             found = found / found.dtype.type(ordered.shape[0])
         if kind != "prod":
-            found = found + found.dtype.type(0)  # a sum starts at 0: that of -0 is 0
+            found = found + found.dtype.type(0)  # a sum starts at 0, so a sum of -0 is 0
         return np.asarray(found).astype(dtype)
 
     def noisy_terms(self, value: Array, dtype: str) -> Array:
-        """What is summed, each with a rounding error of its own: partial sums are rounded."""
+        """Returns the terms of a sum, each with noise that stands for the rounding of a partial sum."""
         return self.nudged(value, dtype) if self.arithmetic.noise is not None else value
 
     def in_order(self, value: Array, positions: Sequence[int], by_size: bool) -> Array:
-        """What is summed along one dimension, the first, in the wanted order."""
+        """Returns the terms of a sum along the first dimension, in this arithmetic's order.
+
+        **Arguments:**
+
+        - `positions`: the dimensions that are summed.
+        - `by_size`: whether terms are sorted by their magnitudes, rather than by their values.
+        """
         moved = np.moveaxis(value, sorted(positions), range(len(positions)))
         count = int(np.prod(moved.shape[: len(positions)]))
         terms = moved.reshape(count, *moved.shape[len(positions) :])
@@ -231,20 +246,23 @@ class _Computer(Interpreter):
 
     def sum_of_products(self, products: Array, summed: Sequence[int], term: Term) -> Array:
         if self.arithmetic.bounded and not self.arithmetic.rounds:
-            # The products are not rounded to halves, but they have a range.
+            # Products of halves are not rounded to halves, but they overflow like singles.
             limits = limits_of("float32" if term.dtype in NARROW else term.dtype)
             products = np.where(np.abs(products) > float(limits.max), np.copysign(np.inf, products), products)
         if is_real_float(term.dtype):
             products = self.noisy_terms(products, term.dtype)
         ordered = self.in_order(products, summed, by_size=False)
         if self.arithmetic.order == "natural":
-            ordered = ordered[::-1]  # not in the order of a sum: the two are different loops
+            ordered = ordered[::-1]  # a contraction and a sum are different loops, with different orders
         found = in_order(np.add, ordered, (0,))
         # A contraction may start at 0 or at its first product.
         return np.asarray(found if self.arithmetic.order == "natural" else found + products.dtype.type(0))
 
     def complex_power(self, op: Map, term: Term, values: Values) -> Array:
-        """A product of complex numbers, or a power by products, as XLA has it: without Annex G of C."""
+        """Returns a complex product or power, by repeated products as in XLA.
+
+        Infinities and NaN are not treated specially, as Annex G of the C standard would.
+        """
         axes = sorted(term.axes)
         one, *others = (aligned(values[arg.number], sorted(arg.axes), axes) for arg in term.args)
         if others:
@@ -261,31 +279,34 @@ class _Computer(Interpreter):
 
 
 def _parts(value: Array) -> Array:
-    """Complex numbers as real ones, along a last dimension of two."""
+    """Returns the real and imaginary parts of complex numbers along a new last dimension."""
     return np.stack([value.real, value.imag], axis=-1)
 
 
 def _whole(parts: Array) -> Array:
-    """The complex numbers that have these parts."""
+    """Returns the complex numbers whose parts are along the last dimension. It inverts `_parts`."""
     found = np.empty(parts.shape[:-1], np.result_type(parts.dtype, np.complex64))
     found.real, found.imag = parts[..., 0], parts[..., 1]
     return found
 
 
 def _product(one: Array, other: Array) -> Array:
-    """A product of complex numbers by four of real ones: NumPy's may be fused, here and not there."""
+    """Returns the product of complex numbers, by four real products.
+
+    NumPy's own product may use fused multiply-adds for some arrays and not for others.
+    """
     real = one.real * other.real - one.imag * other.imag
     imag = one.real * other.imag + one.imag * other.real
     return _whole(np.stack([real, imag], axis=-1))
 
 
 def _contracts(call: Call) -> bool:
-    """Whether a call that sums is a contraction: of calls, the checker draws no other that sums."""
+    """Returns whether a call is a contraction, the only summing call that the checker draws."""
     return bool(call.sums) and call.primitive is jax.lax.dot_general_p
 
 
 def _copies(op: Any) -> bool:
-    """Whether an op's results are numbers that it was given, or exact ones."""
+    """Returns whether an op needs no noise: it only copies numbers, or its results are exact."""
     if isinstance(op, Map):
         return op.name in COPIES
     # A contraction and a sum are noisy already.

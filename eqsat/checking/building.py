@@ -1,7 +1,7 @@
-"""From the sides of a statement to terms of the IR.
+"""Builds the sides of a statement as terms of the IR.
 
-Numbers, indices and conversions on the right take the dtype of what stands beside them, or of what the
-left side gives; those of the left side have the dtypes that were drawn for them.
+Numbers, indices and conversions of the left side have the dtypes that were drawn for them. Those of the
+right side take the dtype of the operands beside them, or else of the left side's result.
 """
 
 from __future__ import annotations
@@ -80,25 +80,32 @@ OTHER_PART = {
     "float32": "complex64",
     "float64": "complex128",
 }
-"""By complex dtype that of its parts, and the other way round."""
+"""The dtype of the parts of each complex dtype, and the complex dtype that is made of each real one."""
 
 
 class IllFormed(Exception):
-    """A side that makes no sense with these axes and dtypes."""
+    """A side is not well-formed with these axes and dtypes.
+
+    **Attributes:**
+
+    - `of_right`: whether it is the right side.
+    """
 
     of_right = False
 
 
 class NoSuchNumber(Exception):
-    """A number that the dtype of its place lacks, as 0.5 among integers. Then the rule does not apply."""
+    """A number does not exist in its dtype, as 0.5 in an integer one. The rule does not apply then."""
 
 
 class Builder:
-    """Builds the sides of one instance.
+    """Builds the sides of one instance as terms.
 
     **Arguments:**
 
-    - `leaves`: the terms that the variables stand for.
+    - `axes`: the axis of the IR for the name of each axis.
+    - `leaves`: the term that each variable stands for.
+    - `terms`: the table that the terms are made in.
     """
 
     def __init__(
@@ -120,27 +127,40 @@ class Builder:
         self.matching = True
 
     def build(self, node: Expression, dtype: str, matching: bool) -> Term:
-        """The term of a side; `dtype` is what its context wants of numbers."""
+        """Returns the term of a side.
+
+        **Arguments:**
+
+        - `dtype`: the dtype of numbers that have no operand with a dtype beside them, on the right side.
+        - `matching`: whether it is the left side.
+
+        **Raises:** `IllFormed` or `NoSuchNumber`.
+        """
         self.matching = matching
         return self.term(node, dtype)
 
     def check_sides(self, left: Term, right: Term) -> None:
         if left.axes != right.axes:
             names = [{n for n, a in self.axes.items() if a in side.axes} for side in (left, right)]
-            shown = [" ".join(sorted(side)) or "none" for side in names]
-            raise IllFormed(f"the left side has the axes {shown[0]}, the right side {shown[1]}")
+            left_axes, right_axes = (
+                f"the axes {' '.join(sorted(side))}" if side else "no axes" for side in names
+            )
+            raise IllFormed(f"the left side has {left_axes}, but the right side has {right_axes}")
         if left.dtype != right.dtype:
-            raise IllFormed(f"the left side is {left.dtype}, the right side {right.dtype}")
+            raise IllFormed(f"the left side has dtype {left.dtype}, but the right side has {right.dtype}")
 
     def set_of(self, names: Sequence[str]) -> frozenset[Axis]:
         return frozenset(self.axes[axis] for name in names for axis in self.placement.of(name))
 
     def require(self, dtype: str, kinds: str, what: str) -> None:
         if kind_of(dtype) not in kinds:
-            raise IllFormed(f"{what} is of {dtype}, which it can't be")
+            raise IllFormed(f"{what} can't have the dtype {dtype}")
 
     def own(self, node: Expression, dtype: str) -> str:
-        """The dtype of a number, an index or a conversion: drawn on the left, its context's on the right."""
+        """Returns the dtype of a number, an index or a conversion.
+
+        On the left side it is the one that was drawn, and on the right side that of the context.
+        """
         return self.dtypes.of(node) if self.matching else dtype
 
     def term(self, node: Expression, dtype: str) -> Term:
@@ -156,11 +176,11 @@ class Builder:
                 own = self.own(node, dtype)
                 self.require(own, IOTA_KINDS, f"`iota[{axis}]`")
                 if self.matching and self.axes[axis].size - 1 > counts_to(own):
-                    raise IllFormed("indices that the dtype lacks: no program has them")
+                    raise IllFormed(f"the dtype {own} is too narrow for the indices of `{axis}`")
                 return make(Iota(self.axes[axis], own))
             case DeltaOf(first=first, second=second):
                 if self.axes[first].size != self.axes[second].size:
-                    raise IllFormed(f"`delta[{first}, {second}]` of axes of different lengths")
+                    raise IllFormed(f"the axes of `delta[{first}, {second}]` have different lengths")
                 return make(Delta(self.axes[first], self.axes[second]))
             case Reduction():
                 return self.reduction(node, self.term(node.operand, dtype))
@@ -188,15 +208,18 @@ class Builder:
                 return self.fold(node, [self.term(operand, dtype) for operand in node.operands])
 
     def moved(self, op: Rename | Chunk, axis: Axis, operand: Term) -> Term:
-        """A renaming or a chunk of an operand; without the axis, on the right, it is the operand."""
+        """Returns a renaming or a chunk of an operand.
+
+        On the right side, an operand that lacks the axis is returned as it is.
+        """
         if axis in operand.axes:
             if isinstance(op, Rename) and op.new in operand.axes:
-                raise IllFormed("a renaming to an axis that its operand has")
+                raise IllFormed("an axis is renamed to one that its operand already has")
             if isinstance(op, Rename) and op.new.size != op.old.size:
-                raise IllFormed("a renaming to an axis of another length")
+                raise IllFormed("an axis is renamed to one of another length")
             return self.terms.make(op, [operand])
         if self.matching:
-            raise IllFormed("a renaming or a chunk of an operand without the axis")
+            raise IllFormed("the operand of a renaming or a chunk lacks the axis")
         return operand
 
     def number(self, node: Number, dtype: str) -> Term:
@@ -222,10 +245,11 @@ class Builder:
             return self.terms.make(Map("convert", self.own(node, dtype)), operands)
         cases = operands
         if name == "select_n":
-            self.require(operands[0].dtype, "b", "what a `select_n` chooses by")
+            self.require(operands[0].dtype, "b", "the predicate of `select_n`")
             cases = operands[1:]
         if len({term.dtype for term in cases}) > 1:
-            raise IllFormed(f"`{name}` of {' and '.join(term.dtype for term in cases)}")
+            dtypes = " and ".join(term.dtype for term in cases)
+            raise IllFormed(f"the operands of `{name}` have different dtypes: {dtypes}")
         allowed = ELEMENTWISE_KINDS[name]
         if name == "integer_pow" and (node.exponent or 0) < 0:
             allowed = "fc"
@@ -242,20 +266,20 @@ class Builder:
             return self.selection(node.kind, node.axes[0], ENTRIES, operand)
         axes = self.set_of(node.axes)
         if not axes:
-            raise IllFormed(f"`{node.kind}[{', '.join(node.axes)}]` is over no axes")
+            raise IllFormed(f"`{node.kind}[{', '.join(node.axes)}]` has no axes to reduce over")
         if not axes <= operand.axes:
-            raise IllFormed(f"`{node.kind}[{', '.join(node.axes)}]` is over axes that its operand lacks")
+            raise IllFormed(f"`{node.kind}[{', '.join(node.axes)}]` reduces over axes that its operand lacks")
         self.require(operand.dtype, REDUCTION_KINDS[node.kind], f"the operand of `{node.kind}`")
         return self.terms.make(Reduce(node.kind, axes, operand.dtype), [operand])
 
     def contraction(self, node: Contraction, left: Term, right: Term) -> Term:
         axes = self.set_of(node.axes)
         if not axes:
-            raise IllFormed(f"`dot[{', '.join(node.axes)}]` is over no axes")
+            raise IllFormed(f"`dot[{', '.join(node.axes)}]` has no axes to reduce over")
         if not axes <= left.axes & right.axes:
-            raise IllFormed(f"`dot[{', '.join(node.axes)}]` is over axes that an operand lacks")
+            raise IllFormed(f"`dot[{', '.join(node.axes)}]` reduces over axes that an operand lacks")
         if left.dtype != right.dtype:
-            raise IllFormed(f"`dot` of {left.dtype} and {right.dtype}")
+            raise IllFormed(f"the operands of `dot` have different dtypes: {left.dtype} and {right.dtype}")
         self.require(left.dtype, CONTRACTION_KINDS, "an operand of `dot`")
         return self.terms.make(Dot(axes, left.dtype), [left, right])
 
@@ -269,22 +293,22 @@ class Builder:
         self.require(operand.dtype, ORDERED_KINDS, f"the operand of `{kind}`")
         op = self.select_op(kind, self.axes[axis], out, operand.dtype)
         if op.k > op.axis.size:
-            raise IllFormed(f"`{kind}[{axis}]` of more entries than there are")
+            raise IllFormed(f"`{kind}[{axis}]` selects more entries than the axis has")
         if op.axis not in operand.axes or op.out_axis in operand.axes:
-            raise IllFormed(f"`{kind}[{axis}]` of an operand without `{axis}`")
+            raise IllFormed(f"the operand of `{kind}[{axis}]` lacks `{axis}`, or has the axis of the entries")
         if op.axis in operand.open and op.kind == "top_k":
-            raise IllFormed(f"`{kind}[{axis}]` of a chunk of `{axis}`")
+            raise IllFormed(f"`{kind}[{axis}]` can't be applied to a chunk of its own axis")
         return self.terms.make(op, [operand])
 
     def fold(self, node: FoldOf, operands: list[Term]) -> Term:
         axis = self.axes[node.axis]
         if not any(axis in operand.open for operand in operands):
-            raise IllFormed(f"each iteration of `fold[{node.axis}]` is the same")
+            raise IllFormed(f"nothing in `fold[{node.axis}]` depends on the chunk of `{node.axis}`")
         if node.monoid in SELECTIONS:
             op = self.select_op(node.monoid, axis, ENTRIES, operands[0].dtype)
             return self.terms.make(Fold(axis, op), operands)
         if any(axis in operand.axes for operand in operands):
-            raise IllFormed(f"what is folded still has the axis `{node.axis}`")
+            raise IllFormed(f"the operand of `fold[{node.axis}]` still has the axis `{node.axis}`")
         return self.terms.make(Fold(axis, self.monoids.get(node.monoid, node.monoid)), operands)
 
     # ------------------------------------------------------------------------------- operations
@@ -298,10 +322,10 @@ class Builder:
                 raise IllFormed(f"operand `{name}` of `{node.name}` has the wrong core axes")
             cut = frozenset(list(core.values())[-1:] if node.name in SUMMING else ())
             if operand.open & set(core.values()) - cut:
-                raise IllFormed(f"`{node.name}` of a chunk of a core axis")
+                raise IllFormed(f"`{node.name}` can't be applied to a chunk of a core axis")
         if not fits_operation(node, {name: axis.size for name, axis in self.axes.items()}):
-            lengths = ", ".join(f"{axis} of length {self.axes[axis].size}" for axis in node.axes)
-            raise IllFormed(f"`{node.name}` of {lengths}")
+            lengths = ", ".join(f"{axis} = {self.axes[axis].size}" for axis in node.axes)
+            raise IllFormed(f"`{node.name}` can't have these lengths: {lengths}")
         if node.name in PRIMITIVES:
             return self.terms.make(self.call(node.name, list(core.values()), operands), operands)
         spec = operation_called(node.name)
@@ -310,7 +334,7 @@ class Builder:
         return self.terms.make(Operation(spec, tuple(core.values()), dtype), operands)
 
     def call(self, name: str, axes: Sequence[Axis], operands: list[Term]) -> Opaque:
-        """A call of a plain primitive: the other axes come first, and pass."""
+        """Returns a call of a JAX primitive, with all axes but its core axes as leading batch dimensions."""
         signature = PRIMITIVES[name]
         core = dict(zip(signature.axes, axes, strict=True))
         rest = frozenset[Axis]().union(*(operand.axes for operand in operands)) - set(axes)
@@ -321,11 +345,11 @@ class Builder:
         accumulates = frozenset(axes[-1:] if name in ACCUMULATING else ())
         sums = frozenset(axes[-1:] if name in SUMMING else ())
         if accumulates:
-            layouts[1] = (*layouts[1], None)  # along which the coordinates of an index are
+            layouts[1] = (*layouts[1], None)  # the dimension of the coordinates of an index
         out = (*batch, *(core[letter] for letter in signature.result))
         last = len(layouts[0]) - 1
         parameters, primitive = _primitive(signature.name, last, operands[-1].dtype)
-        # One call for each way of laying its operands out: the same number for the same call.
+        # Calls with the same layouts are the same call, so they get the same number.
         number = hash((name, tuple(layouts))) % 10**6
         dtype = operands[-1].dtype
         call = Call(number, primitive, parameters, tuple(layouts), (out,), (dtype,), rest, accumulates, sums)
@@ -333,7 +357,7 @@ class Builder:
 
 
 def _primitive(name: str, last: int, dtype: str) -> tuple[dict[str, object], Any]:
-    """The parameters and the primitive of a call, along the last dimension."""
+    """Returns the parameters and the primitive of a call along the last dimension, `last`."""
     match name:
         case "sort":
             return {"dimension": last, "is_stable": True, "num_keys": 1}, jax.lax.sort_p
@@ -353,7 +377,7 @@ def _primitive(name: str, last: int, dtype: str) -> tuple[dict[str, object], Any
 
 
 def _scattering(last: int, dtype: str) -> dict[str, object]:
-    """The parameters of adding numbers to entries along dimension `last`, those before it being a batch."""
+    """Returns the parameters of a scatter-add along dimension `last`; those before it are a batch."""
     batch = tuple(range(last))
     numbers = jax.lax.ScatterDimensionNumbers((), (last,), (last,), batch, batch)
     shapes = [(2,) * (last + 1), (2,) * (last + 1) + (1,), (2,) * (last + 1)]
@@ -367,7 +391,7 @@ def _scattering(last: int, dtype: str) -> dict[str, object]:
 
 
 def _undecided(node: Expression) -> bool:
-    """Whether an expression takes the dtype of what stands beside it: one of numbers and indices."""
+    """Returns whether an expression holds only numbers and indices, so that its context sets its dtype."""
     match node:
         case Number() | IotaOf():
             return True

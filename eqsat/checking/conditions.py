@@ -1,4 +1,4 @@
-"""The conditions of a rule, one by one: patterns, guards, properties, comparisons, definitions, copies."""
+"""The conditions of a rule, one by one: patterns, guards, properties, comparisons, definitions, lengths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eqsat.language.traverse import variables, written
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """`a{k}` (`present`) or `a{!k}`, said of a variable wherever it occurs."""
+    """The pattern `a{k}` (`present`) or `a{!k}`, which holds for all occurrences of a variable."""
 
     variable: str
     axis: str
@@ -30,7 +30,7 @@ class Pattern:
     position: Position
 
     def removed(self, node: Expression) -> Expression | None:
-        """An occurrence of the variable without this pattern; None for anything else."""
+        """Returns an occurrence of the variable without this pattern, or None for any other node."""
         if not isinstance(node, Variable) or node.name != self.variable:
             return None
         less = tuple(name for name in (node.has if self.present else node.lacks) if name != self.axis)
@@ -41,7 +41,7 @@ Condition = Pattern | Guard | PropertyGuard | Comparison | AxisDefinition | Copy
 
 
 def conditions_of(rule: Rule) -> list[Condition]:
-    """Every condition that can be left out, patterns first."""
+    """Returns all conditions of a rule that can be left out, patterns first."""
     patterns: dict[tuple[str, str, bool], Pattern] = {}
     for variable in (*variables(rule.left), *variables(rule.right)):
         for present, names in ((True, variable.has), (False, variable.lacks)):
@@ -60,8 +60,7 @@ def conditions_of(rule: Rule) -> list[Condition]:
 
 
 def without(rule: Rule, condition: Condition) -> Rule:
-    """The rule with one condition left out."""
-
+    """Returns the rule with one condition left out."""
     if isinstance(condition, Pattern):
         left, right = (rewritten(side, condition.removed) for side in (rule.left, rule.right))
         return replace(rule, left=left, right=right)
@@ -77,7 +76,7 @@ def without(rule: Rule, condition: Condition) -> Rule:
 
 
 def text_of(condition: Condition) -> str:
-    """A condition as it is written."""
+    """Returns a condition as it is written in a rules file."""
     match condition:
         case Pattern(variable=variable, axis=axis, present=present):
             return f"{variable}{{{'' if present else '!'}{axis}}}"

@@ -1,4 +1,4 @@
-"""Drawing instances of a statement."""
+"""Draws random instances of a statement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Drawer:
 
     **Arguments:**
 
-    - `violated`: a condition that the statement's rule has not got, and that no instance fulfils.
+    - `violated`: a condition that the statement's rule does not have, and that every instance violates.
     """
 
     def __init__(self, statement: Statement, violated: Condition | None = None) -> None:
@@ -38,7 +38,7 @@ class Drawer:
 
     @property
     def possible(self) -> bool:
-        """Whether there is anything to draw."""
+        """Whether the axes of the statement can be placed at all."""
         return self.placements.possible
 
     def draw(
@@ -49,21 +49,21 @@ class Drawer:
         special: int | None = None,
         dtypes: Dtypes | None = None,
     ) -> Instance | None:
-        """An instance whose left side makes sense; None if none was found.
+        """Draws an instance whose left side is well-formed, or returns None if it finds none.
 
         **Arguments:**
 
-        - `special`: the length of one axis.
-        - `dtypes`: by default, those that stand for the kinds.
+        - `special`: a length that one axis has to have.
+        - `dtypes`: the dtypes of the terms; by default, the standard dtype of each kind.
         """
         for attempt in range(MOST_TRIES):
             extra = rng.choice((0, 1) if self.slow else (0, 1, 1, 2))
             placement = self.placements.draw(rng, extra if attempt < 6 else 0)
             if placement is None:
                 continue
-            # Where each shape has to be compiled, the same axes have the same lengths.
+            # JAX compiles slow statements for each shape, so those draw the same lengths again.
             lengths_rng = random.Random(len(placement.columns)) if self.slow else rng
-            # A user's operation may need equal lengths where its signature can't say so.
+            # A user's operation may need equal lengths, which its signature can't state.
             rules = SizeRules(self.statement, tuple(sorted(placement.columns)), square=attempt % 2 == 1)
             narrow = "".join(kinds.variables[name] for name in self.constants)
             sizes = rules.draw(lengths_rng, placement, special, self.violated, narrow, tuple(self.constants))
@@ -89,14 +89,14 @@ class Drawer:
         sizes: Sizes,
         dtypes: Dtypes | None = None,
     ) -> Instance:
-        """An instance with these axes and lengths."""
+        """Returns an instance with these axes and lengths, and with values drawn from a seed."""
         dtypes = dtypes or standing(kinds)
         constraints = OperandConstraints(self.statement, placement).by_name
         names = variable_names(self.statement.rule)
         having = [placement.of(name) for name in names if placement.of(name)]
         shared = frozenset.intersection(*having) if having else frozenset()
         values = Values(seed, style, sizes.lengths, dtypes.of_variables, constraints, shared)
-        # What is solved for is drawn after the matrix.
+        # A right-hand side of `solve` may depend on the matrix, so it is drawn later.
         ordered = sorted(names, key=lambda name: name in constraints and constraints[name].solved is not None)
         drawn = {name: values.draw(name, sorted(placement.of(name))) for name in ordered}
         for name, value in sizes.constants.items():

@@ -1,7 +1,8 @@
-"""Which dtypes the terms of one instance have: those of each kind take turns.
+"""Chooses the dtypes of the terms of one instance. The dtypes of each kind rotate from instance to instance.
 
-A rule of floats is one of float16, bfloat16, float32 and float64, each with digits and a range of its own,
-and integers wrap around at other numbers. Terms whose dtypes a rule ties to one another have the same one.
+A rule about floats is tested in float16, bfloat16, float32 and float64, since they differ in digits and
+range. Integers of different widths wrap around at different numbers. Terms that have to have one dtype,
+such as the operands of a sum, do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from eqsat.checking.typing import Kinds
 from eqsat.language.syntax import Expression
 
 NARROW = frozenset({"float16", "bfloat16"})
-"""Floats that XLA sums in single precision."""
+"""The floats that XLA sums in single precision."""
 
 TURNS: dict[str, tuple[str, ...]] = {
     "f": (
@@ -25,10 +26,10 @@ TURNS: dict[str, tuple[str, ...]] = {
     "i": ("int8", "int32", "int64", "int16", "int8"),
     "u": ("uint8", "uint32", "uint64", "uint16", "uint8"),
 }
-"""By kind, its dtypes in the order of their turns: all of them first, the most telling ones again."""
+"""The dtypes of each kind in the order of rotation. Those that find most mistakes come more often."""
 
 MIXED = 3
-"""In every so many-th turn, terms that need not be of one dtype are of several."""
+"""In every third turn, terms that need not have one dtype have different ones."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,15 @@ class Dtypes:
 
     **Attributes:**
 
-    - `chosen`: by class of terms that have one dtype; for all others it is the one that stands for the kind.
+    - `chosen`: the dtype of each class of terms that have one dtype, by the class's number. The terms of all
+      other classes have the standard dtype of their kind.
     """
 
     kinds: Kinds
     chosen: Mapping[int, str]
 
     def of(self, node: Expression) -> str:
-        """The dtype of a node of the left side."""
+        """Returns the dtype of a node of the left side."""
         known = self.chosen.get(self.kinds.classes[id(node)])
         return known or DTYPES[self.kinds.nodes[id(node)]]
 
@@ -58,17 +60,17 @@ class Dtypes:
 
 
 def standing(kinds: Kinds) -> Dtypes:
-    """The dtypes that stand for the kinds."""
+    """Returns the standard dtype of each kind."""
     return Dtypes(kinds, {})
 
 
 def in_turn(kinds: Kinds, turn: int, changing: str, narrow: bool = True) -> Dtypes:
-    """The dtypes of one turn.
+    """Returns the dtypes of one turn of the rotation.
 
     **Arguments:**
 
-    - `changing`: the kinds whose dtypes take turns.
-    - `narrow`: whether floats may be half as long as singles.
+    - `changing`: the kinds whose dtypes rotate.
+    - `narrow`: whether float16 and bfloat16 are among the floats.
     """
     chosen: dict[int, str] = {}
     places: dict[str, int] = {}
@@ -78,7 +80,7 @@ def in_turn(kinds: Kinds, turn: int, changing: str, narrow: bool = True) -> Dtyp
             continue
         taken = turns_of(kind, narrow)
         if kind == "f" and "c" in of_class.values():
-            taken = ("float32",)  # those that complex64 is made of
+            taken = ("float32",)  # the dtype of the parts of complex64
         place = places.setdefault(kind, 0)
         places[kind] += 1
         chosen[number] = taken[(turn + place * (turn % MIXED == MIXED - 1)) % len(taken)]
@@ -87,5 +89,5 @@ def in_turn(kinds: Kinds, turn: int, changing: str, narrow: bool = True) -> Dtyp
 
 @cache
 def turns_of(kind: str, narrow: bool = True) -> tuple[str, ...]:
-    """The dtypes of a kind in turn."""
+    """Returns the dtypes of a kind in the order of rotation, without float16 and bfloat16 if not `narrow`."""
     return tuple(dtype for dtype in TURNS[kind] if narrow or dtype not in NARROW)

@@ -1,8 +1,9 @@
-"""Rules that never end: they match what they made, and each round adds terms to those of the round before.
+"""Finds rules that never terminate, because they match their own results and add terms in every round.
 
-A rule is run on its own example, alone but for the rules that clear renamings away; then with the rules of
-its file that are used by default. Most come to an end after a round or two, and associativity after a few.
-The engine stops one that does not at a limit: until then it fills the graph, and others don't get on.
+A rule runs on its own example alone and, if it does not terminate, again with the rules that remove
+renamings. It also runs with the other default rules of its file. Most rules saturate after a round or two,
+and associativity after a few. The engine stops a rule that does not at a limit. Until then, the rule fills
+the graph and holds up the others.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.syntax import Fact, Rule, RuleFile
 
 LIMITS = Limits(seconds=5.0, algebra_rounds=12, loop_rounds=12)
-"""On an example, what ends does so much sooner."""
+"""Rules that terminate on an example do so well within these limits."""
 
 MOST_PROGRAMS = 2
-"""An example may mean several programs: so many are run."""
+"""An example may stand for several programs. At most this many are run."""
 
 DEFAULT: Accuracy = "reassociates"
-"""Up to this class, rules are used by default."""
+"""Rules up to this accuracy class are used by default."""
 
 RENAMING = "rename.rules"
 
 
 def endless(rule: Rule, known: Sequence[RuleFile]) -> str:
-    """How a rule grows that never ends; nothing if it does.
+    """Returns how many terms a rule adds that never terminates, as text; empty if it terminates.
 
     **Arguments:**
 
-    - `known`: among them, the file of the rules that clear renamings away.
+    - `known`: files of rules, of which `rename.rules` is used if it is among them.
     """
     alone = [compiled(rule, 0)]
     for loaded in _examples(rule):
@@ -54,11 +55,11 @@ def endless(rule: Rule, known: Sequence[RuleFile]) -> str:
 
 
 class Together:
-    """The rules and facts of a file that are used by default, run together on the example of each.
+    """The default rules and the facts of a file, which run together on the example of each rule.
 
     **Attributes:**
 
-    - `named`: the rules that were said to grow without an end; each is named once.
+    - `named`: the rules that have been reported as endless. A group with one of them is not reported again.
     """
 
     def __init__(self, file: RuleFile, known: Sequence[RuleFile]) -> None:
@@ -69,7 +70,7 @@ class Together:
         self.named: set[str] = set()
 
     def endless(self, rule: Rule) -> tuple[str, ...]:
-        """The rules that grow without an end on the example of a rule, those that grow most first."""
+        """Returns the rules that never terminate on a rule's example, those that add most terms first."""
         if rule.name not in self.names or len(self.names) < 2:
             return ()
         for loaded in islice(_examples(rule), 1):
@@ -82,19 +83,19 @@ class Together:
 
 
 def _renaming(known: Sequence[RuleFile], names: Collection[str], first: int = 1) -> list[CompiledRule]:
-    """The rules that clear renamings away, but those of these names."""
+    """Returns the rules that remove renamings, without those of the given names."""
     rules = [rule for file in known if file.file.endswith(RENAMING) for rule in file.rules]
     return [compiled(rule, number) for number, rule in enumerate(rules, first) if rule.name not in names]
 
 
 def ended(found: Saturation) -> bool:
-    """Whether rules came to an end by themselves."""
+    """Returns whether the rules terminated by themselves."""
     return found.stop_reason == "saturated" and not found.banned
 
 
 @cache
 def compiled(rule: Rule | Fact, number: int) -> CompiledRule:
-    """A rule for the engine, used wherever it matches."""
+    """Returns a rule compiled for the engine, without its data guard so that it applies to all matches."""
     free = replace(rule, data_guard=None) if isinstance(rule, Rule) else rule
     return compile_rule(free, number)
 
@@ -105,7 +106,10 @@ def _by_default(rule: Rule) -> bool:
 
 
 def _examples(rule: Rule) -> Iterator[Loaded]:
-    """Programs on which a rule fires: its examples, or the left side on axes that are drawn."""
+    """Yields programs on which a rule should fire.
+
+    They are its examples, or if it has none, its left side on axes that are drawn.
+    """
     fitting = [example for example in rule.examples if example.fires]
     for example in fitting:
         yield from islice(programs(rule, example), MOST_PROGRAMS)

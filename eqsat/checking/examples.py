@@ -1,4 +1,4 @@
-"""From an `example` or a `reject` to programs: the left side of a rule on terms of just those axes."""
+"""Turns an `example` or a `reject` into programs: a rule's left side on variables with the given axes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from eqsat.language.traverse import walk
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_NAMINGS = 60
-"""How many ways to say which axis of an example is which of the rule are tried."""
+"""At most this many ways to match the axes of an example with those of the rule are tried."""
 
 MOST_PROGRAMS = 4
-"""So many programs are made of one example, which may fit the rule in several ways."""
+"""At most this many programs are made of one example, which may fit the rule in several ways."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,9 @@ class Loaded:
 
     **Attributes:**
 
-    - `large`: the axes that the rule's guards call so.
-    - `instance`: what it was made of.
+    - `arrays`: the values of the program's inputs.
+    - `large`: the axes that the rule's guards require to be large or tiled, and those that it chunks.
+    - `instance`: the instance that the program was made of.
     """
 
     program: Program
@@ -58,11 +59,11 @@ class Loaded:
 def programs_of(
     statement: Statement, example: Example, violated: Comparison | None = None
 ) -> Iterator[Loaded]:
-    """The programs that an example may mean, those in which sets of axes are largest first.
+    """Yields the programs that an example may stand for, with the largest sets of axes first.
 
     **Arguments:**
 
-    - `violated`: a comparison that the statement has not got, and that must not hold.
+    - `violated`: a comparison that the statement does not have, and that the programs violate.
     """
     count = 0
     for naming in _namings(statement, example):
@@ -83,14 +84,14 @@ def programs_of(
 
 
 def drawn_program(statement: Statement) -> Loaded | None:
-    """A program that a statement may be about, on axes that are drawn; None if there is none."""
+    """Returns the left side of a statement as a program on axes that are drawn, or None if none is found."""
     kinds = kinds_of(statement)
     instance = Drawer(statement).draw(random.Random(0), kinds[0], Style("normal")) if kinds else None
     return _program(instance) if instance is not None else None
 
 
 def schema_of(example: Example, variable: str) -> tuple[str, ...]:
-    """The axes that an example gives a variable; `a_2` is one of those that `a..` stands for."""
+    """Returns the axes that an example gives a variable. `a_2` is one of those that `a..` stands for."""
     schemas = dict(example.schemas)
     if variable in schemas:
         return schemas[variable]
@@ -98,7 +99,7 @@ def schema_of(example: Example, variable: str) -> tuple[str, ...]:
 
 
 def _namings(statement: Statement, example: Example) -> Iterator[dict[str, str]]:
-    """The ways to say which single axis of a statement is which axis of an example."""
+    """Yields the ways to name single axes of a statement after axes of an example."""
     letters = sorted({axis for _, axes in example.schemas for axis in axes})
     rule = statement.rule
     unnamed = [axis for axis in single_axes(rule) if axis not in letters]
@@ -116,7 +117,11 @@ def _namings(statement: Statement, example: Example) -> Iterator[dict[str, str]]
 
 
 def _placements(statement: Statement, example: Example) -> Iterator[Placement]:
-    """Where the axes may be: as the example says in variables, in sets as the left side lets them."""
+    """Yields the placements of the axes that agree with the example.
+
+    The example says which variables have an axis. The sets may have it wherever the left side allows that.
+    Placements that fulfil the rule's conditions come first.
+    """
     rule = statement.rule
     letters = sorted({axis for _, axes in example.schemas for axis in axes} | set(single_axes(rule)))
     terms = variable_names(rule)
@@ -129,7 +134,7 @@ def _placements(statement: Statement, example: Example) -> Iterator[Placement]:
         found = [*agreeing, *(column for column in found if column not in agreeing)]
         found.sort(key=lambda column: (column not in agreeing, -sum(column.values())))
         options.append(found)
-    # What is reduced over is not empty; whether `nonempty` holds is for the engine to see.
+    # Sets that are reduced over can't be empty. The engine checks `nonempty` itself.
     needed = required_sets(replace(rule, guards=()))
     for chosen in islice(product(*options), MOST_NAMINGS):
         placement = Placement(dict(zip(letters, chosen, strict=True)))
@@ -138,12 +143,12 @@ def _placements(statement: Statement, example: Example) -> Iterator[Placement]:
 
 
 def _given(rule: Rule, example: Example, letter: str, terms: Sequence[str]) -> dict[str, bool]:
-    """What an example says of an axis: which variables have it."""
+    """Returns which variables have an axis according to an example."""
     if letter.endswith(CORE):
-        return {}  # it does not know of those
+        return {}  # examples don't mention core axes
     given = {name: letter in schema_of(example, name) for name in terms}
     if any(guard.name == "accumulates" and guard.operands[1] == letter for guard in rule.guards):
-        given[terms[0]] = False  # what is accumulated into lacks it
+        given[terms[0]] = False  # the array that is accumulated into lacks the axis
     return given
 
 
@@ -157,7 +162,7 @@ def _loaded(
     kinds_of_constants = "".join(kinds.variables[name] for name in constants)
     sizes = SizeRules(statement, axes).draw(rng, placement, None, violated, kinds_of_constants, constants)
     if sizes is None and violated is None:
-        # What is rejected may be so whatever the lengths are.
+        # No lengths fulfil the comparisons. A `reject` may not depend on them, so draw any lengths.
         free = replace(statement, rule=replace(statement.rule, comparisons=()))
         sizes = SizeRules(free, axes).draw(rng, placement, None, None, kinds_of_constants, constants)
     if sizes is None:
@@ -170,11 +175,11 @@ def _loaded(
 
 
 def _program(instance: Instance) -> Loaded:
-    """The left side of an instance, chunks taken away, with what is known of its variables."""
+    """Returns the left side of an instance without its chunks, with the known properties of its variables."""
     statement = instance.statement
     rule = statement.rule
     left = rewritten(rule.left, _whole)
-    # The nodes of the left side have kinds by identity, so those of the whole one are inferred anew.
+    # Kinds belong to nodes by identity, so they are inferred again for the new left side.
     bare = replace(statement, rule=replace(rule, left=left))
     kinds = next(k for k in kinds_of(bare) if dict(k.variables) == dict(instance.kinds.variables))
     dtypes = standing(kinds)
@@ -193,7 +198,7 @@ def _program(instance: Instance) -> Loaded:
         leaves[name] = terms.make(Leaf(len(arrays), layout, dtype))
         inputs.append(leaves[name])
         arrays.append(value)
-        if name in called and layout:  # the result of some operation
+        if name in called and layout:  # has to be the result of an operation
             reverse = Operation(OPERATIONS["reverse"], layout[:1], dtype)
             leaves[name] = terms.make(reverse, [leaves[name]])
     builder = Builder(bare, instance.placement, instance.axes, leaves, dtypes, terms)

@@ -1,4 +1,4 @@
-"""What a rule does: its text, where it is from, an example before and after in JAX, and what it saves."""
+"""Explains a rule: its text, its source, an example before and after it in JAX, and what it saves."""
 
 from __future__ import annotations
 
@@ -31,20 +31,27 @@ from eqsat.planning.loops import build
 from eqsat.targets.cpu import CPU
 
 LENGTHS = ((1000, 2000, 3000, 500, 400, 300, 200), (30, 40, 50, 60, 20, 10), (10, 2000, 3000, 20, 1000, 30))
-"""Of the axes in an example, as arrays of some size have them."""
+"""The lengths to choose from for the axes of a shown example, as in arrays of realistic size."""
 
 CHOICES = 8
-"""How many ways to choose lengths are compared."""
+"""How many choices of lengths are compared."""
 
 CHUNK = 128
-"""The length of chunks in what is shown."""
+"""The length of chunks in the programs that are shown."""
 
 _STATEMENT = re.compile(r"\s*(rule|fact|monoid|operation|include)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a program takes: operations, bytes of its largest intermediate, predicted seconds."""
+    """What a program costs.
+
+    **Attributes:**
+
+    - `operations`: the number of floating-point operations.
+    - `largest`: the size of the largest intermediate, in bytes.
+    - `seconds`: the predicted time.
+    """
 
     operations: float
     largest: int
@@ -52,9 +59,13 @@ class Cost:
 
 
 def explained(name: str, files: Sequence[RuleFile]) -> str:
-    """The explanation of the rule of that name, plain or with its file's.
+    """Returns the explanation of a rule as text.
 
-    **Raises:** `RuleError` if there is none, or if there are several.
+    **Arguments:**
+
+    - `name`: the rule's name, alone or qualified by its file's: `contraction.pull-factor`.
+
+    **Raises:** `RuleError` if there is no rule with that name, or more than one.
     """
     file, rule = found_rule(name, files)
     parts = [f"{rule.qualified}  ({rule.position.file}:{rule.position.line})", indented(_text(rule, file))]
@@ -88,21 +99,21 @@ def found_rule(name: str, files: Sequence[RuleFile]) -> tuple[RuleFile, Rule]:
         return found[0]
     if found:
         listed = " or ".join(rule.qualified for _, rule in found)
-        raise RuleError(f"there are several rules {name!r}: say {listed}")
+        raise RuleError(f"several rules are named {name!r}: write {listed}")
     facts: list[Fact] = [fact for file in files for fact in file.facts]
     if any(name in (fact.name, f"{fact.space}.{fact.name}") for fact in facts):
-        raise RuleError(f"{name!r} is a fact, and rewrites nothing")
+        raise RuleError(f"{name!r} is a fact, not a rule: it rewrites nothing")
     if any(declared.monoid.name == name for file in files for declared in file.monoids):
         folding = [rule.name for file in files for rule in file.rules if name in dict(rule.monoids)]
-        listed = f": {', '.join(dict.fromkeys(folding))}" if folding else ""
-        raise RuleError(f"{name!r} is a monoid, by which rules fold{listed}")
+        listed = f": it is used by {', '.join(dict.fromkeys(folding))}" if folding else ""
+        raise RuleError(f"{name!r} is a monoid, not a rule{listed}")
     known = [rule.name for file in files for rule in file.rules]
     advice = nearest(name.rpartition(".")[2], known)
     raise RuleError(f"there is no rule {name!r}" + (f": {advice}" if advice else ""))
 
 
 def _text(rule: Rule, file: RuleFile) -> str:
-    """The rule as it is written, with the comment above it."""
+    """Returns the rule as it is written in its file, with the comment above it."""
     lines = file.text.split("\n")
     first = rule.position.line - 1
     last = first + 1
@@ -116,7 +127,10 @@ def _text(rule: Rule, file: RuleFile) -> str:
 
 
 def _instance(rule: Rule) -> Instance | None:
-    """An example on which the rule fires, on axes of some length: one on which it pays, if there is any."""
+    """Returns an instance on which the rule fires, with axes of realistic lengths, or None.
+
+    Of several choices of lengths, it is the one with the largest gain.
+    """
     found: list[Instance] = []
     for example in rule.examples:
         if example.fires and not found:
@@ -125,7 +139,7 @@ def _instance(rule: Rule) -> Instance | None:
                 for loaded in programs(rule, example)
                 if fires_on(rule, loaded) and _is_one(loaded.instance)
             ]
-            # A sum over one axis says more than one over all.
+            # A result with more axes makes a clearer example.
             fired.sort(key=lambda instance: -len(instance.sides.left.axes))
             for instance in fired[:1]:
                 grown = (_grown(instance, seed) for seed in range(CHOICES))
@@ -134,7 +148,10 @@ def _instance(rule: Rule) -> Instance | None:
 
 
 def _is_one(instance: Instance) -> bool:
-    """Whether the sets of the instance are those that the engine chose: an example doesn't name them."""
+    """Returns whether both sides of an instance are well-formed.
+
+    They may not be: an example doesn't name the sets of axes, so the engine may match with other ones.
+    """
     try:
         return bool(instance.sides.program)
     except IllFormed:
@@ -142,20 +159,20 @@ def _is_one(instance: Instance) -> bool:
 
 
 def _gain(instance: Instance) -> float:
-    """How much less the right side takes than the left one, in time and in memory."""
+    """Returns how much the rule saves: the ratio of times, times the square root of that of memory."""
     before, after = map(_cost, _programs(instance))
     smaller: float = (before.largest + 1) / (after.largest + 1)
     return before.seconds / max(after.seconds, 1e-9) * math.sqrt(smaller)
 
 
 def _programs(instance: Instance) -> list[Program]:
-    """The left side and the right side."""
+    """Returns the left side and the right side as programs."""
     program = instance.sides.program
     return [replace(program, outputs=(output,)) for output in program.outputs]
 
 
 def _grown(instance: Instance, seed: int) -> Instance | None:
-    """The instance on longer axes. Its values are never looked at, but for constants."""
+    """Returns the instance with longer axes, or None if none fit. Only its constants have real values."""
     axes = tuple(sorted(instance.placement.columns))
     names = tuple(constant_names(instance.statement.rule))
     sizes = SizeRules(instance.statement, axes).draw(
@@ -182,7 +199,7 @@ def _schedule(program: Program) -> Schedule:
 
 
 def _source(program: Program, names: Sequence[str], function: str) -> str:
-    """A program as a JAX function, imports left out."""
+    """Returns a program as the source of a JAX function, without imports."""
     source = emit(_schedule(program), names).source
     start = source.index("def ")
     return source[start:].replace("def optimized(", f"def {function}(").rstrip()
@@ -203,7 +220,7 @@ def _cost(program: Program) -> Cost:
 
 
 def _operations(term: Term, model: CostModel) -> float:
-    """Floating-point operations, an elementwise function counted as one."""
+    """Returns the number of floating-point operations of a term. An elementwise function counts as one."""
     operands = term.args
     iterations = model.trips(model.loops(term.op, term, operands))
     opened = term.open.union(*(arg.open for arg in term.args))
@@ -233,7 +250,7 @@ def _effect(before: Cost, after: Cost) -> str:
 
 
 def _short(number: float) -> str:
-    """A count with three digits and a prefix.
+    """Returns a number with three digits and a unit prefix.
 
     >>> _short(12_345_678), _short(12)
     ('12.3 M', '12 ')

@@ -1,4 +1,4 @@
-"""Facts by test: the terms that a fact is about are drawn, and do they have the property?"""
+"""Tests facts: draws terms that a fact matches, and tests whether they have its property."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class FactTrial(Trial):
-    """A fact, drawn and judged."""
+    """The trial of a fact: its terms are drawn and judged."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class FactTrial(Trial):
         self.fact = fact
 
     def regimes(self) -> list[Regime]:
-        # Matrices of numbers that overflow or underflow have no properties to speak of.
+        # Matrices whose numbers overflow or underflow don't keep their properties.
         unfit = ("masked", "huge", "hostile") if self.fact.axes else ("masked",)
         return [regime for regime in super().regimes() if regime.style.name not in unfit]
 
@@ -45,7 +45,7 @@ class FactTrial(Trial):
             if not np.isfinite(stacked).all():
                 return None
         else:
-            # What is not a number is neither negative nor not.
+            # A NaN is neither negative nor nonnegative.
             stacked = stacked[~np.isnan(stacked)] if stacked.dtype.kind in "fc" else stacked
         if stacked.dtype.kind == "b":
             stacked = stacked.astype(np.int8)
@@ -55,7 +55,7 @@ class FactTrial(Trial):
         return Failure(instance, criterion, f"the term is not `{self.fact.property}{brackets}`", value)
 
     def negative_zero(self, value: Array) -> bool:
-        """Whether there is a -0, which is not nonnegative: its reciprocal is not."""
+        """Returns whether a value has a -0, which is not nonnegative because its reciprocal isn't."""
         return (
             value.dtype.kind == "f" and not self.fact.axes and bool(np.any(np.signbit(value) & (value == 0)))
         )

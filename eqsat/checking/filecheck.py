@@ -1,4 +1,4 @@
-"""Checking a file of rules by test: every rule, fact and monoid, all that can be found out about each."""
+"""Checks a file of rules by test: every rule, fact and monoid in it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class FileCheck:
 
     **Arguments:**
 
-    - `known`: other files whose rules, operations and monoids may be named.
-    - `examples`: how many instances are drawn in the regime that draws most.
-    - `strict`: whether conditions that nothing needs, rules that never end, and rules without examples are
-      errors.
-    - `brief`: whether the first thing that is wrong with a statement will do, as it was found and without
-      advice, and nothing is said of what might be better.
+    - `known`: other files, whose rules, operations and monoids the file may name.
+    - `examples`: how many instances are drawn in a regime whose share is 1.
+    - `strict`: whether needless conditions, rules that never terminate, and rules without examples are
+      failures instead of warnings. Conditions that the rest of a rule implies stay warnings.
+    - `brief`: whether to stop at the first failure of a statement, not to shrink it or search for advice,
+      and to leave out suggestions for improvement.
     """
 
     def __init__(
@@ -67,7 +67,12 @@ class FileCheck:
         self.brief = brief
 
     def report(self, names: Sequence[str] = ()) -> CheckReport:
-        """The report on all rules, facts and monoids of the file, or on those of these names."""
+        """Returns the report on the rules, facts and monoids of the file.
+
+        **Arguments:**
+
+        - `names`: the statements to check, by plain or qualified name; all if there are none.
+        """
         statements: list[Rule | Fact | MonoidDeclaration] = [
             *self.file.monoids,
             *self.file.facts,
@@ -83,13 +88,13 @@ class FileCheck:
         return CheckReport(tuple(found))
 
     def name_of(self, statement: Rule | Fact | MonoidDeclaration) -> str:
-        """The name of a statement with its file's."""
+        """Returns the name of a statement, qualified by its file's."""
         if isinstance(statement, MonoidDeclaration):
             return f"{Path(self.file.file).stem}.{statement.monoid.name}"
         return f"{statement.space}.{statement.name}"
 
     def checked(self, statement: Rule | Fact | MonoidDeclaration) -> RuleReport:
-        """The report on a statement."""
+        """Returns the report on a statement."""
         match statement:
             case Rule() | Fact():
                 return self.statement(statement)
@@ -97,7 +102,7 @@ class FileCheck:
                 return self.monoid(statement)
 
     def statement(self, statement: Rule | Fact) -> RuleReport:
-        """The report on a rule or a fact, also if one of its operations raises on the way."""
+        """Returns the report on a rule or a fact. If a user's operation raises, the report says so."""
         rule = statement if isinstance(statement, Rule) else statement.as_rule()
         what = "rule" if isinstance(statement, Rule) else "fact"
         report = RuleReport(self.name_of(statement), what, str(statement.position))
@@ -111,18 +116,18 @@ class FileCheck:
             if not users:
                 raise
             names = listed(sorted({f"`{node.name}`" for node in users}))
-            message = f"it can't be tried, since {names} raised {type(error).__name__}: {error}"
-            advice = "an operation takes all arrays whose axes its signature has"
+            message = f"this {what} can't be tested: {names} raised {type(error).__name__}: {error}"
+            advice = "an operation has to accept all arrays with the axes of its signature"
             return replace(report, failures=(self.at(users[0].position, message, advice),))
 
     def rule(self, rule: Rule) -> RuleReport:
-        """The report on a rule: first whether it is true, and only if so, all the rest."""
+        """Returns the report on a rule. Only a rule whose sides are equal is checked further."""
         report = RuleReport(self.name_of(rule), "rule", str(rule.position), rule.accuracy)
         try:
             trial = Trial(rule, self.examples)
             failure = trial.failure()
         except EqsatError as error:
-            return replace(report, failures=(self.at(rule.position, f"it can't be tried: {error}"),))
+            return replace(report, failures=(self.at(rule.position, f"this rule can't be tested: {error}"),))
         report = replace(report, regimes=dict(trial.tally.drawn))
         if failure is not None and self.brief:
             text = self.at(rule.position, f"the two sides differ {failure.criterion.value}")
@@ -138,7 +143,7 @@ class FileCheck:
             return replace(report, failures=(text,))
         if not trial.tally.drawn or not trial.tally.finite:
             message = "no instance was found on which the left side has a finite value"
-            advice = "compare the conditions: do they ever hold together?"
+            advice = "check whether all conditions can hold together"
             return replace(report, failures=(self.at(rule.position, message, advice),))
         measured = measure(rule)
         if not self.brief:
@@ -152,12 +157,13 @@ class FileCheck:
             message = (
                 f"the left side is never negative, but rounding makes the right side {measured.negative}"
             )
-            advice = "what is done to it next may be a root: clamp it, `max(..., 0)`"
+            advice = "clamp the right side, `max(..., 0)`, since the next operation may be a square root"
             failures = (*failures, self.at(rule.position, message, advice))
         if failures and self.brief:
             return replace(report, failures=failures)
         if not self.brief and next(trial.failures_of(INFINITE), None) is not None:
-            notes = (*notes, "where the data is not finite, the right side may be NaN and the left side not")
+            note = "on data with infinities or NaN, the right side may not be finite where the left side is"
+            notes = (*notes, note)
         guarded, tested = self.guarded(rule)
         growing = self.growth(rule)
         more, warnings, tried = self.examples_and_conditions(rule)
@@ -170,7 +176,10 @@ class FileCheck:
         return replace(report, regimes=regimes, failures=failures, warnings=warnings, notes=notes)
 
     def guarded(self, rule: Rule) -> tuple[tuple[str, ...], int]:
-        """Failures of a rule where its guard holds, by what it promises there; and how much was tried."""
+        """Returns failures of a rule on data on which its guard holds, and how many instances were tried.
+
+        There, the rule is judged by the accuracy class that its guard promises.
+        """
         if rule.data_guard is None:
             return (), 0
         promised, fits = rule.data_guard.accuracy, holding(rule.data_guard.guard)
@@ -179,7 +188,7 @@ class FileCheck:
         failure = trial.failure()
         narrower = "make the guard narrower, or leave it out"
         if failure is not None and failure.criterion in PROMISES:
-            message = f"where its guard holds, `{rule.name}` is to be [{promised}], and does not keep that"
+            message = f"where its guard holds, `{rule.name}` promises [{promised}], but breaks that promise"
             text = self.at(rule.position, message, narrower)
             return (text + "\n" + indented(shown(failure)),), trial.tally.drawn.total()
         if failure is not None:
@@ -188,24 +197,26 @@ class FileCheck:
         measured = measure(better, DRAWS // 2, fits)
         tested = trial.tally.drawn.total() + measured.instances
         if measured.accuracy is None:
-            message = "the guard holds on no data that was drawn"
-            advice = "do its tests ever hold together?"
+            message = "no drawn data fulfils the guard"
+            advice = "check whether all its tests can hold together"
             return (self.at(rule.position, message, advice),), tested
         if ACCURACIES.index(measured.accuracy) > ACCURACIES.index(promised):
             message = (
-                f"where its guard holds, `{rule.name}` is to be [{promised}], but it is"
+                f"where its guard holds, `{rule.name}` promises [{promised}], but it is"
                 f" [{measured.accuracy}]: {measured.evidence}"
             )
             return (self.at(rule.position, message, narrower),), tested
         return (), tested
 
     def growth(self, rule: Rule) -> list[tuple[str, str]]:
-        """What is wrong with a rule that never ends, alone or with the others, and what to do."""
+        """Returns messages with advice about a rule that never terminates, alone or with others."""
         if self.brief:
             return []
         alone = endless(rule, self.known)
         if alone:
-            message = f"`{rule.name}` never ends by itself: it matches what it makes, {alone} of its example"
+            message = (
+                f"`{rule.name}` never ends: it matches its own results, and on its example it adds {alone}"
+            )
             return [(message, ENDING)]
         grown = self.together.endless(rule)
         if not grown:
@@ -219,7 +230,7 @@ class FileCheck:
         return Together(self.file, self.known)
 
     def broken(self, rule: Rule, failure: Failure, trial: Trial, report: RuleReport) -> RuleReport:
-        """The report on a rule that is true of numbers, but not what its class promises of floats."""
+        """Returns the report on a rule that is true of numbers, but breaks its class's promise for floats."""
         measured = measure(rule)
         worse = ACCURACIES[ACCURACIES.index(rule.accuracy) + 1]
         least = max(worse, measured.accuracy or worse, key=ACCURACIES.index)
@@ -232,13 +243,13 @@ class FileCheck:
         return replace(report, measured=deserved, failures=(f"{text}\n{indented(example)}",))
 
     def fact(self, fact: Fact) -> RuleReport:
-        """The report on a fact."""
+        """Returns the report on a fact."""
         report = RuleReport(self.name_of(fact), "fact", str(fact.position))
         try:
             trial = FactTrial(fact, self.examples)
             failure = trial.failure()
         except EqsatError as error:
-            return replace(report, failures=(self.at(fact.position, f"it can't be tried: {error}"),))
+            return replace(report, failures=(self.at(fact.position, f"this fact can't be tested: {error}"),))
         report = replace(report, regimes=dict(trial.tally.drawn))
         if failure is not None:
             text = self.at(fact.position, "the fact does not hold")
@@ -251,35 +262,38 @@ class FileCheck:
         return replace(report, regimes={**report.regimes, **tried}, failures=failures, warnings=warnings)
 
     def monoid(self, declared: MonoidDeclaration) -> RuleReport:
-        """The report on a monoid."""
+        """Returns the report on a monoid."""
         rules = [rule for file in (self.file, *self.known) for rule in file.rules]
         report = RuleReport(self.name_of(declared), "monoid", str(declared.position))
         tried, failure = check_monoid(declared.monoid, rules)
         report = replace(report, regimes={"merges": tried})
         if failure is None:
             return report
-        text = self.at(declared.position, "this is no monoid") + "\n" + indented(str(failure))
+        text = self.at(declared.position, "this is not a monoid") + "\n" + indented(str(failure))
         return replace(report, failures=(text,))
 
     # ------------------------------------------------------------------------------------ the parts
 
     def function_named(self, operation: str) -> str:
-        """The function that the declaration of an operation names, "module:name"; empty if none does."""
+        """Returns the function that the declaration of an operation names, as "module:name", or ""."""
         declared = (one for file in all_files([self.file, *self.known]) for one in file.operations)
         return next((one.function for one in declared if one.signature.name == operation), "")
 
     def unusable_operation(self, rule: Rule) -> str:
-        """What is wrong if an operation of a rule can't be called, or is not what its declaration says."""
+        """Returns what is wrong with a user's operation in a rule, or "".
+
+        The operation may have no function to call, or not do what its declaration says.
+        """
         for node in users_operations(rule):
             spec = operation_called(node.name)
             if spec.function is None and (named := self.function_named(spec.name)):
-                message = f"the operation `{spec.name}` is {named!r}, which was not imported"
-                advice = "`--allow-imports` imports it, which runs its module"
+                message = f"the operation `{spec.name}` calls {named!r}, which was not imported"
+                advice = "pass `--allow-imports` to import its module, which runs that module's code"
                 return self.at(node.position, message, advice)
             if spec.function is None:
                 message = f"the operation `{spec.name}` has no function to call"
                 advice = (
-                    f'say which in its declaration, `operation {spec.signature} from "module:name"`, or'
+                    f'name one in its declaration, `operation {spec.signature} from "module:name"`, or'
                     " register one with `eqsat.operation` before the check"
                 )
                 return self.at(node.position, message, advice)
@@ -289,7 +303,7 @@ class FileCheck:
         return ""
 
     def accuracy(self, rule: Rule, measured: Measured) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Failures and notes about the accuracy class of a rule."""
+        """Returns failures and notes about the accuracy class of a rule."""
         deserved = measured.accuracy
         if deserved is None or deserved == rule.accuracy:
             return (), ()
@@ -303,7 +317,7 @@ class FileCheck:
     def examples_and_conditions(
         self, statement: Rule | Fact
     ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, int]]:
-        """Failures, warnings, and how much was tried, of what examples and conditions have to show."""
+        """Returns failures and warnings about examples and conditions, and how many of each were tried."""
         failures = [text for example in statement.examples if (text := self.example(statement, example))]
         if self.brief and not self.strict:
             return tuple(failures), (), {"examples": len(statement.examples)}
@@ -319,8 +333,10 @@ class FileCheck:
             and any(variables(matched))
             and not any(e.fires for e in statement.examples)
         ):
-            advice = "say the axes of its variables in a case in which it helps: `example  a: i k`"
-            complaints.append((statement.position, "there is no example on which it fires", advice))
+            advice = (
+                "add one with the axes of its variables in a case where the rule helps: `example  a: i k`"
+            )
+            complaints.append((statement.position, "the rule has no example on which it fires", advice))
         tried = {"examples": len(statement.examples), "conditions": len(needs)}
         graver = [one for one in complaints if self.strict and IMPLIED not in one[1]]
         failures += [self.at(*complaint) for complaint in graver]
@@ -328,18 +344,18 @@ class FileCheck:
         return tuple(failures), tuple(lighter), tried
 
     def example(self, statement: Rule | Fact, example: Example) -> str:
-        """What is wrong with an example."""
+        """Returns what is wrong with an example, or ""."""
         try:
             if not example.fires:
                 if stays(statement, example):
                     return ""
                 message = "the rule fires on this `reject`"
-                return self.at(example.position, message, "a condition or a pattern has to rule it out")
+                return self.at(example.position, message, "add a condition or a pattern that excludes it")
             found = list(outcomes(statement, example))
         except EqsatError as error:
             return self.at(example.position, f"the engine can't run this example: {error}")
         if any(outcome.wrong() for outcome in found):
-            return self.at(example.position, "what the engine makes of this example is not equal to it")
+            return self.at(example.position, "the engine's result for this example is not equal to it")
         if any(outcome.fired for outcome in found):
             return ""
         message = "the rule does not fire on this `example`"
@@ -347,7 +363,7 @@ class FileCheck:
         return self.at(example.position, message, advice)
 
     def load_check(self) -> LoadCheck:
-        """The checks that are made when a file is loaded, for one statement in this file's place."""
+        """Returns the load check of this file, applied to a single statement in place of all its rules."""
 
         def check(statement: Rule | Fact) -> None:
             alone = replace(
@@ -360,21 +376,21 @@ class FileCheck:
         return check
 
     def at(self, position: Position, message: str, advice: str = "") -> str:
-        """A message as the load check shows it."""
+        """Returns a message in the format of the load check: position, line, caret, advice."""
         return diagnostic(self.file.text, position, message, advice)
 
 
 IMPLIED = "anyway"
 
 ENDING = (
-    "write a right side that no left side matches, or a condition that what is made does not fulfil; until"
-    " then, the engine stops at a limit, and other rules may not get their turn"
+    "write a right side that no left side matches, or add a condition that the results do not fulfil; until"
+    " then, the engine stops the rule at a limit, and other rules may not get to run"
 )
-"""What to do about a rule that never ends."""
+"""The advice for a rule that never terminates."""
 
 
 def _complaint(idle: Sequence[Need], implied: bool, needs: Sequence[Need]) -> tuple[Position, str, str]:
-    """Where conditions that nothing needs stand, what is wrong with them, and what to do."""
+    """Returns the position, the message and the advice of a complaint about needless conditions."""
     names = listed([str(need) for need in idle])
     condition = "the condition" if len(idle) == 1 else "the conditions"
     position = idle[0].condition.position

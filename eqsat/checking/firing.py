@@ -1,4 +1,4 @@
-"""Whether the engine applies a rule to its examples, and what it makes of them."""
+"""Runs the engine on the examples of a rule: whether the rule fires, and whether its results are right."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from eqsat.language.traverse import walk
 LIMITS = Limits(seconds=5.0, algebra_rounds=3, loop_rounds=3)
 
 MOST_STATEMENTS = 3
-"""Choices of functions with which an example is tried."""
+"""At most this many choices for a rule's function variables are tried on an example."""
 
 NUMBER = 0
-"""The number of the rule that is tried, by which the engine's nodes name their maker."""
+"""The number of the rule that is tried. E-nodes name the rule that made them by its number."""
 
 SPLITS = """
 rule split-result [exact]  a{n} => concat[n] chunk[n] a  where large(n), stored(a)
@@ -41,12 +41,13 @@ rule split-chunk [exact]  chunk[n] a{m} => concat[m] chunk[m] chunk[n] a  where 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the engine did to a program.
+    """What the engine did with a program.
 
     **Attributes:**
 
-    - `fired`: whether the rule made anything, or found terms to be equal.
-    - `made`: terms of the program, each with an equal term that the rule made, chunks left out.
+    - `fired`: whether the rule added e-nodes or merged classes. A fact fires if it matches.
+    - `made`: pairs of a term of the program and another that should be equal to it according to the rule.
+      Terms with open loops are left out.
     """
 
     loaded: Loaded
@@ -54,7 +55,7 @@ class Outcome:
     made: tuple[tuple[Term, Term], ...]
 
     def wrong(self) -> bool:
-        """Whether what the rule made is not what it was made of."""
+        """Returns whether any of the pairs differ in value."""
         for before, after in self.made:
             program = replace(self.loaded.program, outputs=(_output(before), _output(after)))
             lengths = {axis: min(2, axis.size) for axis in program.axes() if axis.size}
@@ -69,47 +70,58 @@ def _output(term: Term) -> Output:
 
 
 def outcomes(rule: Rule | Fact, example: Example) -> Iterator[Outcome]:
-    """What the engine does to each program that an example may mean."""
+    """Yields what the engine does with each program that an example may stand for."""
     for loaded in programs(rule, example):
         yield _run(loaded, rule)
 
 
 def programs(rule: Rule | Fact, example: Example, violated: Comparison | None = None) -> Iterator[Loaded]:
-    """The programs that an example may mean; `violated` is a comparison that must not hold in them."""
+    """Yields the programs that an example may stand for, with the rule read from left to right.
+
+    **Arguments:**
+
+    - `violated`: a comparison that the programs violate.
+    """
     (forward, *_) = directions(rule.as_rule() if isinstance(rule, Fact) else rule)
     for statement in islice(statements(forward), MOST_STATEMENTS):
         yield from programs_of(statement, example, violated)
 
 
 def fires_on(rule: Rule | Fact, loaded: Loaded) -> bool:
-    """Whether a rule fires on a program."""
+    """Returns whether a rule fires on a program."""
     return _run(loaded, rule).fired
 
 
 @lru_cache(maxsize=16)
 def _compiled(rule: Rule | Fact) -> list[CompiledRule]:
-    """The rule, and what it needs; the same list every time, for which the engine keeps an e-graph."""
+    """Returns the compiled rule, with the rules that split terms into chunks if it needs them.
+
+    The list is cached, since the engine keeps an e-graph for each list of rules.
+    """
     splits = _splits(rule) if isinstance(rule, Rule) else []
     return [compile_rule(rule, NUMBER), *splits]
 
 
 def fires(rule: Rule | Fact, example: Example) -> bool:
-    """Whether a rule fires on any of the programs that an example may mean."""
+    """Returns whether a rule fires on any of the programs that an example may stand for."""
     return any(outcome.fired for outcome in outcomes(rule, example))
 
 
 def stays(rule: Rule | Fact, reject: Example) -> bool:
-    """Whether there is a program that a `reject` may mean on which the rule does not fire.
+    """Returns whether a `reject` is kept: the rule does not fire on all programs that it may stand for.
 
-    Axes alone don't say which of them a sum is over: `reject a: i k  b: i` of `sum[K] (a{K} * b{K})` is
-    about the sum over k.
+    It is kept if there is no such program, and one that does not fire is enough. For axes don't tell which
+    of them a sum is over: `reject a: i k  b: i` of `sum[K] (a{K} * b{K})` is about the sum over k.
     """
     found = list(outcomes(rule, reject))
     return not found or not all(outcome.fired for outcome in found)
 
 
 def why_not(rule: Rule | Fact, example: Example) -> str:
-    """What keeps a rule from firing on an example; of the programs that it may mean, on the nearest."""
+    """Returns the conditions that keep a rule from firing on an example, as a sentence, or "".
+
+    Of the programs that the example may stand for, it is about the one on which fewest conditions fail.
+    """
     found: list[tuple[int, str]] = []
     for loaded in programs(rule, example):
         instance = loaded.instance
@@ -122,7 +134,7 @@ def why_not(rule: Rule | Fact, example: Example) -> str:
 
 
 def _splits(rule: Rule) -> list[CompiledRule]:
-    """The rules by which chunks come about, and chunks of chunks, for a rule that moves such."""
+    """Returns the rules that make the chunks, and the chunks of chunks, that a rule about chunks matches."""
     if not loops(rule):
         return []
     chunks = (node.operand for node in walk(rule.left) if isinstance(node, ChunkOf))
@@ -148,7 +160,10 @@ def _run(loaded: Loaded, rule: Rule | Fact) -> Outcome:
 
 
 def _merges(loaded: Loaded, compiled: list[CompiledRule], found: Saturation) -> bool:
-    """Whether a rule makes terms equal that others have made: there are fewer classes with it."""
+    """Returns whether a rule merges classes of terms that the other rules made.
+
+    It does if the graph has fewer classes with the rule than without it.
+    """
     others = compiled[1:]
     if not others:
         return False
@@ -158,7 +173,7 @@ def _merges(loaded: Loaded, compiled: list[CompiledRule], found: Saturation) -> 
 
 
 def _made(program: Program, graph: Snapshot) -> Iterator[tuple[Term, Term]]:
-    """Closed terms of the program, with what the rule found to be equal to them."""
+    """Yields closed terms of the program, each with a term that the rule found to be equal to it."""
     by_class: dict[int, Term] = {}
     for term in program.reachable():
         number = graph.class_of.get(term.number)
@@ -177,7 +192,7 @@ def _made(program: Program, graph: Snapshot) -> Iterator[tuple[Term, Term]]:
 
 
 class _Trees:
-    """A term for each class of a graph, without going through one of them."""
+    """The smallest term of each class of a graph that does not contain one forbidden class."""
 
     def __init__(self, graph: Snapshot, program: Program, forbidden: int) -> None:
         self.program = program
@@ -197,7 +212,7 @@ class _Trees:
                             changed = True
 
     def term(self, node: ENode) -> Term | None:
-        """The node as a term; None if it can't be without the forbidden class."""
+        """Returns an e-node as a term, or None if that takes the forbidden class or is not well-formed."""
         if not all(child in self.best for child in node.children):
             return None
         operands = [self.term(self.best[child]) for child in node.children]

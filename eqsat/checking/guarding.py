@@ -1,4 +1,4 @@
-"""Data on which the guard of a rule holds: instances as they were drawn, and moved to where it just does."""
+"""Finds data on which the guard of a rule holds: as it was drawn, and scaled to the limits of the guard."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from eqsat.ir.interpret import interpret
 from eqsat.ir.program import Output, Program
 
 POWERS = (128, 120, 96, 64, 32, 24, 16, 8, 4, 2, 1, 0)
-"""Data is multiplied by, and divided by, so high powers of two: the highest for which the guard holds, of
-these and of those up to the next one."""
+"""The exponents of two that data is scaled by, up and down. The highest for which the guard holds is
+searched among these, and then by bisection between it and the next one."""
 
 RANGE = 128
-"""The exponent of the largest number of single precision, which these powers are for. Other dtypes have
-higher or lower ones, as their range is."""
+"""The exponent of the largest number of single precision, for which the powers are. They are scaled in
+proportion for dtypes with another range."""
 
 BETWEEN = (48, 64, 72, 80)
-"""By as high ones, one variable is while the others are at the other end: there a square underflows, and a
-product does not. Where everything does, both sides are equal."""
+"""The exponents of two that one variable is scaled by while the others are at the opposite limit. There, a
+square may underflow while a product does not. If everything underflowed, both sides would be equal."""
 
 MOST_MOVED = 3
-"""So many variables are made large and small in all ways together."""
+"""This many variables are made large and small in all combinations."""
 
 
 def holding(guard: Guard) -> Fits:
-    """What makes of an instance those like it on which a guard holds."""
+    """Returns a function from an instance to similar instances on which a guard holds."""
     return partial(_holding, guard)
 
 
 def _holding(guard: Guard, instance: Instance) -> Iterator[Instance]:
-    """The instance, and its variables as large and as small as the guard lets them be, in all ways."""
+    """Yields the instance if the guard holds on it, and others as large or as small as the guard allows."""
     floats = [name for name in guard.variables if instance.values[name].dtype.kind == "f"]
     test = _Test(guard, instance)
     within: Instance | None = instance if test.holds(instance) else None
@@ -74,11 +74,14 @@ def _sizes(names: Sequence[str], signs: Sequence[int]) -> str:
 
 
 def _moved(test: _Test, instance: Instance, names: Sequence[str], sign: int) -> Instance | None:
-    """The instance with some variables as large as the guard lets them be, or as small for a sign of -1."""
+    """Returns the instance with some variables as large as the guard allows, or None.
+
+    A `sign` of -1 makes them as small as it allows.
+    """
     for above, power in pairwise(_powers(POWERS, instance, names)):
         found = _scaled(instance, names, sign * power)
         if power and _fits(test, found, instance):
-            # Most mistakes are at the very limit.
+            # Most mistakes show at the limit itself.
             while above - power > 1:
                 middle = (power + above) // 2
                 further = _scaled(instance, names, sign * middle)
@@ -91,14 +94,14 @@ def _moved(test: _Test, instance: Instance, names: Sequence[str], sign: int) -> 
 
 
 def _powers(powers: Sequence[int], instance: Instance, names: Sequence[str]) -> list[int]:
-    """Powers of two for the dtype of these variables, the highest first."""
+    """Returns the powers scaled to the range of the variables' dtypes, the highest first."""
     exponents = [int(limits_of(instance.dtypes.of_variable(name)).maxexp) for name in names]
     largest = min(exponents, default=RANGE)
     return sorted({power * largest // RANGE for power in powers}, reverse=True)
 
 
 def _fits(test: _Test, moved: Instance, instance: Instance) -> bool:
-    """Whether the guard holds of moved data, and what was finite still is."""
+    """Returns whether the guard holds on moved data, and the same numbers are finite as before."""
     finite = all(
         np.array_equal(np.isfinite(value), np.isfinite(instance.values[name]))
         for name, value in moved.values.items()
@@ -108,12 +111,15 @@ def _fits(test: _Test, moved: Instance, instance: Instance) -> bool:
 
 
 def holds(guard: Guard, instance: Instance) -> bool:
-    """Whether the guard holds of an instance's data, as it is tested: in single precision, or in double."""
+    """Returns whether the guard holds on an instance's data.
+
+    The guard is tested in single precision, or in double if the instance has doubles.
+    """
     return _Test(guard, instance).holds(instance)
 
 
 class _Test:
-    """Whether a guard holds of an instance, or of others that differ from it in values alone."""
+    """The test of a guard, for an instance and others that differ from it in their values alone."""
 
     def __init__(self, guard: Guard, instance: Instance) -> None:
         self.guard = guard
@@ -143,7 +149,7 @@ class _Test:
 
 
 def _scaled(instance: Instance, names: Sequence[str], power: int) -> Instance:
-    """The instance with some variables multiplied by a power of two."""
+    """Returns the instance with some variables multiplied by two to the given power."""
     values = dict(instance.values)
     for name in names:
         with np.errstate(all="ignore"):

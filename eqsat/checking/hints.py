@@ -1,4 +1,4 @@
-"""What would make a wrong rule right, as far as trying tells: a condition, and the class that it then has."""
+"""Searches for a condition that makes a wrong rule right, and for the accuracy class it then deserves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_TRIED = 6
 
 
 def hint(rule: Rule, failure: Failure, load_check: LoadCheck, examples: int) -> str:
-    """A condition under which the rule passes the check, as advice; nothing if there is none to give."""
+    """Returns advice to add a condition with which a wrong rule passes the check, or "" if none is found."""
     for conditions in islice(_conditions(rule, failure), MOST_TRIED):
         safer = replace(
             rule,
@@ -47,7 +47,7 @@ def hint(rule: Rule, failure: Failure, load_check: LoadCheck, examples: int) -> 
 
 
 def _conditions(rule: Rule, failure: Failure) -> Iterator[tuple[Guard | PropertyGuard | Comparison, ...]]:
-    """Conditions that rules often lack."""
+    """Yields conditions that authors of rules often forget, as far as they fit the failure."""
     instance = failure.instance
     for name in (*axis_sets(rule), *single_axes(rule)):
         if any(instance.lengths.get(axis) == 0 for axis in instance.placement.of(name)):

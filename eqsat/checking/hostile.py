@@ -1,7 +1,8 @@
-"""Numbers that rules fail on: of all sizes, at the ends of the range, infinite, NaN, of either zero, offset.
+"""Draws numbers that rules fail on: of all sizes, near the limits of the range, infinite, NaN, zero, offset.
 
-One instance has one *distribution*, which says what its variables have in common: a rule that moves a factor
-fails where factors are of very different sizes; one that splits a sum, where two variables nearly cancel.
+All variables of an instance share one *distribution*, because mistakes depend on how they relate. A rule
+that moves a factor fails where factors have very different sizes. A rule that splits a sum fails where two
+variables nearly cancel.
 """
 
 from __future__ import annotations
@@ -17,24 +18,25 @@ DISTRIBUTIONS = (
     *("wide", "levels", "levels", "special", "special", "infinite", "infinite", "opposed", "edge", "edge"),
     *("negative", "zeros", "zeros", "undefined", "whole", "whole"),
 )
-"""What data may be like that a rule of the default class has to do with; some come more often."""
+"""The distributions that a rule of the default class has to cope with. Some are listed twice, to be drawn
+more often."""
 
 TAME = ("steps", "opposed", "positive", "zeros", "negative")
-"""What data may be like whose sizes are moderate."""
+"""The distributions whose numbers have moderate sizes."""
 
 INFINITE = ("special", "infinite", "undefined")
-"""The distributions whose numbers are not all finite by intent."""
+"""The distributions that hold infinities or NaN by intent."""
 
 SPECIALS = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
 ORDINARY = (0.25, 0.5)
-"""How often a variable has ordinary numbers, beside hostile ones: in one instance or another."""
+"""The probabilities that a variable has ordinary numbers. Most distributions draw one of these."""
 
 WHOLE = (-3.0, -2.0, -1.0, -1.0, 0.0, 1.0, 1.0, 2.0, 3.0)
-"""Small whole numbers, of which sums and products are often 0 or 1."""
+"""Small whole numbers, whose sums and products are often 0 or 1."""
 
 SPREAD = 1e-3
-"""How far numbers of the distribution "opposed" are from one another, relative to their size."""
+"""The relative distance between numbers of the distribution "opposed"."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,16 @@ class Distribution:
 
     **Attributes:**
 
-    - `name`: "wide": any exponent for each number; "levels": one for each variable; "steps": the same,
-      within a few orders of magnitude; "special": special numbers in places; "infinite": an
-      infinity of one sign for each variable, in places; "undefined": NaN in places; "opposed":
-      large numbers, of one sign for each variable, close to one another; "edge": near the largest number;
-      "negative", "positive", "zeros"; "whole": small whole numbers, which are computed with exactly.
-    - `exponent`: the decimal exponent that a variable's numbers have at most.
-    - `tame`: whether sizes are moderate, matrices regular, and no zeros negative.
-    - `ordinary`: how often a variable has ordinary numbers.
+    - `name`: "wide": any exponent for each number; "levels": one exponent for each variable; "steps": the
+      same, within a few orders of magnitude; "special": zeros, infinities or NaN in places; "infinite":
+      infinities in places, of one sign for each variable; "undefined": NaN in places; "opposed": large
+      numbers close to one another, of one sign for each variable; "edge": near the largest number;
+      "negative"; "positive"; "zeros": zeros in places; "whole": small whole numbers, which give exact
+      results.
+    - `exponent`: the largest decimal exponent of a variable's numbers.
+    - `tame`: whether sizes are moderate, matrices regular, and zeros never negative.
+    - `limits`: the limits of the dtype, as `jax.numpy.finfo` gives them.
+    - `ordinary`: the probability that a variable has ordinary numbers.
     """
 
     name: str
@@ -61,7 +65,7 @@ class Distribution:
 
     @staticmethod
     def drawn(rng: np.random.Generator, tame: bool, limits: Any) -> Distribution:
-        """A distribution for numbers of that range."""
+        """Draws a distribution for numbers in the range of a dtype with these limits."""
         names = TAME if tame else DISTRIBUTIONS
         name = names[rng.integers(len(names))]
         most = float(np.log10(float(limits.max)))
@@ -76,14 +80,14 @@ class Distribution:
         return Distribution(name, exponent, tame, limits, ordinary)
 
     def within(self, limits: Any) -> Distribution:
-        """The same for a variable of another dtype."""
+        """Returns the same distribution for a variable of another dtype."""
         if limits.dtype == self.limits.dtype:
             return self
         most = 0.95 * float(np.log10(float(limits.max)))
         return replace(self, limits=limits, exponent=min(self.exponent, most))
 
     def complex_numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """The complex numbers of one variable: of some, one part is a zero of either sign."""
+        """Draws the complex numbers of one variable. In some of them, one part is a zero of either sign."""
         parts = np.stack([self.numbers(rng, shape), self.numbers(rng, shape)], axis=-1)
         which = rng.integers(0, 6, (*shape, 1))
         zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], parts.shape)
@@ -91,7 +95,7 @@ class Distribution:
         return np.ascontiguousarray(parts).view(np.complex128)[..., 0]
 
     def numbers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """The numbers of one variable."""
+        """Draws the numbers of one variable."""
         normal = rng.normal(size=shape)
         if rng.random() < self.ordinary:
             return np.asarray(normal * rng.choice([1.0, 5.0]))
@@ -123,13 +127,13 @@ class Distribution:
             case "positive":
                 return rng.uniform(0.2, 2.0, shape)
             case _:
-                # Of either sign for each number, or for all: a sum of zeros is -0 only where all are.
+                # Zeros have signs of their own or one for all, since a sum is -0 only if all its terms are.
                 zeros = rng.choice([0.0, 0.0 if self.tame else -0.0], shape if rng.random() < 0.5 else ())
                 return np.where(rng.random(shape) < rng.choice([0.3, 1.0]), zeros, normal)
 
     def sprinkled(self, rng: np.random.Generator, numbers: Array, share: float) -> Array:
-        """Numbers, of which a share is special, alike or not: single ones, or all along one dimension."""
-        # Most of what is done with a NaN is NaN, and hides what the others do.
+        """Replaces a share of the numbers by special ones: single numbers, or whole lines of an array."""
+        # A NaN mostly makes results NaN, and so hides the effect of other special numbers.
         one = np.nan if rng.random() < 0.4 else rng.choice(SPECIALS)
         several = SPECIALS if rng.random() < 0.5 else SPECIALS[:-1]
         special = rng.choice(several, numbers.shape) if rng.random() < 0.5 else one
@@ -141,7 +145,12 @@ class Distribution:
         return np.where(where, special, numbers)
 
     def matrix(self, rng: np.random.Generator, value: Array, plain: bool) -> Array:
-        """A regular matrix at this distribution's level; singular or special only if it is a `plain` one."""
+        """Changes a regular matrix so that it suits this distribution.
+
+        **Arguments:**
+
+        - `plain`: whether the matrix may be singular, or hold infinities and NaN.
+        """
         match self.name:
             case "levels" | "edge" | "wide" | "steps":
                 level = 0.4 * self.exponent * rng.choice([-1.0, 0.0, 1.0])
@@ -154,7 +163,7 @@ class Distribution:
                 return value
 
     def representable(self, value: Array, nonnegative: bool, nonzero: bool) -> Array:
-        """Numbers that the dtype has, as far as a variable may have them."""
+        """Rounds values to the dtype, and makes them nonnegative or nonzero if the variable has to be."""
         if value.dtype.kind == "c":
             parts = np.stack([value.real, value.imag], axis=-1)
             narrow = self.representable(parts, False, False).view(np.complex128)[..., 0]

@@ -1,4 +1,4 @@
-"""One instance of a rule: axes with lengths, values for the variables, and both sides as terms."""
+"""An instance of a rule: axes with lengths, values of the variables, and both sides as terms."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Instance:
-    """A drawn instance.
+    """An instance of a statement: everything that is drawn to evaluate both sides.
 
     **Attributes:**
 
-    - `lengths`: of all axes of the placement.
-    - `values`: of the variables, with dimensions in the order of their axes' names; those of
-      `constants` are scalars that the program contains.
-    - `style`: what the values are like.
-    - `chunk`: how long chunks are; 0 for whole axes.
+    - `lengths`: the length of each axis of the placement.
+    - `values`: the value of each variable, with its dimensions in the order of the axes' names.
+    - `constants`: the variables whose values are scalar constants of the program, not inputs.
+    - `style`: what the values are like, as text.
+    - `chunk`: the length of chunks; 0 for whole axes.
     """
 
     statement: Statement
@@ -55,12 +55,12 @@ class Instance:
         return self.dtypes.kinds
 
     def axes_of(self, variable: str) -> tuple[str, ...]:
-        """The axes of a variable, in the order of its value's dimensions."""
+        """Returns the axes of a variable, in the order of its value's dimensions."""
         return tuple(sorted(self.placement.of(variable)))
 
     @cached_property
     def axes(self) -> dict[str, Axis]:
-        """The axes as the IR has them."""
+        """The axes of the IR, by name."""
         return {name: Axis(number, self.lengths[name]) for number, name in enumerate(sorted(self.lengths))}
 
     @cached_property
@@ -69,7 +69,10 @@ class Instance:
 
 
 def values_of(instance: Instance, expressions: Sequence[Expression]) -> list[Array]:
-    """What expressions of the right side are, a chunk being all there is; along the axes of all of them."""
+    """Returns the values of expressions of the right side, with whole axes in place of chunks.
+
+    All values are broadcast to the axes of all expressions.
+    """
     sides = instance.sides
     terms = [sides.builder.build(_whole(node), sides.matched.dtype, matching=False) for node in expressions]
     layout = tuple(sorted(frozenset[Axis]().union(*(term.axes for term in terms))))
@@ -78,7 +81,7 @@ def values_of(instance: Instance, expressions: Sequence[Expression]) -> list[Arr
 
 
 def _whole(node: Expression) -> Expression:
-    """An expression without its chunks."""
+    """Returns an expression without its chunks."""
 
     def stripped(found: Expression) -> Expression | None:
         while isinstance(found, ChunkOf):
@@ -89,9 +92,16 @@ def _whole(node: Expression) -> Expression:
 
 
 class Sides:
-    """Both sides of an instance as terms of one table.
+    """Both sides of an instance as terms in one table, and as the outputs of one program.
 
-    **Raises:** `IllFormed` if a side makes no sense; `of_right` says whether it is the right one.
+    **Attributes:**
+
+    - `matched`, `made`: the left and the right side as they are written, which may be chunks.
+    - `left`, `right`: the same, with their chunks closed by loops.
+    - `arrays`: the values of the program's inputs.
+
+    **Raises:** `IllFormed` if a side is not well-formed; its `of_right` says whether it is the right side.
+    `NoSuchNumber` if a number does not exist in its dtype.
     """
 
     def __init__(self, instance: Instance) -> None:
@@ -135,7 +145,10 @@ class Sides:
         return self.terms.make(Leaf(len(self.arrays) - 1, layout, dtype))
 
     def closed(self, side: Term, opened: frozenset[Axis]) -> Term:
-        """A side that is a chunk, in a loop that lays all chunks side by side."""
+        """Returns a side in loops that concatenate its chunks, so that it is not open in any axis.
+
+        A side that lacks one of the `opened` axes is broadcast along it, since the other side has it.
+        """
         for axis in sorted(opened):
             if axis not in side.axes:
                 side = self.terms.make(Map("select_n", side.dtype), [self.chunk_of_false(axis), side, side])
@@ -144,7 +157,7 @@ class Sides:
         return side
 
     def chunk_of_false(self, axis: Axis) -> Term:
-        """Truth values along an axis, all false, of which a chunk is taken."""
+        """Returns a chunk of an input along an axis that is false everywhere."""
         number = len(self.inputs)
         leaf = self.terms.make(Leaf(number, (axis,), "bool"))
         if leaf not in self.inputs:
@@ -153,12 +166,12 @@ class Sides:
         return self.terms.make(Chunk(axis), [leaf])
 
     def evaluate(self, precision: str = "double", arrays: list[Array] | None = None) -> tuple[Array, Array]:
-        """The values of both sides."""
+        """Evaluates both sides with the reference interpreter."""
         left, right = interpret(self.program, arrays or self.arrays, self.chunk_lengths(), precision)
         return left, right
 
     def evaluate_left(self) -> Array:
-        """The value of the left side."""
+        """Evaluates the left side with the reference interpreter."""
         (left,) = interpret(self.program_left, self.arrays, self.chunk_lengths())
         return left
 
@@ -167,12 +180,12 @@ class Sides:
         return replace(self.program, outputs=self.program.outputs[:1])
 
     def run(self, arithmetic: DtypeArithmetic) -> tuple[Array, Array]:
-        """The values of both sides as they are computed in some arithmetic."""
+        """Evaluates both sides in an arithmetic of choice."""
         left, right = arithmetic.run(self.program, self.arrays, self.chunk_lengths())
         return left, right
 
     def run_left(self, arithmetic: DtypeArithmetic) -> Array:
-        """The value of the left side as it is computed in some arithmetic."""
+        """Evaluates the left side in an arithmetic of choice."""
         (left,) = arithmetic.run(self.program_left, self.arrays, self.chunk_lengths())
         return left
 

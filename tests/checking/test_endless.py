@@ -52,7 +52,7 @@ def test_strict_refuses_a_rule_that_never_ends_and_else_it_is_warned_of() -> Non
     for strict in (False, True):
         found = FileCheck(file, [], examples=4, strict=strict).growth(file.rules[0])
         ((message, advice),) = found
-        assert message.startswith("`r` never ends by itself: it matches what it makes")
+        assert message.startswith("`r` never ends: it matches its own results")
         assert "condition" in advice
     report = FileCheck(file, [], examples=4, strict=True).rule(file.rules[0])
     assert any("never ends" in failure for failure in report.failures)

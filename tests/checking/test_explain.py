@@ -29,8 +29,8 @@ def test_a_shipped_rule_is_explained(name: str) -> None:
 
 def test_what_is_no_rule_is_called_by_what_it_is() -> None:
     for name, what in {
-        "nonnegative-square": "'nonnegative-square' is a fact, and rewrites nothing",
-        "averaged": "'averaged' is a monoid, by which rules fold: split-softmax-average",
+        "nonnegative-square": "'nonnegative-square' is a fact, not a rule: it rewrites nothing",
+        "averaged": "'averaged' is a monoid, not a rule: it is used by split-softmax-average",
         "averages": "there is no rule 'averages'",
     }.items():
         with pytest.raises(RuleError, match=what):

@@ -77,7 +77,7 @@ def test_a_monoid_is_tried_on_the_states_of_the_rules_that_fold_with_it() -> Non
     ],
 )
 def test_broken_monoids_are_caught(wrong: str, right: str, law: str) -> None:
-    with pytest.raises(RuleError, match="this is no monoid") as caught:
+    with pytest.raises(RuleError, match="this is not a monoid") as caught:
         check_rules(ONLINE.replace(wrong, right) + FOLDING, names=["online"])
     assert caught.match(law)
     assert "x: m = np.array(" in str(caught.value)

@@ -72,7 +72,7 @@ def test_strict_and_notes(rules: Path, capsys: pytest.CaptureFixture[str]) -> No
     rules.write_text("rule moved [cancels]  max[K] exp(a{K})  =>  exp(max[K] a)  where size(K) > 0")
     assert main(["check", str(rules), "--notes"]) == 0
     out = capsys.readouterr().out
-    assert "warning: there is no example" in out
+    assert "warning: the rule has no example" in out
     assert "declared [cancels], measured [exact]" in out
     assert main(["check", str(rules), "--strict"]) == 1
 
