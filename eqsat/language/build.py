@@ -1,4 +1,4 @@
-"""From the trees that lark makes of a file to its abstract syntax."""
+"""Turns lark's parse trees of a file into the abstract syntax of `eqsat.language.syntax`."""
 
 from __future__ import annotations
 
@@ -57,11 +57,17 @@ _Item = TypeVar("_Item")
 
 
 def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = None) -> Any:
-    """The abstract syntax of a statement, by what can be named in it.
+    """Returns the abstract syntax of one statement.
 
-    **Raises:** `Rejection`.
+    **Arguments:**
+
+    - `statement`: the parse tree of a rule, a fact, or the declaration of a monoid or an operation.
+    - `file`: the path that positions in the result refer to.
+    - `vocabulary`: the operations and monoids that the statement may name; none if omitted.
+
+    **Raises:** `Rejection` if the statement parses but makes no sense.
     """
-    # What `for` declares is a function variable in this rule, whatever else it may mean elsewhere.
+    # A name that `for` declares is a function variable in this rule, even if it also names an operation.
     bound = frozenset(
         str(ranging.children[0])
         for clause in statement.children
@@ -73,24 +79,24 @@ def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = Non
 
 
 def position_of(file: str, where: Token) -> Position:
-    """Where a token stands."""
+    """Returns the position of a token in `file`."""
     assert where.line is not None
     assert where.column is not None
     return Position(file, where.line, where.column)
 
 
 class _Builder:
-    """Makes abstract syntax from the leaves up; a method for each kind of tree in the grammar."""
+    """Builds abstract syntax bottom-up, with one method for each kind of tree in the grammar."""
 
     def __init__(self, file: str, vocabulary: Vocabulary, bound: Collection[str]) -> None:
         self.file = file
         self.vocabulary = vocabulary
         self.bound = bound
         self.groups: dict[int, Expression] = {}
-        """By identity, the expressions that stand in parentheses of their own."""
+        """The expressions that have parentheses around them, by their `id`."""
 
     def built(self, part: Tree[Token] | Token) -> Any:
-        """What a tree is in the abstract syntax; a token is itself."""
+        """Returns the abstract syntax of a tree; a token is returned unchanged."""
         if isinstance(part, Token):
             return part
         return getattr(self, part.data)(*map(self.built, part.children))
@@ -218,7 +224,11 @@ class _Builder:
         return str(name)
 
     def _refuse_function_as_name(self, what: str, form: str, name: Token, rest: Sequence[Any]) -> None:
-        """`rule exp(log(a)) => a` reads as the rule `exp` of `(log(a))`, which is hardly what is meant."""
+        """Raises `Rejection` if a rule or fact has no name, so that a function of its term was read as one.
+
+        `rule exp(log(a)) => a` parses as a rule called `exp` whose left side is `(log(a))`, which
+        is hardly what the author meant.
+        """
         known = reserved(name) or name in self.vocabulary.operations or name in PROPERTIES
         if isinstance(rest[0], Token):
             called = rest[0] not in ACCURACIES  # `sum[K] a => ...`
@@ -279,7 +289,7 @@ class _Builder:
 
     def negation(self, sign: Token, operand: Expression) -> Expression:
         if isinstance(operand, Number) and not operand.text.startswith("-"):
-            return Number(f"-{operand.text}", self._at(sign))  # programs have constants, not their negations
+            return Number(f"-{operand.text}", self._at(sign))  # programs hold -2 as a constant, not as neg(2)
         return Apply("neg", (operand,), self._at(sign))
 
     def power(self, base: Expression, sign: Token, exponent: int) -> Apply:
@@ -357,7 +367,12 @@ class _Builder:
     def _refuse_swallowing(
         self, name: str, axes: tuple[str, ...], operand: Expression, position: Position
     ) -> None:
-        """`logdet[i, j](A) * 2` looks as if it doubled the logarithm, and would be that of a product."""
+        """Raises `Rejection` for `logdet[i, j](A) * 2` and the like, which does not mean what it looks
+        like.
+
+        A prefix operator applies to the whole product that follows it, so this is the logarithm of
+        the determinant of `A * 2`.
+        """
         first = operand
         while id(first) not in self.groups:
             if not isinstance(first, Apply) or first.function not in ("mul", "div", "square", "integer_pow"):
