@@ -1,4 +1,4 @@
-"""Whether the operations and monoids that a file declares can be."""
+"""Checks the operations and monoids that a file declares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eqsat.language.vocabulary import Vocabulary, vocabulary_of
 
 
 def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[Rejection]:
-    """Declarations of what is known already, and signatures that make no sense: what is wrong with each."""
+    """Yields what is wrong with each declaration: its name is taken, or its signature makes no sense."""
     before = vocabulary_of([*known, *file.includes])
     lines: dict[str, int] = {}
     for operation in file.operations:
@@ -36,7 +36,11 @@ def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[
 
 
 def _check_operation(operation: OperationDeclaration, before: Vocabulary, lines: Mapping[str, int]) -> None:
-    """An operation of a new name; `lines` says where the file has declared others."""
+    """Raises `Rejection` if an operation's name is taken or its signature makes no sense.
+
+    `before` holds what other files declare, and `lines` the lines of the file's earlier operations,
+    by name.
+    """
     signature, position = operation.signature, operation.position
     name = signature.name
     if name in lines:

@@ -1,4 +1,4 @@
-"""Whether the functions of a rule exist and are used as what they are."""
+"""Checks that the functions in a rule exist and that each is used as functions of its kind are."""
 
 from __future__ import annotations
 
@@ -41,11 +41,16 @@ from eqsat.language.traverse import function_name, is_set, operator_axes, walk
 from eqsat.language.vocabulary import Vocabulary
 
 LONGEST_VARIABLE = 3
-"""A longer name of a function is taken for that of one, and not for a variable: `softplus`."""
+"""An unknown function name that is longer is taken for a misspelt function, not for an undeclared variable.
+"""
 
 
 def check_functions(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
-    """Refuses unknown functions and classes, wrong numbers of operands, and sets for single axes."""
+    """Raises `Rejection` for functions that are unknown or that the rule uses wrongly.
+
+    This covers function variables and their classes, numbers of operands, sets of axes where single
+    axes must stand, and calls that are given chunks.
+    """
     check_classes(rule, text)
     classes = dict(rule.classes)
     for side in (rule.left, rule.right):
@@ -56,7 +61,7 @@ def check_functions(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
 
 
 def check_classes(rule: Rule, text: str) -> None:
-    """Function variables range over classes that exist, and occur in what they are matched with."""
+    """Raises `Rejection` for function variables over unknown classes, and for those that are not matched."""
     matched = (rule.left, rule.right) if rule.both_ways else (rule.left,)
     seen: set[str] = set()
     for function, family in rule.classes:
@@ -85,7 +90,10 @@ def check_classes(rule: Rule, text: str) -> None:
 
 
 def _position_of_class(rule: Rule, text: str, function: str, family: str) -> Position:
-    """Where `f in family` stands: the abstract syntax doesn't say, so we look in the text."""
+    """Returns the position of `f in family`.
+
+    The abstract syntax does not record it, so it is searched in the text.
+    """
     lines = text.split("\n")
     for number in range(rule.position.line, len(lines) + 1):
         line = lines[number - 1].split("#")[0]
@@ -97,7 +105,7 @@ def _position_of_class(rule: Rule, text: str, function: str, family: str) -> Pos
 
 
 def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabulary) -> None:
-    """The function that a node names exists, and is used as the functions of its class are."""
+    """Raises `Rejection` if the function of a node is unknown, or not used as its class is."""
     name = function_name(node)
     if name is None:
         return
@@ -133,7 +141,7 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
 
 
 def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None:
-    """An elementwise function of that name exists, and takes as many operands."""
+    """Raises `Rejection` if a node's function is not elementwise or has another number of operands."""
     name = node.function
     operations = vocabulary.operations if vocabulary else {}
     if name not in ELEMENTWISE:
@@ -161,7 +169,7 @@ def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None
 
 
 def _unknown_brackets(node: Reduction, vocabulary: Vocabulary) -> Rejection:
-    """What is written `name[k] a`, and is neither a reduction nor an operation."""
+    """Returns the error about `name[k] a` where the name is neither a reduction nor an operation."""
     name = node.kind
     known = (*REDUCTIONS, *vocabulary.operations, *SELECTIONS, "diag", "delta", "dot")
     hint = nearest(name, known) or _declare(name, "reductions")
@@ -225,7 +233,10 @@ def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
 
 
 def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
-    """All operators but reductions and contractions are over single axes, each another one."""
+    """Raises `Rejection` if an operator over single axes has a set of axes, or the same axis twice.
+
+    All operators but reductions and contractions are over single axes.
+    """
     selects = isinstance(node, Reduction) and (node.kind in PLACES or classes.get(node.kind) == "selections")
     of_one = IotaOf | DeltaOf | ChunkOf | ConcatOf | FoldOf | RenameOf | OperationOf | SelectionOf
     if not selects and not isinstance(node, of_one):
@@ -245,10 +256,14 @@ def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
 
 
 def check_calls(rule: Rule, classes: dict[str, str]) -> None:
-    """A call is only given chunks along axes that it treats independently."""
+    """Raises `Rejection` if a call on the right side gets a chunk along an axis that it may need whole.
+
+    The call is allowed such chunks where a guard says that it passes, accumulates or sums along the
+    axis, or where the left side already has the chunk.
+    """
     passes = {guard.operands for guard in rule.guards if guard.name == "passes"}
     before = set(_chunked_calls(rule.left, classes))
-    # Where a call accumulates, chunks are for a fold with that call; where it sums, for a sum.
+    # A call that accumulates along an axis may be folded with itself over it; one that sums, with `sum`.
     folded = {
         (node.monoid, node.axis, operand)
         for node in walk(rule.right)
@@ -279,7 +294,7 @@ def _chunked_calls(side: Expression, classes: dict[str, str]) -> list[tuple[Appl
 
 
 def reserved(name: str) -> str:
-    """What else a name means everywhere, so that no variable can have it."""
+    """Returns what a name means in all rules, such as "a reduction", or "" for a name that is free."""
     kinds: list[tuple[str, Collection[str]]] = [
         ("a reduction", REDUCTIONS),
         ("an elementwise function", ELEMENTWISE),

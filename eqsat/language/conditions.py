@@ -1,4 +1,4 @@
-"""From what stands in a `where` clause, read as expressions, to the conditions that it says."""
+"""Turns the items of a `where` clause, which parse as expressions, into conditions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 def condition_of(left: Expression, relation: str, right: Expression | None) -> Condition:
-    """What `left`, or `left relation right`, says as a condition.
+    """Returns the condition that `left`, or `left relation right`, states.
 
-    **Raises:** `Rejection` if that is none.
+    `relation` is "" if the item is a single expression.
+
+    **Raises:** `Rejection` if the item is not a condition.
     """
     if right is None:
         return _guard(left)
@@ -66,7 +68,7 @@ def _guard(node: Expression) -> Guard | PropertyGuard:
 
 
 def _plain(node: Expression) -> str:
-    """The name that a condition is about."""
+    """Returns the name of a variable without patterns; conditions take only those."""
     if not isinstance(node, Variable):
         hint = "match it by a variable on the left, and name that"
         raise Rejection(node.position, "a condition is about names, not about terms", hint)
@@ -76,7 +78,10 @@ def _plain(node: Expression) -> str:
 
 
 def _copied(node: Expression) -> tuple[Apply, int] | None:
-    """`copy(k) + 1` as `copy(k)` and 1; None if it is something else."""
+    """Returns the call `copy(k)` and the number 1 for `copy(k) + 1`, or None for other expressions.
+
+    The number is 0 for a plain `copy(k)`.
+    """
     match node:
         case Apply(function="copy"):
             return node, 0
@@ -88,7 +93,7 @@ def _copied(node: Expression) -> tuple[Apply, int] | None:
 
 
 def _length(node: Apply) -> Quantity:
-    """The length of `axis(length)`."""
+    """Returns the length that `axis(length)` gives a new axis."""
     form = "`i = axis(size(p) / 2)`"
     if len(node.operands) != 1:
         raise Rejection(node.position, "an axis has one length", f"write {form}")
@@ -110,7 +115,7 @@ def _operand_of(node: Apply) -> str:
 
 
 def _axes_difference(node: Expression) -> list[tuple[Literal["term", "axes"], str]]:
-    """`axes(a) - axes(b) - K` as a list, empty if it is something else."""
+    """Returns the items of `axes(a) - axes(b) - K` in their order, or an empty list for other expressions."""
     match node:
         case Variable():
             return [("axes", node.name)] if not node.has and not node.lacks else []

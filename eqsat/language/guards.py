@@ -1,4 +1,4 @@
-"""Guards: from what stands in a `guard` clause, read as expressions, to the tests that it says."""
+"""Turns the items of a `guard` clause, which parse as expressions, into tests of the data."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from eqsat.language.traverse import is_set, operator_axes, variables, walk
 
 @dataclass(frozen=True, slots=True)
 class GuardComparison:
-    """`left relation right`, as it is written in a `guard` clause."""
+    """`left relation right` as written in a `guard` clause."""
 
     left: Expression
     relation: str
@@ -49,7 +49,7 @@ class GuardComparison:
 
 @dataclass(frozen=True, slots=True)
 class GuardClause:
-    """A `guard` clause as it is written."""
+    """A `guard` clause as written, with the accuracy class that it promises."""
 
     accuracy: Accuracy
     tests: tuple[GuardComparison, ...]
@@ -59,14 +59,16 @@ class GuardClause:
 def data_guard_of(
     clauses: Sequence[GuardClause], accuracy: Accuracy, left: Expression, both_ways: bool
 ) -> DataGuard | None:
-    """What the `guard` clauses of a rule say; there may be one.
+    """Returns the guard that a rule's `guard` clauses state, or None if it has no such clause.
 
     **Arguments:**
 
-    - `accuracy`: the class of the rule where the guard does not hold.
-    - `left`: what the rule matches.
+    - `clauses`: the rule's clauses, of which there may be at most one.
+    - `accuracy`: the rule's class for data that does not pass the guard.
+    - `left`: the rule's left side, which binds the names in the guard.
+    - `both_ways`: whether the rule is written with `==`; such a rule may have no guard.
 
-    **Raises:** `Rejection`.
+    **Raises:** `Rejection` if the guard makes no sense, or does not promise a better class.
     """
     if not clauses:
         return None
@@ -95,11 +97,11 @@ def data_guard_of(
 
 
 class _Reader:
-    """Reads the tests of one rule, by the names that its left side binds."""
+    """Reads the tests of one rule, whose left side binds the names."""
 
     def __init__(self, left: Expression) -> None:
         self.terms = {variable.name for variable in variables(left)}
-        # What stands for several operands at once is no single value.
+        # The variable of `f(a..)` stands for several operands, so it has no single value to test.
         several = [node for node in walk(left) if isinstance(node, Apply) and node.variadic]
         self.terms -= {variable.name for node in several for variable in variables(node)}
         self.axes = {axis for node in walk(left) for axis in operator_axes(node)}
@@ -116,7 +118,7 @@ class _Reader:
         return Inequality(test.relation, self.scalar(test.left), self.scalar(test.right))
 
     def scalar(self, node: Expression) -> Scalar:
-        """A number without axes."""
+        """Returns a guard's expression whose value is a single number."""
         match node:
             case Number(value=value):
                 return Literal(value)
@@ -137,7 +139,10 @@ class _Reader:
         raise Rejection(node.position, "this is no single number", hint)
 
     def value(self, node: Expression) -> Scalar:
-        """Numbers along axes: what is inside of a reduction over all of them."""
+        """Returns a guard's expression whose value may have axes, such as the operand of `max(...)`.
+
+        The reduction around it is over all of these axes.
+        """
         match node:
             case Number() | Apply(function="size"):
                 return self.scalar(node)

@@ -1,4 +1,4 @@
-"""Lengths of axes as terms: `size(k)` on the right side of a rule is `1 + max[k] iota[k]`."""
+"""Rewrites lengths of axes as terms: `size(k)` on the right side of a rule is `1 + max[k] iota[k]`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from eqsat.language.traverse import is_set, walk
 
 
 def with_lengths(expression: Expression, matched: Sequence[Expression]) -> Expression:
-    """An expression with the lengths that it speaks of as terms.
+    """Returns an expression with each `size(k)` in it replaced by a term.
 
     **Arguments:**
 
-    - `matched`: the sides that programs are matched with, where lengths are constants.
+    - `expression`: the side of a rule that is built.
+    - `matched`: the sides that are matched. No length may stand there, since programs hold lengths
+      as constants.
 
-    **Raises:** `Rejection` if there is a length on those, or one that is not of a single axis.
+    **Raises:** `Rejection` if there is a length on a matched side, or one that is not of a single
+    axis.
     """
     for node in (node for side in matched for node in walk(side)):
         if isinstance(node, Apply) and node.function == "size":

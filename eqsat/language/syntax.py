@@ -382,7 +382,7 @@ class Fact:
     position: Position = field(compare=False)
 
     def as_rule(self) -> Rule:
-        """Returns the rule that rewrites every match of the fact to itself, for the checks that take rules."""
+        """Returns the rule that rewrites every match of the fact to itself, for checks that take rules."""
         return Rule(
             name=self.name,
             left=self.term,
