@@ -244,7 +244,7 @@ def _bound_by(rule: Rule, side: Expression, where: str) -> _Bound:
         axes.update(operator_axes(node))
         if isinstance(node, Variable):
             terms.add(node.name)
-            # `a{n}` chooses an axis of a. `a{K}` does not say which of the axes of a are in K.
+            # `a{n}` binds n, each axis of a in turn. `a{K}` does not say which axes of a are to be in K.
             axes.update(axis for axis in node.has if not is_set(axis))
     # A property of a term binds the axes that it is along.
     axes.update(axis for known in rule.properties if known.term in terms for axis in known.axes)

@@ -1,4 +1,4 @@
-"""From the clauses of a `monoid` declaration to the monoid, all that is wrong with it refused."""
+"""Turns the clauses of a `monoid` declaration into a monoid, and rejects those that are wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.language.traverse import is_set, walk
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """`name = value` in the `state` or the `merge` of a monoid."""
+    """`name = value` in the `state` or `merge` clause of a monoid."""
 
     name: str
     value: Expression
@@ -28,9 +28,10 @@ def monoid_of(
     merge: Sequence[StatePart],
     finish: Expression | None,
 ) -> Monoid:
-    """The monoid that a declaration at `position` says.
+    """Returns the monoid that a declaration at `position` states.
 
-    **Raises:** `Rejection` if a part has no merge or two, or a formula names what is not there.
+    **Raises:** `Rejection` unless `merge` has one formula for each part of `state`, in the same
+    order, each identity is a number, and the formulas use only names that they may.
     """
     parts = [part.name for part in state]
     for part in state:
@@ -48,7 +49,7 @@ def monoid_of(
             message = f"`merge` does not say what becomes of `{part.name}`"
             raise Rejection(part.position, message, hint)
     if merged != parts:
-        # A formula may use the new values of those before it, so the order is part of the meaning.
+        # A formula may use the new values of the parts before it, so the order matters.
         hint = f"that is {', '.join(parts)}"
         raise Rejection(merge[0].position, "`merge` goes through the parts in the order of `state`", hint)
     halves = [f"{part}{number}" for part in parts for number in (1, 2)]
@@ -74,9 +75,10 @@ def _check_part(part: StatePart, parts: list[str]) -> None:
 
 
 def formula_of(expression: Expression, known: Collection[str]) -> Formula:
-    """An expression as a formula over the names that are known.
+    """Returns an expression as a formula over the `known` names.
 
-    **Raises:** `Rejection` if it has anything but these, numbers and elementwise functions.
+    **Raises:** `Rejection` if it contains anything but these names, numbers and elementwise
+    functions.
     """
     for node in walk(expression):
         if isinstance(node, Apply) and not node.variadic:

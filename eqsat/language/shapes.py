@@ -1,4 +1,4 @@
-"""The shapes of expressions, in many models at once: which axes they have, and which loops they are in."""
+"""Computes the shapes of expressions in many models at once: their axes, and the loops that they are in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,15 @@ from eqsat.language.traverse import is_set
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The axes of a term; those of them cut into chunks; the axes whose current chunk it depends on."""
+    """The shape of a term.
+
+    **Attributes:**
+
+    - `axes`: its axes.
+    - `cut`: those of its axes along which it is a chunk.
+    - `open`: the axes whose current chunk it depends on, so that it must be inside a loop over
+      each.
+    """
 
     axes: Members
     cut: Members
@@ -40,7 +48,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ShapeProblem:
-    """Why an expression makes no sense in some `models`."""
+    """The reason why an expression has no shape in some `models`, given as bits."""
 
     models: int
     position: Position
@@ -49,18 +57,18 @@ class ShapeProblem:
 
 
 class Shaper:
-    """Finds the shapes of expressions in those of the `models` that are `good` so far.
+    """Computes the shapes of expressions in those of the `models` that are `good`.
 
     **Arguments:**
 
-    - `operations`: signatures by name.
-    - `matching`: whether the expressions are ones that a program has, or new ones.
+    - `operations`: the signatures of operations, by name.
+    - `matching`: whether the expressions are matched with a program, or built.
 
     **Attributes:**
 
-    - `good`: the models in which everything that was looked at has a shape.
-    - `unknown`: those in which a shape can't be told.
-    - `problems`: what is wrong in the others; the first for each.
+    - `good`: the models in which every expression so far has a shape.
+    - `unknown`: the models in which this cannot be decided.
+    - `problems`: what is wrong in the other models: for each model the first problem.
     """
 
     def __init__(
@@ -87,7 +95,7 @@ class Shaper:
             self.problems.append(ShapeProblem(where, node.position, message, hint))
 
     def shape(self, node: Expression) -> Shape:
-        """The shape of an expression; where it has none, whatever."""
+        """Returns the shape of an expression, which is meaningless in models that are not good afterwards."""
         models = self.models
         nothing = models.nothing
         match node:
@@ -124,7 +132,7 @@ class Shaper:
                 return self.fold(node, self.together(node, [self.shape(body) for body in node.operands]))
 
     def together(self, node: Expression, operands: list[Shape]) -> Shape:
-        """The shape of operands that broadcast over each other."""
+        """Returns the shape of operands that are broadcast against each other."""
         cut = union(*(operand.cut for operand in operands))
         for operand in operands if any(cut) else ():
             whole = without(common(cut, operand.axes), operand.cut)
@@ -136,8 +144,8 @@ class Shaper:
 
     def application(self, node: Apply, operands: list[Shape]) -> Shape:
         if self.classes.get(node.function) in CALLED:
-            # Along an axis that it passes, a primitive is like an elementwise function; one along which it
-            # accumulates, or sums, its result lacks. What it does with other axes is not written in the rule.
+            # A call that passes an axis treats it as an elementwise function does. If it accumulates or sums
+            # along the axis, its result lacks it. The rule does not say what it does with other axes.
             named = [guard.operands[1] for guard in self.rule.guards if guard.name in ALONG]
             if not any(axis in self.models.universe for axis in named):
                 self.unknown |= self.good
@@ -146,7 +154,10 @@ class Shaper:
         return self.together(node, operands)
 
     def accumulation(self, node: Apply, result: Shape) -> Shape:
-        """The shape of a call, given that of its operands: without the axes that its results lack."""
+        """Returns the shape of a call: that of its operands without the axes that its result lacks.
+
+        The rule's guards name these axes.
+        """
         for guard in self.rule.guards:
             place = self.models.place(guard.operands[-1])
             if guard.name in REDUCED and guard.operands[0] == node.function and place is not None:
@@ -224,7 +235,7 @@ class Shaper:
         if self.matching:
             missing = self.models.everywhere & ~operand.axes[old]
             self.refuse(missing, node, f"the operand has no axis `{node.old}`")
-        # Without the axis, a new renaming is the operand itself, as with a chunk.
+        # If the operand lacks the axis, a renaming that is built is the operand itself. So is a chunk.
         clash = operand.axes[old] & operand.axes[new]
         product = isinstance(node.operand, Apply) and node.operand.function in ("mul", "div")
         operator = f"rename[{node.old}->{node.new}]"
@@ -244,7 +255,7 @@ class Shaper:
         if place is None:
             return operand
         there = operand.axes[place]
-        if self.matching:  # the engine drops such a chunk at once
+        if self.matching:  # the engine replaces such a chunk by its operand, so a program has none
             message = f"`chunk[{node.axis}]` of a term without `{node.axis}` is the term itself"
             self.refuse(self.models.everywhere & ~there, node, message)
         message = f"this is a chunk along `{node.axis}` already"

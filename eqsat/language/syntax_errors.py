@@ -1,4 +1,4 @@
-"""What is said about text that does not parse: what was found, what was expected, what to do."""
+"""Explains text that does not parse: what was found, what was expected, and what to do about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.language.functions import GUARDS, REDUCTIONS
 from eqsat.language.syntax import Position
 
 _ARROWS = ("<==>", "<=>", "<->", "<--", "<-", "===", "==>", "=>>", "=>", "==", "->", ":=", "~>")
-"""What is told apart in a text that does not parse, the longest first."""
+"""The arrows to tell apart in a text that does not parse, each before its prefixes."""
 
 _LEXEME = re.compile(
     r"[A-Za-z_]\w*|[0-9]+(\.[0-9]+)?|"
@@ -53,20 +53,28 @@ _IN_WORDS = {
     "RELATION": "a relation (`<`, `<=`, `>`, `>=`, `=`, `!=`)",
     "MINUS": "`-`",
 }
-"""What the grammar's tokens are called in error messages."""
+"""The names of the grammar's tokens in error messages."""
 
 _CONTEXTS = {*_STATEMENTS, "_FOR", "_WHERE", "GUARD", "EXAMPLE", "_SOURCE", "_STATE", "_MERGE", "_FINISH"}
-"""The tokens that say what the text after them is."""
+"""The tokens that determine what kind of text follows them."""
 
 
 LONG = 80
-"""A list of what was expected that is longer is left out where there is better advice."""
+"""A list of expected tokens that is longer than this many characters is left out if there is better advice.
+"""
 
 
 def syntax_error(
     text: str, file: str, error: UnexpectedInput, read: list[Token], accepts: set[str]
 ) -> Rejection:
-    """The error in human words: what was found after the tokens `read`, and what was expected."""
+    """Returns the error of a text that does not parse.
+
+    **Arguments:**
+
+    - `error`: the exception that lark raised.
+    - `read`: the tokens before the error.
+    - `accepts`: the types of tokens that could follow them.
+    """
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         line, column = (read[-1].end_line or 1, read[-1].end_column or 1) if read else (1, 1)
         found, after = "", ""
@@ -104,14 +112,14 @@ def syntax_error(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where parsing stopped.
+    """The place where parsing stopped.
 
     **Attributes:**
 
-    - `found`, `after`: what is there, and what follows it in the line.
-    - `context`: the last token that says what the text after it is.
-    - `read`: all tokens before.
-    - `accepts`: the types of those that could follow.
+    - `found`, `after`: the text at this place, and the rest of its line.
+    - `context`: the type of the last of the `_CONTEXTS` tokens before it.
+    - `read`: all tokens before it.
+    - `accepts`: the types of tokens that could follow them.
     """
 
     found: str
@@ -126,13 +134,13 @@ class _Place:
 
     @property
     def as_term(self) -> bool:
-        """Whether what follows goes on with a term."""
+        """Whether the text after `found` continues a term, so that `found` was meant as a name."""
         operators = ("*", "+", "-", "/", "^", ")", ",", "{", "]")
         return self.after[:1] in operators or self.after[:2] in ("=>", "==")
 
 
 def _nameless(place: _Place) -> tuple[str, str] | None:
-    """What is wrong, and what to do, where a term stands in the place of a name."""
+    """Returns a message and a hint if a term stands where the name of a rule or fact should be, or None."""
     for begin, form in (("_RULE", "rule name  left => right"), ("_FACT", "fact name  symmetric[i, j](a)")):
         word = begin[1:].lower()
         starts_a_term = not place.found.isidentifier() and place.found not in ("", ":")
@@ -146,14 +154,14 @@ def _nameless(place: _Place) -> tuple[str, str] | None:
 
 
 def _expectation(place: _Place) -> str:
-    """What the parser accepts, without the names of the grammar's tokens."""
+    """Returns a text that lists what the parser expected, in the words of users."""
     accepts = place.accepts
     if {"NAME", "NUMBER", "LPAR"} <= accepts:
         if place.context == "_WHERE" and place.before in ("_WHERE", "COMMA"):
             return "expected a condition, such as `large(n)`, `n in K`, `size(k) < 9` or `spd[i, j](a)`"
         return "expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`"
     after_term = "PLUS" in accepts
-    # After a term, an operator and a clause can follow nearly always: the brackets are noise there.
+    # After almost any term, an operator or a clause may follow, so listing brackets as well would not help.
     noise = {"MINUS", "LPAR", "LSQB", "LBRACE"} if after_term else set()
     words = [phrase for token, phrase in _IN_WORDS.items() if token in accepts - noise]
     words = list(dict.fromkeys(words))
@@ -167,7 +175,7 @@ def _expectation(place: _Place) -> str:
 
 
 def _advice(place: _Place) -> str:
-    """What to do about it, where we can guess what was meant."""
+    """Returns advice where the author's intention can be guessed, or ""."""
     found = place.found
     if found == "*" and place.before == "STAR":
         return COMMON_MISTAKES["**"]
@@ -198,12 +206,12 @@ def _advice(place: _Place) -> str:
 
 
 def _about_arrows(context: str) -> str:
-    """What is said about an arrow after the equation."""
+    """Returns advice about an arrow that stands after the equation."""
     return "the conditions follow the equation" if context == "_WHERE" else ""
 
 
 def _about_classes(place: _Place) -> str:
-    """What is said about `for f in ...`, which is also written with `=`, with other brackets or with none."""
+    """Returns advice about `for f in ...`, which authors also write with `=`, other brackets or none."""
     found, before = place.found, place.before
     listed = "`for f in {sin, cos}` lists functions, `for f in elementwise` names a class"
     if place.context == "_WHERE" and before == "_IN" and found == "{":
@@ -216,7 +224,7 @@ def _about_classes(place: _Place) -> str:
 
 
 def _about_clauses(place: _Place) -> str:
-    """What is said about clauses that begin with another word, or in another place."""
+    """Returns advice about clauses that begin with another word, or that stand in the wrong place."""
     found, after, read = place.found, place.after, place.read
     follow = "conditions follow the equation: `left => right  where float(a)`"
     clauses = ("where", "for", "guard", "example", "reject", "source")
@@ -274,7 +282,7 @@ def _about_names(place: _Place) -> str:
     in_pattern = "RBRACE" in accepts or place.before in ("LBRACE", "BANG")
     if in_pattern and (found.isdigit() or found in ("=", ":")):
         return "a pattern names the axes that a term has or lacks: `a{k, !j}`"
-    # Where a term could be, such a word more likely begins what comes after one.
+    # Where a term is expected, a keyword more likely begins what should follow the term.
     if found in KEYWORDS and "NAME" in accepts and ("NUMBER" not in accepts or place.as_term):
         return f"`{found}` is a word of the language and can't be a name"
     return ""

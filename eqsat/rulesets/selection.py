@@ -1,4 +1,4 @@
-"""Which rules a run uses: the shipped ones and the user's, as far as the accuracy allows."""
+"""Chooses the rules of a run: the shipped ones and the user's that the accuracy class allows."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from eqsat.storage.values import kept
 
 
 def rules_for(extra: Sequence[RulePath], accuracy: str) -> tuple[CompiledRule, ...]:
-    """The compiled rules and facts of a run.
+    """Returns the compiled rules and facts of a run.
 
     **Arguments:**
 
-    - `extra`: paths of the user's `.rules` files.
-    - `accuracy`: the most that a rule may do to floating-point results.
+    - `extra`: the paths of the user's `.rules` files.
+    - `accuracy`: the name of the last accuracy class, in the order of `ACCURACIES`, whose rules are
+      used.
+
+    **Raises:** `RuleError` if there is no such class or file, or if something in a file is wrong.
     """
     allowed = check_accuracy(accuracy)
-    # Where the default precision of a product is below that of a sum, new products ask for all of it.
+    # Accelerators round products more than sums by default, so products made of sums ask for "HIGHEST".
     precision = "" if jax.default_backend() == "cpu" else "HIGHEST"
     return _read(extra, allowed, precision) if extra else _shipped(allowed, precision)
 
@@ -35,7 +38,7 @@ def _shipped(accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
 
 
 def _read(extra: Sequence[RulePath], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
-    # Imported late: where the shipped rules are found compiled, nothing is parsed, checked or compiled.
+    # This import is slow, and not needed if the compiled shipped rules are stored.
     from eqsat.rulesets.files import compiled_rules
 
     return compiled_rules(extra, accuracy, precision)
