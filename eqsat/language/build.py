@@ -144,21 +144,23 @@ class _Builder:
         for item in items:
             if isinstance(item, tuple):
                 raise Rejection(
-                    self._at(name), "a fact has no function variables", "write one for each function"
+                    self._at(name),
+                    "a fact cannot have function variables",
+                    "write one fact for each function",
                 )
             if isinstance(item, GuardClause):
-                raise Rejection(item.position, "a fact has no guard", "a guard is for a rule")
+                raise Rejection(item.position, "a fact cannot have a guard", "only rules have guards")
             if isinstance(item, CopyDefinition | LengthDefinition):
                 raise Rejection(
-                    item.position, "a fact makes no axes", "copies are for the right sides of rules"
+                    item.position,
+                    "a fact cannot make axes",
+                    "only the right side of a rule can have new axes",
                 )
         property_name, axes, operands = named(statement)
         if property_name not in PROPERTIES:
-            what = f"there is no property `{property_name}`" if property_name else "this is no property"
+            what = f"there is no property `{property_name}`" if property_name else "this is not a property"
             hint = nearest(property_name, PROPERTIES)
-            hint = (
-                hint or f"a fact is a property of a term: {alternatives(PROPERTIES)}, as `symmetric[i, j](a)`"
-            )
+            hint = hint or f"a fact states a property, as in `symmetric[i, j](a)`: {alternatives(PROPERTIES)}"
             raise Rejection(statement.position, what, hint)
         if len(operands) != 1:
             message = f"`{property_name}` is a property of one term"
@@ -183,7 +185,9 @@ class _Builder:
     def _source(self, items: list[Any]) -> str:
         sources = [item for item in items if isinstance(item, Token)]
         if len(sources) > 1:
-            raise Rejection(self._at(sources[1]), "there is a source already", "say it all in one `source`")
+            raise Rejection(
+                self._at(sources[1]), "there is already a source", "write everything in one `source`"
+            )
         return str(sources[0])[1:-1] if sources else ""
 
     def operation(self, name: Token, axes: tuple[str, ...], *rest: Any) -> OperationDeclaration:
@@ -192,7 +196,7 @@ class _Builder:
         text = function[1:-1] if function else ""
         if function and (text.count(":") != 1 or not all(text.split(":"))):
             message = f"`{text}` does not say where a function is"
-            raise Rejection(self._at(function), message, 'it is `from "module:function"`')
+            raise Rejection(self._at(function), message, 'write `from "module:function"`')
         signature = Signature(str(name), axes, tuple(parameters), result)
         return OperationDeclaration(signature, text, self._at(name))
 
@@ -238,7 +242,7 @@ class _Builder:
             grouped = any(id(node) in self.groups for node in nodes)
             called = grouped and (line, column - 1) == (name.line, name.end_column)
         if known and called:
-            hint = f"`{name}` stands where the name does: `{what} name  {form}`"
+            hint = f"`{name}` stands in the place of the name: write `{what} name  {form}`"
             raise Rejection(self._at(name), f"this {what} has no name", hint)
 
     # ------------------------------------------------------------------------------------ clauses
@@ -278,7 +282,7 @@ class _Builder:
     def source(self, text: Token) -> list[Token]:
         if not text[1:-1].strip():
             raise Rejection(
-                self._at(text), "the source is empty", "say where the identity is from, or leave it out"
+                self._at(text), "the source is empty", "say where the identity comes from, or leave it out"
             )
         return [text]
 
@@ -309,7 +313,7 @@ class _Builder:
 
     def number(self, text: Token) -> Number:
         if text != "inf" and float(text) == float("inf"):
-            message = "this number is larger than any that a computer takes for one"
+            message = "this number is too large for double precision"
             raise Rejection(self._at(text), message, "infinity is written `inf`")
         return Number(str(text), self._at(text))
 
@@ -347,11 +351,11 @@ class _Builder:
         if name == "diag" or name in ENTRIES:
             if len(axes) != 2:
                 form, what = (
-                    ("diag[i, j] a", "its two axes")
+                    ("diag[i, j] a", "two axes")
                     if name == "diag"
-                    else (f"{name}[n, m] a", "the axis that it is along, and that of its entries")
+                    else (f"{name}[n, m] a", "the axis that it is along, and the axis of its entries")
                 )
-                raise Rejection(at, f"`{name}` names {what}", f"it is written `{form}`")
+                raise Rejection(at, f"`{name}` needs {what}", f"write `{form}`")
             self._refuse_swallowing(name, axes, operand, at)
             if name == "diag":
                 return Apply("select_n", (DeltaOf(*axes, at), Number("0", at), operand), at)
@@ -383,7 +387,7 @@ class _Builder:
             raise Rejection(
                 position,
                 f"`{written}` takes the whole product that follows it, not only what is in the parentheses",
-                f"write `({written} (...)) * ...` if not, or `{written} ((...) * ...)` if so",
+                f"write `({written} (...)) * ...`, or `{written} ((...) * ...)` if the product is meant",
             )
 
     def contraction(

@@ -103,7 +103,7 @@ def _check_statement(
         what = "rule" if isinstance(named[statement.name], Rule) else "fact"
         line = named[statement.name].position.line
         message = f"there is already a {what} `{statement.name}`, in line {line}"
-        raise Rejection(statement.position, message, "the rules of one file have different names")
+        raise Rejection(statement.position, message, "the rules of one file must have different names")
     named[statement.name] = statement
     if isinstance(statement, Fact):
         _check_fact(statement, text, vocabulary)
@@ -113,7 +113,9 @@ def _check_statement(
     for identity in found:
         if identity in said:
             other = said[identity]
-            message = f"`{statement.name}` says what `{other.name}` says, in line {other.position.line}"
+            message = (
+                f"`{statement.name}` repeats the rewrite of `{other.name}` in line {other.position.line}"
+            )
             raise Rejection(statement.position, message, "leave one of them out")
     said.update((identity, statement) for identity in found)
 
@@ -148,7 +150,7 @@ def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
     for axis in fact.axes:
         if axis not in bound:
             message = f"nothing says that the term has the axis `{axis}`"
-            raise Rejection(fact.term.position, message, f"a pattern does: `a{{{axis}}}`")
+            raise Rejection(fact.term.position, message, f"say so by a pattern: `a{{{axis}}}`")
     if isinstance(fact.term, Variable):
         _check_variable_fact(fact, fact.term)
     check_property_axes(rule, fact.axes, vocabulary.operations)
@@ -160,11 +162,13 @@ def _check_variable_fact(fact: Fact, term: Variable) -> None:
     if not (fact.properties or fact.guards or fact.comparisons):
         message = f"every term matches `{term.name}`"
         raise Rejection(
-            term.position, message, "a fact is of a term of some form, or follows from other properties"
+            term.position,
+            message,
+            "match a form, such as `exp(a)`, or add a condition, such as `where positive(a)`",
         )
     for known in fact.properties:
         if (known.name, known.axes, known.term) == (fact.property, fact.axes, term.name):
-            raise Rejection(known.position, "this is what the fact would say", "leave the fact out")
+            raise Rejection(known.position, "the fact would only repeat this condition", "leave the fact out")
 
 
 def _check_orders(rule: Rule) -> None:
@@ -176,8 +180,8 @@ def _check_orders(rule: Rule) -> None:
         nodes = (node for node in walk(side) if isinstance(node, Contraction) or commutes(node))
         surplus = next(islice(nodes, MOST_COMMUTING, None), None)
         if surplus is not None:
-            message = f"this side has more than {MOST_COMMUTING} operators with operands in either order"
-            hint = "each doubles the work of matching: name a part of it by a variable"
+            message = f"this side has more than {MOST_COMMUTING} operators whose operands commute"
+            hint = "each doubles the work of matching: put a variable in the place of a part"
             raise Rejection(surplus.position, message, hint)
 
 
@@ -189,7 +193,7 @@ def _check_progress(rule: Rule) -> None:
     # Only sides that are certainly the same are rejected. A right side that the left side matches again
     # can be useful: each firing may continue the last, as when `a * (b * c)` is reassociated to the left.
     if canonical(rule.left) == canonical(rule.right):
-        hint = "matching tries both orders of what commutes (`+`, `*`, `max`, `min`, `dot`...) without a rule"
+        hint = "operands of `+`, `*`, `max`, `min`, `dot`... are matched in both orders without a rule"
         raise Rejection(rule.position, f"the sides of `{rule.name}` are the same", hint)
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         if isinstance(side, Number):
@@ -197,9 +201,9 @@ def _check_progress(rule: Rule) -> None:
             raise Rejection(side.position, message, "match the term that it is in, or write `=>`")
         conditions = (*rule.guards, *rule.properties, *rule.comparisons)
         if isinstance(side, Variable) and not conditions:
-            hint = "guard it: `where stored(a)`"
+            hint = "add a condition: `where stored(a)`"
             if side is rule.right:
-                hint = "write `=>` instead of `==`, or guard it: `where stored(a)`"
+                hint = "write `=>` instead of `==`, or add a condition: `where stored(a)`"
             raise Rejection(side.position, f"every term matches `{side.name}`", hint)
 
 
@@ -213,5 +217,5 @@ def _check_nonempty(rule: Rule) -> None:
     for node in walk(rule.right):
         if isinstance(node, Reduction | Contraction) and defined - sure >= set(node.axes):
             name = node.axes[0]
-            message = f"`{name}` may be empty, and a reduction is over at least one axis"
+            message = f"`{name}` may be empty, but a reduction needs at least one axis"
             raise Rejection(node.position, message, f"add the guard `nonempty({name})`")

@@ -54,10 +54,10 @@ def check_property(name: str, axes: tuple[str, ...], term: str, position: Positi
         raise Rejection(position, message, f"write `{form}({term})`")
     for axis in axes:
         if is_set(axis):
-            hint = f"an axis is in lower case: `{axis.lower()}`"
-            raise Rejection(position, f"`{axis}` is a set, and a property is along single axes", hint)
+            hint = f"write single axes in lower case: `{axis.lower()}`"
+            raise Rejection(position, f"`{axis}` is a set, but a property is along single axes", hint)
         if axes.count(axis) > 1:
-            raise Rejection(position, f"`{axis}` stands for two axes here", "they have different names")
+            raise Rejection(position, f"`{axis}` stands for two axes here", "give them different names")
 
 
 _ALLOWED = {"axes": ("axis", "set"), "axes or term": ("set", "term")}
@@ -75,7 +75,7 @@ def check_operands(rule: Rule) -> None:
             allowed = _ALLOWED.get(kind, (kind,))
             if actual not in allowed:
                 wanted = alternatives(_with_article(word) for word in allowed)
-                message = f"`{guard.name}` takes {wanted}, and `{name}` is {_with_article(actual)}"
+                message = f"`{guard.name}` takes {wanted}, but `{name}` is {_with_article(actual)}"
                 hint = f"it is `{guard.name}({', '.join(GUARDS[guard.name])})`"
                 if kind == "call" and actual == "function":
                     hint = f"declare it `for {name} in calls`"
@@ -183,11 +183,11 @@ def _check_example(example: Example, needed: Collection[str]) -> None:
             hint = "write another `example` for another case"
             raise Rejection(example.position, f"the axes of `{term}` are given twice", hint)
         if len(set(axes)) < len(axes):
-            hint = "different axes have different names, as `a: i j`"
+            hint = "give different axes different names, as in `a: i j`"
             raise Rejection(example.position, f"`{term}` has an axis twice", hint)
         if any(is_set(axis) for axis in axes):
             hint = "name the axes of the set: `a: i j`"
-            raise Rejection(example.position, "an example has single axes, in lower case", hint)
+            raise Rejection(example.position, "an example names single axes, in lower case", hint)
     missing = sorted(set(needed).difference(given))
     if missing:
         message = f"the example does not say which axes `{missing[0]}` has"

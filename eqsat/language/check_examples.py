@@ -90,7 +90,7 @@ def _check_example(rule: Rule, example: Example, matches: list[_Match]) -> None:
                 ):
                     raise _impossible(example, f"no axis of the example can be in `{name}`")
     if not _assignable(list(choices.values()), frozenset(axes) - nameless, frozenset()):
-        raise _impossible(example, "no terms of these axes fit together")
+        raise _impossible(example, "no left side consists of terms with these axes")
 
 
 def _impossible(example: Example, message: str) -> Rejection:

@@ -68,7 +68,7 @@ def _check_kinds(rule: Rule) -> None:
         if isinstance(node, Variable):
             meaning = reserved(node.name)
             if meaning:
-                message = f"`{node.name}` is {meaning}, and can't be a variable"
+                message = f"`{node.name}` is {meaning}, so it can't be a variable"
                 raise Rejection(node.position, message, "call the variable something else")
             named.append((node.name, "a term"))
         for name, kind in named:
@@ -88,11 +88,11 @@ def _check_definitions(rule: Rule) -> None:
         taken &= {axis for node in walk(rule.right) for axis in operator_axes(node)}
     for definition in rule.definitions:
         if not is_set(definition.name):
-            hint = f"a set of axes is in upper case: `{definition.name.upper()}`"
-            raise Rejection(definition.position, f"`{definition.name}` would be a set of axes", hint)
+            hint = f"write sets of axes in upper case: `{definition.name.upper()}`"
+            raise Rejection(definition.position, f"`{definition.name}` is defined as a set of axes", hint)
         if definition.name in taken:
-            hint = "define another name"
-            raise Rejection(definition.position, f"`{definition.name}` has a meaning already", hint)
+            hint = "choose another name"
+            raise Rejection(definition.position, f"`{definition.name}` already has a meaning", hint)
         taken.add(definition.name)
 
 
@@ -104,17 +104,17 @@ def _check_copies(rule: Rule) -> None:
         original = (copy.original,) if isinstance(copy, CopyDefinition) else ()
         for name in (copy.name, *original):
             if is_set(name):
-                what = "a copy is of one axis" if original else "this is one axis"
-                message = f"`{name}` is a set, and {what}"
-                raise Rejection(copy.position, message, f"an axis is in lower case: `{name.lower()}`")
+                what = "a copy is of one axis" if original else "this must be one axis"
+                message = f"`{name}` is a set, but {what}"
+                raise Rejection(copy.position, message, f"write single axes in lower case: `{name.lower()}`")
         if copy.name in matched or copy.name in defined:
-            message = f"`{copy.name}` has a meaning already"
+            message = f"`{copy.name}` already has a meaning"
             what = "a copy" if original else "a new axis"
-            raise Rejection(copy.position, message, f"{what} is an axis that is not on the left")
+            raise Rejection(copy.position, message, f"{what} must be an axis that is not on the left")
         if copy.name not in used:
             raise Rejection(copy.position, f"`{copy.name}` is not used", "leave it out")
         if rule.both_ways:
-            message = "a rule that makes an axis goes one way"
+            message = "a rule that makes an axis cannot rewrite both ways"
             raise Rejection(copy.position, message, "write `=>` to rewrite from left to right only")
         defined.add(copy.name)
 
@@ -129,7 +129,7 @@ def _check_matched_sets(rule: Rule) -> None:
             for number, name in enumerate(node.axes):
                 if name in node.axes[:number]:
                     what = "set" if is_set(name) else "axis"
-                    message = f"the {what} `{name}` is in `[{', '.join(node.axes)}]` twice"
+                    message = f"the {what} `{name}` occurs twice in `[{', '.join(node.axes)}]`"
                     raise Rejection(node.position, message, "leave one of them out, or name another one")
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         for node in walk(side):
@@ -175,12 +175,12 @@ class _Bound:
             hint = f"define it: `where {name} = axes(a) - axes(b)`"
         else:
             message = f"the axis `{name}` is not bound {self.where}"
-            hint = f"choose one: `where {name} in K`, or by a pattern {self.where}: `a{{{name}}}`"
+            hint = f"bind it by `where {name} in K`, or by a pattern {self.where}: `a{{{name}}}`"
             if name in self.compared:
                 # `h = size(p) / 2` was read as a comparison with a constant h.
                 comparison = self.compared[name]
                 length = written(comparison.right)
-                message = f"`{name} = {length}` makes no axis `{name}`"
+                message = f"`{name} = {length}` does not make an axis `{name}`"
                 sized = any(isinstance(part, SizeOf) for part in parts(comparison.right))
                 hint = f"write `{name} = axis({length if sized else 'size(p) / 2'})`"
                 raise Rejection(comparison.position, message, hint)
@@ -216,7 +216,7 @@ def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) ->
             names = bound.terms | bound.axes | bound.functions
             if name not in names:
                 message = f"`{name}` is not bound {bound.where}"
-                hint = nearest(name, names) or "conditions are about what is matched"
+                hint = nearest(name, names) or "conditions may only use names that are matched"
                 raise Rejection(guard.position, message, hint)
 
 
@@ -228,12 +228,12 @@ def _check_quantity(quantity: Quantity, bound: _Bound) -> None:
     match quantity:
         case SizeOf(name=name, position=position):
             if name in bound.terms:
-                hint = "a term has axes: `size(k)` is the length of one, `K = axes(a)` are all"
-                raise Rejection(position, f"`{name}` is a term, and a size is one of axes", hint)
+                hint = "write `size(k)` for one of its axes, or `size(K)` with `K = axes(a)` for all"
+                raise Rejection(position, f"`{name}` is a term, but only axes have a size", hint)
             bound.demand_axis(name, position)
         case ConstantValue(name=name, position=position):
             if name in bound.axes:
-                raise Rejection(position, f"`{name}` is no number", f"its length is `size({name})`")
+                raise Rejection(position, f"`{name}` is not a number", f"its length is `size({name})`")
             bound.demand_term(name, position)
 
 
@@ -291,7 +291,7 @@ def _check_variadics(left: Expression, right: Expression) -> None:
         if isinstance(node, Apply) and node.variadic:
             names = [variable.name for variable in variables(node)]
             if len(names) != 1:
-                message = "`..` goes with one variable, which stands for all operands"
+                message = "`..` must follow a term with one variable, which stands for all operands"
                 raise Rejection(node.position, message, "write `f(a..)` or `f(chunk[n] a..)`")
             if matched.get(names[0]) != node.function:
                 message = f"`{names[0]}` does not stand for the operands of `{node.function}`"

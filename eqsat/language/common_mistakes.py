@@ -34,8 +34,8 @@ COMMON_MISTAKES = {
     ";": "a rule ends where the next `rule` begins, its items are separated by `,`",
     "|": "conditions follow the equation: `where large(n), n in K`",
     "%": "a remainder is `rem(a, b)`",
-    "&": "elementwise, it is `and(a, b)`; conditions are separated by `,`",
-    "'": 'a text is in double quotes, `"..."`; there is no transpose, since axes have names',
+    "&": "the elementwise function is `and(a, b)`; conditions are separated by `,`",
+    "'": 'text is written in double quotes, `"..."`; there is no transpose, since axes have names',
 }
 """Notation of other languages, with a hint at what to write in this one."""
 
@@ -62,9 +62,9 @@ CHARACTERS = {
     "∗": "write `*`",
     "⋅": "write `*`, or `dot[k](a, b)` to sum over an axis",
     "÷": "write `/`",
-    "−": "write `-`, the minus of the keyboard",
-    "–": "write `-`, the minus of the keyboard",
-    "—": "write `-`, the minus of the keyboard",
+    "−": "write `-`, the minus sign of the keyboard",
+    "–": "write `-`, the minus sign of the keyboard",
+    "—": "write `-`, the minus sign of the keyboard",
     "²": "write `^2`",
     "³": "write `^3`",
     "ᵀ": "axes have names instead of an order: A's transpose is A",
@@ -80,8 +80,8 @@ CHARACTERS = {
     "“": 'write `"`',
     "”": 'write `"`',
     "„": 'write `"`',
-    "‘": 'a text is in double quotes, `"..."`',
-    "’": 'a text is in double quotes, `"..."`',
+    "‘": 'text is written in double quotes, `"..."`',
+    "’": 'text is written in double quotes, `"..."`',
 }
 """Characters that most keyboards lack, with a hint at what to write in their place."""
 

@@ -25,7 +25,7 @@ def with_lengths(expression: Expression, matched: Sequence[Expression]) -> Expre
     for node in (node for side in matched for node in walk(side)):
         if isinstance(node, Apply) and node.function == "size":
             hint = "match a constant, `a / c`, and compare it: `where c = size(k)`"
-            raise Rejection(node.position, "a length is no term that is matched", hint)
+            raise Rejection(node.position, "a length cannot be matched", hint)
     return rewritten(expression, _length)
 
 
@@ -35,6 +35,6 @@ def _length(node: Expression) -> Expression | None:
             at = node.position
             return Apply("add", (Number("1", at), Reduction("max", (axis,), IotaOf(axis, at), at)), at)
         case Apply(function="size"):
-            raise Rejection(node.position, "a length is that of one axis", "write `size(k)`")
+            raise Rejection(node.position, "a length must be that of one axis", "write `size(k)`")
         case _:
             return None

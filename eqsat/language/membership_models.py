@@ -174,7 +174,7 @@ def models_of(rule: Rule, patterns: bool = True) -> Iterator[MembershipModels]:
         if len(choices) > MOST:
             message = f"`{rule.name}` has too many names to be checked"
             raise Rejection(
-                rule.position, message, "fewer variables, or patterns which say what axes they have"
+                rule.position, message, "use fewer variables, or patterns that say which axes they have"
             )
         first, last = choices[: max(0, len(choices) - MOST_AT_ONCE)], choices[-MOST_AT_ONCE:]
         for values in product((False, True), repeat=len(first)):

@@ -109,8 +109,8 @@ class _Reader:
         text = text.replace("\r\n", "\n")
         self.size += len(text)
         if self.size > MOST_CHARACTERS:
-            message = f"this is more than {MOST_CHARACTERS:,} characters of rules, with what is included"
-            self.refuse(text, Rejection(Position(file, 1, 1), message, "keep to the rules that you use"))
+            message = f"this is more than {MOST_CHARACTERS:,} characters of rules, including included files"
+            self.refuse(text, Rejection(Position(file, 1, 1), message, "include only the rules that you use"))
             self.partial.add(file)
             return RuleFile(file, "", ())
         self.begun.append(_identity(file))
@@ -147,8 +147,8 @@ class _Reader:
         token = _too_deep(tree, MOST_NESTED)
         if token is None:
             return True
-        message = f"more than {MOST_NESTED} terms are in one another here"
-        hint = "a sum of n terms is n - 1 sums in one another; a rule matches a few operators"
+        message = f"terms are nested more than {MOST_NESTED} deep here"
+        hint = "a sum of n terms is n - 1 nested sums; a rule should match only a few operators"
         self.refuse(text, Rejection(position_of(file, token), message, hint))
         self.unread.update(map(str, tree.children[:1]))
         return False
@@ -203,12 +203,12 @@ class _Reader:
             raise Rejection(position, message, "move what both need to a file of its own")
         if len(self.begun) == MOST_INCLUDED:
             message = f"more than {MOST_INCLUDED} files include one another in a chain"
-            raise Rejection(position, message, "include what is needed where it is needed")
+            raise Rejection(position, message, "include files directly where they are needed")
         if identity not in self.finished:
             try:
                 text = _read(path)
             except OSError:
-                hint = f"a name is relative to the folder of `{Path(file).name}`"
+                hint = f"the path is relative to the folder of `{Path(file).name}`"
                 raise Rejection(position, f"there is no file `{path}`", hint) from None
             except ValueError as error:
                 hint = "include `.rules` files only"
@@ -223,7 +223,7 @@ def _read(path: str | Path) -> str:
     **Raises:** `ValueError` if it is not UTF-8 text, or too long; `OSError` if it can't be read.
     """
     if Path(path).exists() and not Path(path).is_file():
-        raise ValueError("this is no file of text")  # a device may never end
+        raise ValueError("this is not a text file")  # a device may never end
     with Path(path).open("rb") as file:
         found = file.read(4 * MOST_CHARACTERS + 1)
     if len(found) > 4 * MOST_CHARACTERS:
@@ -231,7 +231,7 @@ def _read(path: str | Path) -> str:
     try:
         return found.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError("this is no text in UTF-8") from None
+        raise ValueError("this is not UTF-8 text") from None
 
 
 def _identity(file: str) -> str:

@@ -29,7 +29,7 @@ from eqsat.language.traverse import is_set, operator_axes, variables, walk
 
 PATTERNS = "patterns on the left say which axes a variable has or lacks: `a{K}`, `b{!K}`"
 
-SAME = "both sides of a rule have the same axes"
+SAME = "both sides of a rule must have the same axes"
 
 Operations = Mapping[str, Signature]
 
@@ -60,7 +60,7 @@ def check_property_axes(rule: Rule, axes: Sequence[str], operations: Operations)
                 trial.failing, trial.good = missing, trial.good & ~missing
                 message = f"the term may lack the axis `{axis}`, along which it would have the property"
                 number = trial.models.smallest(missing)[1]
-                hint = "a matrix property is of a term that has both axes in every case"
+                hint = "a term with a matrix property must have both axes in every case"
                 refusal = Rejection(rule.left.position, message, hint)
                 raise _refusal(_Failure((0,), trial.models.only(number), refusal), trials)
 
@@ -135,7 +135,7 @@ def _check_not_vacuous(left: Expression, trials: list[_Trial]) -> None:
                         message = f"this never matches: {reason.message}"
                         raise Rejection(reason.position, message, reason.hint or hint)
             what = f"an axis of `{name}`" if is_set(name) else f"the axis `{name}`"
-            raise Rejection(node.position, f"this never matches: there can't be {what}", hint)
+            raise Rejection(node.position, f"this never matches: {what} cannot exist", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _difference(
             having, lacking = (other, side) if axis in had else (side, other)
             holders = [name for name, axes in sorted(model.terms.items()) if axis in model.named(axes)]
             what = f"all axes of `{holders[0]}`" if holders else "the axis of the best entries"
-            message = f"the {having} side has {what}, the {lacking} side need not"
+            message = f"the {having} side has {what}, which the {lacking} side may lack"
             return Rejection(right.position, message, SAME)
         what = f"an axis of `{label}`" if is_set(label) else f"the axis `{label}`"
         if axis in have:
@@ -193,9 +193,9 @@ def _difference(
     loops = union(different(before.cut, after.cut), different(before.open, after.open))
     axis = min(model.named(loops))
     if axis in model.named(union(after.cut, after.open)):
-        hint = f"close it by `concat[{axis}]`, or by `fold[{axis}, sum]`"
-        return Rejection(right.position, f"`chunk[{axis}]` is in no loop over `{axis}`", hint)
-    message = f"the {other} side is a chunk along `{axis}`, the {side} is not"
+        hint = f"put it inside `concat[{axis}]` or `fold[{axis}, sum]`"
+        return Rejection(right.position, f"`chunk[{axis}]` is not inside a loop over `{axis}`", hint)
+    message = f"the {other} side is a chunk along `{axis}`, but the {side} side is not"
     return Rejection(right.position, message, f"take a chunk of each operand that may have `{axis}`")
 
 

@@ -183,8 +183,8 @@ class Shaper:
         entries = self.models.entries.get(function)
         if entries is None:
             return result
-        message = f"the entries of `{function}` are along an axis that is there already"
-        hint = "a pattern says that a variable lacks an axis: `a{!n}`"
+        message = f"the entries of `{function}` are along an axis that its operand may already have"
+        hint = "say by a pattern that the variable lacks the axis: `a{!n}`"
         self.refuse(somewhere(common(entries, operand.axes)), node, message, hint)
         return Shape(union(result.axes, entries), result.cut, result.open)
 
@@ -194,10 +194,10 @@ class Shaper:
         message = f"`{operator}` is along the axis `{node.axis}`, which its operand may lack"
         self.refuse(somewhere(without(axis, operand.axes)), node, message)
         message = (
-            f"the entries of `{operator}` are along `{node.out_axis}`, which its operand may have already"
+            f"the entries of `{operator}` are along `{node.out_axis}`, which its operand may already have"
         )
         self.refuse(somewhere(common(entries, operand.axes)), node, message)
-        message = f"`{operator}` needs the axis `{node.axis}` whole, and this is a chunk of it"
+        message = f"`{operator}` needs the axis `{node.axis}` whole, but this is a chunk of it"
         hint = f"`fold[{node.axis}, s] chunk[{node.axis}] a`, with s in selections, keeps the best of all"
         self.refuse(somewhere(common(axis, operand.cut)), node, message, hint)
         axes = union(without(operand.axes, axis), entries)
@@ -222,9 +222,9 @@ class Shaper:
                 else:
                     message = f"the operand `{label}` of `{operator}` must not have the axis `{name}`"
                     self.refuse(somewhere(there), node, message, hint)
-                message = f"`{operator}` needs the axis `{name}` whole, and this is a chunk of it"
+                message = f"`{operator}` needs the axis `{name}` whole, but this is a chunk of it"
                 chunked = somewhere(common(axis, operand.cut))
-                self.refuse(chunked, node, message, "it can be done chunk by chunk along all other axes")
+                self.refuse(chunked, node, message, "it can work on chunks along all other axes")
         rest = self.together(node, operands)
         return Shape(union(without(rest.axes, core), result), without(rest.cut, core), rest.open)
 
@@ -239,8 +239,8 @@ class Shaper:
         clash = operand.axes[old] & operand.axes[new]
         product = isinstance(node.operand, Apply) and node.operand.function in ("mul", "div")
         operator = f"rename[{node.old}->{node.new}]"
-        hint = f"`{operator}` is of the whole product: write `({operator} a) * b`" if product else ""
-        self.refuse(clash, node, f"the operand may have an axis `{node.new}` already", hint)
+        hint = f"`{operator}` applies to the whole product: write `({operator} a) * b`" if product else ""
+        self.refuse(clash, node, f"the operand may already have an axis `{node.new}`", hint)
 
         def moved(members: Members) -> Members:
             places = list(members)
@@ -258,7 +258,7 @@ class Shaper:
         if self.matching:  # the engine replaces such a chunk by its operand, so a program has none
             message = f"`chunk[{node.axis}]` of a term without `{node.axis}` is the term itself"
             self.refuse(self.models.everywhere & ~there, node, message)
-        message = f"this is a chunk along `{node.axis}` already"
+        message = f"this is already a chunk along `{node.axis}`"
         self.refuse(operand.cut[place], node, message, "one `chunk` is enough")
         cut = _put(operand.cut, place, operand.cut[place] | there)
         return Shape(operand.axes, cut, _put(operand.open, place, operand.open[place] | there))
@@ -268,8 +268,8 @@ class Shaper:
         if place is None:
             return body
         uncut = self.models.everywhere & ~body.cut[place]
-        message = f"the body of this loop is not cut along `{node.axis}`"
-        self.refuse(uncut, node, message, f"it is made of `chunk[{node.axis}] a`")
+        message = f"the body of this loop has no chunk along `{node.axis}`"
+        self.refuse(uncut, node, message, f"it must contain `chunk[{node.axis}] a`")
         return Shape(body.axes, _put(body.cut, place, 0), _put(body.open, place, 0))
 
     def fold(self, node: FoldOf, body: Shape) -> Shape:
@@ -278,12 +278,12 @@ class Shaper:
         result = body
         if place is not None:
             same = self.models.everywhere & ~body.open[place]
-            message = f"each iteration of this loop is the same: it has no `chunk[{node.axis}]`"
+            message = f"all iterations of this loop are the same: its body has no `chunk[{node.axis}]`"
             self.refuse(same, node, message, f"write `chunk[{node.axis}] a` for what differs")
             if selects:
-                message = f"a selection is along `{node.axis}`, which its body must keep"
+                message = f"the body of a fold by a selection must keep the axis `{node.axis}`"
                 lost = self.models.everywhere & ~body.axes[place]
-                self.refuse(lost, node, message, f"its operand is `chunk[{node.axis}] a`, not yet reduced")
+                self.refuse(lost, node, message, f"select from `chunk[{node.axis}] a`, which is not reduced")
             else:
                 message = f"the body of this loop still has the axis `{node.axis}`, whose chunks it combines"
                 hint = (

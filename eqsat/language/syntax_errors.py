@@ -30,7 +30,7 @@ _IN_WORDS = {
     "RULE_NAME": "a name",
     "NAME": "a name",
     "NUMBER": "a number",
-    "STRING": "a text in double quotes",
+    "STRING": "text in double quotes",
     "SCHEMA_NAME": "a name and a colon, as in `a: i k`",
     "ARROW": "`=>`",
     "BOTH_WAYS": "`==`",
@@ -88,7 +88,7 @@ def syntax_error(
         after = rest[len(found) :].lstrip()
         message = f"unexpected `{found}`"
         if found == '"' and "STRING" in accepts:
-            message = "this text does not end"
+            message = "this quoted text does not end"
     context = next((token.type for token in reversed(read) if token.type in _CONTEXTS), "")
     place = _Place(found, after, context, read, accepts)
     beside = bool(read) and (read[-1].end_line, read[-1].end_column) == (line, column)
@@ -148,7 +148,7 @@ def _nameless(place: _Place) -> tuple[str, str] | None:
             return f"this {word} has no name", f"write `{form}`"
         named = place.before == "RULE_NAME" and place.read[-2].type == begin
         if named and starts_a_term and place.found not in CHARACTERS and place.found != ".":
-            hint = f"`{place.read[-1]}` stands where the name does: `{form}`"
+            hint = f"`{place.read[-1]}` stands in the place of the name: write `{form}`"
             return f"this {word} has no name", hint
     return None
 
@@ -186,7 +186,7 @@ def _advice(place: _Place) -> str:
     if found and not found.isascii() and found.isalpha():
         return "names are made of the letters a to z and A to Z, digits and `_`"
     if found == '"':
-        return 'a text ends in its line, by another `"`' if "STRING" in place.accepts else ""
+        return 'quoted text must end in the same line, with another `"`' if "STRING" in place.accepts else ""
     for guess in (
         _about_classes,
         _about_clauses,
@@ -202,7 +202,7 @@ def _advice(place: _Place) -> str:
     if found in COMMON_MISTAKES and "_TO" not in place.accepts:
         return COMMON_MISTAKES[found]
     forms = [FORMS[token.type] for token in place.read[-6:] if token.type in FORMS]
-    return f"it is written {forms[-1]}" if forms else ""
+    return f"write {forms[-1]}" if forms else ""
 
 
 def _about_arrows(context: str) -> str:
@@ -237,11 +237,11 @@ def _about_clauses(place: _Place) -> str:
     if "_WHERE" not in place.accepts:
         return ""
     if found == "unless":
-        return "no condition is negated, but for comparisons: `where size(k) != 1`"
+        return "conditions cannot be negated, except for comparisons: `where size(k) != 1`"
     if found == "s" and after.startswith(".t"):
-        return f"that is `where` here: `where {FORMS['where']}`"
+        return f"the word is `where` here: `where {FORMS['where']}`"
     if found == "," and place.context != "_WHERE":
-        return "no comma is before a clause: `left => right  where float(a)`"
+        return "write no comma before a clause: `left => right  where float(a)`"
     if found == ":" and place.context in _STATEMENTS and "ARROW" not in place.accepts:
         return follow
     return ""
@@ -252,7 +252,7 @@ def _about_conditions(place: _Place) -> str:
     if place.context != "_WHERE":
         return ""
     if found == "==":
-        return "numbers are compared by one `=`"
+        return "compare numbers with a single `=`"
     if found == ":=":
         return "a definition is written with `=`: `l = copy(k)`"
     if found in ("->", "<=>", "<->", "==>", "~>"):
@@ -260,17 +260,19 @@ def _about_conditions(place: _Place) -> str:
     if found in ("and", "&&", "&"):
         return "conditions are separated by `,`"
     if found in ("or", "||", "|"):
-        return "either condition is enough: that makes two rules"
+        return "write two rules, one for each condition"
     if found in ("<", "<=", ">", ">=", "=") and "RELATION" not in accepts:
-        return "one relation at a time: `0 < c, c < 1`"
+        return "write one relation at a time: `0 < c, c < 1`"
     if found == "=>":
         return "the conditions follow the equation"
     if found.isidentifier() and "STAR" in accepts:
         guard = str(place.read[-1])
         if guard == "not":
-            return "no condition is negated, but for comparisons: `size(k) != 1`"
+            return "conditions cannot be negated, except for comparisons: `size(k) != 1`"
         return (
-            f"write `{guard}({', '.join(GUARDS[guard])})`" if guard in GUARDS else "`,` separates conditions"
+            f"write `{guard}({', '.join(GUARDS[guard])})`"
+            if guard in GUARDS
+            else "separate conditions by `,`"
         )
     return ""
 
@@ -284,7 +286,7 @@ def _about_names(place: _Place) -> str:
         return "a pattern names the axes that a term has or lacks: `a{k, !j}`"
     # Where a term is expected, a keyword more likely begins what should follow the term.
     if found in KEYWORDS and "NAME" in accepts and ("NUMBER" not in accepts or place.as_term):
-        return f"`{found}` is a word of the language and can't be a name"
+        return f"`{found}` is a word of the language, so it can't be a name"
     return ""
 
 
@@ -297,7 +299,7 @@ def _about_numbers(place: _Place) -> str:
     if found == "." and place.before == "NUMBER":
         return f"write `{place.read[-1]}` or `{place.read[-1]}.0`"
     if found.startswith(".") and found[1:].isidentifier():
-        return "functions go by one name: `exp(a)`, `sum[k] a`"
+        return "write the name of a function alone: `exp(a)`, `sum[k] a`"
     return ""
 
 
@@ -305,36 +307,36 @@ def _about_equations(place: _Place) -> str:
     found, accepts, read = place.found, place.accepts, place.read
     if place.before == "RULE_NAME":
         if read[-2].type == "_RULE":
-            return "a rule has a name, of one word, and no colon: `rule name  left => right`"
-        return "a fact has a name, of one word, and no colon: `fact name  symmetric[i, j](a)`"
+            return "a rule's name is one word, without a colon: `rule name  left => right`"
+        return "a fact's name is one word, without a colon: `fact name  symmetric[i, j](a)`"
     begun = place.before == "NAME" and read[-2].type == "RULE_NAME" and read[-2].line == read[-1].line
     if begun and found.isidentifier():
-        return f"a name is one word, with hyphens: `{read[-2]}-{read[-1]}`"
+        return f"a name is one word; join its parts with hyphens: `{read[-2]}-{read[-1]}`"
     if "_MERGE" in accepts:
-        return "`merge m = ...` says how the parts of two results make those of one"
+        return "`merge m = ...` says how the parts of two results are combined"
     return ""
 
 
 def _about_brackets(place: _Place) -> str:
     found, accepts, read = place.found, place.accepts, place.read
     if found == "=" and "RPAR" in accepts:
-        return "operands go by their order; axes stand in brackets: `sum[k] a`"
+        return "operands are given in order, and axes in brackets: `sum[k] a`"
     if found == ")" and "PLUS" in accepts and "RPAR" not in accepts:
-        return "it closes nothing"
+        return "it closes no parenthesis"
     if "RPAR" in accepts and (found in KEYWORDS or found in ("=>", "==", "")):
         return "a parenthesis is not closed"
     if place.before == "LSQB" and (found in (":", "..", "-") or found.isdigit()):
-        return "there are no indices and slices: a term has named axes, `a{i, j}`"
+        return "there are no indices or slices: a term has named axes, `a{i, j}`"
     if {"RSQB", "COMMA"} <= accepts:
-        return "axes are separated by `,`, and a `]` ends them"
+        return "separate axes by `,` and end them with `]`"
     if place.before == "RSQB" and not found[:1].isalnum():
         opening = max(number for number, token in enumerate(read) if token.type == "LSQB")
         name = read[opening - 1]
         if name.type == "NAME" and name not in REDUCTIONS:
-            return f"a term's axes are a pattern: `{name}{{{read[opening + 1]}}}`"
+            return f"write a term's axes as a pattern: `{name}{{{read[opening + 1]}}}`"
     if "STAR" in accepts and "_WHERE" in accepts and found.lower() in CLAUSES:
         clause = CLAUSES[found.lower()]
-        return f"that is `{clause}` here: `{clause} {FORMS[clause]}`"
+        return f"the word is `{clause}` here: `{clause} {FORMS[clause]}`"
     if "STAR" in accepts and (found.isidentifier() or found == "("):
         if read[-1] in REDUCTIONS:
             return f"a reduction names its axes: `{read[-1]}[k] a`"

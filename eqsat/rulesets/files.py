@@ -111,11 +111,11 @@ def _bind(declaration: OperationDeclaration) -> None:
     except (ImportError, AttributeError) as error:
         raise RuleError(f"{where}: cannot import {declaration.function!r}: {error}") from error
     if not callable(function):
-        raise RuleError(f"{where}: {declaration.function!r} is no function")
+        raise RuleError(f"{where}: {declaration.function!r} is not a function")
     if spec.function is not None and definition_of(spec.function) != definition_of(function):
         raise RuleError(
-            f"{where}: it is {definition_of(function)} here, and {definition_of(spec.function)} already, by"
-            " `eqsat.operation` or another file; give one of the two another name"
+            f"{where}: it is {definition_of(function)} here, but already {definition_of(spec.function)}, by"
+            " `eqsat.operation` or another file; rename one of the two"
         )
     REGISTERED[spec.name] = replace(spec, function=function)
 
