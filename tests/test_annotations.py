@@ -132,7 +132,7 @@ def test_one_name_is_one_operation() -> None:
     eqsat.operation(kernel, name="rbf", signature=SIGNATURE)
     eqsat.operation(kernel, name="rbf", signature=SIGNATURE)
     eqsat.operation(kernel, name="rbf")
-    with pytest.raises(EqsatError, match="there is another operation `rbf`"):
+    with pytest.raises(EqsatError, match="there is already another operation `rbf`"):
         eqsat.operation(kernel, name="rbf", signature="(i,k),(j,k)->(i,j)")
 
     def mine(x: Any, y: Any) -> Any:
@@ -171,7 +171,7 @@ def test_an_operation_that_a_rules_file_declares() -> None:
 def test_a_declaration_that_was_there_first() -> None:
     (declaration,) = parse_rules(f"operation {SIGNATURE}", "my.rules").operations
     REGISTERED["rbf"] = OperationSpec(declaration.signature)
-    with pytest.raises(EqsatError, match="there is another operation"):
+    with pytest.raises(EqsatError, match="there is already another operation"):
         eqsat.operation(kernel, name="rbf", signature="(i,k),(j,k)->(i,j)")
     rbf = eqsat.operation(kernel, name="rbf")
     assert names(rbf, X, Y) == ["rbf[4 5 3](0, 1)"]

@@ -1,5 +1,5 @@
-"""The rules language: from `.rules` text to checked rules.
+"""The rules language: reads the text of `.rules` files and checks the rules in it.
 
-`syntax` is what a rule is, `parse` reads text into it, `check` refuses what is not a sound shape
-of rewrite. What the engine makes of a rule is not this package's business.
+`syntax` defines the abstract syntax of rules, `parse` reads text into it, and `check` rejects rules
+that cannot be sound. How the engine runs a rule is defined in `eqsat.engine`.
 """

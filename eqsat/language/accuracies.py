@@ -1,4 +1,4 @@
-"""The accuracy classes of rules."""
+"""The accuracy classes of rules: how a rewrite may change floating-point results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 Accuracy = Literal["exact", "reassociates", "rescales", "cancels", "amplifies"]
 ACCURACIES: tuple[Accuracy, ...] = ("exact", "reassociates", "rescales", "cancels", "amplifies")
-"""From harmless to harmful: what a rule may do to floating-point results."""
+"""The accuracy classes, ordered from the one that changes results least to the one that changes them most."""
 
 MEANINGS: dict[Accuracy, str] = {
     "exact": "it gives the same bits, whatever the data; only the payload of a NaN may differ",
@@ -16,4 +16,4 @@ MEANINGS: dict[Accuracy, str] = {
     "cancels": "it loses digits where nearly equal numbers are subtracted",
     "amplifies": "it multiplies errors by a condition number more than the left side does",
 }
-"""What each accuracy class says of a rule."""
+"""What each accuracy class says of a rule, for messages to users."""

@@ -1,4 +1,4 @@
-"""From the trees that lark makes of a file to its abstract syntax."""
+"""Turns lark's parse trees of a file into the abstract syntax of `eqsat.language.syntax`."""
 
 from __future__ import annotations
 
@@ -57,11 +57,17 @@ _Item = TypeVar("_Item")
 
 
 def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = None) -> Any:
-    """The abstract syntax of a statement, by what can be named in it.
+    """Returns the abstract syntax of one statement.
 
-    **Raises:** `Rejection`.
+    **Arguments:**
+
+    - `statement`: the parse tree of a rule, a fact, or the declaration of a monoid or an operation.
+    - `file`: the path that positions in the result refer to.
+    - `vocabulary`: the operations and monoids that the statement may name; none if omitted.
+
+    **Raises:** `Rejection` if the statement parses but makes no sense.
     """
-    # What `for` declares is a function variable in this rule, whatever else it may mean elsewhere.
+    # A name that `for` declares is a function variable in this rule, even if it also names an operation.
     bound = frozenset(
         str(ranging.children[0])
         for clause in statement.children
@@ -73,24 +79,24 @@ def build(statement: Tree[Token], file: str, vocabulary: Vocabulary | None = Non
 
 
 def position_of(file: str, where: Token) -> Position:
-    """Where a token stands."""
+    """Returns the position of a token in `file`."""
     assert where.line is not None
     assert where.column is not None
     return Position(file, where.line, where.column)
 
 
 class _Builder:
-    """Makes abstract syntax from the leaves up; a method for each kind of tree in the grammar."""
+    """Builds abstract syntax bottom-up, with one method for each kind of tree in the grammar."""
 
     def __init__(self, file: str, vocabulary: Vocabulary, bound: Collection[str]) -> None:
         self.file = file
         self.vocabulary = vocabulary
         self.bound = bound
         self.groups: dict[int, Expression] = {}
-        """By identity, the expressions that stand in parentheses of their own."""
+        """The expressions that have parentheses around them, by their `id`."""
 
     def built(self, part: Tree[Token] | Token) -> Any:
-        """What a tree is in the abstract syntax; a token is itself."""
+        """Returns the abstract syntax of a tree; a token is returned unchanged."""
         if isinstance(part, Token):
             return part
         return getattr(self, part.data)(*map(self.built, part.children))
@@ -138,21 +144,23 @@ class _Builder:
         for item in items:
             if isinstance(item, tuple):
                 raise Rejection(
-                    self._at(name), "a fact has no function variables", "write one for each function"
+                    self._at(name),
+                    "a fact cannot have function variables",
+                    "write one fact for each function",
                 )
             if isinstance(item, GuardClause):
-                raise Rejection(item.position, "a fact has no guard", "a guard is for a rule")
+                raise Rejection(item.position, "a fact cannot have a guard", "only rules have guards")
             if isinstance(item, CopyDefinition | LengthDefinition):
                 raise Rejection(
-                    item.position, "a fact makes no axes", "copies are for the right sides of rules"
+                    item.position,
+                    "a fact cannot make axes",
+                    "only the right side of a rule can have new axes",
                 )
         property_name, axes, operands = named(statement)
         if property_name not in PROPERTIES:
-            what = f"there is no property `{property_name}`" if property_name else "this is no property"
+            what = f"there is no property `{property_name}`" if property_name else "this is not a property"
             hint = nearest(property_name, PROPERTIES)
-            hint = (
-                hint or f"a fact is a property of a term: {alternatives(PROPERTIES)}, as `symmetric[i, j](a)`"
-            )
+            hint = hint or f"a fact states a property, as in `symmetric[i, j](a)`: {alternatives(PROPERTIES)}"
             raise Rejection(statement.position, what, hint)
         if len(operands) != 1:
             message = f"`{property_name}` is a property of one term"
@@ -177,7 +185,9 @@ class _Builder:
     def _source(self, items: list[Any]) -> str:
         sources = [item for item in items if isinstance(item, Token)]
         if len(sources) > 1:
-            raise Rejection(self._at(sources[1]), "there is a source already", "say it all in one `source`")
+            raise Rejection(
+                self._at(sources[1]), "there is already a source", "write everything in one `source`"
+            )
         return str(sources[0])[1:-1] if sources else ""
 
     def operation(self, name: Token, axes: tuple[str, ...], *rest: Any) -> OperationDeclaration:
@@ -186,7 +196,7 @@ class _Builder:
         text = function[1:-1] if function else ""
         if function and (text.count(":") != 1 or not all(text.split(":"))):
             message = f"`{text}` does not say where a function is"
-            raise Rejection(self._at(function), message, 'it is `from "module:function"`')
+            raise Rejection(self._at(function), message, 'write `from "module:function"`')
         signature = Signature(str(name), axes, tuple(parameters), result)
         return OperationDeclaration(signature, text, self._at(name))
 
@@ -218,7 +228,11 @@ class _Builder:
         return str(name)
 
     def _refuse_function_as_name(self, what: str, form: str, name: Token, rest: Sequence[Any]) -> None:
-        """`rule exp(log(a)) => a` reads as the rule `exp` of `(log(a))`, which is hardly what is meant."""
+        """Raises `Rejection` if a rule or fact has no name, so that a function of its term was read as one.
+
+        `rule exp(log(a)) => a` parses as a rule called `exp` whose left side is `(log(a))`, which
+        is hardly what the author meant.
+        """
         known = reserved(name) or name in self.vocabulary.operations or name in PROPERTIES
         if isinstance(rest[0], Token):
             called = rest[0] not in ACCURACIES  # `sum[K] a => ...`
@@ -228,7 +242,7 @@ class _Builder:
             grouped = any(id(node) in self.groups for node in nodes)
             called = grouped and (line, column - 1) == (name.line, name.end_column)
         if known and called:
-            hint = f"`{name}` stands where the name does: `{what} name  {form}`"
+            hint = f"`{name}` stands in the place of the name: write `{what} name  {form}`"
             raise Rejection(self._at(name), f"this {what} has no name", hint)
 
     # ------------------------------------------------------------------------------------ clauses
@@ -268,7 +282,7 @@ class _Builder:
     def source(self, text: Token) -> list[Token]:
         if not text[1:-1].strip():
             raise Rejection(
-                self._at(text), "the source is empty", "say where the identity is from, or leave it out"
+                self._at(text), "the source is empty", "say where the identity comes from, or leave it out"
             )
         return [text]
 
@@ -279,7 +293,7 @@ class _Builder:
 
     def negation(self, sign: Token, operand: Expression) -> Expression:
         if isinstance(operand, Number) and not operand.text.startswith("-"):
-            return Number(f"-{operand.text}", self._at(sign))  # programs have constants, not their negations
+            return Number(f"-{operand.text}", self._at(sign))  # programs hold -2 as a constant, not as neg(2)
         return Apply("neg", (operand,), self._at(sign))
 
     def power(self, base: Expression, sign: Token, exponent: int) -> Apply:
@@ -299,7 +313,7 @@ class _Builder:
 
     def number(self, text: Token) -> Number:
         if text != "inf" and float(text) == float("inf"):
-            message = "this number is larger than any that a computer takes for one"
+            message = "this number is too large for double precision"
             raise Rejection(self._at(text), message, "infinity is written `inf`")
         return Number(str(text), self._at(text))
 
@@ -337,11 +351,11 @@ class _Builder:
         if name == "diag" or name in ENTRIES:
             if len(axes) != 2:
                 form, what = (
-                    ("diag[i, j] a", "its two axes")
+                    ("diag[i, j] a", "two axes")
                     if name == "diag"
-                    else (f"{name}[n, m] a", "the axis that it is along, and that of its entries")
+                    else (f"{name}[n, m] a", "the axis that it is along, and the axis of its entries")
                 )
-                raise Rejection(at, f"`{name}` names {what}", f"it is written `{form}`")
+                raise Rejection(at, f"`{name}` needs {what}", f"write `{form}`")
             self._refuse_swallowing(name, axes, operand, at)
             if name == "diag":
                 return Apply("select_n", (DeltaOf(*axes, at), Number("0", at), operand), at)
@@ -357,7 +371,12 @@ class _Builder:
     def _refuse_swallowing(
         self, name: str, axes: tuple[str, ...], operand: Expression, position: Position
     ) -> None:
-        """`logdet[i, j](A) * 2` looks as if it doubled the logarithm, and would be that of a product."""
+        """Raises `Rejection` for `logdet[i, j](A) * 2` and the like, which does not mean what it looks
+        like.
+
+        A prefix operator applies to the whole product that follows it, so this is the logarithm of
+        the determinant of `A * 2`.
+        """
         first = operand
         while id(first) not in self.groups:
             if not isinstance(first, Apply) or first.function not in ("mul", "div", "square", "integer_pow"):
@@ -368,7 +387,7 @@ class _Builder:
             raise Rejection(
                 position,
                 f"`{written}` takes the whole product that follows it, not only what is in the parentheses",
-                f"write `({written} (...)) * ...` if not, or `{written} ((...) * ...)` if so",
+                f"write `({written} (...)) * ...`, or `{written} ((...) * ...)` if the product is meant",
             )
 
     def contraction(

@@ -1,7 +1,8 @@
-"""Refuses rules that parse but can't be sound rewrites.
+"""Rejects rules that parse but cannot be sound rewrites.
 
-Each check says what is wrong for sure, from the rule's text alone. What needs the values (that both
-sides are the same number) or their types is not decided here but by `eqsat check`, which evaluates.
+Each check decides from the rule's text alone, and reports only what is certainly wrong. Whether
+both sides have equal values, and whether their types are right, is tested by `eqsat check`, which
+evaluates rules.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from eqsat.language.vocabulary import Vocabulary, all_files, vocabulary_of
 
 
 def check_file(rule_file: RuleFile, known: Sequence[RuleFile] = ()) -> None:
-    """Raises `RuleError` if something in the file, or in what it includes, can't be right.
+    """Raises `RuleError` if a statement in the file, or in the files that it includes, cannot be right.
 
     >>> from eqsat.language.parse import parse_rules
     >>> check_file(parse_rules("rule pull-factor  sum[K] (c{!K} * a) => c * sum[K] a", "my.rules"))
@@ -43,7 +44,7 @@ def check_file(rule_file: RuleFile, known: Sequence[RuleFile] = ()) -> None:
 
     **Arguments:**
 
-    - `known`: files whose operations and monoids can be named here as well.
+    - `known`: other files whose operations and monoids the file may name.
     """
     raise_problems(list(problems_in(rule_file, known)))
 
@@ -54,12 +55,14 @@ def problems_in(
     unread: Set[str] = frozenset(),
     partial: Set[str] = frozenset(),
 ) -> Iterator[Problem]:
-    """What can't be right in the file, and in what it includes: of each statement the first thing.
+    """Yields what is wrong in the file and in those that it includes: the first problem of each statement.
 
     **Arguments:**
 
-    - `unread`: operations and monoids whose declarations are wrong; what uses them is left alone.
-    - `partial`: files that lack what they include; they are left alone.
+    - `known`: other files whose operations and monoids the file may name.
+    - `unread`: names of operations and monoids whose declarations are wrong. Statements that use
+      them are not checked.
+    - `partial`: names of files whose includes could not all be read. They are not checked.
     """
     for file in all_files([rule_file]):
         if file.file not in partial:
@@ -91,12 +94,16 @@ def _check_statement(
     named: dict[str, Rule | Fact],
     said: dict[object, Rule],
 ) -> None:
-    """Refuses a statement for what it is, and after those before it: `named`, and what they have `said`."""
+    """Raises `Rejection` if a statement is wrong, or if it repeats an earlier one.
+
+    `named` holds the earlier statements by name, and `said` the earlier rules by their identities
+    (see `duplicates`). The statement is added to both.
+    """
     if statement.name in named:
         what = "rule" if isinstance(named[statement.name], Rule) else "fact"
         line = named[statement.name].position.line
         message = f"there is already a {what} `{statement.name}`, in line {line}"
-        raise Rejection(statement.position, message, "the rules of one file have different names")
+        raise Rejection(statement.position, message, "the rules of one file must have different names")
     named[statement.name] = statement
     if isinstance(statement, Fact):
         _check_fact(statement, text, vocabulary)
@@ -106,13 +113,15 @@ def _check_statement(
     for identity in found:
         if identity in said:
             other = said[identity]
-            message = f"`{statement.name}` says what `{other.name}` says, in line {other.position.line}"
+            message = (
+                f"`{statement.name}` repeats the rewrite of `{other.name}` in line {other.position.line}"
+            )
             raise Rejection(statement.position, message, "leave one of them out")
     said.update((identity, statement) for identity in found)
 
 
 def _check_rule(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
-    # Each check may rely on what those before it have made sure of.
+    # The order matters: each check relies on what the checks before it have established.
     check_conditions(rule)
     check_functions(rule, text, vocabulary)
     check_names(rule)
@@ -141,7 +150,7 @@ def _check_fact(fact: Fact, text: str, vocabulary: Vocabulary) -> None:
     for axis in fact.axes:
         if axis not in bound:
             message = f"nothing says that the term has the axis `{axis}`"
-            raise Rejection(fact.term.position, message, f"a pattern does: `a{{{axis}}}`")
+            raise Rejection(fact.term.position, message, f"say so by a pattern: `a{{{axis}}}`")
     if isinstance(fact.term, Variable):
         _check_variable_fact(fact, fact.term)
     check_property_axes(rule, fact.axes, vocabulary.operations)
@@ -153,30 +162,38 @@ def _check_variable_fact(fact: Fact, term: Variable) -> None:
     if not (fact.properties or fact.guards or fact.comparisons):
         message = f"every term matches `{term.name}`"
         raise Rejection(
-            term.position, message, "a fact is of a term of some form, or follows from other properties"
+            term.position,
+            message,
+            "match a form, such as `exp(a)`, or add a condition, such as `where positive(a)`",
         )
     for known in fact.properties:
         if (known.name, known.axes, known.term) == (fact.property, fact.axes, term.name):
-            raise Rejection(known.position, "this is what the fact would say", "leave the fact out")
+            raise Rejection(known.position, "the fact would only repeat this condition", "leave the fact out")
 
 
 def _check_orders(rule: Rule) -> None:
-    """Matching tries both orders of what commutes, in all combinations."""
+    """Raises `Rejection` if a matched side has too many operators whose operands commute.
+
+    Matching tries both orders of each, in all combinations.
+    """
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         nodes = (node for node in walk(side) if isinstance(node, Contraction) or commutes(node))
         surplus = next(islice(nodes, MOST_COMMUTING, None), None)
         if surplus is not None:
-            message = f"this side has more than {MOST_COMMUTING} operators with operands in either order"
-            hint = "each doubles the work of matching: name a part of it by a variable"
+            message = f"this side has more than {MOST_COMMUTING} operators whose operands commute"
+            hint = "each doubles the work of matching: put a variable in the place of a part"
             raise Rejection(surplus.position, message, hint)
 
 
 def _check_progress(rule: Rule) -> None:
-    """A rule changes something, and not everything matches it."""
-    # Only what is the same for sure is refused. A right side that the left side matches again may well
-    # be of use: each firing may go on from the last, as when `a * (b * c)` is turned to the left.
+    """Raises `Rejection` if a rule changes nothing, or if too much matches it.
+
+    A side that is matched must not be a number, nor a variable without conditions.
+    """
+    # Only sides that are certainly the same are rejected. A right side that the left side matches again
+    # can be useful: each firing may continue the last, as when `a * (b * c)` is reassociated to the left.
     if canonical(rule.left) == canonical(rule.right):
-        hint = "matching tries both orders of what commutes (`+`, `*`, `max`, `min`, `dot`...) without a rule"
+        hint = "operands of `+`, `*`, `max`, `min`, `dot`... are matched in both orders without a rule"
         raise Rejection(rule.position, f"the sides of `{rule.name}` are the same", hint)
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         if isinstance(side, Number):
@@ -184,14 +201,14 @@ def _check_progress(rule: Rule) -> None:
             raise Rejection(side.position, message, "match the term that it is in, or write `=>`")
         conditions = (*rule.guards, *rule.properties, *rule.comparisons)
         if isinstance(side, Variable) and not conditions:
-            hint = "guard it: `where stored(a)`"
+            hint = "add a condition: `where stored(a)`"
             if side is rule.right:
-                hint = "write `=>` instead of `==`, or guard it: `where stored(a)`"
+                hint = "write `=>` instead of `==`, or add a condition: `where stored(a)`"
             raise Rejection(side.position, f"every term matches `{side.name}`", hint)
 
 
 def _check_nonempty(rule: Rule) -> None:
-    """The axes of a new reduction are not empty."""
+    """Raises `Rejection` if a reduction on the right side may be over an empty set of axes."""
     defined = {definition.name for definition in rule.definitions}
     sure = {guard.operands[0] for guard in rule.guards if guard.name == "nonempty"}
     sure |= {
@@ -200,5 +217,5 @@ def _check_nonempty(rule: Rule) -> None:
     for node in walk(rule.right):
         if isinstance(node, Reduction | Contraction) and defined - sure >= set(node.axes):
             name = node.axes[0]
-            message = f"`{name}` may be empty, and a reduction is over at least one axis"
+            message = f"`{name}` may be empty, but a reduction needs at least one axis"
             raise Rejection(node.position, message, f"add the guard `nonempty({name})`")

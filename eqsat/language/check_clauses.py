@@ -1,4 +1,4 @@
-"""Whether the guards, properties and comparisons of a rule are what they look like."""
+"""Checks the guards, properties, comparisons and examples of a rule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from eqsat.language.traverse import is_set, parts, variables
 
 
 def check_conditions(rule: Rule) -> None:
-    """Guards and properties exist, and take as many operands."""
+    """Raises `Rejection` if a guard or property does not exist or has the wrong number of operands."""
     for guard in rule.guards:
         if guard.name not in GUARDS:
             known = (*GUARDS, *PROPERTIES)
@@ -39,7 +39,10 @@ def check_conditions(rule: Rule) -> None:
 
 
 def check_property(name: str, axes: tuple[str, ...], term: str, position: Position) -> None:
-    """A property of that name exists, along as many axes; `term` is what it is one of."""
+    """Raises `Rejection` if there is no property `name`, or if it is not along these axes.
+
+    `term` is the text of its operand, for the message.
+    """
     if name not in PROPERTIES:
         hint = nearest(name, PROPERTIES) or f"the properties are {alternatives(PROPERTIES, 'and')}"
         if name in GUARDS:
@@ -51,25 +54,28 @@ def check_property(name: str, axes: tuple[str, ...], term: str, position: Positi
         raise Rejection(position, message, f"write `{form}({term})`")
     for axis in axes:
         if is_set(axis):
-            hint = f"an axis is in lower case: `{axis.lower()}`"
-            raise Rejection(position, f"`{axis}` is a set, and a property is along single axes", hint)
+            hint = f"write single axes in lower case: `{axis.lower()}`"
+            raise Rejection(position, f"`{axis}` is a set, but a property is along single axes", hint)
         if axes.count(axis) > 1:
-            raise Rejection(position, f"`{axis}` stands for two axes here", "they have different names")
+            raise Rejection(position, f"`{axis}` stands for two axes here", "give them different names")
 
 
 _ALLOWED = {"axes": ("axis", "set"), "axes or term": ("set", "term")}
-"""The kinds of name that an operand may be, where they are several."""
+"""The kinds of name that an operand may have, for operands that may have one of several."""
 
 
 def check_operands(rule: Rule) -> None:
-    """Guards and properties are of the kinds of names that they take. The names must be known."""
+    """Raises `Rejection` if a guard has an operand of the wrong kind, such as a term in place of an axis.
+
+    The names in the guards must be bound (see `check_names`).
+    """
     for guard in rule.guards:
         for kind, name in zip(GUARDS[guard.name], guard.operands, strict=True):
             actual = _kind(name, rule)
             allowed = _ALLOWED.get(kind, (kind,))
             if actual not in allowed:
                 wanted = alternatives(_with_article(word) for word in allowed)
-                message = f"`{guard.name}` takes {wanted}, and `{name}` is {_with_article(actual)}"
+                message = f"`{guard.name}` takes {wanted}, but `{name}` is {_with_article(actual)}"
                 hint = f"it is `{guard.name}({', '.join(GUARDS[guard.name])})`"
                 if kind == "call" and actual == "function":
                     hint = f"declare it `for {name} in calls`"
@@ -90,7 +96,7 @@ def _with_article(word: str) -> str:
 
 
 def check_comparisons(rule: Rule) -> None:
-    """Whether a comparison holds depends on the sizes and constants that are matched."""
+    """Raises `Rejection` if a comparison is always true or always false, whatever the sizes and constants."""
     copies = {copy.name: copy for copy in rule.copies}
     new = {made.name for made in rule.lengths}
     for comparison in rule.comparisons:
@@ -109,8 +115,11 @@ def check_comparisons(rule: Rule) -> None:
 def _difference(
     comparison: Comparison, names: list[str], copies: dict[str, CopyDefinition], trial: int
 ) -> Fraction | None:
-    """How much the left side is more than the right, for the trial's numbers; None where it divides by 0."""
-    # If polynomials differ by a constant at a few scattered points, they do everywhere.
+    """Returns the left side minus the right side for trial values of the names; None if that divides by 0.
+
+    Each `trial` has its own values.
+    """
+    # Polynomials whose difference is the same at a few scattered points differ by a constant everywhere.
     numbers = {
         name: Fraction(101 + 37 * place**2 + (trial + 1) * (59 + 13 * place))
         for place, name in enumerate(names)
@@ -122,7 +131,7 @@ def _difference(
     }
     try:
         return _value(comparison.left, numbers) - _value(comparison.right, numbers)
-    except (ZeroDivisionError, OverflowError):  # there are no infinite fractions
+    except (ZeroDivisionError, OverflowError):  # a Fraction cannot be infinite
         return None
 
 
@@ -145,7 +154,7 @@ def _value(quantity: Quantity, numbers: dict[str, Fraction]) -> Fraction:
 
 
 def _holds(relation: str, difference: Fraction) -> bool:
-    """Whether a number is in a relation to one that is less by the difference."""
+    """Returns whether `left relation right` holds, for a `difference` of left minus right."""
     return {
         "<": difference < 0,
         "<=": difference <= 0,
@@ -157,7 +166,7 @@ def _holds(relation: str, difference: Fraction) -> bool:
 
 
 def check_examples(rule: Rule) -> None:
-    """Examples name each variable of the left side once, with single axes."""
+    """Raises `Rejection` unless each example gives every variable of the left side once, with single axes."""
     needed = {variable.name for variable in variables(rule.left)}
     for example in rule.examples:
         _check_example(example, needed)
@@ -174,11 +183,11 @@ def _check_example(example: Example, needed: Collection[str]) -> None:
             hint = "write another `example` for another case"
             raise Rejection(example.position, f"the axes of `{term}` are given twice", hint)
         if len(set(axes)) < len(axes):
-            hint = "different axes have different names, as `a: i j`"
+            hint = "give different axes different names, as in `a: i j`"
             raise Rejection(example.position, f"`{term}` has an axis twice", hint)
         if any(is_set(axis) for axis in axes):
             hint = "name the axes of the set: `a: i j`"
-            raise Rejection(example.position, "an example has single axes, in lower case", hint)
+            raise Rejection(example.position, "an example names single axes, in lower case", hint)
     missing = sorted(set(needed).difference(given))
     if missing:
         message = f"the example does not say which axes `{missing[0]}` has"

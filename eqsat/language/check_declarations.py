@@ -1,4 +1,4 @@
-"""Whether the operations and monoids that a file declares can be."""
+"""Checks the operations and monoids that a file declares."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from eqsat.language.vocabulary import Vocabulary, vocabulary_of
 
 
 def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[Rejection]:
-    """Declarations of what is known already, and signatures that make no sense: what is wrong with each."""
+    """Yields what is wrong with each declaration: its name is taken, or its signature makes no sense."""
     before = vocabulary_of([*known, *file.includes])
     lines: dict[str, int] = {}
     for operation in file.operations:
@@ -36,17 +36,21 @@ def refused_declarations(file: RuleFile, known: Sequence[RuleFile]) -> Iterator[
 
 
 def _check_operation(operation: OperationDeclaration, before: Vocabulary, lines: Mapping[str, int]) -> None:
-    """An operation of a new name; `lines` says where the file has declared others."""
+    """Raises `Rejection` if an operation's name is taken or its signature makes no sense.
+
+    `before` holds what other files declare, and `lines` the lines of the file's earlier operations,
+    by name.
+    """
     signature, position = operation.signature, operation.position
     name = signature.name
     if name in lines:
         message = f"there is already an operation `{name}`, in line {lines[name]}"
         raise Rejection(position, message, "call one of them something else")
     if name in OPERATIONS:
-        message = f"`{name}` is an operation that JAX has"
+        message = f"`{name}` is a built-in operation"
         raise Rejection(position, message, f"use it as it is: `{before.operations[name]}`")
     if name in before.operations and before.operations[name] != signature:
-        message = f"there is another operation `{name}`: `{before.operations[name]}`"
+        message = f"there is already another operation `{name}`: `{before.operations[name]}`"
         raise Rejection(position, message, "call one of them something else")
     _check_name(operation)
     _check_signature(operation)
@@ -60,7 +64,7 @@ def _check_monoid(
         message = f"there is already a monoid `{name}`, in line {lines[name]}"
         raise Rejection(declared.position, message, "call one of them something else")
     if name in MONOIDS or name in REDUCTIONS or name in SELECTIONS:
-        message = f"`{name}` is a reduction that JAX has"
+        message = f"`{name}` is a built-in reduction"
         raise Rejection(declared.position, message, "call the monoid something else")
     if included.get(name, declared.monoid) != declared.monoid:
         message = f"an included file declares another monoid `{name}`"
@@ -86,19 +90,19 @@ def _check_signature(operation: OperationDeclaration) -> None:
     labels = [label for label, _ in signature.operands]
     for label in labels:
         if labels.count(label) > 1:
-            raise Rejection(position, f"two operands are called `{label}`", "different names for each")
+            raise Rejection(position, f"two operands are called `{label}`", "give them different names")
     lists = [("the brackets", signature.axes), ("the result", signature.result)]
     lists += [(f"the operand `{label}`", axes) for label, axes in signature.operands]
     for where, axes in lists:
         for axis in axes:
             if is_set(axis):
                 hint = (
-                    "an operation is on single axes, in lower case, and done slice by slice along all others"
+                    "an operation names single axes, in lower case; along all others it works slice by slice"
                 )
                 raise Rejection(position, f"`{axis}` is a set", hint)
             if axes.count(axis) > 1:
                 raise Rejection(
-                    position, f"`{axis}` is twice in {where}", "different axes have different names"
+                    position, f"`{axis}` occurs twice in {where}", "give different axes different names"
                 )
             if axis not in signature.axes:
                 hint = (
@@ -108,4 +112,4 @@ def _check_signature(operation: OperationDeclaration) -> None:
     for axis in signature.axes:
         if not any(axis in axes for where, axes in lists if where != "the brackets"):
             message = f"neither an operand nor the result has the axis `{axis}`"
-            raise Rejection(position, message, "say which has it, or leave it out")
+            raise Rejection(position, message, "add it to one of them, or leave it out")

@@ -1,4 +1,4 @@
-"""Whether the examples of a rule can be: there are terms of those axes which its left side matches."""
+"""Checks that the examples of a rule are possible: its left side can match terms with the given axes."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from eqsat.language.syntax import Contraction, Example, Reduction, Rule
 from eqsat.language.traverse import is_set, walk
 
 Schemas = Mapping[str, Sequence[str]]
-"""The axes of each variable, in an example."""
+"""The axes that an example gives each variable."""
 
 Labels = tuple[str | None, ...]
-"""Which axis of an example each letter of a universe is; none, if it is in no variable."""
+"""The axis of the example that each axis name of a universe stands for; None if no variable has the axis."""
 
 
 def check_examples_possible(rule: Rule, operations: Mapping[str, Signature]) -> None:
-    """Raises `Rejection` at an `example` that the left side can't match, or a `reject` that is no term.
+    """Raises `Rejection` for an `example` that the left side cannot match, or a `reject` that is no term.
 
-    A `reject` may break a pattern or a condition (often that is what it is for), but there must be such
-    a left side: its sums are over axes that are there.
+    A `reject` may break patterns and conditions, since that is often its purpose. But there must be
+    a left side with the axes that it gives: for instance, the operands of its sums must have the
+    axes that are summed.
     """
     for fires in (True, False):
         chosen = [example for example in rule.examples if example.fires == fires]
@@ -36,13 +37,20 @@ def check_examples_possible(rule: Rule, operations: Mapping[str, Signature]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """Some models, and in which of them there is a left side (that its rule matches, if need be)."""
+    """Some models, and those of them that are `good`, in which the left side of a rule has a shape.
+
+    For an `example`, the rule's patterns and conditions must hold in them as well.
+    """
 
     models: MembershipModels
     good: int
 
     def having(self, schemas: Schemas, labels: Labels) -> int:
-        """The good models in which each variable has just those of the axes that the example gives it."""
+        """Returns the good models, as bits, in which each variable has the axes that the example gives it.
+
+        It must have all of them and no others; only axes of the universe count, and `labels` says
+        which axes of the example they are.
+        """
         found = self.good
         for term, axes in schemas.items():
             for label, members in zip(labels, self.models.terms[term], strict=True):
@@ -82,7 +90,7 @@ def _check_example(rule: Rule, example: Example, matches: list[_Match]) -> None:
                 ):
                     raise _impossible(example, f"no axis of the example can be in `{name}`")
     if not _assignable(list(choices.values()), frozenset(axes) - nameless, frozenset()):
-        raise _impossible(example, "no terms of these axes fit together")
+        raise _impossible(example, "no left side consists of terms with these axes")
 
 
 def _impossible(example: Example, message: str) -> Rejection:
@@ -96,7 +104,7 @@ def _impossible(example: Example, message: str) -> Rejection:
 
 
 def _labellings(group: tuple[str, ...], axes: list[str]) -> Iterator[Labels]:
-    """The ways to say which axis of the example each letter is."""
+    """Yields all ways to assign different axes of the example, or None, to the axis names of a group."""
     none = [None] * len(group)
     return iter(sorted(set(permutations([*axes, *none], len(group))), key=repr))
 
@@ -106,7 +114,10 @@ def _possible(matches: list[_Match], universe: tuple[str, ...], schemas: Schemas
 
 
 def _assignable(choices: list[list[Labels]], needed: frozenset[str], taken: frozenset[str | None]) -> bool:
-    """Whether letters can be given different axes, so that each of those `needed` is a letter."""
+    """Returns whether one labelling of each group can be chosen such that no axis is used twice.
+
+    Each axis in `needed` must be used.
+    """
     if not choices:
         return needed <= taken
     return any(

@@ -1,4 +1,4 @@
-"""Whether the functions of a rule exist and are used as what they are."""
+"""Checks that the functions in a rule exist and that each is used as functions of its kind are."""
 
 from __future__ import annotations
 
@@ -41,11 +41,16 @@ from eqsat.language.traverse import function_name, is_set, operator_axes, walk
 from eqsat.language.vocabulary import Vocabulary
 
 LONGEST_VARIABLE = 3
-"""A longer name of a function is taken for that of one, and not for a variable: `softplus`."""
+"""An unknown function name that is longer is taken for a misspelt function, not for an undeclared variable.
+"""
 
 
 def check_functions(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
-    """Refuses unknown functions and classes, wrong numbers of operands, and sets for single axes."""
+    """Raises `Rejection` for functions that are unknown or that the rule uses wrongly.
+
+    This covers function variables and their classes, numbers of operands, sets of axes where single
+    axes must stand, and calls that are given chunks.
+    """
     check_classes(rule, text)
     classes = dict(rule.classes)
     for side in (rule.left, rule.right):
@@ -56,7 +61,7 @@ def check_functions(rule: Rule, text: str, vocabulary: Vocabulary) -> None:
 
 
 def check_classes(rule: Rule, text: str) -> None:
-    """Function variables range over classes that exist, and occur in what they are matched with."""
+    """Raises `Rejection` for function variables over unknown classes, and for those that are not matched."""
     matched = (rule.left, rule.right) if rule.both_ways else (rule.left,)
     seen: set[str] = set()
     for function, family in rule.classes:
@@ -70,7 +75,9 @@ def check_classes(rule: Rule, text: str) -> None:
                 hint = f"functions are listed in braces: `for {function} in {{{family}}}`"
             raise Rejection(position, f"there is no class `{family}`", hint)
         if function in seen:
-            raise Rejection(position, f"`{function}` already ranges over a class", "one class for each name")
+            raise Rejection(
+                position, f"`{function}` already ranges over a class", "write one class for each name"
+            )
         if function in ELEMENTWISE or function in REDUCTIONS or function in OPERATIONS:
             hint = "call the function variable `f`, `g`..."
             raise Rejection(position, f"`{function}` is the name of a function", hint)
@@ -79,13 +86,16 @@ def check_classes(rule: Rule, text: str) -> None:
                 where = "left" if side is rule.left else "right"
                 message = f"the function `{function}` is not bound on the {where}"
                 raise Rejection(
-                    position, message, f"it is what `{function}(a)` or `{function}[k] a` matches there"
+                    position, message, f"use it there, as in `{function}(a)` or `{function}[k] a`"
                 )
         seen.add(function)
 
 
 def _position_of_class(rule: Rule, text: str, function: str, family: str) -> Position:
-    """Where `f in family` stands: the abstract syntax doesn't say, so we look in the text."""
+    """Returns the position of `f in family`.
+
+    The abstract syntax does not record it, so it is searched in the text.
+    """
     lines = text.split("\n")
     for number in range(rule.position.line, len(lines) + 1):
         line = lines[number - 1].split("#")[0]
@@ -97,15 +107,17 @@ def _position_of_class(rule: Rule, text: str, function: str, family: str) -> Pos
 
 
 def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabulary) -> None:
-    """The function that a node names exists, and is used as the functions of its class are."""
+    """Raises `Rejection` if the function of a node is unknown, or not used as its class is."""
     name = function_name(node)
     if name is None:
         return
     family = classes.get(name, "")
     for member in functions_in(family):
         if isinstance(node, Apply) and node.variadic:
-            hint = f"say of how many operands they are: `{name}(a)`, `{name}(a, b)`"
-            raise Rejection(node.position, f"`{name}` stands for functions that are listed", hint)
+            hint = f"write each operand: `{name}(a)`, `{name}(a, b)`"
+            raise Rejection(
+                node.position, f"`..` is not allowed here: the functions of `{name}` are listed", hint
+            )
         check_function(called(node, {name: member}), classes, vocabulary)
     match node:
         case _ if functions_in(family):
@@ -114,7 +126,9 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
             check_elementwise(node, vocabulary)
         case Apply() if family not in ARITIES:
             hint = f"reductions and selections are written `{name}[k] a`"
-            raise Rejection(node.position, f"`{name}` ranges over {family}: it is no function", hint)
+            raise Rejection(
+                node.position, f"`{name}` ranges over {family}, so it is not written `{name}(a)`", hint
+            )
         case Apply():
             arity = ARITIES[family]
             if arity is not None and not node.variadic and len(node.operands) != arity:
@@ -125,7 +139,7 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
             raise _unknown_brackets(node, vocabulary)
         case Reduction() if family and family not in REDUCING:
             hint = f"functions are written `{name}(a)`"
-            raise Rejection(node.position, f"`{name}` ranges over {family}: it reduces nothing", hint)
+            raise Rejection(node.position, f"`{name}` ranges over {family}, so it cannot reduce", hint)
         case FoldOf():
             _check_fold(node, family, vocabulary)
         case OperationOf():
@@ -133,7 +147,7 @@ def check_function(node: Expression, classes: dict[str, str], vocabulary: Vocabu
 
 
 def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None:
-    """An elementwise function of that name exists, and takes as many operands."""
+    """Raises `Rejection` if a node's function is not elementwise or has another number of operands."""
     name = node.function
     operations = vocabulary.operations if vocabulary else {}
     if name not in ELEMENTWISE:
@@ -145,12 +159,12 @@ def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None
         elif name in ("diag", *ENTRIES):
             hint = f"it names its axes: `{name}[i, j] a`"
         elif name in PROPERTIES:
-            hint = "it is a property, which conditions speak of: `where` follows the equation"
+            hint = "it is a property: use it in a `where` clause, after the equation"
         elif name == "size":
             hint = "a length is of an axis, on the right side of a rule: `size(k)`"
         message = f"there is no elementwise function `{name}`"
         if len(name) > LONGEST_VARIABLE and not hint:
-            hint = "functions are the elementwise primitives of JAX, as `exp` or `log1p`"
+            hint = "functions are the elementwise primitives of JAX, such as `exp` or `log1p`"
         raise Rejection(node.position, message, hint or _declare(name, "elementwise"))
     arity = ELEMENTWISE[name].arity
     if not node.variadic and len(node.operands) != arity:
@@ -161,16 +175,16 @@ def check_elementwise(node: Apply, vocabulary: Vocabulary | None = None) -> None
 
 
 def _unknown_brackets(node: Reduction, vocabulary: Vocabulary) -> Rejection:
-    """What is written `name[k] a`, and is neither a reduction nor an operation."""
+    """Returns the error about `name[k] a` where the name is neither a reduction nor an operation."""
     name = node.kind
     known = (*REDUCTIONS, *vocabulary.operations, *SELECTIONS, "diag", "delta", "dot")
     hint = nearest(name, known) or _declare(name, "reductions")
     if name in PROPERTIES:
-        hint = "it is a property, which conditions speak of: `where` follows the equation"
+        hint = "it is a property: use it in a `where` clause, after the equation"
     elif name in ELEMENTWISE:
         hint = f"it is an elementwise function: `{name}(a)`"
     elif name in vocabulary.monoids:
-        hint = f"it is a monoid: `fold[n, {name}](...)` combines by it"
+        hint = f"it is a monoid: use it as `fold[n, {name}](...)`"
     return Rejection(node.position, f"there is no reduction or operation `{name}`", hint)
 
 
@@ -184,16 +198,16 @@ def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
     if not family and name not in MONOIDS and declared is None:
         hint = nearest(name, (*MONOIDS, *vocabulary.monoids)) or _declare(name, "monoids")
         if name in REDUCTIONS:
-            hint = f"partial results of {alternatives(MONOIDS)} can be combined, those of {name} can't"
+            hint = f"partial results of {alternatives(MONOIDS)} can be combined, but not those of {name}"
         elif name in SELECTIONS:
-            hint = f"name selections by their class: `fold[{node.axis}, s] a  for s in selections`"
+            hint = f"use a function variable: `fold[{node.axis}, s] a  for s in selections`"
         raise Rejection(node.position, f"there is no monoid `{name}`", hint)
     if family == "calls":
         match node.operands:
             case (Apply(function=function),) if function == name:
                 return
         hint = f"write `fold[{node.axis}, {name}] {name}(chunk[{node.axis}] a..)`"
-        raise Rejection(node.position, f"`{name}` combines nothing but what it is itself", hint)
+        raise Rejection(node.position, f"a fold by the call `{name}` must be over `{name}` itself", hint)
     if family and family not in FOLDING:
         hint = f"let `{name}` range over {alternatives(sorted(FOLDING))}"
         raise Rejection(node.position, f"a fold can't combine with any of the {family}", hint)
@@ -202,7 +216,7 @@ def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
         message = f"`{name}` combines {counted(len(state), 'operand')}, not {len(node.operands)}"
         hint = f"write `fold[{node.axis}, {name}] a`"
         if declared:
-            hint = f"one for each part of its state: {alternatives(state, 'and')}"
+            hint = f"write one for each part of its state: {alternatives(state, 'and')}"
         raise Rejection(node.position, message, hint)
 
 
@@ -211,7 +225,7 @@ def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
     if signature is None:
         hint = nearest(node.name, vocabulary.operations)
         if node.name in REDUCTIONS or node.name in ("diag", *ENTRIES):
-            hint = f"`{node.name}` is of one term"
+            hint = f"`{node.name}` takes one term"
         elif not hint:
             hint = f"if it is yours, declare it: `operation {node.name}[i, j](A: i j, b: i) -> j`"
         raise Rejection(node.position, f"there is no operation `{node.name}`", hint)
@@ -225,7 +239,10 @@ def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:
 
 
 def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
-    """All operators but reductions and contractions are over single axes, each another one."""
+    """Raises `Rejection` if an operator over single axes has a set of axes, or the same axis twice.
+
+    All operators but reductions and contractions are over single axes.
+    """
     selects = isinstance(node, Reduction) and (node.kind in PLACES or classes.get(node.kind) == "selections")
     of_one = IotaOf | DeltaOf | ChunkOf | ConcatOf | FoldOf | RenameOf | OperationOf | SelectionOf
     if not selects and not isinstance(node, of_one):
@@ -233,10 +250,10 @@ def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
     axes = operator_axes(node)
     for axis in axes:
         if is_set(axis):
-            hint = f"an axis is in lower case: `{axis.lower()}`"
-            raise Rejection(node.position, f"`{axis}` is a set, and this is over one axis", hint)
+            hint = f"write single axes in lower case: `{axis.lower()}`"
+            raise Rejection(node.position, f"`{axis}` is a set, but this operator takes single axes", hint)
         if axes.count(axis) > 1:
-            hint = "different axes have different names; `rename[i->j] a` is a with another one"
+            hint = "give different axes different names: `rename[i->j] a` renames one"
             raise Rejection(node.position, f"`{axis}` stands for two axes here", hint)
     if selects and len(axes) > 1:
         raise Rejection(
@@ -245,10 +262,14 @@ def check_single_axes(node: Expression, classes: dict[str, str]) -> None:
 
 
 def check_calls(rule: Rule, classes: dict[str, str]) -> None:
-    """A call is only given chunks along axes that it treats independently."""
+    """Raises `Rejection` if a call on the right side gets a chunk along an axis that it may need whole.
+
+    The call is allowed such chunks where a guard says that it passes, accumulates or sums along the
+    axis, or where the left side already has the chunk.
+    """
     passes = {guard.operands for guard in rule.guards if guard.name == "passes"}
     before = set(_chunked_calls(rule.left, classes))
-    # Where a call accumulates, chunks are for a fold with that call; where it sums, for a sum.
+    # A call that accumulates along an axis may be folded with itself over it; one that sums, with `sum`.
     folded = {
         (node.monoid, node.axis, operand)
         for node in walk(rule.right)
@@ -279,7 +300,7 @@ def _chunked_calls(side: Expression, classes: dict[str, str]) -> list[tuple[Appl
 
 
 def reserved(name: str) -> str:
-    """What else a name means everywhere, so that no variable can have it."""
+    """Returns what a name means in all rules, such as "a reduction", or "" for a name that is free."""
     kinds: list[tuple[str, Collection[str]]] = [
         ("a reduction", REDUCTIONS),
         ("an elementwise function", ELEMENTWISE),

@@ -1,4 +1,4 @@
-"""Whether each name in a rule means one thing, and has its meaning from the side that is matched."""
+"""Checks that each name in a rule means one thing, and that the side that is matched binds it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ from eqsat.language.traverse import function_name, is_set, operator_axes, parts,
 
 
 def check_names(rule: Rule, matched: str = "on the left") -> None:
-    """Refuses names without a meaning, or with two; `matched` is where the left side stands."""
+    """Raises `Rejection` if a name in the rule is not bound, or has two meanings.
+
+    `matched` says in messages where names must be bound: "on the left", or for a fact "in the
+    term".
+    """
     _check_patterns(rule)
     _check_kinds(rule)
     _check_definitions(rule)
@@ -42,7 +46,10 @@ def check_names(rule: Rule, matched: str = "on the left") -> None:
 
 
 def _check_patterns(rule: Rule) -> None:
-    """No variable has and lacks the same axis, be it in one place or in two."""
+    """Raises `Rejection` if a variable's patterns say both that it has an axis and that it lacks it.
+
+    The patterns may stand at different occurrences of the variable.
+    """
     said: dict[tuple[str, str], bool] = {}
     for variable in (*variables(rule.left), *variables(rule.right)):
         items = [(axis, True) for axis in variable.has] + [(axis, False) for axis in variable.lacks]
@@ -54,14 +61,14 @@ def _check_patterns(rule: Rule) -> None:
 
 
 def _check_kinds(rule: Rule) -> None:
-    """No name is two of: a term, an axis, a function."""
+    """Raises `Rejection` if a name is used for two of: a term, an axis, a function."""
     kinds: dict[str, str] = {function: "a function" for function, _ in rule.classes}
     for node in (*walk(rule.left), *walk(rule.right)):
         named = [(axis, "an axis") for axis in _axes_at(node)]
         if isinstance(node, Variable):
             meaning = reserved(node.name)
             if meaning:
-                message = f"`{node.name}` is {meaning}, and can't be a variable"
+                message = f"`{node.name}` is {meaning}, so it can't be a variable"
                 raise Rejection(node.position, message, "call the variable something else")
             named.append((node.name, "a term"))
         for name, kind in named:
@@ -77,15 +84,15 @@ def _axes_at(node: Expression) -> tuple[str, ...]:
 def _check_definitions(rule: Rule) -> None:
     taken = {axis for node in walk(rule.left) for axis in operator_axes(node)}
     if rule.both_ways:
-        # What only one side binds may have to be defined for the other.
+        # A name that only one side binds may need a definition for the other direction.
         taken &= {axis for node in walk(rule.right) for axis in operator_axes(node)}
     for definition in rule.definitions:
         if not is_set(definition.name):
-            hint = f"a set of axes is in upper case: `{definition.name.upper()}`"
-            raise Rejection(definition.position, f"`{definition.name}` would be a set of axes", hint)
+            hint = f"write sets of axes in upper case: `{definition.name.upper()}`"
+            raise Rejection(definition.position, f"`{definition.name}` is defined as a set of axes", hint)
         if definition.name in taken:
-            hint = "define another name"
-            raise Rejection(definition.position, f"`{definition.name}` has a meaning already", hint)
+            hint = "choose another name"
+            raise Rejection(definition.position, f"`{definition.name}` already has a meaning", hint)
         taken.add(definition.name)
 
 
@@ -97,36 +104,39 @@ def _check_copies(rule: Rule) -> None:
         original = (copy.original,) if isinstance(copy, CopyDefinition) else ()
         for name in (copy.name, *original):
             if is_set(name):
-                what = "a copy is of one axis" if original else "this is one axis"
-                message = f"`{name}` is a set, and {what}"
-                raise Rejection(copy.position, message, f"an axis is in lower case: `{name.lower()}`")
+                what = "a copy is of one axis" if original else "this must be one axis"
+                message = f"`{name}` is a set, but {what}"
+                raise Rejection(copy.position, message, f"write single axes in lower case: `{name.lower()}`")
         if copy.name in matched or copy.name in defined:
-            message = f"`{copy.name}` has a meaning already"
+            message = f"`{copy.name}` already has a meaning"
             what = "a copy" if original else "a new axis"
-            raise Rejection(copy.position, message, f"{what} is an axis that is not on the left")
+            raise Rejection(copy.position, message, f"{what} must be an axis that is not on the left")
         if copy.name not in used:
             raise Rejection(copy.position, f"`{copy.name}` is not used", "leave it out")
         if rule.both_ways:
-            message = "a rule that makes an axis goes one way"
+            message = "a rule that makes an axis cannot rewrite both ways"
             raise Rejection(copy.position, message, "write `=>` to rewrite from left to right only")
         defined.add(copy.name)
 
 
 def _check_matched_sets(rule: Rule) -> None:
-    """Each axis of an operator has a name of its own; and a set of them is matched by one name at a time."""
+    """Raises `Rejection` if an operator has the same axis name twice, or is to match several sets of axes.
+
+    On a side that is matched, one name must stand for the whole set of axes of an operator.
+    """
     for node in (*walk(rule.left), *walk(rule.right)):
         if isinstance(node, Reduction | Contraction):
             for number, name in enumerate(node.axes):
                 if name in node.axes[:number]:
                     what = "set" if is_set(name) else "axis"
-                    message = f"the {what} `{name}` is in `[{', '.join(node.axes)}]` twice"
+                    message = f"the {what} `{name}` occurs twice in `[{', '.join(node.axes)}]`"
                     raise Rejection(node.position, message, "leave one of them out, or name another one")
     for side in (rule.left, rule.right) if rule.both_ways else (rule.left,):
         for node in walk(side):
             if isinstance(node, Reduction | Contraction) and len(node.axes) > 1:
                 names = ", ".join(node.axes)
                 if not any(map(is_set, node.axes)):
-                    continue  # so many axes, each of another name
+                    continue  # single axes, one for each name
                 message = f"`[{names}]` can't be matched: nothing says which axes are in which"
                 whole = next(filter(is_set, node.axes))
                 hint = f"match all of them by one name, `[{whole}]`, or single axes: `[j, k]`"
@@ -137,7 +147,11 @@ def _check_matched_sets(rule: Rule) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """The names that a side of a rule gives a meaning to, with the help of the `where` clauses."""
+    """The names that one side of a rule binds, with the help of the `where` clauses.
+
+    `where` names that side in messages. `compared` holds the comparisons `name = quantity`, by
+    name.
+    """
 
     terms: Set[str]
     axes: Set[str]
@@ -161,12 +175,12 @@ class _Bound:
             hint = f"define it: `where {name} = axes(a) - axes(b)`"
         else:
             message = f"the axis `{name}` is not bound {self.where}"
-            hint = f"choose one: `where {name} in K`, or by a pattern {self.where}: `a{{{name}}}`"
+            hint = f"bind it by `where {name} in K`, or by a pattern {self.where}: `a{{{name}}}`"
             if name in self.compared:
-                # `h = size(p) / 2` is about a constant h.
+                # `h = size(p) / 2` was read as a comparison with a constant h.
                 comparison = self.compared[name]
                 length = written(comparison.right)
-                message = f"`{name} = {length}` makes no axis `{name}`"
+                message = f"`{name} = {length}` does not make an axis `{name}`"
                 sized = any(isinstance(part, SizeOf) for part in parts(comparison.right))
                 hint = f"write `{name} = axis({length if sized else 'size(p) / 2'})`"
                 raise Rejection(comparison.position, message, hint)
@@ -174,7 +188,7 @@ class _Bound:
 
 
 def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) -> None:
-    """Whatever `right` and the `where` clauses speak of is bound by `left`."""
+    """Raises `Rejection` unless `left` binds all variables and axes that `right` and the conditions use."""
     bound = _bound_by(rule, left, where)
     for node in (*walk(left), *walk(right)):
         if isinstance(node, Variable):
@@ -202,7 +216,7 @@ def _check_bound(rule: Rule, left: Expression, right: Expression, where: str) ->
             names = bound.terms | bound.axes | bound.functions
             if name not in names:
                 message = f"`{name}` is not bound {bound.where}"
-                hint = nearest(name, names) or "conditions are about what is matched"
+                hint = nearest(name, names) or "conditions may only use names that are matched"
                 raise Rejection(guard.position, message, hint)
 
 
@@ -214,12 +228,12 @@ def _check_quantity(quantity: Quantity, bound: _Bound) -> None:
     match quantity:
         case SizeOf(name=name, position=position):
             if name in bound.terms:
-                hint = "a term has axes: `size(k)` is the length of one, `K = axes(a)` are all"
-                raise Rejection(position, f"`{name}` is a term, and a size is one of axes", hint)
+                hint = "write `size(k)` for one of its axes, or `size(K)` with `K = axes(a)` for all"
+                raise Rejection(position, f"`{name}` is a term, but only axes have a size", hint)
             bound.demand_axis(name, position)
         case ConstantValue(name=name, position=position):
             if name in bound.axes:
-                raise Rejection(position, f"`{name}` is no number", f"its length is `size({name})`")
+                raise Rejection(position, f"`{name}` is not a number", f"its length is `size({name})`")
             bound.demand_term(name, position)
 
 
@@ -230,18 +244,18 @@ def _bound_by(rule: Rule, side: Expression, where: str) -> _Bound:
         axes.update(operator_axes(node))
         if isinstance(node, Variable):
             terms.add(node.name)
-            # `a{n}` picks an axis of a; `a{K}` doesn't say which of its sets of axes K would be.
+            # `a{n}` binds n, each axis of a in turn. `a{K}` does not say which axes of a are to be in K.
             axes.update(axis for axis in node.has if not is_set(axis))
-    # What is known of a term names its axes.
+    # A property of a term binds the axes that it is along.
     axes.update(axis for known in rule.properties if known.term in terms for axis in known.axes)
-    # A membership or a definition may use what another one binds, in whatever order they stand.
+    # A membership or a definition may use names that others bind, in any order.
     count = -1
     while len(axes) > count:
         count = len(axes)
         for guard in rule.guards:
             if guard.name == "in" and not is_set(guard.operands[0]) and guard.operands[1] in axes | terms:
                 axes.add(guard.operands[0])
-            if guard.name in REDUCED:  # it chooses n, each of those axes in turn
+            if guard.name in REDUCED:  # such a guard chooses the axis, each possible one in turn
                 axes.add(guard.operands[1])
         for copy in rule.copies:
             if copy.original in axes:
@@ -260,24 +274,24 @@ def _bound_by(rule: Rule, side: Expression, where: str) -> _Bound:
 
 
 def _sized(new: LengthDefinition) -> set[str]:
-    """The axes that the length of a new one is computed from."""
+    """Returns the names of the axes that the length of a new axis is computed from."""
     return {part.name for part in parts(new.length) if isinstance(part, SizeOf)}
 
 
 def _is_known(definition: AxisDefinition, terms: Set[str], axes: Set[str]) -> bool:
-    """Whether all that a definition speaks of has a meaning."""
+    """Returns whether all names that a definition uses are bound."""
     items = (definition.first, *definition.less)
     return all(name in (terms if kind == "term" else axes) for kind, name in items)
 
 
 def _check_variadics(left: Expression, right: Expression) -> None:
-    """`a` of `f(a..)` stands for all operands of f: it can only be given to f again, as `f(a..)`."""
+    """Raises `Rejection` if the variable of `f(a..)` is used other than as all operands of f."""
     matched = _variadics(left)
     for node in walk(right):
         if isinstance(node, Apply) and node.variadic:
             names = [variable.name for variable in variables(node)]
             if len(names) != 1:
-                message = "`..` goes with one variable, which stands for all operands"
+                message = "`..` must follow a term with one variable, which stands for all operands"
                 raise Rejection(node.position, message, "write `f(a..)` or `f(chunk[n] a..)`")
             if matched.get(names[0]) != node.function:
                 message = f"`{names[0]}` does not stand for the operands of `{node.function}`"
@@ -296,7 +310,7 @@ def _check_variadics(left: Expression, right: Expression) -> None:
 
 
 def _variadics(side: Expression) -> dict[str, str | None]:
-    """The variables that stand for all operands of a function, with the function."""
+    """Returns the variables that stand for all operands of a function, each with that function."""
     return {
         variable.name: function_name(node)
         for node in walk(side)

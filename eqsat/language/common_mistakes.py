@@ -1,15 +1,15 @@
-"""The words of the language, and what people write instead of its notation out of habit."""
+"""The words of the language, and notation from elsewhere that people write out of habit."""
 
 from __future__ import annotations
 
 STATEMENTS = ("rule", "fact", "monoid", "operation", "include")
-"""The words that statements begin with."""
+"""The words that begin statements."""
 
 KEYWORDS = frozenset(
     {*STATEMENTS, "from", "for", "where", "in", "guard", "example", "reject", "source"}
     | {"chunk", "concat", "fold", "rename", "dot", "iota", "delta", "inf"}
 )
-"""Words of the language, which no variable, axis or function may be called."""
+"""The words of the language, which cannot be names of variables, axes or functions."""
 
 ARROWS = "`=>` rewrites one way, `==` both ways"
 
@@ -34,10 +34,10 @@ COMMON_MISTAKES = {
     ";": "a rule ends where the next `rule` begins, its items are separated by `,`",
     "|": "conditions follow the equation: `where large(n), n in K`",
     "%": "a remainder is `rem(a, b)`",
-    "&": "elementwise, it is `and(a, b)`; conditions are separated by `,`",
-    "'": 'a text is in double quotes, `"..."`; there is no transpose, since axes have names',
+    "&": "the elementwise function is `and(a, b)`; conditions are separated by `,`",
+    "'": 'text is written in double quotes, `"..."`; there is no transpose, since axes have names',
 }
-"""Notation that others have, and what to write here."""
+"""Notation of other languages, with a hint at what to write in this one."""
 
 CLAUSES = {
     **dict.fromkeys(("when", "if", "given", "with", "provided", "assuming", "require", "requires"), "where"),
@@ -47,7 +47,8 @@ CLAUSES = {
     **dict.fromkeys(("rejects", "refuse", "refuses", "counterexample"), "reject"),
     **dict.fromkeys(("sources", "ref", "reference", "cite", "see"), "source"),
 }
-"""Words that others begin clauses with, and the clause that it is here."""
+"""Words that begin clauses in other languages or in mathematics, with the word for that clause in this one.
+"""
 
 CHARACTERS = {
     "⇒": "write `=>`",
@@ -61,9 +62,9 @@ CHARACTERS = {
     "∗": "write `*`",
     "⋅": "write `*`, or `dot[k](a, b)` to sum over an axis",
     "÷": "write `/`",
-    "−": "write `-`, the minus of the keyboard",
-    "–": "write `-`, the minus of the keyboard",
-    "—": "write `-`, the minus of the keyboard",
+    "−": "write `-`, the minus sign of the keyboard",
+    "–": "write `-`, the minus sign of the keyboard",
+    "—": "write `-`, the minus sign of the keyboard",
     "²": "write `^2`",
     "³": "write `^3`",
     "ᵀ": "axes have names instead of an order: A's transpose is A",
@@ -79,10 +80,10 @@ CHARACTERS = {
     "“": 'write `"`',
     "”": 'write `"`',
     "„": 'write `"`',
-    "‘": 'a text is in double quotes, `"..."`',
-    "’": 'a text is in double quotes, `"..."`',
+    "‘": 'text is written in double quotes, `"..."`',
+    "’": 'text is written in double quotes, `"..."`',
 }
-"""Characters that are on no keyboard, and what to write for them."""
+"""Characters that most keyboards lack, with a hint at what to write in their place."""
 
 FORMS = {
     "CHUNK": "`chunk[n] a`",
@@ -101,4 +102,4 @@ FORMS = {
     "reject": "a: i k",
     "source": '"Harville, theorem 18.1.1"',
 }
-"""What the language has, as it is written."""
+"""Examples of each construct, by the token that begins it; for a clause, of what follows its word."""

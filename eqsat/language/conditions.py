@@ -1,4 +1,4 @@
-"""From what stands in a `where` clause, read as expressions, to the conditions that it says."""
+"""Turns the items of a `where` clause, which parse as expressions, into conditions."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 def condition_of(left: Expression, relation: str, right: Expression | None) -> Condition:
-    """What `left`, or `left relation right`, says as a condition.
+    """Returns the condition that `left`, or `left relation right`, states.
 
-    **Raises:** `Rejection` if that is none.
+    `relation` is "" if the item is a single expression.
+
+    **Raises:** `Rejection` if the item is not a condition.
     """
     if right is None:
         return _guard(left)
@@ -47,8 +49,8 @@ def condition_of(left: Expression, relation: str, right: Expression | None) -> C
         if items and (is_set(left.name) or "term" in (kind for kind, _ in items)):
             return AxisDefinition(_plain(left), items[0], tuple(items[1:]), left.position)
         if not items and any(isinstance(node, Apply) and node.function == "axes" for node in walk(right)):
-            hint = f"the axes of one term without those of others: `{left.name} = axes(a) - axes(b)`"
-            raise Rejection(right.position, "this defines no set of axes", hint)
+            hint = f"write the axes of one term without those of others: `{left.name} = axes(a) - axes(b)`"
+            raise Rejection(right.position, "this does not define a set of axes", hint)
     return Comparison(relation, _quantity(left), _quantity(right), left.position)
 
 
@@ -56,7 +58,7 @@ def _guard(node: Expression) -> Guard | PropertyGuard:
     name, axes, operands = named(node)
     if not name or name in _SIGNS.values() or (isinstance(node, Apply) and node.function in _SIGNS):
         hint = "such as `large(n)`, `n in K`, `spd[i, j](a)`, `size(k) < size(n)` or `J = axes(a) - axes(b)`"
-        raise Rejection(node.position, "this is no condition", hint)
+        raise Rejection(node.position, "this is not a condition", hint)
     names = [_plain(operand) for operand in operands]
     if axes or name in PROPERTIES:
         if len(names) != 1:
@@ -66,17 +68,20 @@ def _guard(node: Expression) -> Guard | PropertyGuard:
 
 
 def _plain(node: Expression) -> str:
-    """The name that a condition is about."""
+    """Returns the name of a variable without patterns; conditions take only those."""
     if not isinstance(node, Variable):
         hint = "match it by a variable on the left, and name that"
-        raise Rejection(node.position, "a condition is about names, not about terms", hint)
+        raise Rejection(node.position, "a condition takes names, not terms", hint)
     if node.has or node.lacks:
-        raise Rejection(node.position, "patterns stand on the sides of a rule", f"write `{node.name}` here")
+        raise Rejection(node.position, "patterns belong on the sides of a rule", f"write `{node.name}` here")
     return node.name
 
 
 def _copied(node: Expression) -> tuple[Apply, int] | None:
-    """`copy(k) + 1` as `copy(k)` and 1; None if it is something else."""
+    """Returns the call `copy(k)` and the number 1 for `copy(k) + 1`, or None for other expressions.
+
+    The number is 0 for a plain `copy(k)`.
+    """
     match node:
         case Apply(function="copy"):
             return node, 0
@@ -88,10 +93,10 @@ def _copied(node: Expression) -> tuple[Apply, int] | None:
 
 
 def _length(node: Apply) -> Quantity:
-    """The length of `axis(length)`."""
+    """Returns the length that `axis(length)` gives a new axis."""
     form = "`i = axis(size(p) / 2)`"
     if len(node.operands) != 1:
-        raise Rejection(node.position, "an axis has one length", f"write {form}")
+        raise Rejection(node.position, "`axis` takes one length", f"write {form}")
     length = _quantity(node.operands[0])
     found = list(parts(length))
     for part in found:
@@ -99,18 +104,18 @@ def _length(node: Apply) -> Quantity:
             message = f"the length of an axis is computed from lengths of axes, not from `{part.name}`"
             raise Rejection(part.position, message, f"write {form}")
     if not any(isinstance(part, SizeOf) for part in found):
-        raise Rejection(node.position, "this length has nothing to do with what is matched", f"write {form}")
+        raise Rejection(node.position, "this length does not depend on what is matched", f"write {form}")
     return length
 
 
 def _operand_of(node: Apply) -> str:
     if len(node.operands) != 1:
-        raise Rejection(node.position, f"`{node.function}` is of one name", f"write `{node.function}(k)`")
+        raise Rejection(node.position, f"`{node.function}` takes one name", f"write `{node.function}(k)`")
     return _plain(node.operands[0])
 
 
 def _axes_difference(node: Expression) -> list[tuple[Literal["term", "axes"], str]]:
-    """`axes(a) - axes(b) - K` as a list, empty if it is something else."""
+    """Returns the items of `axes(a) - axes(b) - K` in their order, or an empty list for other expressions."""
     match node:
         case Variable():
             return [("axes", node.name)] if not node.has and not node.lacks else []
@@ -138,13 +143,13 @@ def _quantity(node: Expression) -> Quantity:
             value = _quantity(operand)
             return Arithmetic("*", value, value, node.position)
         case Apply(function="axes"):
-            message = "axes are defined by `=`, as axes of one term without those of others"
+            message = "a set of axes must be defined with `=`"
             raise Rejection(node.position, message, "write `J = axes(a) - axes(b)`")
         case Apply(function="copy"):
             hint = "write `l = copy(k)`, or `l = copy(k) + 1` for a longer one"
-            raise Rejection(node.position, "a copy of an axis gets a name by `=`", hint)
+            raise Rejection(node.position, "a copy of an axis must be given a name with `=`", hint)
         case Apply(function="axis"):
             hint = "write `i = axis(size(p) / 2)`"
-            raise Rejection(node.position, "a new axis gets a name by `=`", hint)
-    hint = "sizes `size(k)`, constants `c`, and + - * / of these and of numbers"
-    raise Rejection(node.position, "a comparison is of numbers that are known when a rule is matched", hint)
+            raise Rejection(node.position, "a new axis must be given a name with `=`", hint)
+    hint = "use sizes `size(k)`, constants `c`, numbers, and + - * / of these"
+    raise Rejection(node.position, "a comparison takes numbers that are known when a rule is matched", hint)

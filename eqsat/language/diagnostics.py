@@ -1,4 +1,4 @@
-"""How an error in a `.rules` file is shown: position, source line, caret, hint."""
+"""Formats an error in a `.rules` file: its position, the line with a caret, and a hint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from eqsat.language.limits import MOST_PROBLEMS
 from eqsat.language.syntax import Position
 
 LONG_LINE = 120
-"""Of a line that is longer, only what is about the caret is shown."""
+"""If a line is longer than this many characters, only the part around the caret is shown."""
 
 
 def diagnostic(text: str, position: Position, message: str, hint: str = "") -> str:
-    """`file:line:column: message`, the line of `text` that it is about, a caret, and a hint.
+    """Formats an error: `file:line:column: message`, the line of `text`, a caret below it, and a hint.
 
     >>> print(diagnostic("rule x\\n  a => ", Position("my.rules", 2, 8), "unexpected end of file", "go on"))
     my.rules:2:8: unexpected end of file
@@ -41,7 +41,7 @@ def diagnostic(text: str, position: Position, message: str, hint: str = "") -> s
 
 
 def alternatives(items: Iterable[str], last: str = "or") -> str:
-    """The items as a sentence lists them.
+    """Lists the items as a sentence does, with `last` before the last one.
 
     >>> alternatives(["sum", "max", "min"])
     'sum, max or min'
@@ -53,7 +53,8 @@ def alternatives(items: Iterable[str], last: str = "or") -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """
+    """Returns the number with the noun `what`, in the plural unless the number is 1.
+
     >>> counted(1, "operand"), counted(2, "axis")
     ('1 operand', '2 axes')
     """
@@ -63,7 +64,7 @@ def counted(number: int, what: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`did you mean ...?` for the known name most like `name`, or nothing.
+    """Returns "did you mean ...?" with the known name closest to `name`, or "" if none is close.
 
     >>> nearest("exq", ["exp", "log"])
     'did you mean `exp`?'
@@ -73,7 +74,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 class Rejection(Exception):
-    """What is wrong with a statement, and where; `raise_problems` makes a `RuleError` of it."""
+    """An error in a statement, with its position and a hint; `raise_problems` turns it into a `RuleError`."""
 
     def __init__(self, position: Position, message: str, hint: str) -> None:
         super().__init__(message)
@@ -84,12 +85,13 @@ class Rejection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong with a file.
+    """An error in a file.
 
     **Attributes:**
 
-    - `text`: the file's.
-    - `parsed`: whether what is wrong parses.
+    - `text`: the text of the file.
+    - `refusal`: the error.
+    - `parsed`: whether the statement with the error parses.
     """
 
     text: str
@@ -102,9 +104,11 @@ class Problem:
 
 
 def raise_problems(problems: Sequence[Problem]) -> None:
-    """Raises all problems as one error, file by file and by their places; nothing if there are none.
+    """Raises all problems as one error, sorted by file and position; returns if there are none.
 
-    **Raises:** `RuleSyntaxError` if anything does not parse, otherwise `RuleError`.
+    At most `MOST_PROBLEMS` are shown.
+
+    **Raises:** `RuleSyntaxError` if a statement does not parse, otherwise `RuleError`.
     """
     if not problems:
         return

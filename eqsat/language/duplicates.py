@@ -1,4 +1,4 @@
-"""When two rules say the same, whatever they call their variables."""
+"""Detects rules that say the same, whatever they call their variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from eqsat.language.traverse import canonical, operator_axes, variables, walk
 
 
 def identities(rule: Rule) -> Iterator[object]:
-    """Values of which two rules share one if they rewrite the same to the same, in one direction at least.
+    """Yields values of a rule; two rules share one if they are the same rewrite in at least one direction.
+
+    Rules that differ only in the names of their variables, axes and functions share a value.
 
     >>> from eqsat.language.parse import parse_rules
     >>> one, other = parse_rules("rule r exp(a) * b => b rule s exp(x) * y == y", "my.rules").rules
@@ -19,7 +21,7 @@ def identities(rule: Rule) -> Iterator[object]:
     False
     """
     for left, right in [(rule.left, rule.right), (rule.right, rule.left)][: 1 + rule.both_ways]:
-        yield _identity(rule, left, right, {})  # operands that commute are in the order of their names
+        yield _identity(rule, left, right, {})  # with its own names, which order the operands that commute
         yield _identity(rule, left, right, _numbers(rule, left, right))
 
 
@@ -43,7 +45,7 @@ def _identity(rule: Rule, left: Expression, right: Expression, names: Mapping[st
 
 
 def _numbers(rule: Rule, left: Expression, right: Expression) -> dict[str, str]:
-    """A number for each name of a rule, in the order in which they occur."""
+    """Returns a number, as text, for each name of a rule, in the order of first occurrence."""
     found = [function for function, _ in rule.classes]
     for node in (*walk(left), *walk(right)):
         found += [node.name, *node.has, *node.lacks] if isinstance(node, Variable) else operator_axes(node)
@@ -52,7 +54,7 @@ def _numbers(rule: Rule, left: Expression, right: Expression) -> dict[str, str]:
 
 
 def _renamed(item: Any, names: Mapping[str, str]) -> Any:
-    """The same condition with other names."""
+    """Returns a condition with its names replaced."""
     if not names or isinstance(item, Position):
         return item
     if isinstance(item, str):

@@ -10,10 +10,10 @@ REDUCTIONS = (*IDENTITIES, "mean")
 """The kinds of reduction."""
 
 MONOIDS = tuple(IDENTITIES)
-"""The reductions whose partial results can be combined by the same function, as a fold does."""
+"""The reductions whose partial results the same function can combine, as a fold does."""
 
 UNROUNDED = ("max", "min", "and", "or", "xor")
-"""The monoids that round nothing: in any order, the same comes out."""
+"""The monoids that do not round, so that their result does not depend on the order of the entries."""
 
 ARITIES: dict[str, int | None] = {
     "elementwise": None,
@@ -23,32 +23,35 @@ ARITIES: dict[str, int | None] = {
     "operations": None,
     "calls": None,
 }
-"""The classes whose functions are written `f(a)`, and of how many operands they are, if all of as many."""
+"""The classes whose functions are written `f(a)`, with their number of operands; None if it varies."""
 
 CLASSES = (*ARITIES, "reductions", "monoids", "unrounded", "selections")
-"""What a function variable may range over; calls are all primitives that the language has no notation for
-(a cumulative sum, a scatter), operations are the named ones."""
+"""The classes that a function variable may range over.
+
+"operations" holds the named operations. "calls" holds the primitives that the language has no
+notation for, such as a cumulative sum or a scatter.
+"""
 
 CALLED = frozenset({"calls", "operations"})
-"""The classes whose functions may need some axes of their operands whole."""
+"""The classes whose functions may need their operands whole along some axes."""
 
 ENTRIES: dict[str, Literal["values", "indices"]] = {"top_k": "values", "top_k_indices": "indices"}
-"""The selections that rules write by name, with the axis of their entries: `top_k[n, m] a`."""
+"""The selections with an axis of entries, `top_k[n, m] a`, with what each gives of the selected entries."""
 
 PLACES = ("argmax", "argmin")
-"""The selections that rules write by name, without an axis of entries: `argmax[n] a` is an index."""
+"""The selections without an axis of entries: `argmax[n] a` is an index."""
 
 SELECTIONS = (*PLACES, *ENTRIES)
-"""What the class of selections holds."""
+"""All selections that rules can name."""
 
 REDUCING = frozenset({"reductions", "monoids", "unrounded", "selections"})
 """The classes whose functions are written `f[K] a`."""
 
 FOLDING = frozenset({"monoids", "unrounded", "selections"})
-"""The classes whose functions a `fold[n, f]` may combine with; a call only combines with itself."""
+"""The classes that the function of a `fold[n, f]` may range over; a call may only be folded with itself."""
 
 REDUCED = ("accumulates", "sums")
-"""The guards that say of an axis of a call's operands that its results lack it."""
+"""The guards that choose an axis n of the operands of a call f, which the results of f lack."""
 
 ALONG = ("passes", *REDUCED)
 """The guards that say what a call does along an axis."""
@@ -71,4 +74,4 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "real": ("term",),
     "wide": ("term",),
 }
-"""The kinds of each guard's operands."""
+"""The guards, each with the kinds of its operands."""

@@ -1,4 +1,4 @@
-"""Guards: from what stands in a `guard` clause, read as expressions, to the tests that it says."""
+"""Turns the items of a `guard` clause, which parse as expressions, into tests of the data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from eqsat.ir.guard import (
 )
 from eqsat.ir.guard import Expression as Scalar
 from eqsat.language.accuracies import ACCURACIES, Accuracy
-from eqsat.language.diagnostics import Rejection, alternatives, nearest
+from eqsat.language.diagnostics import Rejection, alternatives, counted, nearest
 from eqsat.language.functions import REDUCTIONS
 from eqsat.language.syntax import (
     Apply,
@@ -39,7 +39,7 @@ from eqsat.language.traverse import is_set, operator_axes, variables, walk
 
 @dataclass(frozen=True, slots=True)
 class GuardComparison:
-    """`left relation right`, as it is written in a `guard` clause."""
+    """`left relation right` as written in a `guard` clause."""
 
     left: Expression
     relation: str
@@ -49,7 +49,7 @@ class GuardComparison:
 
 @dataclass(frozen=True, slots=True)
 class GuardClause:
-    """A `guard` clause as it is written."""
+    """A `guard` clause as written, with the accuracy class that it promises."""
 
     accuracy: Accuracy
     tests: tuple[GuardComparison, ...]
@@ -59,28 +59,30 @@ class GuardClause:
 def data_guard_of(
     clauses: Sequence[GuardClause], accuracy: Accuracy, left: Expression, both_ways: bool
 ) -> DataGuard | None:
-    """What the `guard` clauses of a rule say; there may be one.
+    """Returns the guard that a rule's `guard` clauses state, or None if it has no such clause.
 
     **Arguments:**
 
-    - `accuracy`: the class of the rule where the guard does not hold.
-    - `left`: what the rule matches.
+    - `clauses`: the rule's clauses, of which there may be at most one.
+    - `accuracy`: the rule's class for data that does not pass the guard.
+    - `left`: the rule's left side, which binds the names in the guard.
+    - `both_ways`: whether the rule is written with `==`; such a rule may have no guard.
 
-    **Raises:** `Rejection`.
+    **Raises:** `Rejection` if the guard makes no sense, or does not promise a better class.
     """
     if not clauses:
         return None
     clause, *others = clauses
     if others:
-        message = "there is a guard already"
-        raise Rejection(others[0].position, message, "say it all in one `guard`, separated by `,`")
+        message = "there is already a guard"
+        raise Rejection(others[0].position, message, "write all tests in one `guard`, separated by `,`")
     if both_ways:
-        message = "a rule with a guard goes one way"
+        message = "a rule with a guard cannot rewrite both ways"
         raise Rejection(clause.position, message, "write `=>` to rewrite from left to right only")
     if ACCURACIES.index(clause.accuracy) >= ACCURACIES.index(accuracy):
-        message = f"the rule is [{accuracy}], and where its guard holds it would be [{clause.accuracy}]"
+        message = f"the rule is [{accuracy}], and its guard promises no better: [{clause.accuracy}]"
         better = ACCURACIES[: ACCURACIES.index(accuracy)]
-        hint = f"a guard promises a better class: {alternatives(better)}"
+        hint = f"a guard must promise a better class: {alternatives(better)}"
         if not better:
             hint = "an exact rule needs no guard"
         raise Rejection(clause.position, message, hint)
@@ -95,11 +97,11 @@ def data_guard_of(
 
 
 class _Reader:
-    """Reads the tests of one rule, by the names that its left side binds."""
+    """Reads the tests of one rule, whose left side binds the names."""
 
     def __init__(self, left: Expression) -> None:
         self.terms = {variable.name for variable in variables(left)}
-        # What stands for several operands at once is no single value.
+        # The variable of `f(a..)` stands for several operands, so it has no single value to test.
         several = [node for node in walk(left) if isinstance(node, Apply) and node.variadic]
         self.terms -= {variable.name for node in several for variable in variables(node)}
         self.axes = {axis for node in walk(left) for axis in operator_axes(node)}
@@ -107,16 +109,16 @@ class _Reader:
 
     def test(self, test: GuardComparison) -> Inequality:
         if test.relation not in RELATIONS:
-            message = f"a guard is no test for `{test.relation}`"
-            hint = "numbers are compared by `<`, `<=`, `>` or `>=`, which no NaN passes"
+            message = f"a guard cannot test `{test.relation}`"
+            hint = "compare numbers by `<`, `<=`, `>` or `>=`, which are false for NaN"
             raise Rejection(test.position, message, hint)
         if not any(isinstance(node, Variable) for side in (test.left, test.right) for node in walk(side)):
             hint = "test a variable: `max(abs(a)) <= largest(a)`"
-            raise Rejection(test.position, "this is known without any data", hint)
+            raise Rejection(test.position, "this does not depend on the data", hint)
         return Inequality(test.relation, self.scalar(test.left), self.scalar(test.right))
 
     def scalar(self, node: Expression) -> Scalar:
-        """A number without axes."""
+        """Returns a guard's expression whose value is a single number."""
         match node:
             case Number(value=value):
                 return Literal(value)
@@ -131,13 +133,16 @@ class _Reader:
             case Apply():
                 return self.applied(node, tuple(map(self.scalar, node.operands)))
             case Variable(name=name):
-                message = f"`{name}` may have axes, and a guard compares single numbers"
+                message = f"`{name}` may have axes, but a guard compares single numbers"
                 raise Rejection(node.position, message, f"reduce it over all of them: `max(abs({name}))`")
-        hint = f"reduce it over all axes that it has: `max(a)`, by {alternatives(OVERALL)}"
-        raise Rejection(node.position, "this is no single number", hint)
+        hint = f"reduce it over all its axes by {alternatives(OVERALL)}, as in `max(a)`"
+        raise Rejection(node.position, "this is not a single number", hint)
 
     def value(self, node: Expression) -> Scalar:
-        """Numbers along axes: what is inside of a reduction over all of them."""
+        """Returns a guard's expression whose value may have axes, such as the operand of `max(...)`.
+
+        The reduction around it is over all of these axes.
+        """
         match node:
             case Number() | Apply(function="size"):
                 return self.scalar(node)
@@ -151,25 +156,27 @@ class _Reader:
                 return Along(kind, axes, self.value(operand))
             case Apply():
                 return self.applied(node, tuple(map(self.value, node.operands)))
-        hint = "elementwise functions and reductions of the variables"
-        raise Rejection(node.position, "a guard is not to be expensive", f"it may hold {hint}")
+        hint = "elementwise functions and reductions of variables"
+        raise Rejection(node.position, "a guard cannot contain this", f"it may contain {hint}")
 
     def applied(self, node: Apply, operands: tuple[Scalar, ...]) -> GuardFunction:
         known = ELEMENTWISE.get(node.function)
         if known is None or known.arity != len(operands) or node.function == "convert":
             hint = nearest(node.function, (*ELEMENTWISE, *BOUNDS, *OVERALL))
-            message = f"there is no function `{node.function}` of {len(operands)} operands"
-            raise Rejection(node.position, message, hint or "elementwise functions go by their names in JAX")
+            message = f"there is no function `{node.function}` that takes {counted(len(operands), 'operand')}"
+            raise Rejection(
+                node.position, message, hint or "elementwise functions have the names that JAX gives them"
+            )
         return GuardFunction(node.function, operands, node.exponent)
 
     def variable(self, node: Expression, form: str) -> str:
         if not isinstance(node, Variable) or node.has or node.lacks:
-            raise Rejection(node.position, "this is of a variable", f"write `{form}`")
+            raise Rejection(node.position, "this takes a variable", f"write `{form}`")
         self.known(node.name, self.terms, node.position, "variable")
         return node.name
 
     def known(self, name: str, names: Collection[str], position: Position, what: str) -> None:
         if name not in names:
-            message = f"`{name}` is no {what} of the left side"
-            listed = f"a guard is about what is matched: {alternatives(sorted(names), 'and')}"
+            message = f"the left side has no {what} `{name}`"
+            listed = f"a guard may use what is matched: {alternatives(sorted(names), 'and')}"
             raise Rejection(position, message, nearest(name, names) or listed)

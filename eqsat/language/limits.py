@@ -1,21 +1,24 @@
-"""How much a file of rules may ask of its reader; `rules/README.md` states these limits."""
+"""Limits on the size of a rules file, which `rules/README.md` states."""
 
 from __future__ import annotations
 
 MOST_CHARACTERS = 500_000
-"""Of a file and of all that it includes, together."""
+"""The most characters in a file and all that it includes."""
 
 MOST_INCLUDED = 50
-"""Files that include one another, in a chain."""
+"""The most files in a chain in which each includes the next."""
 
 MOST_NESTED = 100
-"""Terms that are in one another; a sum of n terms is n - 1 sums in one another."""
+"""The deepest nesting of terms. A sum of n terms is a nest of n - 1 sums."""
 
 MOST_DIGITS = 9
-"""Of an integer exponent, or of a number of axis entries."""
+"""The most digits of an integer exponent, and of the number of entries that `copy(k) + 1` adds."""
 
 MOST_COMMUTING = 8
-"""Operators of a left side whose operands matching tries in both orders: each doubles the work."""
+"""The most operators on a matched side whose operands commute.
+
+Matching tries both orders of each, so each doubles the work.
+"""
 
 MOST_PROBLEMS = 20
-"""Errors that are shown of one file, and of those that it includes."""
+"""The most errors that are shown of one file and all that it includes."""

@@ -1,6 +1,7 @@
-"""Classes of functions that a rule lists: `for f in {sin, cos}`.
+"""Classes that list their functions: `for f in {sin, cos}`.
 
-Such a rule stands for several, one for each function. In a rule's `classes`, the class is what is written.
+A rule with such a class stands for one rule for each function. In `Rule.classes`, the class is its
+list in braces.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from eqsat.language.syntax import (
 
 
 def class_of(functions: Sequence[str]) -> str:
-    """The class that holds these functions.
+    """Returns the class that lists these functions.
 
     >>> class_of(["sin", "cos"])
     '{sin, cos}'
@@ -34,7 +35,7 @@ def class_of(functions: Sequence[str]) -> str:
 
 
 def functions_in(family: str) -> tuple[str, ...]:
-    """The functions that a class lists; none if it is one that has a name.
+    """Returns the functions that a class lists, or nothing for a class with a name.
 
     >>> functions_in("{sin, cos}"), functions_in("elementwise")
     (('sin', 'cos'), ())
@@ -43,7 +44,10 @@ def functions_in(family: str) -> tuple[str, ...]:
 
 
 def each_function(rule: Rule) -> Iterator[Rule]:
-    """The rule for every choice among the functions that it lists; itself if it lists none."""
+    """Yields one rule for each choice of the functions that the rule's classes list.
+
+    A rule whose classes list no functions is yielded unchanged.
+    """
     listed = {name: functions_in(family) for name, family in rule.classes if functions_in(family)}
     others = tuple((name, family) for name, family in rule.classes if name not in listed)
     for chosen in product(*listed.values()):
@@ -60,7 +64,7 @@ def each_function(rule: Rule) -> Iterator[Rule]:
 
 
 def with_functions(node: Expression, members: dict[str, str]) -> Expression:
-    """An expression with functions in place of the variables that stand for them."""
+    """Returns an expression in which functions replace the function variables in `members`."""
     match node:
         case Number() | Variable() | IotaOf() | DeltaOf():
             return node
@@ -74,7 +78,10 @@ def with_functions(node: Expression, members: dict[str, str]) -> Expression:
 
 
 def called(node: Expression, members: dict[str, str]) -> Expression:
-    """An expression with a function in place of the variable that it names, if it names one."""
+    """Returns a node in which a function replaces the function variable that it names, if `members` has it.
+
+    Its operands are unchanged.
+    """
     match node:
         case Apply(function=name):
             return replace(node, function=members.get(name, name))

@@ -1,9 +1,10 @@
-"""The models in which a rule is tried: which axes each of its names may have.
+"""Membership models: the cases in which a rule is checked, each saying which term and set has which axes.
 
-Whether an axis is in a term depends on that axis alone, but for renamings, which tie two together. So a
-model has one axis, or those that renamings tie, and says which variables and sets of axes have them.
-There may be thousands of models, and they are tried all at once: whether something holds is an integer
-that has a bit for each model, so that `and` and `or` of integers decide all models together.
+Whether a term has an axis depends on that axis alone, except that a renaming ties two axes
+together. So a model need only consider one axis, or the axes that renamings tie: its universe. It
+says which variables and which sets of axes contain them. A rule may have thousands of models, which
+are evaluated all at once: a truth value is an integer with a bit for each model, so the `and` of
+two integers decides all models together.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from eqsat.language.syntax import ConstantValue, Expression, RenameOf, Rule, Var
 from eqsat.language.traverse import is_set, operator_axes, parts, walk
 
 ANY = "*"
-"""The axis, in a model, that has no name in the rule; sets may contain it."""
+"""The axis of a model that stands for all axes without a name in the rule; sets of axes may contain it."""
 
 MOST_AT_ONCE = 18
-"""Choices of which all combinations are tried at once; those of further ones, one after another."""
+"""The most choices whose combinations are evaluated at once, as bits; a loop tries the others."""
 
 MOST = 24
-"""A rule with more choices than this would take long to check; every further one doubles the time."""
+"""The most choices that a rule may have, since each doubles the time that its check takes."""
 
 Members = tuple[int, ...]
-"""For each axis of the universe: the models, as bits, in which it is a member."""
+"""For each axis of the universe, the models in which it is a member, as bits."""
 
 
 def union(*members: Members) -> Members:
-    """What is in any of them; at least one is given."""
+    """Returns the members of any of the arguments, of which there must be at least one."""
     first, *others = members
     for other in others:
         first = tuple(map(or_, first, other))
@@ -41,22 +42,22 @@ def union(*members: Members) -> Members:
 
 
 def common(left: Members, right: Members) -> Members:
-    """What is in both."""
+    """Returns the members of both."""
     return tuple(map(and_, left, right))
 
 
 def without(left: Members, right: Members) -> Members:
-    """What is in the first only."""
+    """Returns the members of the first that are not members of the second."""
     return tuple(map(xor, left, map(and_, left, right)))
 
 
 def different(left: Members, right: Members) -> Members:
-    """What is in one of the two only."""
+    """Returns the members of exactly one of the two."""
     return tuple(map(xor, left, right))
 
 
 def somewhere(members: Members) -> int:
-    """The models in which anything is a member."""
+    """Returns the models in which there is any member."""
     found = 0
     for models in members:
         found |= models
@@ -65,15 +66,16 @@ def somewhere(members: Members) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MembershipModels:
-    """Membership models over the axes of a `universe`.
+    """Models over the axes of a `universe`.
 
     **Attributes:**
 
     - `everywhere`: all models, as bits.
-    - `axes`: the members of each axis name, single or set.
+    - `axes`: the members of each axis name, which stands for one axis or a set.
     - `terms`: the axes of each variable.
-    - `entries`: by function variable of selections, the axis of the k entries of a top_k.
-    - `certain`: how many memberships hold in all of these models.
+    - `entries`: for each function variable over selections, the axis of the selected entries, which
+      top_k has.
+    - `certain`: the number of memberships that hold in all of these models.
     """
 
     universe: tuple[str, ...]
@@ -88,20 +90,20 @@ class MembershipModels:
         return (0,) * len(self.universe)
 
     def either(self, name: str) -> Members:
-        """The axes of a term, or the members of an axis name."""
+        """Returns the axes of a term, or the members of an axis name."""
         return self.terms[name] if name in self.terms else self.axes[name]
 
     def place(self, axis: str) -> int | None:
-        """Where a single axis is in the universe, if it is."""
+        """Returns the index of a single axis in the universe, or None if it is not in it."""
         return self.universe.index(axis) if axis in self.universe else None
 
     def smallest(self, among: int) -> tuple[int, int]:
-        """Of the models `among`, one with the fewest memberships: how many, and its number."""
+        """Returns the fewest memberships of any model in `among`, and the number of such a model."""
         numbers = (number for number, bit in enumerate(reversed(f"{among:b}")) if bit == "1")
         return min((number.bit_count() + self.certain, number) for number in numbers)
 
     def only(self, number: int) -> MembershipModels:
-        """One of the models by itself."""
+        """Returns the model of that number, by itself."""
 
         def chosen(names: Mapping[str, Members]) -> dict[str, Members]:
             return {name: tuple(w >> number & 1 for w in members) for name, members in names.items()}
@@ -111,11 +113,11 @@ class MembershipModels:
         )
 
     def named(self, members: Members) -> frozenset[str]:
-        """The axes that are members anywhere."""
+        """Returns the axes that are members in at least one model."""
         return frozenset(axis for axis, models in zip(self.universe, members, strict=True) if models)
 
     def agreeing(self, rule: Rule) -> int:
-        """The models in which patterns, memberships and definitions of the rule hold."""
+        """Returns the models in which the rule's patterns, memberships, properties and definitions hold."""
         wrong = 0
         for node in (*walk(rule.left), *walk(rule.right)):
             if isinstance(node, Variable):
@@ -145,19 +147,20 @@ class MembershipModels:
 
 
 def models_of(rule: Rule, patterns: bool = True) -> Iterator[MembershipModels]:
-    """All models there are, by universe: those in which the rule's conditions don't hold as well.
+    """Yields the models of a rule, universe by universe, whether or not its conditions hold in them.
 
     **Arguments:**
 
-    - `patterns`: whether what patterns say of single axes must hold. There are far fewer models then.
+    - `patterns`: whether to leave out the models that contradict what patterns and properties say
+      of single axes. This makes   far fewer models.
 
-    **Raises:** `Rejection` if there are too many.
+    **Raises:** `Rejection` if the rule has too many models to check.
     """
     nodes = [*walk(rule.left), *walk(rule.right)]
     terms = sorted({node.name for node in nodes if isinstance(node, Variable)})
     names = _axis_names(rule, nodes).difference(terms)
     singles = sorted(name for name in names if not is_set(name))
-    # What stands for any subset of the axes of a model: sets of axes, variables, selections.
+    # Sets of axes, variables and selections may each have any subset of a model's axes.
     free = [("axes", name) for name in sorted(names.difference(singles))]
     free += [("terms", name) for name in terms]
     free += [("entries", function) for function, family in rule.classes if family == "selections"]
@@ -171,7 +174,7 @@ def models_of(rule: Rule, patterns: bool = True) -> Iterator[MembershipModels]:
         if len(choices) > MOST:
             message = f"`{rule.name}` has too many names to be checked"
             raise Rejection(
-                rule.position, message, "fewer variables, or patterns which say what axes they have"
+                rule.position, message, "use fewer variables, or patterns that say which axes they have"
             )
         first, last = choices[: max(0, len(choices) - MOST_AT_ONCE)], choices[-MOST_AT_ONCE:]
         for values in product((False, True), repeat=len(first)):
@@ -201,7 +204,7 @@ def _models(
 
 @lru_cache(maxsize=4 * MOST_AT_ONCE)
 def _table(power: int, count: int) -> int:
-    """Those of `count` models that have a bit in their number: 2^power have not, as many have, and so on."""
+    """Returns the models, out of `count`, whose number has the bit of this power of 2."""
     table, width = ((1 << (1 << power)) - 1) << (1 << power), 2 << power
     while width < count:
         table |= table << width
@@ -210,7 +213,7 @@ def _table(power: int, count: int) -> int:
 
 
 def _axis_names(rule: Rule, nodes: list[Expression]) -> set[str]:
-    """The names of axes in a rule; where a term could stand as well, names of terms are among them."""
+    """Returns the names of axes in a rule, and names of terms that stand where an axis could."""
     names = {axis for node in nodes for axis in operator_axes(node)}
     names.update(axis for node in nodes if isinstance(node, Variable) for axis in node.has + node.lacks)
     names.update(name for guard in rule.guards if guard.name == "in" for name in guard.operands)
@@ -225,7 +228,10 @@ def _axis_names(rule: Rule, nodes: list[Expression]) -> set[str]:
 
 
 def _said_by_patterns(rule: Rule, nodes: list[Expression]) -> dict[tuple[str, str], bool]:
-    """By variable and single axis, whether a pattern says that it is there: no choice is left."""
+    """Returns whether patterns and properties say that a variable has a single axis, by variable and axis.
+
+    What they say is not a choice.
+    """
     said: dict[tuple[str, str], bool] = {}
     for node in nodes:
         if isinstance(node, Variable):
@@ -236,7 +242,7 @@ def _said_by_patterns(rule: Rule, nodes: list[Expression]) -> dict[tuple[str, st
 
 
 def _constants(rule: Rule) -> set[str]:
-    """The variables that stand for constants, which have no axes."""
+    """Returns the variables that must be constants, and so have no axes."""
     found = {guard.operands[0] for guard in rule.guards if guard.name == "constant"}
     for comparison in rule.comparisons:
         for quantity in (*parts(comparison.left), *parts(comparison.right)):
@@ -246,7 +252,7 @@ def _constants(rule: Rule) -> set[str]:
 
 
 def _renamed_together(nodes: list[Expression], singles: list[str]) -> list[tuple[str, ...]]:
-    """The axis names of a rule, in groups: a renaming puts its two into one group."""
+    """Returns the single axes of a rule in groups; the two axes of a renaming are in the same group."""
     groups = [{name} for name in singles]
     for node in nodes:
         if isinstance(node, RenameOf):

@@ -1,4 +1,4 @@
-"""From the clauses of a `monoid` declaration to the monoid, all that is wrong with it refused."""
+"""Turns the clauses of a `monoid` declaration into a monoid, and rejects those that are wrong."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.language.traverse import is_set, walk
 
 @dataclass(frozen=True, slots=True)
 class StatePart:
-    """`name = value` in the `state` or the `merge` of a monoid."""
+    """`name = value` in the `state` or `merge` clause of a monoid."""
 
     name: str
     value: Expression
@@ -28,9 +28,10 @@ def monoid_of(
     merge: Sequence[StatePart],
     finish: Expression | None,
 ) -> Monoid:
-    """The monoid that a declaration at `position` says.
+    """Returns the monoid that a declaration at `position` states.
 
-    **Raises:** `Rejection` if a part has no merge or two, or a formula names what is not there.
+    **Raises:** `Rejection` unless `merge` has one formula for each part of `state`, in the same
+    order, each identity is a number, and the formulas use only names that they may.
     """
     parts = [part.name for part in state]
     for part in state:
@@ -41,16 +42,18 @@ def monoid_of(
             hint = nearest(part.name, parts) or f"the parts are {alternatives(parts, 'and')}"
             raise Rejection(part.position, f"the state has no part `{part.name}`", hint)
         if merged.count(part.name) > 1 and part is not merge[merged.index(part.name)]:
-            raise Rejection(part.position, f"`{part.name}` is merged already", "one formula for each part")
+            raise Rejection(
+                part.position, f"`{part.name}` is merged already", "write one formula for each part"
+            )
     for part in state:
         if part.name not in merged:
-            hint = f"say it from `{part.name}1` and `{part.name}2`, the earlier and the later one"
+            hint = f"write it in terms of `{part.name}1` and `{part.name}2`, the earlier and the later value"
             message = f"`merge` does not say what becomes of `{part.name}`"
             raise Rejection(part.position, message, hint)
     if merged != parts:
-        # A formula may use the new values of those before it, so the order is part of the meaning.
-        hint = f"that is {', '.join(parts)}"
-        raise Rejection(merge[0].position, "`merge` goes through the parts in the order of `state`", hint)
+        # A formula may use the new values of the parts before it, so the order matters.
+        hint = f"the order is {', '.join(parts)}"
+        raise Rejection(merge[0].position, "`merge` must list the parts in the order of `state`", hint)
     halves = [f"{part}{number}" for part in parts for number in (1, 2)]
     formulas = [formula_of(part.value, [*halves, *parts[:place]]) for place, part in enumerate(merge)]
     result: Formula = Scalar(parts[-1]) if finish is None else formula_of(finish, parts)
@@ -64,29 +67,30 @@ def _check_part(part: StatePart, parts: list[str]) -> None:
             part.position, f"there are two parts `{part.name}`", "call one of them something else"
         )
     if is_set(part.name):
-        raise Rejection(part.position, "a part is in lower case", f"call it `{part.name.lower()}`")
+        raise Rejection(part.position, "a part must be in lower case", f"call it `{part.name.lower()}`")
     if part.name[-1] in "12" and part.name[:-1] in parts:
         message = f"`{part.name}` is one of the two values of the part `{part.name[:-1]}`"
         raise Rejection(part.position, message, "call one of them something else")
     if not isinstance(part.value, Number):
-        message = "the identity of a part is a number"
+        message = "the identity of a part must be a number"
         raise Rejection(part.value.position, message, "such as 0, 1, -1.5, inf or -inf")
 
 
 def formula_of(expression: Expression, known: Collection[str]) -> Formula:
-    """An expression as a formula over the names that are known.
+    """Returns an expression as a formula over the `known` names.
 
-    **Raises:** `Rejection` if it has anything but these, numbers and elementwise functions.
+    **Raises:** `Rejection` if it contains anything but these names, numbers and elementwise
+    functions.
     """
     for node in walk(expression):
         if isinstance(node, Apply) and not node.variadic:
             check_elementwise(node)
         elif isinstance(node, Variable) and not node.has and not node.lacks:
             if node.name not in known:
-                hint = nearest(node.name, known) or f"there are {alternatives(known, 'and')}"
+                hint = nearest(node.name, known) or f"the names here are {alternatives(known, 'and')}"
                 raise Rejection(node.position, f"`{node.name}` is not known here", hint)
         elif not isinstance(node, Number):
-            message = "a monoid is made of numbers and elementwise functions of its parts"
+            message = "a monoid takes only numbers and elementwise functions of its parts"
             raise Rejection(node.position, message, "such as `max(m1, m2)` or `s1 * exp(m1 - m) + s2`")
     return _formula(expression)
 

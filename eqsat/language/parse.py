@@ -1,4 +1,4 @@
-"""From the text of a `.rules` file to its abstract syntax. The notation is in `grammar.lark`."""
+"""Reads the text of `.rules` files into abstract syntax. The grammar is in `grammar.lark`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from eqsat.language.vocabulary import Vocabulary, all_files, vocabulary_of
 
 
 def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
-    """Reads, parses and checks a `.rules` file and all that it includes; registers their operations.
+    """Reads, parses and checks a `.rules` file and all that it includes, and registers their operations.
 
     >>> from eqsat.rules import shipped
     >>> [loaded] = [load_rules(path) for path in shipped() if path.stem == "distance"]
@@ -33,9 +33,10 @@ def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
 
     **Arguments:**
 
-    - `known`: files whose operations and monoids can be named here as well.
+    - `known`: other files whose operations and monoids the file may name.
 
-    **Raises:** `RuleSyntaxError`, `RuleError`; `OSError` if the file can't be read.
+    **Raises:** `RuleSyntaxError` or `RuleError` if something in a file is wrong; `OSError` if the
+    file can't be read.
     """
     try:
         text = _read(path)
@@ -45,9 +46,9 @@ def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
 
 
 def load_text(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:
-    """What `load_rules` does, for a text; `file` is what error messages call it.
+    """Parses and checks a text as `load_rules` does a file; error messages call it `file`.
 
-    **Raises:** `RuleSyntaxError`, `RuleError`: with all that is wrong, of each statement the first thing.
+    **Raises:** `RuleSyntaxError` or `RuleError`, with the first problem of each statement.
     """
     reader = _Reader(known)
     rule_file = reader.parse(text, file)
@@ -57,20 +58,25 @@ def load_text(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:
 
 
 def register_operations(files: Iterable[RuleFile]) -> None:
-    """Make the operations known that files, and those that they include, declare."""
+    """Registers the operations that the files and their includes declare.
+
+    A name that is registered already keeps its operation.
+    """
     for part in all_files(files):
         for operation in part.operations:
             REGISTERED.setdefault(operation.signature.name, OperationSpec(operation.signature))
 
 
 def parse_rules(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:
-    """Parses the text of a `.rules` file; `file` is what error messages call it, and where includes start.
+    """Parses the text of a `.rules` file, without the checks of `check_file`.
+
+    Error messages call the text `file`, and paths of includes are relative to its folder.
 
     >>> [rule] = parse_rules("rule double [exact]  a + a => 2 * a", "my.rules").rules
     >>> rule.name, rule.accuracy, rule.right.function, str(rule.position)
     ('double', 'exact', 'mul', 'my.rules:1:6')
 
-    Raises `RuleSyntaxError`; that names are bound and rules well-formed is for `check_file` to see.
+    **Raises:** `RuleSyntaxError`.
     """
     reader = _Reader(known)
     found = reader.parse(text, file)
@@ -79,13 +85,14 @@ def parse_rules(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFil
 
 
 class _Reader:
-    """Reads a file and those that it includes, each once, and goes on after what does not parse.
+    """Reads a file and those that it includes, each once; an error in a statement does not stop it.
 
     **Attributes:**
 
-    - `problems`: what does not parse, or says nothing that makes sense.
+    - `problems`: the statements that do not parse or make no sense.
     - `unread`: the names of operations and monoids whose declarations are among the problems.
-    - `partial`: the files that include something that can't be read, so that names may be missing there.
+    - `partial`: the files that miss declarations, because they or their includes could not be read
+      in full.
     """
 
     def __init__(self, known: Sequence[RuleFile]) -> None:
@@ -98,12 +105,12 @@ class _Reader:
         self.size = 0
 
     def parse(self, text: str, file: str) -> RuleFile:
-        """The statements of a text that can be read."""
+        """Returns the statements of a text, without those that have problems."""
         text = text.replace("\r\n", "\n")
         self.size += len(text)
         if self.size > MOST_CHARACTERS:
-            message = f"this is more than {MOST_CHARACTERS:,} characters of rules, with what is included"
-            self.refuse(text, Rejection(Position(file, 1, 1), message, "keep to the rules that you use"))
+            message = f"this is more than {MOST_CHARACTERS:,} characters of rules, including included files"
+            self.refuse(text, Rejection(Position(file, 1, 1), message, "include only the rules that you use"))
             self.partial.add(file)
             return RuleFile(file, "", ())
         self.begun.append(_identity(file))
@@ -116,7 +123,7 @@ class _Reader:
         self.problems.append(Problem(text, refusal, parsed=False))
 
     def trees(self, text: str, file: str) -> list[Tree[Token]]:
-        """The trees of the statements that parse and are not too deep."""
+        """Returns the trees of the statements that parse and are not nested too deeply."""
         found: list[Tree[Token]] = []
         try:
             found += _statements(_parser().parse(text))
@@ -133,18 +140,21 @@ class _Reader:
         return [tree for tree in found if self.is_flat(tree, text, file)]
 
     def is_flat(self, tree: Tree[Token], text: str, file: str) -> bool:
-        """Whether no more terms of a statement are in one another than may be."""
+        """Returns whether the terms of a statement are nested no deeper than allowed.
+
+        If they are nested deeper, the problem is recorded.
+        """
         token = _too_deep(tree, MOST_NESTED)
         if token is None:
             return True
-        message = f"more than {MOST_NESTED} terms are in one another here"
-        hint = "a sum of n terms is n - 1 sums in one another; a rule matches a few operators"
+        message = f"terms are nested more than {MOST_NESTED} deep here"
+        hint = "a sum of n terms is n - 1 nested sums; a rule should match only a few operators"
         self.refuse(text, Rejection(position_of(file, token), message, hint))
         self.unread.update(map(str, tree.children[:1]))
         return False
 
     def statements(self, statements: Sequence[Tree[Token]], empty: RuleFile) -> RuleFile:
-        """The file that has the statements, as far as they make sense."""
+        """Returns the file with the abstract syntax of these statements, without those that make no sense."""
 
         def built(kind: str, vocabulary: Vocabulary | None = None) -> tuple[Any, ...]:
             found = []
@@ -167,7 +177,7 @@ class _Reader:
                     self.partial.add(empty.file)
         if any(included.file in self.partial for included in includes):
             self.partial.add(empty.file)
-        # What a file declares is known in all of it, so declarations come first.
+        # A declaration holds in the whole file, so declarations are built first.
         operations: tuple[OperationDeclaration, ...] = built("operation")
         monoids: tuple[MonoidDeclaration, ...] = built("monoid")
         found = replace(empty, monoids=monoids, operations=operations, includes=tuple(includes))
@@ -179,7 +189,7 @@ class _Reader:
         return replace(found, rules=rules, facts=facts)
 
     def include(self, statement: Tree[Token], file: str) -> RuleFile:
-        """The file that an `include` names, read unless it has been already."""
+        """Returns the file that an `include` names, and reads it if it has not been read yet."""
         [name] = statement.children
         assert isinstance(name, Token)
         position = position_of(file, name)
@@ -193,12 +203,12 @@ class _Reader:
             raise Rejection(position, message, "move what both need to a file of its own")
         if len(self.begun) == MOST_INCLUDED:
             message = f"more than {MOST_INCLUDED} files include one another in a chain"
-            raise Rejection(position, message, "include what is needed where it is needed")
+            raise Rejection(position, message, "include files directly where they are needed")
         if identity not in self.finished:
             try:
                 text = _read(path)
             except OSError:
-                hint = f"a name is relative to the folder of `{Path(file).name}`"
+                hint = f"the path is relative to the folder of `{Path(file).name}`"
                 raise Rejection(position, f"there is no file `{path}`", hint) from None
             except ValueError as error:
                 hint = "include `.rules` files only"
@@ -208,9 +218,12 @@ class _Reader:
 
 
 def _read(path: str | Path) -> str:
-    """The text of a file; `ValueError` if it is no text, or too long a one."""
+    """Returns the text of a file.
+
+    **Raises:** `ValueError` if it is not UTF-8 text, or too long; `OSError` if it can't be read.
+    """
     if Path(path).exists() and not Path(path).is_file():
-        raise ValueError("this is no file of text")  # a device may never end
+        raise ValueError("this is not a text file")  # a device may never end
     with Path(path).open("rb") as file:
         found = file.read(4 * MOST_CHARACTERS + 1)
     if len(found) > 4 * MOST_CHARACTERS:
@@ -218,11 +231,11 @@ def _read(path: str | Path) -> str:
     try:
         return found.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError("this is no text in UTF-8") from None
+        raise ValueError("this is not UTF-8 text") from None
 
 
 def _identity(file: str) -> str:
-    """The same for all names of a file."""
+    """Returns a path that is the same for all names of a file."""
     return os.path.realpath(file)
 
 
@@ -231,7 +244,10 @@ def _statements(tree: Tree[Token]) -> list[Tree[Token]]:
 
 
 def _too_deep(tree: Tree[Token], most: int) -> Token | None:
-    """A token that more than `most` trees of a tree are around; without recursion."""
+    """Returns a token that is inside more than `most` nested trees, if there is one.
+
+    It uses a stack of its own, because recursion could overflow Python's.
+    """
     ahead: list[tuple[Tree[Token] | Token, int]] = [(tree, 0)]
     while ahead:
         node, depth = ahead.pop()
@@ -243,7 +259,10 @@ def _too_deep(tree: Tree[Token], most: int) -> Token | None:
 
 
 def _explained(text: str, file: str) -> Rejection:
-    """What is wrong with a text that does not parse: read again token by token, to see what could follow."""
+    """Returns the error of a text that does not parse.
+
+    It parses the text again token by token, to find which tokens could follow.
+    """
     parser: Any = _parser().parse_interactive(text)  # lark leaves some of its methods untyped
     read: list[Token] = []
     try:

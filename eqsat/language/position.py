@@ -1,4 +1,4 @@
-"""Where something stands in a file of rules."""
+"""Positions in `.rules` files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where something stands: 1-based line and column."""
+    """A place in a `.rules` file; `line` and `column` count from 1."""
 
     file: str
     line: int
@@ -18,7 +18,7 @@ class Position:
 
     @classmethod
     def read(cls, text: object) -> Position:
-        """The position that `str` wrote.
+        """Parses the text that `str` makes of a position.
 
         >>> Position.read("mine.rules:3:1").line
         3

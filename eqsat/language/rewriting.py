@@ -1,4 +1,4 @@
-"""Replacing parts of expressions."""
+"""Replaces parts of expressions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from eqsat.language.traverse import operands
 
 
 def with_operands(node: Expression, below: tuple[Expression, ...]) -> Expression:
-    """The same operator over other operands."""
+    """Returns the same operator applied to other operands."""
     match node:
         case Number() | Variable() | IotaOf() | DeltaOf():
             return node
@@ -35,9 +35,9 @@ def with_operands(node: Expression, below: tuple[Expression, ...]) -> Expression
 
 
 def rewritten(expression: Expression, replaced: Callable[[Expression], Expression | None]) -> Expression:
-    """The expression with what `replaced` gives for each node; None leaves a node as it is.
+    """Returns an expression with each node replaced by what `replaced` returns; None keeps the node.
 
-    What it gives is looked into as well.
+    Operands of a replacement are rewritten as well.
     """
     found = replaced(expression)
     node = expression if found is None else found

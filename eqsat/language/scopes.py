@@ -1,8 +1,9 @@
-"""Whether the axes of a rule are right: nothing escapes, nothing is captured, loops are closed.
+"""Checks the axes of a rule: none escapes or is captured, and every chunk is in a loop.
 
-We try the rule on *all* terms there are, one axis at a time: each variable has the axis or not, each set
-of axes contains it or not. We throw away what the left side and the `where` clauses rule out, and compare
-both sides in each model that is left. A rule that fails in one of them is wrong on real programs.
+The rule is tried on *all* terms, one axis at a time: each variable may have the axis or not, and
+each set of axes may contain it or not. The models that the left side and the `where` clauses rule
+out are dropped. In each of the others, both sides are compared. A rule that fails in one of them is
+wrong on real programs.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from eqsat.language.traverse import is_set, operator_axes, variables, walk
 
 PATTERNS = "patterns on the left say which axes a variable has or lacks: `a{K}`, `b{!K}`"
 
-SAME = "both sides of a rule have the same axes"
+SAME = "both sides of a rule must have the same axes"
 
 Operations = Mapping[str, Signature]
 
 
 def check_scopes(rule: Rule, operations: Operations) -> None:
-    """Raises `Rejection` if the sides of a rule differ in their axes, for some terms that it matches.
+    """Raises `Rejection` if the sides of a rule have different axes for some terms that it matches.
 
-    The names in the rule must be known to be bound.
+    All names in the rule must be bound (see `check_names`).
     """
     everything = list(models_of(rule))
     for left, right in [(rule.left, rule.right), (rule.right, rule.left)][: 1 + rule.both_ways]:
@@ -48,7 +49,7 @@ def check_scopes(rule: Rule, operations: Operations) -> None:
 
 
 def check_property_axes(rule: Rule, axes: Sequence[str], operations: Operations) -> None:
-    """Raises `Rejection` if what the left side matches may lack one of the `axes` of a property."""
+    """Raises `Rejection` if a term that the left side matches may lack one of the `axes` of a property."""
     trials = [_try(rule, rule.left, rule.left, operations, models) for models in models_of(rule)]
     _check_not_vacuous(rule.left, trials)
     for trial in trials:
@@ -59,24 +60,26 @@ def check_property_axes(rule: Rule, axes: Sequence[str], operations: Operations)
                 trial.failing, trial.good = missing, trial.good & ~missing
                 message = f"the term may lack the axis `{axis}`, along which it would have the property"
                 number = trial.models.smallest(missing)[1]
-                hint = "a matrix property is of a term that has both axes in every case"
+                hint = "a term with a matrix property must have both axes in every case"
                 refusal = Rejection(rule.left.position, message, hint)
                 raise _refusal(_Failure((0,), trial.models.only(number), refusal), trials)
 
 
 @dataclass(slots=True)
 class _Trial:
-    """How a direction of a rule fares in some models.
+    """The result of trying one direction of a rule in some models; each set of models is given as bits.
 
     **Attributes:**
 
-    - `matched`: where the side that is matched makes sense, for all we know.
-    - `reasons`: why it makes none elsewhere.
-    - `before`, `after`: the shapes of the side that is matched, and of the new one.
-    - `problems`: where the new one has no shape, and why.
-    - `differing`: where the sides differ in axes or loops; `nameless`: in axes without a name, which
-      says less to the reader.
-    - `failing`, `good`: where the rule is wrong, and where it is right.
+    - `matched`: the models in which the matched side has a shape, or in which this cannot be
+      decided.
+    - `reasons`: why the matched side has no shape in the others.
+    - `before`, `after`: the shapes of the matched side and of the new side.
+    - `problems`: why the new side has no shape, and in which models.
+    - `differing`: the models in which the sides differ in axes or loops.
+    - `nameless`: those of them in which the sides differ in axes without a name, which make a less
+      clear message.
+    - `failing`, `good`: the models in which the rule is wrong, and those in which it is right.
     """
 
     models: MembershipModels
@@ -119,7 +122,7 @@ def _try(
 
 
 def _check_not_vacuous(left: Expression, trials: list[_Trial]) -> None:
-    """Each axis and set that the left side names can be something."""
+    """Raises `Rejection` if some axis or set that the left side names can have no member in any match."""
     for node in walk(left):
         for name in node.has if isinstance(node, Variable) else operator_axes(node):
             present = [(trial, somewhere(trial.models.axes[name])) for trial in trials]
@@ -132,12 +135,12 @@ def _check_not_vacuous(left: Expression, trials: list[_Trial]) -> None:
                         message = f"this never matches: {reason.message}"
                         raise Rejection(reason.position, message, reason.hint or hint)
             what = f"an axis of `{name}`" if is_set(name) else f"the axis `{name}`"
-            raise Rejection(node.position, f"this never matches: there can't be {what}", hint)
+            raise Rejection(node.position, f"this never matches: {what} cannot exist", hint)
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """One model in which a rule is wrong, and how; that of the lowest rank is shown."""
+    """A model in which a rule is wrong, with the error; the failure of the lowest rank is reported."""
 
     rank: tuple[int, ...]
     model: MembershipModels
@@ -145,7 +148,7 @@ class _Failure:
 
 
 def _failures(rule: Rule, trial: _Trial, right: Expression) -> list[_Failure]:
-    """For each way in which a rule fails in a trial, the smallest model."""
+    """Returns the ways in which a rule fails in a trial, each with the smallest model in which it does."""
     found: list[_Failure] = []
     for obscurity, where in ((0, trial.differing & ~trial.nameless), (2, trial.nameless)):
         if where:
@@ -162,7 +165,7 @@ def _failures(rule: Rule, trial: _Trial, right: Expression) -> list[_Failure]:
 
 
 def _one(shape: Shape, number: int) -> Shape:
-    """The shape in the model of that number."""
+    """Returns a shape in the model of that number."""
     members = (shape.axes, shape.cut, shape.open)
     return Shape(*(tuple(models >> number & 1 for models in each) for each in members))
 
@@ -170,7 +173,7 @@ def _one(shape: Shape, number: int) -> Shape:
 def _difference(
     rule: Rule, model: MembershipModels, before: Shape, after: Shape, right: Expression
 ) -> Rejection:
-    """What the two sides differ in, in a model."""
+    """Returns the error about the axes or loops in which the two sides differ in a model."""
     side, other = ("right", "left") if right is rule.right else ("left", "right")
     had, have = model.named(before.axes), model.named(after.axes)
     for axis in sorted(had ^ have):
@@ -179,7 +182,7 @@ def _difference(
             having, lacking = (other, side) if axis in had else (side, other)
             holders = [name for name, axes in sorted(model.terms.items()) if axis in model.named(axes)]
             what = f"all axes of `{holders[0]}`" if holders else "the axis of the best entries"
-            message = f"the {having} side has {what}, the {lacking} side need not"
+            message = f"the {having} side has {what}, which the {lacking} side may lack"
             return Rejection(right.position, message, SAME)
         what = f"an axis of `{label}`" if is_set(label) else f"the axis `{label}`"
         if axis in have:
@@ -190,21 +193,21 @@ def _difference(
     loops = union(different(before.cut, after.cut), different(before.open, after.open))
     axis = min(model.named(loops))
     if axis in model.named(union(after.cut, after.open)):
-        hint = f"close it by `concat[{axis}]`, or by `fold[{axis}, sum]`"
-        return Rejection(right.position, f"`chunk[{axis}]` is in no loop over `{axis}`", hint)
-    message = f"the {other} side is a chunk along `{axis}`, the {side} is not"
+        hint = f"put it inside `concat[{axis}]` or `fold[{axis}, sum]`"
+        return Rejection(right.position, f"`chunk[{axis}]` is not inside a loop over `{axis}`", hint)
+    message = f"the {other} side is a chunk along `{axis}`, but the {side} side is not"
     return Rejection(right.position, message, f"take a chunk of each operand that may have `{axis}`")
 
 
 def _label(model: MembershipModels, axis: str) -> str | None:
-    """What the rule calls an axis of a model: its own name, or a set that contains it."""
+    """Returns what the rule calls an axis of a model: its name, or a set that contains it, or None."""
     if axis != ANY:
         return axis
     return next((name for name, axes in sorted(model.axes.items()) if axis in model.named(axes)), None)
 
 
 def _refusal(failure: _Failure, trials: list[_Trial]) -> Rejection:
-    """What is said about a failure, with a hint at what would make the rule right."""
+    """Returns the error of a failure, with a hint at what would make the rule right."""
     refusal = failure.refusal
     here = [trial for trial in trials if trial.models.universe == failure.model.universe]
     refusal.hint = _missing_pattern(trials) or _missing_pattern(here) or refusal.hint
@@ -216,7 +219,7 @@ def _refusal(failure: _Failure, trials: list[_Trial]) -> Rejection:
 
 
 def _worlds_with(trial: _Trial, names: list[str]) -> int:
-    """The models in which all these names have axes."""
+    """Returns the models in which each of these names has a member."""
     found = trial.models.everywhere
     for name in names:
         found &= somewhere(trial.models.axes[name])
@@ -224,7 +227,11 @@ def _worlds_with(trial: _Trial, names: list[str]) -> int:
 
 
 def _missing_pattern(trials: list[_Trial]) -> str:
-    """A pattern that would make the rule right: the one which keeps most of what is right already."""
+    """Returns a hint at a pattern that would make the rule right, or "" if there is none.
+
+    Of several such patterns, it suggests the one that keeps the most models in which the rule is
+    right already.
+    """
     best, most = "", 0
     for term in sorted(trials[0].models.terms):
         for axis in sorted(trials[0].models.axes):
@@ -244,6 +251,6 @@ def _missing_pattern(trials: list[_Trial]) -> str:
 
 
 def _holds(trial: _Trial, term: str, axis: str, present: bool) -> int:
-    """The models in which a pattern of a variable holds."""
+    """Returns the models in which a variable has all axes of a name (if `present`) or none of them."""
     have, axes = trial.models.terms[term], trial.models.axes[axis]
     return trial.models.everywhere & ~somewhere(without(axes, have) if present else common(axes, have))

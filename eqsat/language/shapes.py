@@ -1,4 +1,4 @@
-"""The shapes of expressions, in many models at once: which axes they have, and which loops they are in."""
+"""Computes the shapes of expressions in many models at once: their axes, and the loops that they are in."""
 
 from __future__ import annotations
 
@@ -31,7 +31,15 @@ from eqsat.language.traverse import is_set
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The axes of a term; those of them cut into chunks; the axes whose current chunk it depends on."""
+    """The shape of a term.
+
+    **Attributes:**
+
+    - `axes`: its axes.
+    - `cut`: those of its axes along which it is a chunk.
+    - `open`: the axes whose current chunk it depends on, so that it must be inside a loop over
+      each.
+    """
 
     axes: Members
     cut: Members
@@ -40,7 +48,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class ShapeProblem:
-    """Why an expression makes no sense in some `models`."""
+    """The reason why an expression has no shape in some `models`, given as bits."""
 
     models: int
     position: Position
@@ -49,18 +57,18 @@ class ShapeProblem:
 
 
 class Shaper:
-    """Finds the shapes of expressions in those of the `models` that are `good` so far.
+    """Computes the shapes of expressions in those of the `models` that are `good`.
 
     **Arguments:**
 
-    - `operations`: signatures by name.
-    - `matching`: whether the expressions are ones that a program has, or new ones.
+    - `operations`: the signatures of operations, by name.
+    - `matching`: whether the expressions are matched with a program, or built.
 
     **Attributes:**
 
-    - `good`: the models in which everything that was looked at has a shape.
-    - `unknown`: those in which a shape can't be told.
-    - `problems`: what is wrong in the others; the first for each.
+    - `good`: the models in which every expression so far has a shape.
+    - `unknown`: the models in which this cannot be decided.
+    - `problems`: what is wrong in the other models: for each model the first problem.
     """
 
     def __init__(
@@ -87,7 +95,7 @@ class Shaper:
             self.problems.append(ShapeProblem(where, node.position, message, hint))
 
     def shape(self, node: Expression) -> Shape:
-        """The shape of an expression; where it has none, whatever."""
+        """Returns the shape of an expression, which is meaningless in models that are not good afterwards."""
         models = self.models
         nothing = models.nothing
         match node:
@@ -124,7 +132,7 @@ class Shaper:
                 return self.fold(node, self.together(node, [self.shape(body) for body in node.operands]))
 
     def together(self, node: Expression, operands: list[Shape]) -> Shape:
-        """The shape of operands that broadcast over each other."""
+        """Returns the shape of operands that are broadcast against each other."""
         cut = union(*(operand.cut for operand in operands))
         for operand in operands if any(cut) else ():
             whole = without(common(cut, operand.axes), operand.cut)
@@ -136,8 +144,8 @@ class Shaper:
 
     def application(self, node: Apply, operands: list[Shape]) -> Shape:
         if self.classes.get(node.function) in CALLED:
-            # Along an axis that it passes, a primitive is like an elementwise function; one along which it
-            # accumulates, or sums, its result lacks. What it does with other axes is not written in the rule.
+            # A call that passes an axis treats it as an elementwise function does. If it accumulates or sums
+            # along the axis, its result lacks it. The rule does not say what it does with other axes.
             named = [guard.operands[1] for guard in self.rule.guards if guard.name in ALONG]
             if not any(axis in self.models.universe for axis in named):
                 self.unknown |= self.good
@@ -146,7 +154,10 @@ class Shaper:
         return self.together(node, operands)
 
     def accumulation(self, node: Apply, result: Shape) -> Shape:
-        """The shape of a call, given that of its operands: without the axes that its results lack."""
+        """Returns the shape of a call: that of its operands without the axes that its result lacks.
+
+        The rule's guards name these axes.
+        """
         for guard in self.rule.guards:
             place = self.models.place(guard.operands[-1])
             if guard.name in REDUCED and guard.operands[0] == node.function and place is not None:
@@ -172,8 +183,8 @@ class Shaper:
         entries = self.models.entries.get(function)
         if entries is None:
             return result
-        message = f"the entries of `{function}` are along an axis that is there already"
-        hint = "a pattern says that a variable lacks an axis: `a{!n}`"
+        message = f"the entries of `{function}` are along an axis that its operand may already have"
+        hint = "say by a pattern that the variable lacks the axis: `a{!n}`"
         self.refuse(somewhere(common(entries, operand.axes)), node, message, hint)
         return Shape(union(result.axes, entries), result.cut, result.open)
 
@@ -183,10 +194,10 @@ class Shaper:
         message = f"`{operator}` is along the axis `{node.axis}`, which its operand may lack"
         self.refuse(somewhere(without(axis, operand.axes)), node, message)
         message = (
-            f"the entries of `{operator}` are along `{node.out_axis}`, which its operand may have already"
+            f"the entries of `{operator}` are along `{node.out_axis}`, which its operand may already have"
         )
         self.refuse(somewhere(common(entries, operand.axes)), node, message)
-        message = f"`{operator}` needs the axis `{node.axis}` whole, and this is a chunk of it"
+        message = f"`{operator}` needs the axis `{node.axis}` whole, but this is a chunk of it"
         hint = f"`fold[{node.axis}, s] chunk[{node.axis}] a`, with s in selections, keeps the best of all"
         self.refuse(somewhere(common(axis, operand.cut)), node, message, hint)
         axes = union(without(operand.axes, axis), entries)
@@ -211,9 +222,9 @@ class Shaper:
                 else:
                     message = f"the operand `{label}` of `{operator}` must not have the axis `{name}`"
                     self.refuse(somewhere(there), node, message, hint)
-                message = f"`{operator}` needs the axis `{name}` whole, and this is a chunk of it"
+                message = f"`{operator}` needs the axis `{name}` whole, but this is a chunk of it"
                 chunked = somewhere(common(axis, operand.cut))
-                self.refuse(chunked, node, message, "it can be done chunk by chunk along all other axes")
+                self.refuse(chunked, node, message, "it can work on chunks along all other axes")
         rest = self.together(node, operands)
         return Shape(union(without(rest.axes, core), result), without(rest.cut, core), rest.open)
 
@@ -224,12 +235,12 @@ class Shaper:
         if self.matching:
             missing = self.models.everywhere & ~operand.axes[old]
             self.refuse(missing, node, f"the operand has no axis `{node.old}`")
-        # Without the axis, a new renaming is the operand itself, as with a chunk.
+        # If the operand lacks the axis, a renaming that is built is the operand itself. So is a chunk.
         clash = operand.axes[old] & operand.axes[new]
         product = isinstance(node.operand, Apply) and node.operand.function in ("mul", "div")
         operator = f"rename[{node.old}->{node.new}]"
-        hint = f"`{operator}` is of the whole product: write `({operator} a) * b`" if product else ""
-        self.refuse(clash, node, f"the operand may have an axis `{node.new}` already", hint)
+        hint = f"`{operator}` applies to the whole product: write `({operator} a) * b`" if product else ""
+        self.refuse(clash, node, f"the operand may already have an axis `{node.new}`", hint)
 
         def moved(members: Members) -> Members:
             places = list(members)
@@ -244,10 +255,10 @@ class Shaper:
         if place is None:
             return operand
         there = operand.axes[place]
-        if self.matching:  # the engine drops such a chunk at once
+        if self.matching:  # the engine replaces such a chunk by its operand, so a program has none
             message = f"`chunk[{node.axis}]` of a term without `{node.axis}` is the term itself"
             self.refuse(self.models.everywhere & ~there, node, message)
-        message = f"this is a chunk along `{node.axis}` already"
+        message = f"this is already a chunk along `{node.axis}`"
         self.refuse(operand.cut[place], node, message, "one `chunk` is enough")
         cut = _put(operand.cut, place, operand.cut[place] | there)
         return Shape(operand.axes, cut, _put(operand.open, place, operand.open[place] | there))
@@ -257,8 +268,8 @@ class Shaper:
         if place is None:
             return body
         uncut = self.models.everywhere & ~body.cut[place]
-        message = f"the body of this loop is not cut along `{node.axis}`"
-        self.refuse(uncut, node, message, f"it is made of `chunk[{node.axis}] a`")
+        message = f"the body of this loop has no chunk along `{node.axis}`"
+        self.refuse(uncut, node, message, f"it must contain `chunk[{node.axis}] a`")
         return Shape(body.axes, _put(body.cut, place, 0), _put(body.open, place, 0))
 
     def fold(self, node: FoldOf, body: Shape) -> Shape:
@@ -267,12 +278,12 @@ class Shaper:
         result = body
         if place is not None:
             same = self.models.everywhere & ~body.open[place]
-            message = f"each iteration of this loop is the same: it has no `chunk[{node.axis}]`"
+            message = f"all iterations of this loop are the same: its body has no `chunk[{node.axis}]`"
             self.refuse(same, node, message, f"write `chunk[{node.axis}] a` for what differs")
             if selects:
-                message = f"a selection is along `{node.axis}`, which its body must keep"
+                message = f"the body of a fold by a selection must keep the axis `{node.axis}`"
                 lost = self.models.everywhere & ~body.axes[place]
-                self.refuse(lost, node, message, f"its operand is `chunk[{node.axis}] a`, not yet reduced")
+                self.refuse(lost, node, message, f"select from `chunk[{node.axis}] a`, which is not reduced")
             else:
                 message = f"the body of this loop still has the axis `{node.axis}`, whose chunks it combines"
                 hint = (

@@ -1,4 +1,4 @@
-"""Where the statements of a text begin, so that one that does not parse leaves the others to be read."""
+"""Finds where the statements of a text begin, so that one syntax error does not hide those that follow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _DECLARED = re.compile(r"\s*(?:monoid|operation)\s+(\w+)")
 
 
 def parts_of(text: str) -> Iterator[str]:
-    """The text in parts, each beginning with a line that begins with a statement, and padded by empty lines.
+    """Splits a text before each line that begins a statement.
 
-    So whatever stands in a part is in the line that it is in in the text.
+    Each part is preceded by empty lines, so that its lines have the same numbers as in the whole
+    text.
 
     >>> list(parts_of("rule r  a +\\n  b\\nfact f  positive(a)"))
     ['rule r  a +\\n  b\\n', '\\n\\nfact f  positive(a)']
@@ -28,6 +29,9 @@ def parts_of(text: str) -> Iterator[str]:
 
 
 def declared_in(part: str) -> str:
-    """What a part declares, an operation or a monoid, as far as it can be read; or nothing."""
+    """Returns the name of the operation or monoid that a part declares, or "" if it declares none.
+
+    The part need not parse: only its first two words are read.
+    """
     found = _DECLARED.match(part)
     return found[1] if found else ""

@@ -1,7 +1,7 @@
 """The abstract syntax of rules.
 
-Axis names in lower case stand for one axis, in upper case for a set of axes (possibly empty in
-`where` definitions, never empty in a reduction).
+An axis name in lower case stands for one axis, and one in upper case for a set of axes. A set that
+a `where` clause defines may be empty; the set of axes that a reduction reduces may not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eqsat.language.position import Position as Position
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A numeric constant; it takes the dtype of its context."""
+    """A numeric constant, which takes the dtype of its context."""
 
     text: str
     position: Position = field(compare=False)
@@ -30,9 +30,9 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A term variable `a`, with the axes it must have `a{k}` and must not have `a{!k}`.
+    """A term variable, with the axes that it must have, `a{k}`, and must not have, `a{!k}`.
 
-    For a set of axes K, `a{K}` has all of them and `a{!K}` has none of them.
+    For a set of axes K, `a{K}` has all axes of K, and `a{!K}` has none of them.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An elementwise function, or a function variable, of operands.
+    """An elementwise function, or a function variable, applied to operands.
 
-    `a + b` is add, `a - b` sub, `a * b` mul, `a / b` div, `-a` neg, `a^2` square; another integer
-    power `a^n` is integer_pow with `exponent` n. `f(a..)` has `variadic` set and one operand, the
-    variable that stands for all of them.
+    `a + b` is the function add, `a - b` sub, `a * b` mul, `a / b` div, `-a` neg and `a^2` square.
+    Any other integer power `a^n` is integer_pow, with `exponent` n. `f(a..)` sets `variadic` and
+    has one operand, in which a variable stands for each operand of f.
     """
 
     function: str
@@ -59,9 +59,10 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """`sum[K] a`; `kind` may be a function variable. A selection `s[n] a` parses to this as well.
+    """A reduction `sum[K] a`, whose `kind` may be a function variable.
 
-    `axes` is one name, or several when written `sum[J, K]` (their union).
+    Selections with one axis, such as `argmax[n] a` and `s[n] a`, parse to this as well. `axes`
+    holds one name, or several if it is written `sum[J, K]`, which reduces over their union.
     """
 
     kind: str
@@ -72,7 +73,7 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """`dot[K](a, b)`: the sum over K of a * b, K in both."""
+    """`dot[K](a, b)`: the sum over K of `a * b`, where both operands have the axes K."""
 
     axes: tuple[str, ...]
     left: Expression
@@ -82,7 +83,7 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True)
 class IotaOf:
-    """`iota[n]`: the index along n."""
+    """`iota[n]`: the index along n, counted from 0."""
 
     axis: str
     position: Position = field(compare=False)
@@ -90,9 +91,9 @@ class IotaOf:
 
 @dataclass(frozen=True, slots=True)
 class DeltaOf:
-    """`delta[i, j]`: the truth value of i = j, two axes of one length.
+    """`delta[i, j]`: whether the indices along i and j are equal; both axes have the same length.
 
-    `diag[i, j] a` is short for `select_n(delta[i, j], 0, a)`, and is parsed to that.
+    `diag[i, j] a` is short for `select_n(delta[i, j], 0, a)`, and parses to that.
     """
 
     first: str
@@ -102,9 +103,10 @@ class DeltaOf:
 
 @dataclass(frozen=True, slots=True)
 class OperationOf:
-    """`solve[i, j](A, b)`: a named operation; `axes` in the order of its declaration.
+    """`solve[i, j](A, b)`: a named operation, with its `axes` in the order of its declaration.
 
-    With one operand also `inv[i, j] A`, which takes the whole product that follows, as `sum[k]` does.
+    An operation of one operand is also written `inv[i, j] A`. It then applies to the whole product
+    that follows, as `sum[k]` does.
     """
 
     name: str
@@ -115,9 +117,10 @@ class OperationOf:
 
 @dataclass(frozen=True, slots=True)
 class SelectionOf:
-    """`top_k[n, m] a`: the entries, along m, that are largest along n; `result` is "values".
+    """`top_k[n, m] a`: the largest entries along `axis` n, arranged along `out_axis` m.
 
-    `top_k_indices[n, m] a` are the indices where they were. (Any selection: `s[n] a`, a `Reduction`.)
+    `result` is "values" for `top_k`, and "indices" for `top_k_indices`, which gives the indices of
+    these entries. A selection `s[n] a` by a function variable is a `Reduction`.
     """
 
     axis: str
@@ -129,7 +132,7 @@ class SelectionOf:
 
 @dataclass(frozen=True, slots=True)
 class RenameOf:
-    """`rename[m->n] a`."""
+    """`rename[m->n] a`: the operand with its axis m called n."""
 
     old: str
     new: str
@@ -139,7 +142,7 @@ class RenameOf:
 
 @dataclass(frozen=True, slots=True)
 class ChunkOf:
-    """`chunk[n] a`."""
+    """`chunk[n] a`: the operand's current chunk along n, in a loop over n."""
 
     axis: str
     operand: Expression
@@ -148,7 +151,7 @@ class ChunkOf:
 
 @dataclass(frozen=True, slots=True)
 class ConcatOf:
-    """`concat[n] e`."""
+    """`concat[n] e`: a loop over n that lays the results of its iterations side by side."""
 
     axis: str
     operand: Expression
@@ -157,9 +160,10 @@ class ConcatOf:
 
 @dataclass(frozen=True, slots=True)
 class FoldOf:
-    """`fold[n, monoid] e`; the monoid's name may be a function variable.
+    """`fold[n, monoid] e`: a loop over n that combines the results of its iterations by a monoid.
 
-    A monoid with a state of several parts has an operand for each: `fold[n, rescaled](m, s)`.
+    The monoid's name may be a function variable. If the monoid's state has several parts, there is
+    one operand for each: `fold[n, rescaled](m, s)`.
     """
 
     axis: str
@@ -187,7 +191,10 @@ Expression = (
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A condition: `large(n)`, `n in K`, `passes(f, n)`... `name` is "in" for membership."""
+    """A condition on matched names, such as `large(n)` or `passes(f, n)`.
+
+    A membership `n in K` has the name "in" and the operands n and K.
+    """
 
     name: str
     operands: tuple[str, ...]
@@ -196,7 +203,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class PropertyGuard:
-    """`spd[i, j](a)`, `nonnegative(a)`: the term is known to have a property.
+    """A condition that a term is known to have a property, such as `spd[i, j](a)` or `nonnegative(a)`.
 
     `name` is one of `eqsat.ir.properties.PROPERTIES`, which says how many axes it takes.
     """
@@ -209,7 +216,7 @@ class PropertyGuard:
 
 @dataclass(frozen=True, slots=True)
 class SizeOf:
-    """`size(n)`, `size(K)`: the length of an axis, or the product of the lengths of a set."""
+    """`size(n)`: the length of an axis; `size(K)`: the product of the lengths of a set of axes."""
 
     name: str
     position: Position = field(compare=False)
@@ -217,7 +224,7 @@ class SizeOf:
 
 @dataclass(frozen=True, slots=True)
 class ConstantValue:
-    """`c` in a comparison: the value of a term variable, which must be a real constant."""
+    """`c` in a comparison: the value of a term variable, which must match a real constant."""
 
     name: str
     position: Position = field(compare=False)
@@ -225,7 +232,10 @@ class ConstantValue:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`left + right` and so on, of numbers known when a rule is matched; `operator` is + - * or /."""
+    """`left + right` and the like, of numbers that are known when a rule is matched.
+
+    `operator` is +, -, * or /.
+    """
 
     operator: str
     left: Quantity
@@ -238,7 +248,7 @@ Quantity = Number | SizeOf | ConstantValue | Arithmetic
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`size(k) < 2 * size(n)`, `c = size(N)`; `relation` is one of < <= > >= = !=."""
+    """A condition such as `size(k) < 2 * size(n)` or `c = size(N)`; `relation` is <, <=, >, >=, = or !=."""
 
     relation: str
     left: Quantity
@@ -248,9 +258,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class CopyDefinition:
-    """`l = copy(k)` in a `where` clause: l is an axis of the length of k that is nowhere else.
+    """`l = copy(k)` in a `where` clause: l is a new axis as long as k, which no matched term has.
 
-    `l = copy(k) + 1` is one entry longer; `longer` is that number.
+    `l = copy(k) + 1` is one entry longer than k; `longer` is that number of entries.
     """
 
     name: str
@@ -261,7 +271,10 @@ class CopyDefinition:
 
 @dataclass(frozen=True, slots=True)
 class LengthDefinition:
-    """`i = axis(size(p) / 2)` in a `where` clause: i is an axis of that length that is nowhere else."""
+    """`i = axis(size(p) / 2)` in a `where` clause: i is a new axis of that length.
+
+    No matched term has this axis.
+    """
 
     name: str
     length: Quantity
@@ -270,9 +283,9 @@ class LengthDefinition:
 
 @dataclass(frozen=True, slots=True)
 class AxisDefinition:
-    """`J = axes(a) - axes(b) - K` in a `where` clause: the axes of the first, less those that follow.
+    """`J = axes(a) - axes(b) - K` in a `where` clause: the axes of the first item less those of the others.
 
-    An item `axes(a)` is ("term", "a"), a set or an axis K is ("axes", "K").
+    The item `axes(a)` is represented as ("term", "a"), and an axis or a set K as ("axes", "K").
     """
 
     name: str
@@ -283,7 +296,7 @@ class AxisDefinition:
 
 @dataclass(frozen=True, slots=True)
 class DataGuard:
-    """A `guard` clause: a rule is of the class `accuracy` where the guard holds of the data."""
+    """A `guard` clause: the rule is of the class `accuracy` for data that passes the guard's tests."""
 
     accuracy: Accuracy
     guard: ValueGuard
@@ -291,7 +304,10 @@ class DataGuard:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An `example` (`fires`) or `reject` clause: the axes of each term variable, as `a: i k  b: j k`."""
+    """An `example` or `reject` clause, such as `example a: i k  b: j k`.
+
+    `fires` is true for an `example`. `schemas` holds each term variable with its axes.
+    """
 
     fires: bool
     schemas: tuple[tuple[str, tuple[str, ...]], ...]
@@ -300,13 +316,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rewrite `left => right`, or `left == right` when `both_ways`.
+    """A rewrite `left => right`, or `left == right` if `both_ways`.
 
-    `classes` maps each function variable to the class it ranges over: elementwise, commutative,
-    increasing, linear, reductions, monoids, selections, calls.
-
-    `space` is the name of the rule's file without its ending; `source` says where the identity is from.
-    `monoids` are the declarations of those that the rule folds with, by the names it gives them.
+    `classes` holds each function variable with the class that it ranges over: one of
+    `eqsat.language.functions.CLASSES`, or a list in braces (see `eqsat.language.listed`). `space`
+    is the name of the rule's file without its suffix, and `source` says where the identity comes
+    from. `monoids` holds the declared monoids that the rule's folds name, each with its
+    declaration.
     """
 
     name: str
@@ -330,17 +346,17 @@ class Rule:
 
     @property
     def makers(self) -> tuple[CopyDefinition | LengthDefinition, ...]:
-        """The definitions of the axes that the rule makes."""
+        """The definitions of the axes that the rule creates."""
         return (*self.copies, *self.lengths)
 
     @property
     def new_axes(self) -> tuple[str, ...]:
-        """The names of the axes that the rule makes."""
+        """The names of the axes that the rule creates."""
         return tuple(made.name for made in self.makers)
 
     @property
     def qualified(self) -> str:
-        """The rule's name among all files: `contraction.pull-factor`."""
+        """The rule's name after that of its file, as in `contraction.pull-factor`."""
         return f"{self.space}.{self.name}"
 
 
@@ -348,7 +364,8 @@ class Rule:
 class Fact:
     """`fact gram  symmetric[i, j](dot[k](a, rename[i->j] a))`: every match of `term` has the property.
 
-    Clauses as of a rule, but for accuracy and classes.
+    A fact has the clauses of a rule, except for the accuracy class, function variables, guards and
+    new axes.
     """
 
     name: str
@@ -365,7 +382,7 @@ class Fact:
     position: Position = field(compare=False)
 
     def as_rule(self) -> Rule:
-        """The rule that matches what the fact matches, and turns it into itself."""
+        """Returns the rule that rewrites every match of the fact to itself, for checks that take rules."""
         return Rule(
             name=self.name,
             left=self.term,
@@ -389,7 +406,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class MonoidDeclaration:
-    """A `monoid` declaration; what it means is `monoid`."""
+    """A `monoid` declaration, with the monoid that it declares."""
 
     monoid: Monoid
     position: Position = field(compare=False)
@@ -397,9 +414,10 @@ class MonoidDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class OperationDeclaration:
-    """An `operation` declaration: the user's function under a name that rules can use.
+    """An `operation` declaration, which gives the user's function a name for rules to use.
 
-    `function` is "module:name", or empty if Python registers it by `eqsat.operation`.
+    `function` is "module:name", or empty if Python code registers the function by
+    `eqsat.operation`.
     """
 
     signature: Signature
@@ -409,9 +427,11 @@ class OperationDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """What one file says, in order, with its text (for error messages); `includes` are files as parsed.
+    """The statements of one file, and its `text` for error messages.
 
-    Files are compared by what they say themselves: each include twice over would be compared ever more often.
+    `includes` holds the parsed files that it includes. Comparing two files ignores them: a file
+    that is included on several paths would be compared once for each path, and the number of paths
+    may be exponential.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""What is said about text that does not parse: what was found, what was expected, what to do."""
+"""Explains text that does not parse: what was found, what was expected, and what to do about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eqsat.language.functions import GUARDS, REDUCTIONS
 from eqsat.language.syntax import Position
 
 _ARROWS = ("<==>", "<=>", "<->", "<--", "<-", "===", "==>", "=>>", "=>", "==", "->", ":=", "~>")
-"""What is told apart in a text that does not parse, the longest first."""
+"""The arrows to tell apart in a text that does not parse, each before its prefixes."""
 
 _LEXEME = re.compile(
     r"[A-Za-z_]\w*|[0-9]+(\.[0-9]+)?|"
@@ -30,7 +30,7 @@ _IN_WORDS = {
     "RULE_NAME": "a name",
     "NAME": "a name",
     "NUMBER": "a number",
-    "STRING": "a text in double quotes",
+    "STRING": "text in double quotes",
     "SCHEMA_NAME": "a name and a colon, as in `a: i k`",
     "ARROW": "`=>`",
     "BOTH_WAYS": "`==`",
@@ -53,20 +53,28 @@ _IN_WORDS = {
     "RELATION": "a relation (`<`, `<=`, `>`, `>=`, `=`, `!=`)",
     "MINUS": "`-`",
 }
-"""What the grammar's tokens are called in error messages."""
+"""The names of the grammar's tokens in error messages."""
 
 _CONTEXTS = {*_STATEMENTS, "_FOR", "_WHERE", "GUARD", "EXAMPLE", "_SOURCE", "_STATE", "_MERGE", "_FINISH"}
-"""The tokens that say what the text after them is."""
+"""The tokens that determine what kind of text follows them."""
 
 
 LONG = 80
-"""A list of what was expected that is longer is left out where there is better advice."""
+"""A list of expected tokens that is longer than this many characters is left out if there is better advice.
+"""
 
 
 def syntax_error(
     text: str, file: str, error: UnexpectedInput, read: list[Token], accepts: set[str]
 ) -> Rejection:
-    """The error in human words: what was found after the tokens `read`, and what was expected."""
+    """Returns the error of a text that does not parse.
+
+    **Arguments:**
+
+    - `error`: the exception that lark raised.
+    - `read`: the tokens before the error.
+    - `accepts`: the types of tokens that could follow them.
+    """
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         line, column = (read[-1].end_line or 1, read[-1].end_column or 1) if read else (1, 1)
         found, after = "", ""
@@ -80,7 +88,7 @@ def syntax_error(
         after = rest[len(found) :].lstrip()
         message = f"unexpected `{found}`"
         if found == '"' and "STRING" in accepts:
-            message = "this text does not end"
+            message = "this quoted text does not end"
     context = next((token.type for token in reversed(read) if token.type in _CONTEXTS), "")
     place = _Place(found, after, context, read, accepts)
     beside = bool(read) and (read[-1].end_line, read[-1].end_column) == (line, column)
@@ -104,14 +112,14 @@ def syntax_error(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where parsing stopped.
+    """The place where parsing stopped.
 
     **Attributes:**
 
-    - `found`, `after`: what is there, and what follows it in the line.
-    - `context`: the last token that says what the text after it is.
-    - `read`: all tokens before.
-    - `accepts`: the types of those that could follow.
+    - `found`, `after`: the text at this place, and the rest of its line.
+    - `context`: the type of the last of the `_CONTEXTS` tokens before it.
+    - `read`: all tokens before it.
+    - `accepts`: the types of tokens that could follow them.
     """
 
     found: str
@@ -126,13 +134,13 @@ class _Place:
 
     @property
     def as_term(self) -> bool:
-        """Whether what follows goes on with a term."""
+        """Whether the text after `found` continues a term, so that `found` was meant as a name."""
         operators = ("*", "+", "-", "/", "^", ")", ",", "{", "]")
         return self.after[:1] in operators or self.after[:2] in ("=>", "==")
 
 
 def _nameless(place: _Place) -> tuple[str, str] | None:
-    """What is wrong, and what to do, where a term stands in the place of a name."""
+    """Returns a message and a hint if a term stands where the name of a rule or fact should be, or None."""
     for begin, form in (("_RULE", "rule name  left => right"), ("_FACT", "fact name  symmetric[i, j](a)")):
         word = begin[1:].lower()
         starts_a_term = not place.found.isidentifier() and place.found not in ("", ":")
@@ -140,20 +148,20 @@ def _nameless(place: _Place) -> tuple[str, str] | None:
             return f"this {word} has no name", f"write `{form}`"
         named = place.before == "RULE_NAME" and place.read[-2].type == begin
         if named and starts_a_term and place.found not in CHARACTERS and place.found != ".":
-            hint = f"`{place.read[-1]}` stands where the name does: `{form}`"
+            hint = f"`{place.read[-1]}` stands in the place of the name: write `{form}`"
             return f"this {word} has no name", hint
     return None
 
 
 def _expectation(place: _Place) -> str:
-    """What the parser accepts, without the names of the grammar's tokens."""
+    """Returns a text that lists what the parser expected, in the words of users."""
     accepts = place.accepts
     if {"NAME", "NUMBER", "LPAR"} <= accepts:
         if place.context == "_WHERE" and place.before in ("_WHERE", "COMMA"):
             return "expected a condition, such as `large(n)`, `n in K`, `size(k) < 9` or `spd[i, j](a)`"
         return "expected a term, such as `a`, `2`, `exp(a)` or `sum[k] a`"
     after_term = "PLUS" in accepts
-    # After a term, an operator and a clause can follow nearly always: the brackets are noise there.
+    # After almost any term, an operator or a clause may follow, so listing brackets as well would not help.
     noise = {"MINUS", "LPAR", "LSQB", "LBRACE"} if after_term else set()
     words = [phrase for token, phrase in _IN_WORDS.items() if token in accepts - noise]
     words = list(dict.fromkeys(words))
@@ -167,7 +175,7 @@ def _expectation(place: _Place) -> str:
 
 
 def _advice(place: _Place) -> str:
-    """What to do about it, where we can guess what was meant."""
+    """Returns advice where the author's intention can be guessed, or ""."""
     found = place.found
     if found == "*" and place.before == "STAR":
         return COMMON_MISTAKES["**"]
@@ -178,7 +186,7 @@ def _advice(place: _Place) -> str:
     if found and not found.isascii() and found.isalpha():
         return "names are made of the letters a to z and A to Z, digits and `_`"
     if found == '"':
-        return 'a text ends in its line, by another `"`' if "STRING" in place.accepts else ""
+        return 'quoted text must end in the same line, with another `"`' if "STRING" in place.accepts else ""
     for guess in (
         _about_classes,
         _about_clauses,
@@ -194,16 +202,16 @@ def _advice(place: _Place) -> str:
     if found in COMMON_MISTAKES and "_TO" not in place.accepts:
         return COMMON_MISTAKES[found]
     forms = [FORMS[token.type] for token in place.read[-6:] if token.type in FORMS]
-    return f"it is written {forms[-1]}" if forms else ""
+    return f"write {forms[-1]}" if forms else ""
 
 
 def _about_arrows(context: str) -> str:
-    """What is said about an arrow after the equation."""
+    """Returns advice about an arrow that stands after the equation."""
     return "the conditions follow the equation" if context == "_WHERE" else ""
 
 
 def _about_classes(place: _Place) -> str:
-    """What is said about `for f in ...`, which is also written with `=`, with other brackets or with none."""
+    """Returns advice about `for f in ...`, which authors also write with `=`, other brackets or none."""
     found, before = place.found, place.before
     listed = "`for f in {sin, cos}` lists functions, `for f in elementwise` names a class"
     if place.context == "_WHERE" and before == "_IN" and found == "{":
@@ -216,7 +224,7 @@ def _about_classes(place: _Place) -> str:
 
 
 def _about_clauses(place: _Place) -> str:
-    """What is said about clauses that begin with another word, or in another place."""
+    """Returns advice about clauses that begin with another word, or that stand in the wrong place."""
     found, after, read = place.found, place.after, place.read
     follow = "conditions follow the equation: `left => right  where float(a)`"
     clauses = ("where", "for", "guard", "example", "reject", "source")
@@ -229,11 +237,11 @@ def _about_clauses(place: _Place) -> str:
     if "_WHERE" not in place.accepts:
         return ""
     if found == "unless":
-        return "no condition is negated, but for comparisons: `where size(k) != 1`"
+        return "conditions cannot be negated, except for comparisons: `where size(k) != 1`"
     if found == "s" and after.startswith(".t"):
-        return f"that is `where` here: `where {FORMS['where']}`"
+        return f"the word is `where` here: `where {FORMS['where']}`"
     if found == "," and place.context != "_WHERE":
-        return "no comma is before a clause: `left => right  where float(a)`"
+        return "write no comma before a clause: `left => right  where float(a)`"
     if found == ":" and place.context in _STATEMENTS and "ARROW" not in place.accepts:
         return follow
     return ""
@@ -244,7 +252,7 @@ def _about_conditions(place: _Place) -> str:
     if place.context != "_WHERE":
         return ""
     if found == "==":
-        return "numbers are compared by one `=`"
+        return "compare numbers with a single `=`"
     if found == ":=":
         return "a definition is written with `=`: `l = copy(k)`"
     if found in ("->", "<=>", "<->", "==>", "~>"):
@@ -252,17 +260,19 @@ def _about_conditions(place: _Place) -> str:
     if found in ("and", "&&", "&"):
         return "conditions are separated by `,`"
     if found in ("or", "||", "|"):
-        return "either condition is enough: that makes two rules"
+        return "write two rules, one for each condition"
     if found in ("<", "<=", ">", ">=", "=") and "RELATION" not in accepts:
-        return "one relation at a time: `0 < c, c < 1`"
+        return "write one relation at a time: `0 < c, c < 1`"
     if found == "=>":
         return "the conditions follow the equation"
     if found.isidentifier() and "STAR" in accepts:
         guard = str(place.read[-1])
         if guard == "not":
-            return "no condition is negated, but for comparisons: `size(k) != 1`"
+            return "conditions cannot be negated, except for comparisons: `size(k) != 1`"
         return (
-            f"write `{guard}({', '.join(GUARDS[guard])})`" if guard in GUARDS else "`,` separates conditions"
+            f"write `{guard}({', '.join(GUARDS[guard])})`"
+            if guard in GUARDS
+            else "separate conditions by `,`"
         )
     return ""
 
@@ -274,9 +284,9 @@ def _about_names(place: _Place) -> str:
     in_pattern = "RBRACE" in accepts or place.before in ("LBRACE", "BANG")
     if in_pattern and (found.isdigit() or found in ("=", ":")):
         return "a pattern names the axes that a term has or lacks: `a{k, !j}`"
-    # Where a term could be, such a word more likely begins what comes after one.
+    # Where a term is expected, a keyword more likely begins what should follow the term.
     if found in KEYWORDS and "NAME" in accepts and ("NUMBER" not in accepts or place.as_term):
-        return f"`{found}` is a word of the language and can't be a name"
+        return f"`{found}` is a word of the language, so it can't be a name"
     return ""
 
 
@@ -289,7 +299,7 @@ def _about_numbers(place: _Place) -> str:
     if found == "." and place.before == "NUMBER":
         return f"write `{place.read[-1]}` or `{place.read[-1]}.0`"
     if found.startswith(".") and found[1:].isidentifier():
-        return "functions go by one name: `exp(a)`, `sum[k] a`"
+        return "write the name of a function alone: `exp(a)`, `sum[k] a`"
     return ""
 
 
@@ -297,36 +307,36 @@ def _about_equations(place: _Place) -> str:
     found, accepts, read = place.found, place.accepts, place.read
     if place.before == "RULE_NAME":
         if read[-2].type == "_RULE":
-            return "a rule has a name, of one word, and no colon: `rule name  left => right`"
-        return "a fact has a name, of one word, and no colon: `fact name  symmetric[i, j](a)`"
+            return "a rule's name is one word, without a colon: `rule name  left => right`"
+        return "a fact's name is one word, without a colon: `fact name  symmetric[i, j](a)`"
     begun = place.before == "NAME" and read[-2].type == "RULE_NAME" and read[-2].line == read[-1].line
     if begun and found.isidentifier():
-        return f"a name is one word, with hyphens: `{read[-2]}-{read[-1]}`"
+        return f"a name is one word; join its parts with hyphens: `{read[-2]}-{read[-1]}`"
     if "_MERGE" in accepts:
-        return "`merge m = ...` says how the parts of two results make those of one"
+        return "`merge m = ...` says how the parts of two results are combined"
     return ""
 
 
 def _about_brackets(place: _Place) -> str:
     found, accepts, read = place.found, place.accepts, place.read
     if found == "=" and "RPAR" in accepts:
-        return "operands go by their order; axes stand in brackets: `sum[k] a`"
+        return "operands are given in order, and axes in brackets: `sum[k] a`"
     if found == ")" and "PLUS" in accepts and "RPAR" not in accepts:
-        return "it closes nothing"
+        return "it closes no parenthesis"
     if "RPAR" in accepts and (found in KEYWORDS or found in ("=>", "==", "")):
         return "a parenthesis is not closed"
     if place.before == "LSQB" and (found in (":", "..", "-") or found.isdigit()):
-        return "there are no indices and slices: a term has named axes, `a{i, j}`"
+        return "there are no indices or slices: a term has named axes, `a{i, j}`"
     if {"RSQB", "COMMA"} <= accepts:
-        return "axes are separated by `,`, and a `]` ends them"
+        return "separate axes by `,` and end them with `]`"
     if place.before == "RSQB" and not found[:1].isalnum():
         opening = max(number for number, token in enumerate(read) if token.type == "LSQB")
         name = read[opening - 1]
         if name.type == "NAME" and name not in REDUCTIONS:
-            return f"a term's axes are a pattern: `{name}{{{read[opening + 1]}}}`"
+            return f"write a term's axes as a pattern: `{name}{{{read[opening + 1]}}}`"
     if "STAR" in accepts and "_WHERE" in accepts and found.lower() in CLAUSES:
         clause = CLAUSES[found.lower()]
-        return f"that is `{clause}` here: `{clause} {FORMS[clause]}`"
+        return f"the word is `{clause}` here: `{clause} {FORMS[clause]}`"
     if "STAR" in accepts and (found.isidentifier() or found == "("):
         if read[-1] in REDUCTIONS:
             return f"a reduction names its axes: `{read[-1]}[k] a`"

@@ -1,4 +1,4 @@
-"""Walking over expressions of rules."""
+"""Walks over expressions of rules, and tells what their nodes name."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ NO_NAMES: Mapping[str, str] = {}
 
 
 def is_set(name: str) -> bool:
-    """Whether an axis name stands for a set of axes: those in upper case do."""
+    """Returns whether an axis name stands for a set of axes, as those in upper case do."""
     return name[:1].isupper()
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions directly below `expression`."""
+    """Returns the operands of `expression`."""
     match expression:
         case Number() | Variable() | IotaOf() | DeltaOf():
             return ()
@@ -48,7 +48,7 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
 
 
 def walk(expression: Expression) -> Iterator[Expression]:
-    """`expression` and all expressions below it, as they are read from left to right."""
+    """Yields `expression` and all expressions inside it, each before its operands, from left to right."""
     ahead = [expression]
     while ahead:
         node = ahead.pop()
@@ -57,12 +57,12 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def variables(expression: Expression) -> Iterator[Variable]:
-    """The term variables of `expression`, one by one as they occur."""
+    """Yields each occurrence of a term variable in `expression`, from left to right."""
     return (node for node in walk(expression) if isinstance(node, Variable))
 
 
 def parts(quantity: Quantity) -> Iterator[Quantity]:
-    """`quantity` and all quantities in it."""
+    """Yields `quantity` and all quantities inside it."""
     yield quantity
     if isinstance(quantity, Arithmetic):
         yield from parts(quantity.left)
@@ -70,7 +70,7 @@ def parts(quantity: Quantity) -> Iterator[Quantity]:
 
 
 def written(quantity: Quantity) -> str:
-    """A quantity as rules write it."""
+    """Returns the text of a quantity, as rules write it."""
     match quantity:
         case Number(text=text):
             return text
@@ -89,7 +89,7 @@ def written(quantity: Quantity) -> str:
 
 
 def operator_axes(node: Expression) -> tuple[str, ...]:
-    """The axis names that stand in the operator itself: J and K in `sum[J, K] a`, none in `a + b`."""
+    """Returns the axis names in the operator of a node: J and K for `sum[J, K] a`, none for `a + b`."""
     match node:
         case Reduction() | Contraction() | OperationOf():
             return node.axes
@@ -106,7 +106,7 @@ def operator_axes(node: Expression) -> tuple[str, ...]:
 
 
 def function_name(node: Expression) -> str | None:
-    """The function, reduction, operation or monoid that a node names, if it names one."""
+    """Returns the function, reduction, operation or monoid that a node names, or None."""
     match node:
         case OperationOf():
             return node.name
@@ -123,12 +123,15 @@ def function_name(node: Expression) -> str | None:
 
 
 def commutes(node: Expression) -> bool:
-    """Whether a node is a function of two operands whose order does not matter."""
+    """Returns whether a node is a function of two operands that may be exchanged."""
     return isinstance(node, Apply) and node.function in COMMUTATIVE and len(node.operands) == 2
 
 
 def named(node: Expression) -> tuple[str, tuple[str, ...], tuple[Expression, ...]]:
-    """What reads as `name[axes](operands)`: its name, or nothing, its axes and its operands."""
+    """Returns the name, axes and operands of a node that reads as `name[axes](operands)`.
+
+    The name is "" for other nodes.
+    """
     match node:
         case Apply(function=name, operands=below):
             return name, (), below
@@ -141,9 +144,10 @@ def named(node: Expression) -> tuple[str, tuple[str, ...], tuple[Expression, ...
 
 
 def canonical(expression: Expression, names: Mapping[str, str] = NO_NAMES) -> object:
-    """Equal for expressions that matching can't tell apart, if what is in `names` is called so.
+    """Returns a value that is equal for expressions which matching cannot distinguish.
 
-    Patterns don't count, nor the order of what commutes: matching tries both orders of `a + b`.
+    It ignores patterns and the order of operands that commute, since matching tries both orders of
+    `a + b`. `names` maps names in the expression to those to use in their place.
 
     >>> from eqsat.language.parse import parse_rules
     >>> [rule] = parse_rules("rule swap  a * exp(b) => exp(b) * a", "my.rules").rules

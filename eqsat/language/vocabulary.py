@@ -1,4 +1,4 @@
-"""The operations and monoids that a file may name: its own, those of its includes, those known before."""
+"""The operations and monoids that a file may name: its own, those of its includes, and those known before."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eqsat.language.syntax import RuleFile
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """By name: signatures of operations, and declared monoids."""
+    """Signatures of operations and declared monoids, each by name."""
 
     operations: Mapping[str, Signature]
     monoids: Mapping[str, Monoid]
 
 
 def all_files(files: Iterable[RuleFile]) -> Iterator[RuleFile]:
-    """The files and whatever they include: each once, and after those that it includes."""
+    """Yields the files and everything that they include: each file once, after the files that it includes."""
     seen: set[str] = set()
 
     def visit(file: RuleFile) -> Iterator[RuleFile]:
@@ -34,7 +34,11 @@ def all_files(files: Iterable[RuleFile]) -> Iterator[RuleFile]:
 
 
 def vocabulary_of(files: Iterable[RuleFile]) -> Vocabulary:
-    """What can be named where these files are known; of two things of one name, the later counts."""
+    """Returns the operations and monoids that can be named where these files are known.
+
+    JAX's operations and the registered ones are always among them. If two operations have the same
+    name, the first one counts; of two monoids, the last.
+    """
     specs = {**OPERATIONS, **REGISTERED}
     operations = {name: spec.signature for name, spec in specs.items()}
     monoids: dict[str, Monoid] = {}

@@ -1,1 +1,1 @@
-"""Which rules a run uses: read, checked and compiled."""
+"""Chooses the rules of a run: reads, checks and compiles them."""

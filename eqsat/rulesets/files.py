@@ -1,4 +1,4 @@
-"""Rules files as they are read: the shipped ones and the user's, checked, and with their operations bound."""
+"""Reads, checks and compiles rules files, the shipped ones and the user's, and binds their operations."""
 
 from __future__ import annotations
 
@@ -33,14 +33,16 @@ from eqsat.support.serialisation import Codec, Special
 
 
 def compiled_rules(paths: Sequence[RulePath], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
-    """The rules and facts of the shipped files and of the user's, as the engine takes them.
+    """Returns the rules and facts of the shipped files and of the user's, compiled for the engine.
 
     **Arguments:**
 
-    - `accuracy`: the most that a rule may do to floating-point results.
-    - `precision`: of the contractions that a rule makes out of sums.
+    - `paths`: the user's files.
+    - `accuracy`: the last accuracy class, in the order of `ACCURACIES`, whose rules are used.
+    - `precision`: the precision of the contractions that rules make out of sums; "" for JAX's
+      default.
 
-    **Raises:** `RuleError` if there is no such file, or if something in one is wrong.
+    **Raises:** `RuleError` if a file does not exist, or if something in it is wrong.
     """
     files = tuple(all_files([load_file(path) for path in paths]))
     check_operations(files)
@@ -48,13 +50,13 @@ def compiled_rules(paths: Sequence[RulePath], accuracy: Accuracy, precision: str
 
 
 def load_file(path: RulePath, imports: bool = True) -> RuleFile:
-    """A user's `.rules` file, which may use what the shipped ones declare.
+    """Reads a user's `.rules` file, which may use the declarations of the shipped ones.
 
     **Arguments:**
 
-    - `imports`: whether to import the functions of its operations.
+    - `imports`: whether to import the functions of the file's operations.
 
-    **Raises:** `RuleError` if there is no such file, or if something in it is wrong.
+    **Raises:** `RuleError` if the file does not exist, or if something in it is wrong.
     """
     file = Path(fspath(path))
     if not file.is_file():
@@ -64,12 +66,15 @@ def load_file(path: RulePath, imports: bool = True) -> RuleFile:
 
 
 def load_rules_from(text: str, name: str) -> RuleFile:
-    """Rules that were given as a text; `name` is what error messages call it."""
+    """Reads rules from a text, which error messages call `name`.
+
+    **Raises:** `RuleError` if something in the text is wrong.
+    """
     return _bound(load_text(text, name, shipped_files()))
 
 
 def _bound(loaded: RuleFile) -> RuleFile:
-    """A file, the operations of which have got their functions."""
+    """Binds the operations that a file and its includes declare to their functions, and returns the file."""
     for part in all_files([loaded]):
         for declaration in part.operations:
             _bind(declaration)
@@ -78,9 +83,9 @@ def _bound(loaded: RuleFile) -> RuleFile:
 
 @cache
 def shipped_files() -> tuple[RuleFile, ...]:
-    """The shipped `.rules` files."""
+    """Returns the parsed and checked shipped `.rules` files."""
     paths = shipped()
-    # Where a rule is from is part of it, and so is the folder.
+    # Positions of rules contain the folder, so the name of the stored value must contain it too.
     name = f"rules of {paths[0].parent}"
     codec = Codec({Position: Special(str, Position.read)})
     files = kept(
@@ -91,9 +96,10 @@ def shipped_files() -> tuple[RuleFile, ...]:
 
 
 def _bind(declaration: OperationDeclaration) -> None:
-    """Give a declared operation the function that its declaration names, "module:name".
+    """Binds a declared operation to the function "module:name" of its declaration, if it has one.
 
-    **Raises:** `RuleError` if there is none, or if the operation has another function already.
+    **Raises:** `RuleError` if there is no such function, or if the operation is bound to another
+    one already.
     """
     spec = REGISTERED[declaration.signature.name]
     if not declaration.function:
@@ -105,17 +111,17 @@ def _bind(declaration: OperationDeclaration) -> None:
     except (ImportError, AttributeError) as error:
         raise RuleError(f"{where}: cannot import {declaration.function!r}: {error}") from error
     if not callable(function):
-        raise RuleError(f"{where}: {declaration.function!r} is no function")
+        raise RuleError(f"{where}: {declaration.function!r} is not a function")
     if spec.function is not None and definition_of(spec.function) != definition_of(function):
         raise RuleError(
-            f"{where}: it is {definition_of(function)} here, and {definition_of(spec.function)} already, by"
-            " `eqsat.operation` or another file; give one of the two another name"
+            f"{where}: it is {definition_of(function)} here, but already {definition_of(spec.function)}, by"
+            " `eqsat.operation` or another file; rename one of the two"
         )
     REGISTERED[spec.name] = replace(spec, function=function)
 
 
 def check_operations(files: Iterable[RuleFile]) -> None:
-    """Refuse rules that make use of an operation that nobody has given a function."""
+    """Raises `RuleError` if a rule builds an operation that has no function."""
     for file in files:
         for rule in file.rules:
             for side in (rule.left, rule.right) if rule.both_ways else (rule.right,):
@@ -130,7 +136,7 @@ def check_operations(files: Iterable[RuleFile]) -> None:
 
 
 def _guarded(rule: Rule, allowed: Collection[Accuracy]) -> bool:
-    """Whether a rule is of one of some classes where its guard holds."""
+    """Returns whether a rule's guard promises one of the `allowed` classes."""
     return rule.data_guard is not None and rule.data_guard.accuracy in allowed
 
 

@@ -1,6 +1,7 @@
-"""What a caller says of the rules to be used: files, and what they may do to rounding.
+"""The options with which a caller chooses rules: files of rules, and an accuracy class.
 
-It is apart from what reads rules, which a second start does not need.
+They are not in the modules that read rules, so that a process that finds its plans stored need not
+import those.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ RulePath = str | PathLike[str]
 
 
 def check_accuracy(accuracy: str) -> Accuracy:
-    """The accuracy class of that name.
+    """Returns the accuracy class with that name.
 
     **Raises:** `RuleError` if there is none.
     """

@@ -1,4 +1,4 @@
-"""Which rules a run uses: the shipped ones and the user's, as far as the accuracy allows."""
+"""Chooses the rules of a run: the shipped ones and the user's that the accuracy class allows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from eqsat.storage.values import kept
 
 
 def rules_for(extra: Sequence[RulePath], accuracy: str, precision: str = "") -> tuple[CompiledRule, ...]:
-    """The compiled rules and facts of a run.
+    """Returns the compiled rules and facts of a run.
 
     **Arguments:**
 
-    - `extra`: paths of the user's `.rules` files.
-    - `accuracy`: the most that a rule may do to floating-point results.
-    - `precision`: of products that rules make; "" for the compiler's default.
+    - `extra`: the paths of the user's `.rules` files.
+    - `accuracy`: the name of the last accuracy class, in the order of `ACCURACIES`, whose rules are
+      used.
+    - `precision`: the precision that products made of sums ask for; "" for the compiler's default. It is
+      "HIGHEST" where the compiler rounds products more than sums by default.
+
+    **Raises:** `RuleError` if there is no such class or file, or if something in a file is wrong.
     """
     allowed = check_accuracy(accuracy)
     return _read(extra, allowed, precision) if extra else _shipped(allowed, precision)
@@ -32,7 +36,7 @@ def _shipped(accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
 
 
 def _read(extra: Sequence[RulePath], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
-    # Imported late: where the shipped rules are found compiled, nothing is parsed, checked or compiled.
+    # This import is slow, and not needed if the compiled shipped rules are stored.
     from eqsat.rulesets.files import compiled_rules
 
     return compiled_rules(extra, accuracy, precision)

@@ -47,5 +47,5 @@ def test_one_operation_cannot_have_two_functions(rules: Path) -> None:
     other.write_text(RULES.format(name="softly_twice", module="importable_twice"))
     load_file(rules)
     load_file(rules)
-    with pytest.raises(RuleError, match=r"_twice\.softly here, and importable_once\.softly already"):
+    with pytest.raises(RuleError, match=r"_twice\.softly here, but already importable_once\.softly"):
         load_file(other)

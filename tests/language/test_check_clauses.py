@@ -35,7 +35,7 @@ rule r
   a{n} => concat[n] chunk[n] a
   where large(a)
 ----
-my.rules:3:9: `large` takes an axis, and `a` is a term
+my.rules:3:9: `large` takes an axis, but `a` is a term
   3 |   where large(a)
     |         ^
   hint: it is `large(axis)`
@@ -46,7 +46,7 @@ rule r
   for f in elementwise
   where passes(f, n)
 ----
-my.rules:4:9: `passes` takes a call, and `f` is a function
+my.rules:4:9: `passes` takes a call, but `f` is a function
   4 |   where passes(f, n)
     |         ^
   hint: declare it `for f in calls`
@@ -76,7 +76,7 @@ rule r
   exp(log(a)) => a
   example a: K
 ----
-my.rules:3:3: an example has single axes, in lower case
+my.rules:3:3: an example names single axes, in lower case
   3 |   example a: K
     |   ^
   hint: name the axes of the set: `a: i j`
@@ -88,7 +88,7 @@ rule r
 my.rules:1:6: the sides of `r` are the same
   1 | rule r
     |      ^
-  hint: matching tries both orders of what commutes (`+`, `*`, `max`, `min`, `dot`...) without a rule
+  hint: operands of `+`, `*`, `max`, `min`, `dot`... are matched in both orders without a rule
 """,
     "commutativity": """
 rule r
@@ -97,7 +97,7 @@ rule r
 my.rules:1:6: the sides of `r` are the same
   1 | rule r
     |      ^
-  hint: matching tries both orders of what commutes (`+`, `*`, `max`, `min`, `dot`...) without a rule
+  hint: operands of `+`, `*`, `max`, `min`, `dot`... are matched in both orders without a rule
 """,
     "everything_matches": """
 rule r
@@ -106,7 +106,7 @@ rule r
 my.rules:2:3: every term matches `a`
   2 |   a => -(-a)
     |   ^
-  hint: guard it: `where stored(a)`
+  hint: add a condition: `where stored(a)`
 """,
     "everything_matches_from_the_right": """
 rule r
@@ -115,7 +115,7 @@ rule r
 my.rules:2:12: every term matches `a`
   2 |   a + 0 == a
     |            ^
-  hint: write `=>` instead of `==`, or guard it: `where stored(a)`
+  hint: write `=>` instead of `==`, or add a condition: `where stored(a)`
 """,
 }
 

@@ -26,7 +26,7 @@ def test_is_let_through(text: str) -> None:
 
 WRONG = {
     "operation f[i](x: i) -> i operation f[i](x: i) ->": "there is already an operation `f`, in line 1",
-    "operation inv[i, j](A: i j) -> j i": "`inv` is an operation that JAX has",
+    "operation inv[i, j](A: i j) -> j i": "`inv` is a built-in operation",
     "operation sum[i](a: i) ->": "`sum` is a reduction",
     "operation argmax[i](a: i) ->": "`argmax` is a selection",
     "operation exp[i](a: i) -> i": "`exp` is an elementwise function",
@@ -34,14 +34,14 @@ WRONG = {
     "operation large[i](a: i) ->": "`large` is a guard",
     "operation diag[i, j](a: i) -> i j": "`diag` is a word of the language",
     "operation f[i](a: i, a: i) ->": "two operands are called `a`",
-    "operation f[i, i](a: i) ->": "`i` is twice in the brackets",
-    "operation f[i](a: i i) ->": "`i` is twice in the operand `a`",
-    "operation f[i](a: i) -> i i": "`i` is twice in the result",
+    "operation f[i, i](a: i) ->": "`i` occurs twice in the brackets",
+    "operation f[i](a: i i) ->": "`i` occurs twice in the operand `a`",
+    "operation f[i](a: i) -> i i": "`i` occurs twice in the result",
     "operation f[i](a: i j) ->": "the axis `j` of the operand `a` is not in the brackets",
     "operation f[i](a: i) -> j": "the axis `j` of the result is not in the brackets",
     "operation f[i, j](a: i) -> i": "neither an operand nor the result has the axis `j`",
     "operation f[I](a: I) ->": "`I` is a set",
-    "monoid sum state s = 0 merge s = s1 + s2": "`sum` is a reduction that JAX has",
+    "monoid sum state s = 0 merge s = s1 + s2": "`sum` is a built-in reduction",
     "monoid m state s = 0 merge s = s1 + s2 monoid m state s = 0 merge s = s1 + s2": (
         "there is already a monoid `m`, in line 1"
     ),
@@ -64,5 +64,5 @@ def test_includes_and_their_file_agree(tmp_path: Path) -> None:
     check_file(parse_rules(top + "operation f[i](a: i) ->", "top.rules"))
     with pytest.raises(RuleError, match="an included file declares another monoid `m`"):
         check_file(parse_rules(top + "monoid m state s = 1 merge s = s1 * s2", "top.rules"))
-    with pytest.raises(RuleError, match="there is another operation `f`"):
+    with pytest.raises(RuleError, match="there is already another operation `f`"):
         check_file(parse_rules(top + "operation f[i](a: i) -> i", "top.rules"))

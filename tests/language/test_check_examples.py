@@ -48,8 +48,8 @@ IMPOSSIBLE = {
     "two      example a: k  b: k": "no axis of the example can be `i`",
     "two      example a: i k  b: i k": "no axis of the example can be `i`",
     "two      reject  a: i  b: j": "no axis of the example can be `k`",
-    "inverse  example A: i": "no terms of these axes fit together",
-    "inverse  reject  A: i": "no terms of these axes fit together",
+    "inverse  example A: i": "no left side consists of terms with these axes",
+    "inverse  reject  A: i": "no left side consists of terms with these axes",
     "top      example a:": "no axis of the example can be `n`",
     "renamed  example a:": "no axis of the example can be `j`",
 }

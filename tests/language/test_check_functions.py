@@ -26,7 +26,7 @@ rule r
 my.rules:2:22: there is no elementwise function `logaddexp`
   2 |   log(1 + exp(a)) => logaddexp(a, 0)
     |                      ^
-  hint: functions are the elementwise primitives of JAX, as `exp` or `log1p`
+  hint: functions are the elementwise primitives of JAX, such as `exp` or `log1p`
 """,
     "unknown_reduction": """
 rule r
@@ -99,7 +99,7 @@ rule r
   f(a) => f(-a)
   for f in reductions
 ----
-my.rules:2:3: `f` ranges over reductions: it is no function
+my.rules:2:3: `f` ranges over reductions, so it is not written `f(a)`
   2 |   f(a) => f(-a)
     |   ^
   hint: reductions and selections are written `f[k] a`
@@ -109,7 +109,7 @@ rule r
   f[K] a => f[K] (-a)
   for f in elementwise
 ----
-my.rules:2:3: `f` ranges over elementwise: it reduces nothing
+my.rules:2:3: `f` ranges over elementwise, so it cannot reduce
   2 |   f[K] a => f[K] (-a)
     |   ^
   hint: functions are written `f(a)`
@@ -127,29 +127,29 @@ my.rules:2:3: there is no reduction or operation `argmx`
 rule r
   argmax[N] exp(a) => argmax[N] a
 ----
-my.rules:2:3: `N` is a set, and this is over one axis
+my.rules:2:3: `N` is a set, but this operator takes single axes
   2 |   argmax[N] exp(a) => argmax[N] a
     |   ^
-  hint: an axis is in lower case: `n`
+  hint: write single axes in lower case: `n`
 """,
     "selection_over_a_set": """
 rule r
   s[N] exp(a) => s[N] a
   for s in selections
 ----
-my.rules:2:3: `N` is a set, and this is over one axis
+my.rules:2:3: `N` is a set, but this operator takes single axes
   2 |   s[N] exp(a) => s[N] a
     |   ^
-  hint: an axis is in lower case: `n`
+  hint: write single axes in lower case: `n`
 """,
     "loop_over_a_set": """
 rule r
   sum[N] a => fold[N, sum] sum[N] chunk[N] a
 ----
-my.rules:2:15: `N` is a set, and this is over one axis
+my.rules:2:15: `N` is a set, but this operator takes single axes
   2 |   sum[N] a => fold[N, sum] sum[N] chunk[N] a
     |               ^
-  hint: an axis is in lower case: `n`
+  hint: write single axes in lower case: `n`
 """,
     "fold_that_is_no_monoid": """
 rule r
@@ -159,7 +159,7 @@ rule r
 my.rules:2:16: there is no monoid `mean`
   2 |   mean[N] a => fold[n, mean] mean[N] chunk[n] a
     |                ^
-  hint: partial results of sum, prod, max, min, and, or or xor can be combined, those of mean can't
+  hint: partial results of sum, prod, max, min, and, or or xor can be combined, but not those of mean
 """,
     "fold_over_reductions": """
 rule r

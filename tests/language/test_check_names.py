@@ -36,14 +36,14 @@ rule r
 my.rules:2:13: the axis `n` is not bound on the left
   2 |   exp(a) => concat[n] chunk[n] exp(a)
     |             ^
-  hint: choose one: `where n in K`, or by a pattern on the left: `a{n}`
+  hint: bind it by `where n in K`, or by a pattern on the left: `a{n}`
 """,
     "length_for_an_axis": """
 rule r
   sum[p] a => sum[h, j] split[p, h, j] a
   where h = axis(size(p) / 2), j = 2 * size(p) / (size(h) + size(h))
 ----
-my.rules:3:32: `j = 2 * size(p) / (size(h) + size(h))` makes no axis `j`
+my.rules:3:32: `j = 2 * size(p) / (size(h) + size(h))` does not make an axis `j`
   3 |   where h = axis(size(p) / 2), j = 2 * size(p) / (size(h) + size(h))
     |                                ^
   hint: write `j = axis(2 * size(p) / (size(h) + size(h)))`
@@ -53,7 +53,7 @@ rule r
   sum[p] a => sum[h, j] split[p, h, j] a
   where h = axis(size(p) / 2), j = 2
 ----
-my.rules:3:32: `j = 2` makes no axis `j`
+my.rules:3:32: `j = 2` does not make an axis `j`
   3 |   where h = axis(size(p) / 2), j = 2
     |                                ^
   hint: write `j = axis(size(p) / 2)`
@@ -62,7 +62,7 @@ my.rules:3:32: `j = 2` makes no axis `j`
 rule r
   sum[p, p] a => sum[p] a
 ----
-my.rules:2:3: the axis `p` is in `[p, p]` twice
+my.rules:2:3: the axis `p` occurs twice in `[p, p]`
   2 |   sum[p, p] a => sum[p] a
     |   ^
   hint: leave one of them out, or name another one
@@ -71,7 +71,7 @@ my.rules:2:3: the axis `p` is in `[p, p]` twice
 rule r
   dot[j](a, b) => dot[j, j](a, b)
 ----
-my.rules:2:19: the axis `j` is in `[j, j]` twice
+my.rules:2:19: the axis `j` occurs twice in `[j, j]`
   2 |   dot[j](a, b) => dot[j, j](a, b)
     |                   ^
   hint: leave one of them out, or name another one
@@ -80,7 +80,7 @@ my.rules:2:19: the axis `j` is in `[j, j]` twice
 rule r
   sum[J] sum[K] a => sum[J, K, J] a
 ----
-my.rules:2:22: the set `J` is in `[J, K, J]` twice
+my.rules:2:22: the set `J` occurs twice in `[J, K, J]`
   2 |   sum[J] sum[K] a => sum[J, K, J] a
     |                      ^
   hint: leave one of them out, or name another one
@@ -111,7 +111,7 @@ rule r
 my.rules:3:9: `b` is not bound on the left
   3 |   where stored(b)
     |         ^
-  hint: conditions are about what is matched
+  hint: conditions may only use names that are matched
 """,
     "unbound_name_in_a_definition": """
 rule r
@@ -131,7 +131,7 @@ rule r
 my.rules:3:7: the function `f` is not bound on the left
   3 |   for f in elementwise
     |       ^
-  hint: it is what `f(a)` or `f[k] a` matches there
+  hint: use it there, as in `f(a)` or `f[k] a`
 """,
     "axis_and_term": """
 rule r
@@ -156,20 +156,20 @@ rule r
   sum[K] (a * b) => sum[K] (b * a + 0)
   where K = axes(a) - axes(b)
 ----
-my.rules:3:9: `K` has a meaning already
+my.rules:3:9: `K` already has a meaning
   3 |   where K = axes(a) - axes(b)
     |         ^
-  hint: define another name
+  hint: choose another name
 """,
     "definition_of_one_axis": """
 rule r
   exp(a * b) => exp(b) * a
   where j = axes(a) - axes(b)
 ----
-my.rules:3:9: `j` would be a set of axes
+my.rules:3:9: `j` is defined as a set of axes
   3 |   where j = axes(a) - axes(b)
     |         ^
-  hint: a set of axes is in upper case: `J`
+  hint: write sets of axes in upper case: `J`
 """,
     "operands_of_another_function": """
 rule r
@@ -179,7 +179,7 @@ rule r
 my.rules:3:25: the function `g` is not bound on the left
   3 |   for f in elementwise, g in elementwise
     |                         ^
-  hint: it is what `g(a)` or `g[k] a` matches there
+  hint: use it there, as in `g(a)` or `g[k] a`
 """,
     "operands_alone": """
 rule r
@@ -210,7 +210,7 @@ rule r
 my.rules:4:6: there is already a rule `r`, in line 1
   4 | rule r
     |      ^
-  hint: the rules of one file have different names
+  hint: the rules of one file must have different names
 """,
 }
 

@@ -46,7 +46,7 @@ def check(one: str, other: str) -> None:
 
 @pytest.mark.parametrize("case", SAME)
 def test_same(case: str) -> None:
-    with pytest.raises(RuleError, match="`other` says what `one` says, in line 1"):
+    with pytest.raises(RuleError, match="`other` repeats the rewrite of `one` in line 1"):
         check(*SAME[case])
 
 

@@ -46,10 +46,10 @@ def test_lengths_are_used_in_programs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rule", "place", "message"),
     [
-        ("(sum[k] a) / size(k) => mean[k] a", "2:14", "a length is no term that is matched"),
-        ("mean[k] a == (sum[k] a) / size(k)", "2:27", "a length is no term that is matched"),
-        ("mean[K] a => (sum[K] a) / size(K)", "2:27", "a length is that of one axis"),
-        ("mean[k] a => (sum[k] a) / size(2)", "2:27", "a length is that of one axis"),
+        ("(sum[k] a) / size(k) => mean[k] a", "2:14", "a length cannot be matched"),
+        ("mean[k] a == (sum[k] a) / size(k)", "2:27", "a length cannot be matched"),
+        ("mean[K] a => (sum[K] a) / size(K)", "2:27", "a length must be that of one axis"),
+        ("mean[k] a => (sum[k] a) / size(2)", "2:27", "a length must be that of one axis"),
     ],
 )
 def test_what_has_no_length(rule: str, place: str, message: str) -> None:

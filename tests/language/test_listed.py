@@ -23,10 +23,10 @@ WRONG = {
     "f(f(a)) => f(a)  for f in {sine}": "there is no elementwise function `sine`",
     "f(f(a)) => f(a)  for f in {sin, sin}": "a function is listed twice",
     "f(f(a)) => f(a)  for f in {max, sum}": "`max` takes 2 operands, not 1",
-    "f(a..) => f(a..) + 0  for f in {sin, exp}": "`f` stands for functions that are listed",
-    "sum[p] a => sum[h] rename[p->h] a  where h = axis(2)": "nothing to do with what is matched",
+    "f(a..) => f(a..) + 0  for f in {sin, exp}": "`..` is not allowed here: the functions of `f` are listed",
+    "sum[p] a => sum[h] rename[p->h] a  where h = axis(2)": "does not depend on what is matched",
     "sum[p] a => sum[h] rename[p->h] a  where h = axis(size(K))": "from lengths of axes, not from `K`",
-    "sum[p] a => sum[h] rename[p->h] a  where H = axis(size(p))": "`H` is a set, and this is one axis",
+    "sum[p] a => sum[h] rename[p->h] a  where H = axis(size(p))": "`H` is a set, but this must be one axis",
     "sum[p, K] a => sum[p] sum[K] a": "can't be matched",
 }
 

@@ -35,16 +35,16 @@ WRONG = {
     "state a = 0 merge a = a + a2": "`a` is not known here",  # the new value is not known yet
     "state a = 0, b = 0 merge a = a1 + a2": "`merge` does not say what becomes of `b`",
     "state a = 0, b = 0 merge b = b1 + b2, a = a1 + a2": (
-        "`merge` goes through the parts in the order of `state`"
+        "`merge` must list the parts in the order of `state`"
     ),
     "state a = 0 merge a = a1 + a2, a = a1": "`a` is merged already",
     "state a = 0, a = 1 merge a = a1 + a2": "there are two parts `a`",
     "state a = 0, a1 = 1 merge a = a1 + a2, a1 = a11 + a12": "`a1` is one of the two values of the part `a`",
-    "state A = 0 merge A = A1 + A2": "a part is in lower case",
-    "state a = x merge a = a1 + a2": "the identity of a part is a number",
-    "state a = 1 + 1 merge a = a1 + a2": "the identity of a part is a number",
-    "state a = 0 merge a = sum[k] a1": "a monoid is made of numbers and elementwise functions of its parts",
-    "state a = 0 merge a = a1{k} + a2": "a monoid is made of numbers and elementwise functions of its parts",
+    "state A = 0 merge A = A1 + A2": "a part must be in lower case",
+    "state a = x merge a = a1 + a2": "the identity of a part must be a number",
+    "state a = 1 + 1 merge a = a1 + a2": "the identity of a part must be a number",
+    "state a = 0 merge a = sum[k] a1": "a monoid takes only numbers and elementwise functions of its parts",
+    "state a = 0 merge a = a1{k} + a2": "a monoid takes only numbers and elementwise functions of its parts",
     "state a = 0 merge a = mxa(a1, a2)": "there is no elementwise function `mxa`",
     "state a = 0 merge a = max(a1)": "`max` takes 2 operands, not 1",
     "state a = 0 merge a = a1 + a2 finish a1": "`a1` is not known here",

@@ -56,32 +56,32 @@ rule r
 my.rules:2:15: an axis of `K` is free on the right but not on the left
   2 |   sum[K] a => a
     |               ^
-  hint: both sides of a rule have the same axes
+  hint: both sides of a rule must have the same axes
 """,
     "axes_of_a_variable_lost": """
 rule r
   a - a => 0
 ----
-my.rules:2:12: the left side has all axes of `a`, the right side need not
+my.rules:2:12: the left side has all axes of `a`, which the right side may lack
   2 |   a - a => 0
     |            ^
-  hint: both sides of a rule have the same axes
+  hint: both sides of a rule must have the same axes
 """,
     "axes_of_another_variable_lost": """
 rule r
   max(a, max(a, b)) => a
 ----
-my.rules:2:24: the left side has all axes of `b`, the right side need not
+my.rules:2:24: the left side has all axes of `b`, which the right side may lack
   2 |   max(a, max(a, b)) => a
     |                        ^
-  hint: both sides of a rule have the same axes
+  hint: both sides of a rule must have the same axes
 """,
     "captured_by_a_renaming": """
 rule r
   rename[j->k] f[K] a => f[K] rename[j->k] a
   for f in reductions
 ----
-my.rules:2:31: the operand may have an axis `k` already
+my.rules:2:31: the operand may already have an axis `k`
   2 |   rename[j->k] f[K] a => f[K] rename[j->k] a
     |                               ^
   hint: if `a` lacks the axis `k`, say so on the left: `a{!k}`
@@ -100,7 +100,7 @@ rule r
   sum[K] (a{K} - b{K}) => sum[K] (a - b - 0 * mean[J] b)
   where J = axes(b) - axes(a)
 ----
-my.rules:2:47: `J` may be empty, and a reduction is over at least one axis
+my.rules:2:47: `J` may be empty, but a reduction needs at least one axis
   2 |   sum[K] (a{K} - b{K}) => sum[K] (a - b - 0 * mean[J] b)
     |                                               ^
   hint: add the guard `nonempty(J)`
@@ -111,10 +111,10 @@ rule r
   for f in monoids
   where n in N
 ----
-my.rules:2:13: `chunk[n]` is in no loop over `n`
+my.rules:2:13: `chunk[n]` is not inside a loop over `n`
   2 |   f[N] a => f[N] chunk[n] a
     |             ^
-  hint: close it by `concat[n]`, or by `fold[n, sum]`
+  hint: put it inside `concat[n]` or `fold[n, sum]`
 """,
     "loop_without_chunk": """
 rule r
@@ -122,7 +122,7 @@ rule r
   for f in monoids
   where n in N
 ----
-my.rules:2:13: each iteration of this loop is the same: it has no `chunk[n]`
+my.rules:2:13: all iterations of this loop are the same: its body has no `chunk[n]`
   2 |   f[N] a => fold[n, f] f[N] a
     |             ^
   hint: write `chunk[n] a` for what differs
@@ -152,7 +152,7 @@ my.rules:2:31: a chunk along `n` meets an operand that is not cut along `n`
 rule r
   chunk[n] (a * b) => a * chunk[n] b
 ----
-my.rules:2:25: the left side is a chunk along `n`, the right is not
+my.rules:2:25: the left side is a chunk along `n`, but the right side is not
   2 |   chunk[n] (a * b) => a * chunk[n] b
     |                         ^
   hint: if `a` lacks the axis `n`, say so on the left: `a{!n}`
@@ -162,7 +162,7 @@ rule r
   chunk[n] f(a..) => f(a..)
   for f in elementwise
 ----
-my.rules:2:22: the left side is a chunk along `n`, the right is not
+my.rules:2:22: the left side is a chunk along `n`, but the right side is not
   2 |   chunk[n] f(a..) => f(a..)
     |                      ^
   hint: take a chunk of each operand that may have `n`
@@ -171,16 +171,16 @@ my.rules:2:22: the left side is a chunk along `n`, the right is not
 rule r
   logsumexp[n] a => fold[n, max] logsumexp[n] chunk[n] a  where large(n)
 ----
-my.rules:2:34: `logsumexp[n]` needs the axis `n` whole, and this is a chunk of it
+my.rules:2:34: `logsumexp[n]` needs the axis `n` whole, but this is a chunk of it
   2 |   logsumexp[n] a => fold[n, max] logsumexp[n] chunk[n] a  where large(n)
     |                                  ^
-  hint: it can be done chunk by chunk along all other axes
+  hint: it can work on chunks along all other axes
 """,
     "best_entries_of_a_chunk": """
 rule r
   max[n] a => fold[n, max] max[m] top_k[n, m] chunk[n] a  where large(n), m = axis(size(n) / 2)
 ----
-my.rules:2:35: `top_k[n, m]` needs the axis `n` whole, and this is a chunk of it
+my.rules:2:35: `top_k[n, m]` needs the axis `n` whole, but this is a chunk of it
   2 |   max[n] a => fold[n, max] max[m] top_k[n, m] chunk[n] a  where large(n), m = axis(size(n) / 2)
     |                                   ^
   hint: `fold[n, s] chunk[n] a`, with s in selections, keeps the best of all
@@ -189,16 +189,16 @@ my.rules:2:35: `top_k[n, m]` needs the axis `n` whole, and this is a chunk of it
 rule r
   sum[i, j] (w{i, !j} * rename[i->j] w * (x{i, !j} - rename[i->j] x)) => 0 * sum[i] w
 ----
-my.rules:2:25: this never matches: the operand may have an axis `j` already
+my.rules:2:25: this never matches: the operand may already have an axis `j`
   2 |   sum[i, j] (w{i, !j} * rename[i->j] w * (x{i, !j} - rename[i->j] x)) => 0 * sum[i] w
     |                         ^
-  hint: `rename[i->j]` is of the whole product: write `(rename[i->j] a) * b`
+  hint: `rename[i->j]` applies to the whole product: write `(rename[i->j] a) * b`
 """,
     "property_of_an_axis_that_is_not_there": """
 rule r
   exp(a{!i}) * b{i, j} => b * exp(a + 0)  where spd[i, j](a)
 ----
-my.rules:2:16: this never matches: there can't be the axis `i`
+my.rules:2:16: this never matches: the axis `i` cannot exist
   2 |   exp(a{!i}) * b{i, j} => b * exp(a + 0)  where spd[i, j](a)
     |                ^
   hint: compare the patterns and the `where` clauses

@@ -46,7 +46,7 @@ rule a + 0 => a
 my.rules:1:6: this rule has no name
   1 | rule a + 0 => a
     |      ^
-  hint: `a` stands where the name does: `rule name  left => right`
+  hint: `a` stands in the place of the name: write `rule name  left => right`
 """,
     "no_rule": """
 # a comment
@@ -114,7 +114,7 @@ my.rules:2:8: unexpected `)`
   2 |   a * 0) => 0
     |        ^
   hint: expected `=>`, `==` or an operator
-        it closes nothing
+        it closes no parenthesis
 """,
     "open_pattern": """
 rule r
@@ -143,7 +143,7 @@ my.rules:2:21: unexpected `]`
   2 |   sum[N] a => fold[n] sum[N] chunk[n] a
     |                     ^
   hint: expected `,`
-        it is written `fold[n, sum] a`
+        write `fold[n, sum] a`
 """,
     "rename_with_a_fat_arrow": """
 rule r
@@ -153,7 +153,7 @@ my.rules:2:11: unexpected `=>`
   2 |   rename[j=>k] a => a
     |           ^
   hint: expected `->`
-        it is written `rename[j->k] a`
+        write `rename[j->k] a`
 """,
     "dot_of_one": """
 rule r
@@ -163,7 +163,7 @@ my.rules:2:11: unexpected `)`
   2 |   dot[k](a) => a
     |           ^
   hint: expected `,` or an operator
-        it closes nothing
+        it closes no parenthesis
 """,
     "function_call_of_a_loop": """
 rule r
@@ -173,7 +173,7 @@ my.rules:2:8: unexpected `(`
   2 |   chunk(a) => a
     |        ^
   hint: expected `[`
-        it is written `chunk[n] a`
+        write `chunk[n] a`
 """,
     "word_of_the_language_as_a_name": """
 rule r
@@ -183,7 +183,7 @@ my.rules:2:7: unexpected `in`
   2 |   sum[in] a => a
     |       ^
   hint: expected a name
-        `in` is a word of the language and can't be a name
+        `in` is a word of the language, so it can't be a name
 """,
     "unknown_character": """
 rule r
@@ -228,10 +228,10 @@ my.rules:3:9: unexpected `elementwise`
 rule r
   a => b where J = axes(a) + axes(b)
 ----
-my.rules:2:28: this defines no set of axes
+my.rules:2:28: this does not define a set of axes
   2 |   a => b where J = axes(a) + axes(b)
     |                            ^
-  hint: the axes of one term without those of others: `J = axes(a) - axes(b)`
+  hint: write the axes of one term without those of others: `J = axes(a) - axes(b)`
 """,
     "example_without_colon": """
 rule r
@@ -273,9 +273,9 @@ def test_message(case: str) -> None:
     assert str(caught.value) == message.rstrip("\n")
 
 
-FORM = "that is `where` here: `where float(a), n in K`"
+FORM = "the word is `where` here: `where float(a), n in K`"
 FOLLOWS = "conditions follow the equation: `left => right  where float(a)`"
-NO_COMMA = "no comma is before a clause: `left => right  where float(a)`"
+NO_COMMA = "write no comma before a clause: `left => right  where float(a)`"
 ONE_WAY, BOTH_WAYS = "`=>` rewrites one way, `==` both ways", "`==` rewrites both ways"
 LISTED = "`for f in {sin, cos}` lists functions, `for f in elementwise` names a class"
 
@@ -293,7 +293,7 @@ LISTED = "`for f in {sin, cos}` lists functions, `for f in elementwise` names a 
             "a * 1 => a unless float(a)",
             "2:12",
             "unless",
-            "no condition is negated, but for comparisons: `where size(k) != 1`",
+            "conditions cannot be negated, except for comparisons: `where size(k) != 1`",
         ),
         ("a * 1 => a, where float(a)", "2:11", ",", NO_COMMA),
         ("a * 1 => a,\n  where float(a)", "2:11", ",", NO_COMMA),
