@@ -1,4 +1,4 @@
-"""`eqsat check`: rules by test."""
+"""`eqsat check`: tests rules on random data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # The shipped rules are held to more.
+    # Without files, the shipped rules are checked, and these must pass the strict check.
     strict = arguments.strict or not arguments.files
     if arguments.allow_imports:
         import_from_here()
@@ -60,6 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _known(files: Sequence[RuleFile]) -> list[RuleFile]:
-    """The shipped files, and those given."""
+    """Returns the given files, after the shipped files that are not among them."""
     names = {file.file for file in files}
     return [*(file for file in shipped_files() if file.file not in names), *files]

@@ -1,4 +1,7 @@
-"""`eqsat explain`: where the memory of a function goes, and what budgets would cost, or one of them does."""
+"""`eqsat explain`: shows where the memory of a function goes, and what budgets would cost.
+
+With `--budget`, it shows the plan for that budget instead, and what wider accuracy classes would gain.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`eqsat explain-rule`: what a rule does, by an example."""
+"""`eqsat explain-rule`: shows by an example what a rule does, or whether it fires in a function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands that plan a function have in common."""
+"""The arguments and the steps that the commands which plan a function share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 BUDGETS = 10
-"""How many budgets an explanation prices."""
+"""The number of budgets that an explanation prices."""
 
 EPILOG = """
 shapes:
@@ -32,9 +32,12 @@ examples:
 
 
 def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what is free") -> None:
-    """Adds the arguments to a parser.
+    """Adds the arguments of a command that plans a function to its parser.
 
-    `examples` are lines for its help; `without` says what there is without a budget.
+    **Arguments:**
+
+    - `examples`: the lines that end the command's help.
+    - `without`: the help's words for the budget that applies if none is given.
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG + examples
@@ -50,17 +53,18 @@ def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what
 
 
 def planned(arguments: argparse.Namespace) -> Plan:
-    """The plan that a command line asks for.
+    """Returns the plan that a command line asks for.
 
-    **Raises:** `BudgetError` if there is none; `EqsatError` for whatever makes no sense.
+    **Raises:** `BudgetError` if no plan fits the budget; `EqsatError` if the shapes are malformed, or if the
+    function can't be found or traced.
     """
     return _asked(arguments, lambda optimized, args, kwargs: optimized.plan(*args, **kwargs))
 
 
 def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
-    """The plan that a command line asks for, and what wider accuracy classes would gain.
+    """Returns the plan that a command line asks for, and what wider accuracy classes would gain.
 
-    **Raises:** as `planned`.
+    **Raises:** the same errors as `planned`.
     """
     from eqsat.questions import compared
 
@@ -74,9 +78,9 @@ def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
 
 
 def explained(arguments: argparse.Namespace) -> Explanation:
-    """What there is to say of the function that a command line names.
+    """Returns the memory use of the function that a command line names, and the price of several budgets.
 
-    **Raises:** `EqsatError` for whatever makes no sense.
+    **Raises:** `EqsatError` if the shapes are malformed, or if the function can't be found or traced.
     """
     return _asked(arguments, lambda optimized, args, kwargs: optimized.explained(BUDGETS, args, kwargs))
 
@@ -84,7 +88,7 @@ def explained(arguments: argparse.Namespace) -> Explanation:
 def _asked(
     arguments: argparse.Namespace, asks: Callable[[Optimized[..., Any], tuple[Any, ...], dict[str, Any]], R]
 ) -> R:
-    """What is asked of the function that a command line names, optimised as it says."""
+    """Optimises the function that a command line names, and returns what `asks` returns for it."""
     shapes = parse_arguments(arguments.shapes)
     args, kwargs = as_called(shapes)
     function = find_function(arguments.function)

@@ -1,4 +1,4 @@
-"""`eqsat run`: a script as it is, with the functions that it compiles optimised."""
+"""`eqsat run`: runs an unchanged script, and optimises the functions that it compiles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from eqsat.running.session import Session
 from eqsat.support.units import parse_budget
 
 VARIABLE = "EQSAT_BUDGET"
-"""The environment variable that has the budget of those who name none."""
+"""The environment variable that holds the default of `--budget`."""
 
 VALUED = ("--budget", "--accuracy", "--rules", "--planning-seconds", "--max-slowdown", "--report")
 """The options that take a value."""
@@ -86,7 +86,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def separated(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options of the command, and the script with all that follows: that is the script's, dashes or not.
+    """Splits a command line into the options of `eqsat run`, and the script with its own arguments.
+
+    Everything after the script belongs to the script, even if it starts with a dash.
 
     >>> separated(["--budget", "2GB", "-m", "pytest", "-q"])
     (['--budget', '2GB', '-m', 'pytest'], ['-q'])
@@ -132,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"eqsat: wrote {file}", file=sys.stderr)
         except EqsatError as error:
             print(f"eqsat: {error}", file=sys.stderr)
-            return status or WRONG  # the script has run, whatever becomes of the pages
+            return status or WRONG  # the script has run, so its status takes precedence
     return status
 
 
@@ -148,7 +150,10 @@ def _script(arguments: argparse.Namespace) -> Script:
 
 
 def _session(arguments: argparse.Namespace) -> Session:
-    """What is asked for, checked before the script starts."""
+    """Returns the session that the options describe, and checks them before the script starts.
+
+    **Raises:** `EqsatError` if an option has a value that it can't have.
+    """
     from eqsat.language.accuracies import ACCURACIES
 
     if arguments.accuracy not in ACCURACIES:

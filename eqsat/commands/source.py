@@ -1,4 +1,4 @@
-"""`eqsat source`: the JAX source of a function within a budget."""
+"""`eqsat source`: prints the JAX source of the program that computes a function within a budget."""
 
 from __future__ import annotations
 
