@@ -1,7 +1,7 @@
 """Array programs as source text, which serve as functions under test and as their own reference.
 
-Executed with `jnp` bound to `jax.numpy`, a text is the function under test. Executed with `jnp` bound to NumPy
-and every float dtype to float64, it is the reference.
+Executed with `jnp` bound to `jax.numpy`, a text is the function under test. Executed with `jnp` bound to
+NumPy and every float dtype to float64, it is the reference.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class ProgramText:
     ) -> list[np.ndarray]:
         """Computes the outputs in double precision.
 
-        With `noise`, every inexact variable is perturbed by about as much as rounding may change it: by an eps
-        of its dtype, times its largest element, times the square root of the number of terms added up in it.
-        The change of the outputs then estimates their rounding errors.
+        With `noise`, every inexact variable is perturbed by about as much as rounding may change it: by an
+        eps of its dtype, times its largest element, times the square root of the number of terms added up in
+        it. The change of the outputs then estimates their rounding errors.
         """
         names: dict[str, Any] = dict(_NUMPY_NAMES)
         for value, array in zip(self.inputs, arrays, strict=True):

@@ -23,7 +23,7 @@ _TURNS = (
 
 
 def _broadcast_to(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> str:
-    """Returns an expression for a scaled value that broadcasts to a shape, or for a number if there is none."""
+    """Returns an expression for a scaled value that broadcasts to a shape, or else for a number."""
     value = pick(
         draw,
         program,

@@ -28,7 +28,7 @@ def ordered(program: Program, arrays: Sequence[Any] | None = None, **options: An
 
 
 def check_equal(program: Program, arrays: Sequence[Any] | None) -> None:
-    """Checks that the terms of each equality have the same axes and dtype, and given arrays, the same value."""
+    """Checks that the terms of each equality agree in axes and dtype, and given arrays, in value."""
     outputs = []
     for pair in program.equalities:
         assert pair[0].axes == pair[1].axes

@@ -1,4 +1,4 @@
-"""The test programs of eXLA that have loops of their own, each step of which exceeds the budget as written."""
+"""The test programs of eXLA that have loops of their own, whose steps each exceed the budget as written."""
 
 from __future__ import annotations
 

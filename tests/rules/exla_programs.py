@@ -1,7 +1,7 @@
 """The test programs of eXLA, each with a budget that most exceed as written, and its best form.
 
-The programs are from Artemev, An, Roeder and van der Wilk, "Memory Safe Computations with XLA Compiler", 2022.
-`L` is a large length.
+The programs are from Artemev, An, Roeder and van der Wilk, "Memory Safe Computations with XLA Compiler",
+2022. `L` is a large length.
 """
 
 from __future__ import annotations

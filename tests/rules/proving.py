@@ -278,15 +278,15 @@ def cannot_prove(left: str, right: str, arrays: str, rules: str) -> None:
 
 
 def fires(rule: str, expression: str, arrays: str, given: str = "") -> bool:
-    """Returns whether a rule matches in the e-graph of an expression, to which the given rules apply as well."""
+    """Returns whether a rule matches in the e-graph of an expression, which `given` rules may extend."""
     return saturated((expression,), arrays, f"{rule} {given}").saturation.matches.get(rule, 0) > 0
 
 
 def streams(expression: str, arrays: str, over: str, rules: str, one_pass: bool = False) -> bool:
     """Returns whether the rules find a program that needs only one chunk of the axis `over` at a time.
 
-    Only inputs, renamings of them, constants, indices and the results may have the whole axis. With `one_pass`,
-    the extraction prefers programs that visit each chunk only once.
+    Only inputs, renamings of them, constants, indices and the results may have the whole axis. With
+    `one_pass`, the extraction prefers programs that visit each chunk only once.
     """
     graph = saturated((expression,), arrays, rules, over)
     return streaming(graph, axis_called(over, graph.program), one_pass)
