@@ -13,16 +13,17 @@ from eqsat.errors import BudgetError, EqsatError
 
 COMMANDS = {
     "run": "run a script within a memory budget, unchanged",
-    "explain": "where the memory of a function goes, and what a budget would cost",
-    "source": "the JAX source of a function within a budget",
-    "check": "check rules by test",
-    "explain-rule": "what a rule does, by an example",
+    "explain": "show where the memory of a function goes, and what a budget would cost",
+    "source": "print the JAX source of a function's program within a budget",
+    "check": "test rules on random data",
+    "explain-rule": "show by an example what a rule does",
 }
 """The sub-commands, each with a line of help. The module of a sub-command is imported only when it runs."""
 
 EPILOG = """
-exit status: 0 if all is well; 1 if a rule is wrong, or a function does not fit; 2 if the command, or a file
-that it names, makes no sense. Of `eqsat run` it is the script's. `eqsat COMMAND --help` has examples.
+exit status: 0 if all is well; 1 if a rule is wrong or a function does not fit its budget; 2 if the command
+line, or a file that it names, is not valid. `eqsat run` exits with the script's status.
+`eqsat COMMAND --help` describes a command.
 """
 
 

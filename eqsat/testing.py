@@ -38,8 +38,9 @@ def check_rules(
     **Arguments:**
 
     - `rules`: the path of a `.rules` file, or the text of rules. A string is a path if it ends in `.rules`.
-    - `examples`: the number of instances to draw in a regime of share 1. Most regimes have a share between
-      0.2 and 0.5; the regimes of hostile data have up to 6. Each regime draws at least a few.
+    - `examples`: the base number of instances. Each regime (a kind of data) draws its share of them: 0.2
+      to 0.5 times as many in most regimes, up to 6 times as many in those of hostile data, an eighth of
+      that if calls have to be compiled for each shape, and always a few.
     - `names`: the names of the rules, facts and monoids to check; without it, all of them.
     - `strict`: whether conditions that nothing needs, rules that never end, and missing examples are errors.
     - `fail`: whether to raise an error if a rule is wrong.

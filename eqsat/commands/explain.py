@@ -24,7 +24,7 @@ EXAMPLES = """\
 def declare(parser: argparse.ArgumentParser) -> None:
     planning.declare(parser, EXAMPLES, "several, to compare what they cost")
     parser.add_argument(
-        "--save", type=Path, metavar="FILE", help="save it: .html, .png, .svg, .txt, .json..."
+        "--save", type=Path, metavar="FILE", help="save the report, as .html, .png, .svg, .txt, .json..."
     )
 
 

@@ -25,13 +25,13 @@ EPILOG = """
 shapes:
   f32[1000,3], i32[1000]           two arrays; bool, i8 ... i64, u8 ... u64, f16, bf16, f32, f64, c64, c128
   {w: f32[3,3], b: f32[3]}, f32[]  a dict of two arrays, and a scalar; tuples and lists are in () and []
-  f32[1000,3], power=2             an argument by name; what is no array is static
+  f32[1000,3], power=2             an argument by name; arguments that are not arrays are static
 
 examples:
 """
 
 
-def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what is free") -> None:
+def declare(parser: argparse.ArgumentParser, examples: str, without: str = "the free memory") -> None:
     """Adds the arguments of a command that plans a function to its parser.
 
     **Arguments:**
@@ -42,8 +42,12 @@ def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG + examples
     parser.add_argument("function", metavar="FUNCTION", help="package.module:function, or script.py:function")
-    parser.add_argument("--shapes", default="", metavar="SHAPES", help="of its arguments, see below")
-    parser.add_argument("--budget", metavar="AMOUNT", help=f"2GB, 512MiB... (default: {without})")
+    parser.add_argument(
+        "--shapes", default="", metavar="SHAPES", help="the shapes of its arguments, see below"
+    )
+    parser.add_argument(
+        "--budget", metavar="AMOUNT", help=f"the memory budget: 2GB, 512MiB... (default: {without})"
+    )
     parser.add_argument(
         "--accuracy", default="reassociates", help="what rewriting may do to rounding (default: %(default)s)"
     )

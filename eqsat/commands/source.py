@@ -17,7 +17,7 @@ EXAMPLES = """\
 
 def declare(parser: argparse.ArgumentParser) -> None:
     planning.declare(parser, EXAMPLES)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write it to a file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the source to a file")
 
 
 def run(arguments: argparse.Namespace) -> int:
