@@ -25,7 +25,8 @@ BUDGETLESS = OPTIONS - {"budget"}
 def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[..., int]:
     """Returns a function that finds the smallest budget within which `optimize` can compute `fn`.
 
-    The smallest budget does not take time into account: the program that needs it may be slow.
+    The smallest budget does not take time into account: the program that fits it may be slower than
+    `max_slowdown` allows, and then `optimize` refuses it unless `max_slowdown` is None.
 
     **Arguments:**
 
@@ -43,7 +44,7 @@ def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[
     ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
     >>> x = jnp.linspace(0.0, 1.0, 2000)
     >>> least = minimum_budget(f)(x, x)
-    >>> least < 50_000, optimize(f, budget=least).plan(x, x).peak_bytes <= least
+    >>> least < 50_000, optimize(f, budget=least, max_slowdown=None).plan(x, x).peak_bytes <= least
     (True, True)
     """
     _check_call("minimum_budget", wrong, options, BUDGETLESS)

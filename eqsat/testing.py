@@ -48,9 +48,9 @@ def check_rules(
     **Raises:** `RuleError` if there is no such file, if a rule is not valid, or if a rule is wrong and `fail`
     is set: then the message has all failures. `RuleSyntaxError` if the rules do not parse.
 
-    >>> check_rules("rule double  a + a => 2 * a").ok
+    >>> check_rules("rule double [rescales]  a + a => 2 * a").ok
     True
-    >>> check_rules("rule double  a + a => 3 * a", fail=False).ok
+    >>> check_rules("rule double [rescales]  a + a => 3 * a", fail=False).ok
     False
     """
     file = load(rules)
