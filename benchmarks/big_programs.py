@@ -1,4 +1,4 @@
-"""Programs of as many equations as one likes, of the kinds that grow: for measuring how planning scales."""
+"""Programs with about any given number of equations, with which the scaling of planning is measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _arrays(*shapes: tuple[int, ...]) -> Arguments:
 
 
 def chain(equations: int) -> tuple[Function, Arguments]:
-    """One elementwise op after the other, each on the last one's result."""
+    """Returns a chain of elementwise functions."""
 
     def fn(x: Any) -> Any:
         for step in range(equations // 2):
@@ -28,7 +28,7 @@ def chain(equations: int) -> tuple[Function, Arguments]:
 
 
 def wide_sum(equations: int) -> tuple[Function, Arguments]:
-    """One sum of many functions of one array."""
+    """Returns a sum of many functions of one array."""
 
     def fn(x: Any) -> Any:
         total = x
@@ -40,7 +40,7 @@ def wide_sum(equations: int) -> tuple[Function, Arguments]:
 
 
 def pieces(equations: int) -> tuple[Function, Arguments]:
-    """Matrices of pairs that have nothing to do with one another, each summed."""
+    """Returns independent matrices over all pairs, each of which is summed."""
 
     def fn(x: Any, y: Any) -> Any:
         return [jnp.exp(-((x[:, None] * (1.0 + k) - y[None]) ** 2)).sum(1) for k in range(equations // 7)]
@@ -49,7 +49,7 @@ def pieces(equations: int) -> tuple[Function, Arguments]:
 
 
 def network(equations: int) -> tuple[Function, Arguments]:
-    """A deep network of dense layers, with its layers' weights apart."""
+    """Returns a deep network of dense layers, with separate weights for each layer."""
     layers = equations // 4
 
     def fn(x: Any, weights: Any, biases: Any) -> Any:
@@ -62,13 +62,13 @@ def network(equations: int) -> tuple[Function, Arguments]:
 
 
 def network_gradient(equations: int) -> tuple[Function, Arguments]:
-    """The gradient of a deep network in its weights."""
+    """Returns the gradient of a deep network with respect to its weights."""
     fn, arguments = network(equations * 4 // 13)
     return jax.grad(fn, argnums=1), arguments
 
 
 def recurrent_gradient(equations: int) -> tuple[Function, Arguments]:
-    """The gradient of an unrolled recurrent network: the same weights in every step."""
+    """Returns the gradient of an unrolled recurrent network, with the same weights in every step."""
     steps = equations // 15
 
     def fn(weight: Any, inputs: Any, x: Any, target: Any) -> Any:
@@ -80,7 +80,7 @@ def recurrent_gradient(equations: int) -> tuple[Function, Arguments]:
 
 
 def ode(equations: int) -> tuple[Function, Arguments]:
-    """Runge-Kutta steps of bodies that attract one another, written out."""
+    """Returns unrolled Runge-Kutta steps for bodies that attract one another."""
 
     def force(x: Any) -> Any:
         apart = x[:, None] - x[None]
@@ -96,12 +96,12 @@ def ode(equations: int) -> tuple[Function, Arguments]:
 
 
 def nested_calls(equations: int) -> tuple[Function, Arguments]:
-    """Jitted functions that call jitted functions, a hundred deep."""
+    """Returns jitted functions that call jitted functions, up to a hundred deep."""
     (x,) = _arrays((1000, 100))
     function: Function = jnp.sin
     for _ in range(min(equations // 3, 100)):
         function = _calling(function)
-        jax.eval_shape(function, x)  # JAX traces from inside to outside, so that its own recursion is short
+        jax.eval_shape(function, x)  # traces inner functions first, so that JAX's own recursion is short
 
     def fn(x: Any) -> Any:
         for _ in range(max(1, equations // 300)):

@@ -1,11 +1,12 @@
-"""How far extraction is from the cheapest program there is.
+"""Measures how much more extracted programs cost than the cheapest ones.
 
     python -m benchmarks.extraction [--random N]
 
-Extraction is greedy, with a local search; here it is compared with an oracle, a mixed-integer linear program
-that finds the cheapest program without cycles in which nothing stored exceeds a cap. The e-graphs are those
-of small programs of the paper's kind and of random ones, under several caps. Writes
-`benchmarks/results/extraction.json`: how many are the cheapest, and by how much the others cost more.
+Extraction is greedy, with a local search. Here it is compared with an oracle, a mixed-integer linear program
+that finds the cheapest program without cycles in which no stored value exceeds a cap. The e-graphs are those
+of small programs like the paper's and of random ones, under several caps. Writes
+`benchmarks/results/extraction.json`: how many extracted programs are the cheapest, and by how much the others
+cost more.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ from eqsat.targets.cpu import CPU
 from examples import programs
 
 CAPS = (math.inf, 0.3, 0.03)
-"""Of what there is for temporaries."""
+"""The caps, as shares of the bytes that the budget leaves for temporaries."""
 
 SHARE = 0.4
-"""The budget: that part of what a program needs on top of arguments and results."""
+"""The budget for temporaries, as a share of what the program as written needs for them."""
 
 MOST_CHOICES = 3000
 """E-graphs with more nodes than this are left out: the oracle would take minutes."""
 
 INFEASIBLE = 2
-"""What the solver says if there is no solution."""
+"""The solver's status if there is no solution."""
 
 SECONDS = 20.0
-"""How long the oracle may take for one e-graph."""
+"""The time limit of the oracle for one e-graph, in seconds."""
 
 GP = shapes_of(programs.sparse_gp_data(400, 20))
 
@@ -66,24 +67,30 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 @dataclass(frozen=True)
 class Oracle:
-    """What the oracle found: the time of the cheapest program, or one that no program is faster than."""
+    """The oracle's result.
+
+    **Attributes:**
+
+    - `seconds`: the predicted time of the cheapest program, or if that is not `proven`, a lower bound.
+    - `proven`: whether the solver finished.
+    """
 
     seconds: float
     proven: bool
 
 
 def cheapest(choices: Sequence[NodeChoice], roots: Sequence[int], seconds: float = SECONDS) -> Oracle | None:
-    """The cheapest program: a node for each class that is needed, without cycles.
+    """Finds the cost of the cheapest program: one node for each class that is needed, without cycles.
 
-    For each node there is a variable that is 1 if it is chosen. Chosen are one node of every root, and one of
-    every operand of what is chosen. Of classes that may need one another, each has a place, a number:
-    an operand's is lower than that of the class whose chosen node reads it.
+    Each node has a variable that is 1 if the node is chosen. At least one node of every root is chosen, and
+    of every operand class of a chosen node. Each class that is on a cycle of classes also has a number, and
+    constraints make the number of an operand lower than that of the class whose chosen node reads it.
 
     **Arguments:**
 
-    - `seconds`: how long to search. Then there is only a bound.
+    - `seconds`: the time limit. If the solver reaches it, the result is a lower bound.
 
-    **Returns:** None if there is no such program.
+    **Returns:** the result, or None if there is no such program.
     """
     of_class: dict[int, list[int]] = {}
     for index, choice in enumerate(choices):
@@ -110,7 +117,8 @@ def cheapest(choices: Sequence[NodeChoice], roots: Sequence[int], seconds: float
                 most = float(members[tangle[child]])
                 at_least(1 - most, {place[choice.number]: 1.0, place[child]: -1.0, index: -most})
                 if child < choice.number:
-                    # Never both ways at once: implied, but it helps the solver.
+                    # Two classes never read each other. The other constraints imply this, but it helps the
+                    # solver.
                     back = [i for i in of_class[child] if choice.number in choices[i].node.children]
                     forth = [i for i in of_class[choice.number] if child in choices[i].node.children]
                     at_least(-1, dict.fromkeys([*back, *forth], -1.0))
@@ -138,7 +146,7 @@ def cheapest(choices: Sequence[NodeChoice], roots: Sequence[int], seconds: float
 
 
 def tangles(choices: Sequence[NodeChoice]) -> dict[int, int]:
-    """For each class, which set of classes it is in that may all need one another."""
+    """Returns for each class the number of its strongly connected component."""
     numbers = {choice.number for choice in choices}.union(*(choice.node.children for choice in choices))
     index = {number: place for place, number in enumerate(sorted(numbers))}
     edges = [(index[choice.number], index[child]) for choice in choices for child in choice.node.children]
@@ -150,7 +158,7 @@ def tangles(choices: Sequence[NodeChoice]) -> dict[int, int]:
 
 
 def extractors(program: Program) -> Iterator[tuple[Extractor, float, float]]:
-    """The e-graph of a program, with the caps that it is extracted under, as bytes and as parts."""
+    """Yields the extractor of a program's e-graph with each cap, in bytes and as a share."""
     fixed = -free_bytes(program, 0)
     free = max(int(SHARE * (as_written(program, CPU).predicted_peak - fixed)), 1)
     search = prepare(program, rules_for((), "reassociates"), fixed + free, CPU)
@@ -163,14 +171,14 @@ def extractors(program: Program) -> Iterator[tuple[Extractor, float, float]]:
 
 
 def extracted(extractor: Extractor, cap: float) -> Selection | None:
-    """The cheapest program that a search finds under a cap: with loops over one axis, or over any."""
+    """Returns the cheapest program that extraction finds under a cap, looping over one axis or over any."""
     splits = [None, *(frozenset({axis}) for axis in extractor.model.chunks)]
     found = (extractor.extract(cap, split) for split in splits)
     return min((one for one in found if one is not None), key=lambda one: one.seconds, default=None)
 
 
 def gaps(name: str, program: Program) -> Iterator[dict[str, Any]]:
-    """For every cap, what extraction finds and what the oracle does."""
+    """Yields for every cap a row that compares the extracted program with the oracle's."""
     for extractor, cap, part in extractors(program):
         choices = extractor.choices(cap)
         if len(choices) > MOST_CHOICES:
@@ -191,7 +199,7 @@ def gaps(name: str, program: Program) -> Iterator[dict[str, Any]]:
 
 
 def random_cases(count: int) -> list[Program]:
-    """Programs of the property tests, the same every time."""
+    """Returns random programs as the property tests draw them, the same at every call."""
     from tests.random_programs import bottlenecks, random_programs
 
     found: list[Program] = []
@@ -213,7 +221,7 @@ def random_cases(count: int) -> list[Program]:
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The distribution of the gaps, where the oracle finished."""
+    """Returns the distribution of the gaps, over the rows in which the oracle finished."""
     found = np.array([row["gap"] for row in rows if row["proven"]])
     return {
         "e-graphs": len(found),

@@ -1,4 +1,4 @@
-"""One program in a process of its own: what is certified, what it takes, and whether a limit kills it.
+"""Measures the memory of one program in a process of its own, or runs it under a hard limit.
 
 python -m benchmarks.fresh "kernel matvec"           # certified and measured bytes, as JSON
 python -m benchmarks.fresh "kernel matvec" --limited # the same under a hard limit, then plain JAX under it
@@ -24,13 +24,13 @@ import eqsat
 from benchmarks.memory_programs import PROGRAMS, Program
 
 SLACK = 20_000_000
-"""Bytes that a process may take beside what is certified: stacks, code, what libraries keep once called."""
+"""The bytes that a process may take beyond what is certified: stacks, code, and what libraries allocate."""
 
 ROOT = Path(__file__).parent.parent
 
 
 def status(key: str) -> int:
-    """Bytes of this process by their name in `/proc/self/status`."""
+    """Returns a figure of this process in bytes, by its name in `/proc/self/status`."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
@@ -38,15 +38,15 @@ def status(key: str) -> int:
 
 
 def settle() -> None:
-    """Give back what is free."""
+    """Returns free memory to the operating system."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
 
 
 def measured(program: Program) -> dict[str, Any]:
-    """What the program is certified to need, and by how much this process grows when it runs, in bytes.
+    """Returns the certified memory of a program, and the growth of this process when it runs, in bytes.
 
-    Its arguments are there before, so neither figure has them.
+    The arguments are in memory before the run, so neither figure includes them.
     """
     arguments = [jax.block_until_ready(argument) for argument in program.arguments()]
     optimized = eqsat.optimize(program.function, budget=program.budget)
@@ -70,7 +70,10 @@ def measured(program: Program) -> dict[str, Any]:
 
 
 def limited(program: Program) -> None:
-    """Run under a limit just above what is certified, and say so; then plain JAX, which should die."""
+    """Runs a program under a limit just above what is certified, and then plain JAX, which should fail.
+
+    It prints a line of JSON after each run that finishes.
+    """
     arguments = [jax.block_until_ready(argument) for argument in program.arguments()]
     optimized = eqsat.optimize(program.function, budget=program.budget)
     plan = optimized.plan(*arguments)
@@ -87,13 +90,13 @@ def limited(program: Program) -> None:
 
 
 def warm_up() -> None:
-    """Have libraries load what they load when first called."""
+    """Calls some operations, so that libraries load what they load on first use."""
     x = jax.numpy.eye(4)
     jax.block_until_ready([jax.numpy.linalg.cholesky(x), x @ x.T, jax.numpy.sort(x)])
 
 
 def in_fresh_process(name: str, *options: str, timeout: float = 300) -> tuple[int, list[dict[str, Any]], str]:
-    """Run one of the programs: the exit code, the JSON lines that it printed, and its complaints."""
+    """Runs this module for one program; returns the exit code, the JSON lines that it printed, and stderr."""
     command = [sys.executable, "-m", "benchmarks.fresh", name, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -1,4 +1,4 @@
-"""Loops over chunks as one writes them by hand, and the fastest of several ways."""
+"""Loops over chunks as one writes them by hand, and the choice of the fastest of several functions."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from examples.measure import seconds_of
 Function = Callable[..., Any]
 
 OPTIONS: dict[str, dict[str, Any] | None] = {OWN: None, HONEST: eqsat.compiler_options()}
-"""A difference should be one between programs, not between compilers."""
+"""The sets of compiler options that are tried, so that timings compare programs and not compiler options."""
 
 
 # Loops for functions whose results have a row for every row of one or more of their arguments.
 
 
 def by_map(function: Function, rows: Sequence[int], length: int, *arguments: Any) -> Any:
-    """`lax.map` over the rows, cut into chunks that divide them.
+    """Calls a function by `lax.map` over chunks of the rows.
 
     **Arguments:**
 
-    - `rows`: the positions of the arguments that have these rows.
-    - `length`: of a chunk.
+    - `rows`: the positions of the arguments that are split into chunks of rows.
+    - `length`: the length of a chunk, which divides the number of rows.
     """
     some = [jnp.asarray(arguments[position]) for position in rows]
     pieces = [x.reshape(-1, length, *x.shape[1:]) for x in some]
@@ -39,7 +39,7 @@ def by_map(function: Function, rows: Sequence[int], length: int, *arguments: Any
 
 
 def by_scan(function: Function, rows: Sequence[int], length: int, *arguments: Any) -> Any:
-    """`lax.scan` over the starts of chunks, sliced in the body."""
+    """Calls a function by `lax.scan` over the starts of chunks, which the body slices."""
     some = [jnp.asarray(arguments[position]) for position in rows]
 
     def body(carry: None, start: jax.Array) -> tuple[None, Any]:
@@ -51,7 +51,7 @@ def by_scan(function: Function, rows: Sequence[int], length: int, *arguments: An
 
 
 def in_place(function: Function, rows: Sequence[int], length: int, *arguments: Any) -> Any:
-    """`lax.fori_loop` that slices the rows and writes its results where they belong."""
+    """Calls a function by a `lax.fori_loop` that slices the rows, and writes each result in its place."""
     some = [jnp.asarray(arguments[position]) for position in rows]
     shapes = jax.eval_shape(function, *arguments)
     empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
@@ -71,11 +71,11 @@ def _with(arguments: Sequence[Any], positions: Sequence[int], values: Sequence[A
 
 
 BLOCKS = (1 << 20, 4 << 20, 16 << 20)
-"""Bytes of a block that a turn computes, of which one is the best on most machines."""
+"""The bytes of the block that an iteration computes; one of these sizes is the best on most machines."""
 
 
 def lengths(rows: int, row_bytes: int) -> list[int]:
-    """Lengths of chunks: for each of `BLOCKS`, the longest that is in it and divides the rows; at least 1."""
+    """Returns lengths of chunks: for each of `BLOCKS`, the longest one that fits it and divides the rows."""
     divisors = [length for length in range(1, rows + 1) if rows % length == 0]
     return sorted({max(d for d in divisors if d <= max(block // row_bytes, 1)) for block in BLOCKS})
 
@@ -89,7 +89,7 @@ def loops(
     lengths: Iterable[int],
     forms: Sequence[str] = tuple(FORMS),
 ) -> dict[str, Function]:
-    """Every formula in every form of a loop, over chunks of every length, by what they are called."""
+    """Returns every formula in every form of a loop, over chunks of every length, by name."""
     return {
         ", ".join(filter(None, (name, f"{form} of {length:,}"))): partial(FORMS[form], formula, rows, length)
         for name, formula in formulas.items()
@@ -99,7 +99,7 @@ def loops(
 
 
 def pullback(function: Function) -> Function:
-    """What a cotangent of the result, the last argument, is worth at all other arguments."""
+    """Returns the pullback of a function: it takes the arguments and a cotangent of the result."""
 
     def pulled(*arguments: Any) -> Any:
         *primals, cotangent = arguments
@@ -110,7 +110,7 @@ def pullback(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest of several ways: its name, the function, and the function compiled, with what options."""
+    """The fastest of several functions, with its name, its compiled form, and the compiler options."""
 
     name: str
     function: Function
@@ -119,9 +119,9 @@ class Best:
 
 
 def fastest(candidates: Mapping[str, Function], arguments: Sequence[Any]) -> Best:
-    """The fastest of several functions on these arguments, under XLA's own options or ours.
+    """Returns the fastest of several functions on these arguments, under XLA's own options or ours.
 
-    Each is called three times, the first time to compile it; the shorter of the others counts.
+    Each is called three times. The first call compiles it, and the shorter of the other two counts.
     """
     ways = [
         Best(name, function, jax.jit(function, compiler_options=OPTIONS[options]), options)

@@ -1,10 +1,10 @@
-"""Certified and measured memory, program by program, each in a fresh process.
+"""Compares the certified memory of programs with the measured memory, each in a fresh process.
 
     python -m benchmarks.memory
 
-Certified is what the plan says on top of the arguments; measured, by how much the resident memory of a
-process grows at most when it runs the program for the first time. The aim is measured within 5 % + 20 MB of
-certified. Prints a table and writes `benchmarks/results/memory-<cpu>.json` and `.md`.
+The certified memory is the plan's peak without the arguments. The measured memory is the peak growth of a
+process's resident memory when it runs the program for the first time. It should exceed the certified memory
+by at most 5 % + 20 MB. Prints a table and writes `benchmarks/results/memory-<cpu>.json` and `.md`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.records import markdown, write
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The figures in MB, as Markdown."""
+    """Returns a table of the figures, in MB, as Markdown."""
     names = ("arguments", "plain", "certified", "scratch", "measured")
     heading = ["program", "arguments", "as written", "certified", "of it scratch", "measured", "ratio",
                "options"]  # fmt: skip
@@ -31,7 +31,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def within(row: dict[str, Any]) -> bool:
-    """Whether what was measured is within 5 % + 20 MB of what was certified."""
+    """Returns whether the measured memory exceeds the certified memory by at most 5 % + 20 MB."""
     return bool(row["measured"] <= 1.05 * row["certified"] + SLACK)
 
 

@@ -1,4 +1,4 @@
-"""Programs whose memory is measured, one of each family, with the budgets that they are given."""
+"""The programs whose memory is measured, one of each family, with their budgets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Program:
     budget: int
 
     def arguments(self) -> list[jax.Array]:
-        """Normally distributed ones."""
+        """Draws normally distributed arguments."""
         keys = jax.random.split(jax.random.key(0), len(self.shapes))
         return [jax.random.normal(key, shape) for key, shape in zip(keys, self.shapes, strict=True)]
 

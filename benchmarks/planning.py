@@ -1,11 +1,12 @@
-"""How long planning takes, and which rules it spends that on.
+"""Measures how long planning takes, and on which rules it spends the time.
 
     python -m benchmarks.planning [--rules N] [--accuracy CLASS]
 
-For the programs of the demo and a random one of about 500 equations: e-nodes, why saturation stopped, and
-processor seconds of saturating (the first time, when rules have to be read, and later) and of searching for
-plans. With `--rules`, for each program also the N rules that took longest and the N that added most
-e-nodes. Writes `benchmarks/results/planning-<cpu>.json`, unless rules are asked for.
+The programs are those of the demo and a random one of about 500 equations. For each, reports the number of
+e-nodes, why saturation stopped, and the processor seconds of saturation (the first one, which reads the
+rules, and a later one) and of the search for plans. With `--rules`, also prints for each program the N rules
+that took longest and the N that added most e-nodes. Writes `benchmarks/results/planning-<cpu>.json`, unless
+`--rules` is given.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def arrays(*lengths: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def random_program(x: Any, y: Any, v: Any) -> Any:
-    """A hundred steps on matrices of points and on matrices of all pairs of points."""
+    """Takes a hundred random steps on matrices of points and on matrices over all pairs of points."""
     rng = np.random.default_rng(1)
     points, pairs = [x, y], [jnp.exp(x @ y.T / 8)]
     for _ in range(100):
@@ -80,7 +81,7 @@ CASES: dict[str, tuple[Function, tuple[Any, ...], int]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One program; seconds are the processor's."""
+    """The figures of one program; seconds are of processor time."""
 
     case: str
     equations: int
@@ -107,7 +108,7 @@ def measure(case: str, accuracy: str) -> Row:
         return prepare(program, rules, budget, CPU)
 
     _, first = timed(saturated)
-    saturated()  # which reads for good the rules that were needed
+    saturated()  # reads the rules, which stay in memory
     search, again = timed(saturated)
     _, searching = timed(lambda: list(attempts(search, budget)))
     found = search.saturation
@@ -125,7 +126,7 @@ def measure(case: str, accuracy: str) -> Row:
 
 @contextmanager
 def watched(seconds: Counter[str], growth: Counter[str]) -> Iterator[None]:
-    """Notes for each ruleset how long it ran, and how many e-nodes it added."""
+    """Records for each ruleset how long it ran, and how many e-nodes it added."""
     run = EGraph.run_ruleset
 
     def watching(graph: EGraph, name: str) -> tuple[bool, int]:

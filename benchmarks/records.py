@@ -1,4 +1,4 @@
-"""What a benchmark measured, as files: rows as JSON, tables as Markdown, and a picture."""
+"""Writes the results of a benchmark to files: rows as JSON, tables as Markdown, and a picture."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ RESULTS = Path(__file__).parent / "results"
 def write(
     name: str, rows: Sequence[Any], text: str = "", figure: Figure | None = None, folder: Path = RESULTS
 ) -> Path:
-    """Write `NAME-CPU.json`, and beside it `.md` if there is a text, and `.png` if there is a figure.
+    """Writes `NAME-CPU.json`, and beside it `.md` if there is a text, and `.png` if there is a figure.
 
     **Arguments:**
 
-    - `rows`: data classes, or dictionaries, of what JSON knows.
+    - `rows`: data classes or dictionaries whose values JSON can represent.
 
     **Returns:** the path without a suffix.
     """
@@ -44,7 +44,7 @@ def write(
 
 
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
+    """Returns a table in Markdown."""
     lines = [heading, ["---"] * len(heading), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -54,12 +54,12 @@ def time_text(seconds: float | None) -> str:
 
 
 def ratio_text(seconds: float | None, base: float | None) -> str:
-    """How many times `base` that is."""
+    """Returns the ratio of two times as text, or a dash if one of them is missing."""
     return "–" if seconds is None or base is None else f"{seconds / base:.2f}"
 
 
 def cpu_name() -> str:
-    """The processor's name as a file name: what /proc/cpuinfo says, else the architecture."""
+    """Returns the processor's name, from /proc/cpuinfo, or else the architecture, as part of a file name."""
     info = Path("/proc/cpuinfo")
     found = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
     name = found.group(1) if found else platform.machine()

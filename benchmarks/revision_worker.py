@@ -1,6 +1,6 @@
-"""One case of the speed benchmark, planned and called as `benchmarks.revisions` tells over standard input.
+"""Plans and calls one case of the speed benchmark, as `benchmarks.revisions` requests over standard input.
 
-It runs in checkouts that don't know it, so it uses only what the benchmark of each has.
+It also runs in checkouts of other revisions, so it uses only what their benchmarks have, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from examples.measure import REST, plain_peak
 
 
 def case_named(group: str, title: str) -> Case:
-    """Raises a `StopIteration` if this revision has no such case."""
+    """Returns the case of a group and a title.
+
+    **Raises:** `StopIteration` if this revision has no such case.
+    """
     found: Any = next(case for case in GROUPS[group](False) if case.title == title)
     if isinstance(found, Running):
         function, arguments = PROGRAMS[title]()
@@ -38,7 +41,10 @@ class Worker:
         self.arguments: tuple[Any, ...] = jax.tree.map(jnp.asarray, case.arguments())
 
     def needed(self, own: bool) -> dict[str, Any]:
-        """What plain JAX needs, in bytes: as it counts every buffer, or as it is run if that is more."""
+        """Returns the peak of plain JAX in bytes, under options that count every buffer.
+
+        With `own`, it is the peak under XLA's own options if that is larger.
+        """
         plain = plain_peak(self.case.function, self.arguments)
         return {"needed": max(plain, plain_peak(self.case.function, self.arguments, OWN)) if own else plain}
 
@@ -75,7 +81,7 @@ def main(group: str, title: str) -> None:
                 request = json.loads(line)
                 try:
                     answer = getattr(worker, request.pop("what"))(**request)
-                except Exception as error:  # reported to the other process, which goes on
+                except Exception as error:  # the other process receives the error, and goes on
                     answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
                 print(json.dumps(answer), file=answers, flush=True)
 

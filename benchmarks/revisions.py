@@ -1,11 +1,11 @@
-"""Another revision of eqsat beside this one: the cases of the speed benchmark, called in turns.
+"""Compares another revision of eqsat with this one on the cases of the speed benchmark.
 
     python -m benchmarks.revisions CHECKOUT [--only GROUP …] [--every N] [--runs N]
 
 `CHECKOUT` is a folder with the other revision, in which `make .venv/.installed` was run. Each revision plans
-a case in a process of its own, within twice what plain JAX may need and within a tenth of it; then the two
-are called in turns, while the other one waits. Ratios are the time of the other revision over this one's:
-above 1, this one is faster.
+a case in a process of its own, once within twice what plain JAX may need, and once within a tenth of it. Then
+the two are called in turns; one waits while the other runs. Ratios are the time of the other revision over
+this one's: above 1, this one is faster.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from eqsat.support.cache_folder import VARIABLE
 
 WORKER = Path(__file__).parent / "revision_worker.py"
 SKIPPED = ("planning", "growth")
-"""Groups that don't time calls of plans."""
+"""The groups that don't time calls of plans."""
 
 SHARES = {"ample": 2.0, "tight": 0.1}
-"""The budgets, in shares of what plain JAX may need."""
+"""The budgets, as shares of what plain JAX may need."""
 
 
 class Failed(Exception):
-    """A revision that has no answer; its text says why."""
+    """A revision has failed to answer; the message says why."""
 
 
 class Revision:
@@ -76,7 +76,10 @@ class Revision:
 
 
 def planned(revisions: Sequence[Revision], budget: int) -> tuple[int, list[dict[str, Any]]]:
-    """Have all plan, at once; where one refuses, again within what the leanest programs need."""
+    """Lets all revisions plan at the same time; returns the budget and their plans.
+
+    If one finds no plan within the budget, all plan again for little more than the leanest programs need.
+    """
     for revision in revisions:
         revision.tell(what="plan", budget=budget)
     plans = [revision.answer() for revision in revisions]
@@ -89,7 +92,7 @@ def planned(revisions: Sequence[Revision], budget: int) -> tuple[int, list[dict[
 
 
 def row(revisions: Sequence[Revision], kind: str, budget: int, runs: int) -> dict[str, Any]:
-    """One case within one budget."""
+    """Plans a case within a budget, times calls of it in turns, and returns the row of the results."""
     budget, (other, this) = planned(revisions, budget)
     walls: list[list[float]] = [[], []]
     works: list[list[float]] = [[], []]
@@ -130,7 +133,7 @@ def rows_of(checkout: Path, group: str, title: str, tight: bool, runs: int) -> l
 
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
-    """The geometric means by group, and every row that is not as it was."""
+    """Returns the geometric means by group, and a table of all rows, in Markdown."""
     timed = [row for row in rows if "ratio" in row]
     groups = {
         name: [r for r in timed if r["group"] == name] for name in dict.fromkeys(r["group"] for r in timed)

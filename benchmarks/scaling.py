@@ -1,11 +1,11 @@
-"""How planning time and memory grow with the number of equations.
+"""Measures how the time and memory of planning grow with the number of equations.
 
     python -m benchmarks.scaling [--most EQUATIONS] [--only PROGRAM]
 
-For programs of `big_programs` of 100 to 20,000 equations, at a budget of a fifth of what they need on top of
-arguments and results as written: processor seconds of every stage but XLA's, and the most memory that the
-process had, each in a process of its own. Writes `benchmarks/results/scaling-<cpu>.json`, if all programs
-were run.
+The programs are those of `big_programs`, with 100 to 20,000 equations. The budget for temporaries is a fifth
+of what the program as written needs for them. Each program is planned in a process of its own. Reports the
+processor seconds of every stage but XLA's, and the peak memory of the process. Writes
+`benchmarks/results/scaling-<cpu>.json` if all programs were run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SHARE = 0.2
 
 
 def measure(program: str, equations: int) -> dict[str, Any]:
-    """Seconds of each stage, peak memory, and what came of it."""
+    """Plans a program, and returns the seconds of each stage, the peak memory, and the outcome."""
     rules = rules_for((), "reassociates")
     function, arguments = PROGRAMS[program](equations)
     closed = trace(function, arguments, {}).closed

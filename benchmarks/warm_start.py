@@ -1,11 +1,11 @@
-"""How long a second start takes: a process that finds its plan on disk, stage by stage, beside plain JAX.
+"""Measures how long a process takes to start if its plan is on disk, stage by stage, beside plain JAX.
 
     python -m benchmarks.warm_start [PROGRAM...] [--starts N]
 
-Every figure is processor time of fresh processes, the least of several, as other jobs only add to it: what
-importing eqsat takes once JAX is there, tracing, finding the plan (its name, lowering, reading, emitting) and
-compiling it, and by how much the first call is longer than the next one. For plain JAX: tracing, lowering and
-compiling, and the same of its first call. Writes
+The stages are: importing eqsat after JAX; tracing; finding the plan (computing its name, lowering, reading,
+emitting) and compiling it; and the excess of the first call over later ones. For plain JAX they are tracing,
+lowering and compiling, and the excess of the first call. Every figure is the processor time of a fresh
+process, the least of several, since other jobs only add to it. Writes
 `benchmarks/results/warm-start-<cpu>.json` and `.md`.
 """
 
@@ -43,15 +43,15 @@ class Program:
 
 @dataclass(frozen=True)
 class Start:
-    """Milliseconds of processor time of the stages of one start.
+    """The stages of one start, in milliseconds of processor time.
 
     **Attributes:**
 
-    - `importing`: eqsat, once JAX is imported.
-    - `tracing`, `plain_tracing`: by eqsat and by `jax.jit`.
-    - `finding`: the plan, and compiling it.
-    - `first`, `plain_first`: what the first call takes beyond the next one.
-    - `plain_compiling`: and lowering.
+    - `importing`: importing eqsat when JAX is imported already.
+    - `tracing`, `plain_tracing`: tracing by eqsat and by `jax.jit`.
+    - `finding`: finding the plan on disk and compiling it.
+    - `first`, `plain_first`: the excess of the first call over the fastest of the later ones.
+    - `plain_compiling`: lowering and compiling by `jax.jit`.
     """
 
     importing: float = 0.0
@@ -64,12 +64,12 @@ class Start:
 
     @property
     def besides_tracing(self) -> float:
-        """What eqsat takes in all, but for tracing."""
+        """The sum of eqsat's stages without tracing."""
         return self.importing + self.finding + self.first
 
 
 def network_step(weights: Any, x: Any, y: Any) -> Any:
-    """A step of gradient descent of a network with one hidden layer."""
+    """Takes a step of gradient descent for a network with one hidden layer."""
 
     def loss(weights: Any) -> Any:
         return jnp.mean((jnp.tanh(x @ weights[0]) @ weights[1] - y) ** 2)
@@ -88,7 +88,7 @@ def matrix_solve(x: Any, v: Any) -> Any:
 
 
 def recurrence(weights: Any, x: Any) -> Any:
-    """The states of a recurrent network, and the largest product of two of them."""
+    """Returns for every state of a recurrent network its largest product with any of the states."""
 
     def step(state: Any, value: Any) -> Any:
         state = jnp.tanh(state @ weights + value)
@@ -126,20 +126,20 @@ PROGRAMS: Mapping[str, Program] = {
 
 
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Milliseconds of processor time, all threads together, and the result."""
+    """Returns the milliseconds of processor time, over all threads, that an action takes, and its result."""
     began = time.process_time()
     result = jax.block_until_ready(action())
     return 1e3 * (time.process_time() - began), result
 
 
 def excess(function: Callable[..., Any], arguments: Sequence[Any]) -> float:
-    """By how many milliseconds the first call is longer than the fastest of the next."""
+    """Returns by how many milliseconds the first call is longer than the fastest of the next five."""
     first, *others = (timed(lambda: function(*arguments))[0] for _ in range(6))
     return max(first - min(others), 0.0)
 
 
 def one_start(program: Program, plain: bool) -> Start:
-    """The stages of this process's start; the program's arguments are there before."""
+    """Measures the stages of this process's start, once the program's arguments are in memory."""
     arguments = jax.block_until_ready(jax.tree.map(jnp.asarray, list(program.arguments())))
     if plain:
         tracing, traced = timed(lambda: jax.jit(program.function).trace(*arguments))
@@ -162,11 +162,11 @@ def one_start(program: Program, plain: bool) -> Start:
     return Start(importing, tracing, finding, excess(optimized, arguments))
 
 
-# All of them.
+# In the main process.
 
 
 def start(name: str, folder: str, plain: bool = False) -> Start | None:
-    """One start in a fresh process; None if it had to plan."""
+    """Measures one start in a fresh process; returns None if that process had to plan."""
     command = [sys.executable, "-m", "benchmarks.warm_start", "--one", name, *(["--plain"] if plain else [])]
     environment = {**os.environ, "EQSAT_CACHE_DIR": folder}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
@@ -178,7 +178,10 @@ def start(name: str, folder: str, plain: bool = False) -> Start | None:
 
 
 def measured(name: str, starts: int) -> Start:
-    """The least of so many starts, eqsat's and plain JAX's in turns, after one that plans."""
+    """Returns the least time of each stage over several starts, after one that plans and stores the plan.
+
+    eqsat and plain JAX start in turns.
+    """
     with tempfile.TemporaryDirectory() as folder:
         if start(name, folder) is not None:
             raise SystemExit(f"{name} was planned before: where from?")

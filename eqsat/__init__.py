@@ -59,10 +59,10 @@ HOMES = {
     "eqsat.reports.explanation": "Explanation",
     "eqsat.reports.plan": "Plan",
 }
-"""By module: the names that are imported from it when they are first asked for.
+"""Maps each module to the public names that are imported from it on first use.
 
-So `import eqsat` is quick, and does not import JAX: whoever does that first may still say how, as
-`os.environ["JAX_ENABLE_X64"] = "1"` does at the top of a script that `eqsat run` runs.
+Hence `import eqsat` is quick and does not import JAX. A script under `eqsat run` can still configure JAX
+before it imports it, for example by `os.environ["JAX_ENABLE_X64"] = "1"`.
 """
 
 

@@ -1,4 +1,4 @@
-"""What users say of their programs: functions that are operations, and properties of arrays."""
+"""Users' statements about their programs: functions that rules can name, and properties of arrays."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from eqsat.language.parse import parse_rules
 F = TypeVar("F", bound=Callable[..., Any])
 
 SQUARE = frozenset({"symmetric", "spd", "diagonal"})
-"""The properties that only a square matrix has."""
+"""The properties that only a square matrix can have."""
 
 REAL = frozenset({"spd", "orthogonal"})
-"""The properties that only a real matrix has: of a complex one, they would be about conjugates."""
+"""The properties that only a real matrix can have. For a complex one, they would involve conjugates."""
 
 GUFUNC = re.compile(r"\s*\([^()]*\)(?:\s*,\s*\([^()]*\))*\s*->\s*\([^()]*\)\s*")
-"""A signature as NumPy writes it."""
+"""A signature in the notation of NumPy's generalised ufuncs."""
 
 
 @overload
@@ -48,22 +48,24 @@ def operation(*, name: str | None = None, signature: str | None = None) -> Calla
 
 
 def operation(fn: Any = None, *, name: str | None = None, signature: str | None = None) -> Any:
-    """A function that rules can name.
+    """Makes a function an operation, which rules can name.
 
-    It behaves as before, and as `jax.jit` of it does; but in a program that `optimize` rewrites, a call
-    of it is known by its name as well as by its body. So a rule can replace it, or make use of it.
+    The function behaves as its `jax.jit` does. In a program that `optimize` rewrites, a call of it keeps its
+    name as well as its body, so rules can match it by name and replace it.
 
     **Arguments:**
 
-    - `fn`: a function of arrays that returns one array. Anything that its results depend on besides
-      must not change.
-    - `name`: what rules call it; by default the function's name.
-    - `signature`: the axes of its operands and its result, as in a rule,
-      `"rbf[i, j, k](x: i k, y: j k) -> i j"`, or as NumPy writes them, `"(i,k),(j,k)->(i,j)"`, whose
-      axes are then in the order in which they are first named. Without it, a `.rules` file has to
-      declare the operation.
+    - `fn`: a function of arrays, given by position, that returns one array. Its result may depend on other
+      values only if these never change.
+    - `name`: the name that rules use; by default the function's name.
+    - `signature`: the axes of the operands and of the result. It is written as in a rule,
+      `"rbf[i, j, k](x: i k, y: j k) -> i j"`, or in NumPy's notation, `"(i,k),(j,k)->(i,j)"`. NumPy's
+      notation lists the axes in the order in which they first occur. Without a signature, a `.rules` file
+      has to declare the operation.
 
-    **Raises:** `EqsatError` if the signature makes no sense, or if the name is taken.
+    **Returns:** the operation, or if `fn` is left out, a decorator.
+
+    **Raises:** `EqsatError` if the signature is malformed, or if another function has the name.
 
     >>> @operation(signature="(i,k),(j,k)->(i,j)")
     ... def taxicab(x, y):
@@ -88,9 +90,9 @@ def operation(fn: Any = None, *, name: str | None = None, signature: str | None 
 
 
 def _parsed(text: str, name: str, fn: Callable[..., Any]) -> Signature:
-    """What a signature says.
+    """Parses a signature in either notation.
 
-    **Raises:** `RuleError` that shows what is wrong with it.
+    **Raises:** `EqsatError` if it is malformed.
     """
     if GUFUNC.fullmatch(text):
         text = _written_out(text, name, fn)
@@ -102,7 +104,7 @@ def _parsed(text: str, name: str, fn: Callable[..., Any]) -> Signature:
 
 
 def _written_out(text: str, name: str, fn: Callable[..., Any]) -> str:
-    """A signature in NumPy's notation as rules write it."""
+    """Translates a signature from NumPy's notation to that of rules."""
     *operands, result = [
         [axis.strip() for axis in group.split(",") if axis.strip()]
         for group in re.findall(r"\(([^()]*)\)", text)
@@ -122,7 +124,7 @@ def _written_out(text: str, name: str, fn: Callable[..., Any]) -> str:
 
 
 def _callable(name: str, signature: Signature | None, fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function under a name that stays in the jaxprs of its callers."""
+    """Returns the function as a `jax.jit` whose name appears in the jaxprs of its callers."""
 
     def checked(*operands: Any) -> Any:
         if signature is not None and len(operands) != len(signature.operands):
@@ -150,11 +152,14 @@ def _callable(name: str, signature: Signature | None, fn: Callable[..., Any]) ->
 
 
 def _check_shapes(signature: Signature, operands: Sequence[tuple[int, ...]], result: tuple[int, ...]) -> None:
-    """Raise an `EqsatError` if operands of the signature's form gave a result that is not."""
+    """Checks the shape of the result if the shapes of the operands match the signature.
+
+    **Raises:** `EqsatError` if the result's shape does not match the signature.
+    """
     lengths: dict[str, int] = {}
     for shape, (_, axes) in zip(operands, signature.operands, strict=True):
         if len(shape) != len(axes):
-            return  # the function is called in some other way, in which it is not the operation
+            return  # a call with operands of other ranks is not a call of the operation
         for axis, length in zip(axes, shape, strict=True):
             if lengths.setdefault(axis, length) != length:
                 return
@@ -168,12 +173,12 @@ def _check_shapes(signature: Signature, operands: Sequence[tuple[int, ...]], res
 
 
 def _register(name: str, signature: Signature | None, fn: Callable[..., Any]) -> None:
-    """Make the function known to rules and to the frontend.
+    """Registers the operation, so that rules and the frontend know it.
 
-    **Raises:** `EqsatError` if the name means something else already.
+    **Raises:** `EqsatError` if another function has the name.
     """
     if signature is None and name not in REGISTERED:
-        # A name that no file can declare is refused as a declaration of it would be.
+        # This raises an error if no .rules file could declare an operation of this name.
         check_file(parse_rules(f"operation {name}[i](a: i) -> i", "name"))
     known = known_operation(name)
     before = known.function if known is not None else UNDECLARED.get(name)
@@ -191,17 +196,20 @@ def _register(name: str, signature: Signature | None, fn: Callable[..., Any]) ->
 
 
 def assume(array: Any, *properties: str) -> Any:
-    """`array` itself, of which the user knows something that rules may make use of.
+    """Returns `array` unchanged, and tells rules that it has the given properties.
 
-    It costs nothing. Whether it is true is not checked: if it isn't, results may be wrong.
+    This costs nothing at run time. eqsat does not check the properties: if one does not hold, results may be
+    wrong.
 
     **Arguments:**
 
-    - `properties`: any of "symmetric", "spd" (symmetric positive definite), "diagonal", "lower",
-      "upper" (triangular), "orthogonal" (orthonormal columns), which are about the matrices of the last
-      two dimensions; "nonnegative", "positive" and "nonzero", which are about every element.
+    - `array`: any array. The properties of matrices are those of its last two dimensions.
+    - `properties`: "symmetric", "spd" (symmetric positive definite), "diagonal", "lower" and "upper"
+      (triangular), and "orthogonal" (orthonormal columns) are properties of matrices. "nonnegative",
+      "positive" and "nonzero" are properties of every element.
 
-    **Raises:** `EqsatError` if a property is not known, or an array of this shape can't have it.
+    **Raises:** `EqsatError` if no property is given or one is unknown, or if an array of this shape and dtype
+    can't have it.
 
     >>> assume(jnp.eye(2), "spd", "nonnegative").shape
     (2, 2)
@@ -234,7 +242,11 @@ def _check_property(name: str, shape: tuple[int, ...], dtype: Any) -> None:
 
 
 assume_p = Primitive("eqsat_assume")
-"""Returns its operand. Its parameters: `properties`, and `dimensions`: which are the rows and the columns."""
+"""The primitive that `assume` binds; it returns its operand.
+
+Its parameters are `properties`, and `dimensions`: the dimensions of the rows and of the columns, or `()` for
+arrays of fewer than two dimensions.
+"""
 
 
 def _batched(
@@ -246,7 +258,7 @@ def _batched(
 
 
 def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], **said: Any) -> tuple[Any, Any]:
-    """What is said of a value is not said of its tangent."""
+    """The derivative rule: the tangent passes through, without the properties of the value."""
     return assume_p.bind(*primals, **said), tangents[0]
 
 

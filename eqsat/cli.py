@@ -13,21 +13,22 @@ from eqsat.errors import BudgetError, EqsatError
 
 COMMANDS = {
     "run": "run a script within a memory budget, unchanged",
-    "explain": "where the memory of a function goes, and what a budget would cost",
-    "source": "the JAX source of a function within a budget",
-    "check": "check rules by test",
-    "explain-rule": "what a rule does, by an example",
+    "explain": "show where the memory of a function goes, and what a budget would cost",
+    "source": "print the JAX source of a function's program within a budget",
+    "check": "test rules on random data",
+    "explain-rule": "show by an example what a rule does",
 }
-"""What each sub-command does, in a line. Its module is imported when it is asked for."""
+"""The sub-commands, each with a line of help. The module of a sub-command is imported only when it runs."""
 
 EPILOG = """
-exit status: 0 if all is well; 1 if a rule is wrong, or a function does not fit; 2 if the command, or a file
-that it names, makes no sense. Of `eqsat run` it is the script's. `eqsat COMMAND --help` has examples.
+exit status: 0 if all is well; 1 if a rule is wrong or a function does not fit its budget; 2 if the command
+line, or a file that it names, is not valid. `eqsat run` exits with the script's status.
+`eqsat COMMAND --help` describes a command.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command with the arguments of the command line, or with those given."""
+    """Runs `eqsat` with the given arguments, or else those of the command line; returns the exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(
         prog="eqsat",
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return UNUSABLE
     except BrokenPipeError:
-        # Whoever reads the output has seen enough. Python would try to write the rest as it ends.
+        # The reader has closed the pipe. Without this, Python would fail to flush the output as it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     return status

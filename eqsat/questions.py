@@ -1,4 +1,4 @@
-"""What can be asked of a function before a budget, or an accuracy class, is chosen for it."""
+"""Functions that help users choose a budget or an accuracy class."""
 
 from __future__ import annotations
 
@@ -23,15 +23,19 @@ BUDGETLESS = OPTIONS - {"budget"}
 
 
 def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[..., int]:
-    """The smallest budget within which `optimize` computes a function, however long that takes.
+    """Returns a function that finds the smallest budget within which `optimize` can compute `fn`.
+
+    The smallest budget does not take time into account: the program that fits it may be slower than
+    `max_slowdown` allows, and then `optimize` refuses it unless `max_slowdown` is None.
 
     **Arguments:**
 
     - `fn`: any function that `jax.jit` takes.
-    - `options`: those of `optimize`, but for the budget. With other rules or another accuracy, the smallest
-      budget is another one.
+    - `options`: the options of `optimize`, except for `budget`. The smallest budget depends on the rules and
+      on the accuracy.
 
-    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns bytes.
+    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns the
+    smallest budget in bytes.
 
     **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
@@ -40,7 +44,7 @@ def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[
     ...     return jnp.exp(-((x[:, None] - x[None]) ** 2)) @ v
     >>> x = jnp.linspace(0.0, 1.0, 2000)
     >>> least = minimum_budget(f)(x, x)
-    >>> least < 50_000, optimize(f, budget=least).plan(x, x).peak_bytes <= least
+    >>> least < 50_000, optimize(f, budget=least, max_slowdown=None).plan(x, x).peak_bytes <= least
     (True, True)
     """
     _check_call("minimum_budget", wrong, options, BUDGETLESS)
@@ -51,16 +55,17 @@ def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[
 def explain(
     fn: Callable[..., Any], *wrong: Any, budgets: int = 10, **options: Any
 ) -> Callable[..., Explanation]:
-    """Where the memory of a function goes, the smallest budget for it, and what budgets would cost in time.
+    """Returns a function that explains where the memory of `fn` goes, and what budgets would cost in time.
 
     **Arguments:**
 
     - `fn`: any function that `jax.jit` takes.
     - `budgets`: how many budgets to price, from the smallest to what the function needs as written.
-    - `options`: those of `optimize`, but for the budget.
+    - `options`: the options of `optimize`, except for `budget`.
 
-    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns what can
-    be printed, shown and saved. Every price is that of a plan, so it takes as long as a few plans do.
+    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns an
+    `Explanation`, which can be printed, shown and saved. Each price comes from a plan, so an explanation
+    takes as long as several plans do.
 
     **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
@@ -84,16 +89,17 @@ def explain(
 def compare_accuracies(
     fn: Callable[..., Any], *wrong: Any, **options: Any
 ) -> Callable[..., AccuracyComparison]:
-    """What wider accuracy classes than the one that is asked for would gain within the same budget.
+    """Returns a function that tells what wider accuracy classes would gain within the same budget.
 
     **Arguments:**
 
     - `fn`: any function that `jax.jit` takes.
-    - `options`: those of `optimize`.
+    - `options`: the options of `optimize`. `accuracy` is the class that wider ones are compared with.
 
-    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns the
-    predicted time of the class that is asked for, and of each wider one that is predicted to be faster, or
-    has a plan where there was none. Every class takes as long as a plan does.
+    **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns an
+    `AccuracyComparison`. It has the predicted time of the given class, and of each wider class that is
+    predicted to be clearly faster than those before it, or that has a plan where those before it have none.
+    It makes a plan for each class that it tries.
 
     **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
@@ -114,7 +120,7 @@ def compare_accuracies(
 
 
 def _check_call(name: str, wrong: Sequence[Any], options: Iterable[str], known: Collection[str]) -> None:
-    """Refuse arguments of the function that a question is about, and options that there are not."""
+    """Raises a `TypeError` if there are arguments of the user's function, or options that are not known."""
     if wrong:
         raise TypeError(
             f"{name} takes a function, and options by name. The function's own arguments go to what it"
@@ -133,7 +139,7 @@ def _check_call(name: str, wrong: Sequence[Any], options: Iterable[str], known: 
 def compared(
     optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> AccuracyComparison:
-    """The same of an optimised function."""
+    """Returns what `compare_accuracies` does, for an optimised function and its arguments."""
     own = check_accuracy(optimized.accuracy)
     plan = _plan(optimized, args, kwargs)
     budget = None if plan is None else plan.budget_bytes
@@ -144,7 +150,7 @@ def compared(
         return _price(accuracy, _plan(optimized.with_accuracy(accuracy, budget), args, kwargs), beyond)
 
     *between, widest = (accuracy for accuracy in ACCURACIES if _wider(accuracy, own) or accuracy == own)
-    # Where the widest class gains nothing, none does.
+    # The widest class allows all rules, so narrower ones are tried only if that one gains something.
     least = prices[0] if widest == own else price(widest)
     for accuracy in between[1:]:
         if not least.is_better_than(prices[-1]):
@@ -163,7 +169,7 @@ def _wider(one: Accuracy, other: Accuracy) -> bool:
 
 
 def _plan(optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
-    """The plan, if there is one within the budget."""
+    """Returns the plan within the budget, or None if there is none."""
     try:
         return optimized.plan(*args, **kwargs)
     except BudgetError:
@@ -171,7 +177,10 @@ def _plan(optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[st
 
 
 def _price(accuracy: Accuracy, plan: Plan | None, beyond: Collection[str] = ()) -> ClassPrice:
-    """What a class costs by whose rules this is the plan; some are beyond the class that is asked for."""
+    """Returns the memory and the predicted time of a class, of which this is the plan.
+
+    `beyond` are the names of the rules that the class allows and the user's own class does not.
+    """
     meaning = MEANINGS[accuracy]
     if plan is None:
         return ClassPrice(accuracy, meaning)

@@ -1,4 +1,4 @@
-"""`python -m eqsat.run script.py`: what `eqsat run script.py` does; the budget may be in `EQSAT_BUDGET`."""
+"""`python -m eqsat.run script.py` does what `eqsat run script.py` does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program as plain JAX and optimised under a budget, side by side: peaks, times and errors, printed."""
+"""Compares a program in plain JAX with its optimised form, and prints peaks, times and errors."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from examples.measure import difference, has_room_for, interleaved, plain_peak, 
 
 WIDTH = 100
 LONG = 5.0
-"""Seconds from which a call is timed once."""
+"""A function whose call takes longer than this, in seconds, is timed only once."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found of one program.
+    """The comparison of one program with its optimised form.
 
     **Attributes:**
 
-    - `peak`, `plain_peak`, `budget`: certified bytes.
-    - `seconds`, `plain_seconds`: of one call, a median of several; None where plain was not run.
-    - `error`, `plain_error`: the largest difference from the reference, relative to the largest entry
-      of the array in question; None without a reference.
-    - `result`, `plain`: what the optimised function, and plain JAX, gave.
-    - `functions`: what was run, by name: `eqsat`, and `plain` if that was.
+    - `budget`: the budget in bytes.
+    - `peak`, `plain_peak`: the certified peaks in bytes.
+    - `seconds`, `plain_seconds`: the median times of several calls. That of plain JAX is None if it was not
+      run.
+    - `error`, `plain_error`: the largest differences from the reference, relative to the largest entry of the
+      array in question. They are None without a reference.
+    - `result`, `plain`: the results of the optimised function and of plain JAX.
+    - `functions`: the functions that were run, by name: `eqsat`, and `plain` if that was.
     """
 
     plan: eqsat.Plan
@@ -65,16 +67,16 @@ def compare(
     runs: int = 3,
     **options: Any,
 ) -> Comparison:
-    """Optimise, run and check one program, and print how that went.
+    """Optimises, runs and checks one program, and prints the comparison.
 
     **Arguments:**
 
-    - `budget`: bytes, as for `eqsat.optimize`, or a fraction of what plain JAX needs.
-    - `reference`: from the arguments, in float64, what `part` of the result should be.
-    - `note`: what the reference is, in words.
-    - `options`: of `eqsat.optimize`.
+    - `budget`: the budget, as for `eqsat.optimize`, or a float: a fraction of what plain JAX needs.
+    - `reference`: computes from the arguments, in float64, what `part` of the result should be.
+    - `note`: a description of the reference.
+    - `options`: the other options of `eqsat.optimize`.
 
-    Raises `eqsat.BudgetError` if nothing fits, and `AssertionError` if a peak is over the budget.
+    **Raises:** `eqsat.BudgetError` if nothing fits, and `AssertionError` if a peak exceeds the budget.
     """
     print(f"{title}\n{'─' * WIDTH}", flush=True)
     allowed = (
@@ -122,7 +124,7 @@ def compare(
 
 
 def in_double_precision(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, run by plain JAX in float64 on the same numbers."""
+    """Returns a function that runs the given one by plain JAX in float64, on the same numbers."""
 
     def widened(leaf: Any) -> Any:
         array = np.asarray(leaf)

@@ -1,11 +1,11 @@
-"""Data for the examples and benchmarks: generated, or real, from a folder that is named by `--data DIR`.
+"""Data for the examples and benchmarks: generated, or real data from the folder that `--data DIR` names.
 
-What is expected in the folder, each as it is published (docs/ says where):
+The folder may have these files, each as it is published (docs/ says where):
 
-- `kin40k.csv.gz`, `protein.csv.gz`, `keggundirected.csv.gz`, …: numbers separated by commas, one row
-  per point, the target in the last column, no header;
-- `*train-images*idx3-ubyte.gz` and `*t10k-images*idx3-ubyte.gz`: MNIST, or Fashion-MNIST;
-- `word-vectors*.npy`: one word vector per row.
+- `kin40k.csv.gz`, `protein.csv.gz`, `keggundirected.csv.gz`, …: numbers separated by commas, with a row per
+  point, the target in the last column, and no header.
+- `*train-images*idx3-ubyte.gz` and `*t10k-images*idx3-ubyte.gz`: MNIST or Fashion-MNIST.
+- `word-vectors*.npy`: a word vector per row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = np.ndarray
 
 
 class Regression(NamedTuple):
-    """Inputs [n, d] and targets [n] for training, and others for testing; columns of mean 0, variance 1."""
+    """Inputs [n, d] and targets [n] for training and testing, whose columns have mean 0 and variance 1."""
 
     x: Array
     y: Array
@@ -31,7 +31,7 @@ class Regression(NamedTuple):
 
 
 def parse(args: Sequence[str] | None, description: str | None) -> argparse.Namespace:
-    """The options of every example: `data`, a folder or None, and `small`."""
+    """Parses the options that all examples have: `data`, a folder or None, and `small`."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--data", type=Path, metavar="DIR", help="a folder with real data (examples/data.py)")
     parser.add_argument("--small", action="store_true", help="at the size of a test")
@@ -41,11 +41,11 @@ def parse(args: Sequence[str] | None, description: str | None) -> argparse.Names
 def regression(
     folder: Path | None, name: str, n: int, dimensions: int = 8, seed: int = 0, dtype: type = np.float32
 ) -> Regression:
-    """A tenth of the points for testing; at most `n` for training.
+    """Returns a regression data set: a tenth of the points is for testing, and at most `n` are for training.
 
     **Arguments:**
 
-    - `folder`: where `name.csv.gz` is; None for `n` generated points.
+    - `folder`: the folder with `name.csv.gz`, or None for generated data with `n` points for training.
     """
     rng = np.random.default_rng(seed)
     if folder is None:
@@ -71,9 +71,10 @@ def _generated_table(rng: np.random.Generator, n: int, dimensions: int) -> Array
 def images(
     folder: Path | None, n: int, queries: int, dimensions: int = 784, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Images as rows in [0, 1], float32 [n, dimensions], and others to look for, [queries, dimensions].
+    """Returns images [n, dimensions] and others as queries [queries, dimensions], as rows of float32.
 
-    From MNIST's training and test digits if there is a folder, else generated in clusters.
+    With a folder, they are MNIST's training and test images, in [0, 1]. Without one, they are generated in
+    clusters.
     """
     if folder is not None:
         return _idx_images(folder, "train")[:n], _idx_images(folder, "t10k")[:queries]
@@ -87,7 +88,7 @@ def images(
 def word_vectors(
     folder: Path | None, n: int, queries: int, dimensions: int = 100, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Vectors of words, float32 [n, dimensions], and some of those after them, [queries, dimensions]."""
+    """Returns word vectors [n, dimensions] and others as queries [queries, dimensions], in float32."""
     rng = np.random.default_rng(seed)
     if folder is None:
         frequent = rng.normal(size=dimensions)  # word vectors share a large common part

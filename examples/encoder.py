@@ -1,6 +1,6 @@
-"""A transformer encoder of flax on a long sequence: forward, and a step of training.
+"""The forward pass and a training step of a transformer encoder in flax, on a long sequence.
 
-python -m examples.encoder [--small]
+    python -m examples.encoder [--small]
 
 What `python -m examples.encoder` prints, on two cores shared with other work:
 
@@ -53,7 +53,7 @@ Array = Any
 
 
 class Block(nnx.Module):
-    """Attention, then two dense layers, each after a normalisation and beside a residual connection."""
+    """Attention, then two dense layers, each after a normalisation and with a residual connection."""
 
     def __init__(self, width: int, heads: int, rngs: nnx.Rngs) -> None:
         self.before_attention = nnx.LayerNorm(width, rngs=rngs)
@@ -68,7 +68,10 @@ class Block(nnx.Module):
 
 
 class Encoder(nnx.Module):
-    """Tokens [batch, length] to the logits of what stands in each place, [batch, length, vocabulary]."""
+    """An encoder from tokens [batch, length] to the logits of the token in each place.
+
+    The logits have shape [batch, length, vocabulary].
+    """
 
     def __init__(self, vocabulary: int, width: int, heads: int, blocks: int, rngs: nnx.Rngs) -> None:
         self.embed = nnx.Embed(vocabulary, width, rngs=rngs)
@@ -84,17 +87,17 @@ class Encoder(nnx.Module):
 
 
 def loss_and_moments(result: Any) -> tuple[Array, Array]:
-    """The loss, and AdamW's first moments as one vector: a tenth of the gradient.
+    """Returns the loss, and AdamW's first moments as one vector, which are a tenth of the gradient.
 
-    The parameters themselves say nothing of errors: at first, AdamW moves each by as much, even one whose
-    gradient is zero but for rounding, as that of the keys' biases is.
+    The parameters themselves don't reveal errors. The first step of AdamW moves all of them by the same
+    amount, even those whose gradient is only rounding, such as the keys' biases.
     """
     value, _, state = result
     return value, ravel_pytree(state[0].mu)[0]
 
 
 def programs(length: int, width: int, heads: int, blocks: int, vocabulary: int) -> list[tuple[Any, Any]]:
-    """The forward pass and a step of training, each with its arguments."""
+    """Returns the forward pass and a training step, each with its arguments."""
     graph, parameters = nnx.split(Encoder(vocabulary, width, heads, blocks, nnx.Rngs(0)), nnx.Param)
     optimizer = optax.adamw(1e-3)
     tokens, targets = np.random.default_rng(0).integers(vocabulary, size=(2, 1, length))

@@ -2,7 +2,7 @@
 
     python -m examples.gp_prediction [--data DIR] [--small]
 
-The kernel matrix of test points and data, and what is solved with it, is what takes the memory; DIR may
+The kernel matrix between test points and data, and the solution of a system with it, take the memory. DIR may
 have kin40k.
 
 What `python -m examples.gp_prediction` prints, on two cores shared with other work:

@@ -1,8 +1,8 @@
-"""What is made of a network's per-example Jacobians: gradient norms, and the Gauss-Newton matrix's diagonal.
+"""Functions of a network's per-example Jacobians: their norms, and the diagonal of the Gauss-Newton matrix.
 
     python -m examples.jacobians [--data DIR] [--small]
 
-All Jacobians at once, by `jax.vmap(jax.jacrev(…))`, are an array of examples by classes by parameters.
+All Jacobians together, from `jax.vmap(jax.jacrev(…))`, are an array of examples by classes by parameters.
 
 What `python -m examples.jacobians --data DIR` prints, on two cores shared with other work:
 
@@ -61,18 +61,18 @@ def main(args: Sequence[str] | None = None) -> list[Comparison]:
     parameters = network.init(jax.random.key(0), x[0])
 
     def jacobians(parameters: Any, x: Array) -> Any:
-        """Of the logits by each parameter, for each example: [n, classes, ...]."""
+        """Returns the Jacobians of the logits in each parameter, for each example: [n, classes, ...]."""
         return jax.vmap(jax.jacrev(network.apply), (None, 0))(parameters, x)
 
     def norms(parameters: Any, x: Array) -> Array:
-        """The Frobenius norm of every example's Jacobian, [n]."""
+        """Returns the Frobenius norm of every example's Jacobian, [n]."""
         squares = [
             jnp.sum(j.reshape(len(x), -1) ** 2, axis=1) for j in jax.tree.leaves(jacobians(parameters, x))
         ]
         return jnp.sqrt(sum(squares))
 
     def diagonal(parameters: Any, x: Array) -> Any:
-        """The diagonal of the Gauss-Newton matrix of the cross entropy, as a Laplace approximation has it."""
+        """Returns the diagonal of the cross entropy's Gauss-Newton matrix, as in a Laplace approximation."""
         p = jax.nn.softmax(network.apply(parameters, x))
         return jax.tree.map(
             lambda j: (

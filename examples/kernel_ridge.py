@@ -1,9 +1,9 @@
-"""Kernel ridge regression by lineax's conjugate gradients, on a kernel matrix that is written out in full.
+"""Kernel ridge regression by lineax's conjugate gradients, with the kernel matrix written out in full.
 
     python -m examples.kernel_ridge [--data DIR] [--small]
 
-The kernel matrix is what takes the memory. If it does not fit, every iteration of the solver computes it
-anew, by chunks: that takes longer than to keep it, but any number of points fits. DIR may have kin40k.
+The kernel matrix takes the memory. If it does not fit, every iteration of the solver recomputes it by chunks.
+This takes longer than keeping it, but any number of points fits. DIR may have kin40k.
 
 What `python -m examples.kernel_ridge` prints, on two cores shared with other work:
 
@@ -47,7 +47,7 @@ def main(args: Sequence[str] | None = None) -> list[Comparison]:
             weights, x, y,
             budget=0.1,
             reference=in_double_precision(weights),
-            max_slowdown=None,  # each of the solver's steps computes the matrix anew
+            max_slowdown=None,  # each of the solver's steps recomputes the matrix
         )
     ]  # fmt: skip
 

@@ -1,8 +1,8 @@
-"""The loss of a language model's last layer, over a large vocabulary, and its gradient.
+"""The loss of a language model's last layer over a large vocabulary, and its gradient.
 
     python -m examples.lm_head [--small]
 
-Logits, tokens by words, are what takes the memory; of the gradient they take it twice.
+The logits, tokens by words, take the memory. The gradient needs more arrays of this size than the loss.
 
 What `python -m examples.lm_head` prints, on two cores shared with other work:
 
@@ -41,7 +41,10 @@ Array = Any
 
 
 def loss(embedding: Array, hidden: Array, words: Array) -> Array:
-    """Mean cross entropy of next words; embedding [vocabulary, d], hidden [tokens, d], words [tokens]."""
+    """Returns the mean cross entropy of the next words.
+
+    The shapes are embedding [vocabulary, d], hidden [tokens, d] and words [tokens].
+    """
     return optax.softmax_cross_entropy_with_integer_labels(hidden @ embedding.T, words).mean()
 
 

@@ -1,4 +1,4 @@
-"""Peaks, times and differences, for the demo, the benchmarks and the tests."""
+"""Measures peaks, times and differences, for the demo, the benchmarks and the tests."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from eqsat.targets.compiler_profile import HONEST
 from eqsat.targets.device_memory import free_host_bytes
 
 PLAIN_SHARE = 0.5
-"""What is not ours is run where it needs at most this share of the memory that is free."""
+"""A program without a budget is run only if it needs less than this share of the free memory."""
 
 REST = 0.03
-"""Seconds before a timed call: so long after a product, threads of OpenBLAS go on, waiting for another."""
+"""The pause in seconds before a timed call: OpenBLAS threads keep spinning that long after a product."""
 
 
 def plain_peak(function: Callable[..., Any], arguments: Sequence[Any], options: str = HONEST) -> int:
-    """What `jax.jit(function)` needs at once, in bytes, under options that count every buffer.
+    """Returns the peak of `jax.jit(function)` in bytes, under options that count every buffer.
 
     **Arguments:**
 
-    - `options`: `OWN`: under XLA's own, with what these may hide.
+    - `options`: the name of a set of XLA options. Under XLA's own, `OWN`, the peak may leave out some
+      buffers.
     """
     leaves, structure = jax.tree.flatten(tuple(arguments))
     shapes = [jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype) for leaf in leaves]
@@ -41,7 +42,7 @@ def plain_peak(function: Callable[..., Any], arguments: Sequence[Any], options: 
 
 
 def has_room_for(peak: int) -> bool:
-    """Whether a program that is under no budget, and needs so many bytes, is run at all."""
+    """Returns whether a program without a budget that needs so many bytes is run at all."""
     return peak < PLAIN_SHARE * free_host_bytes()
 
 
@@ -53,13 +54,14 @@ def seconds_of(function: Callable[..., Any], arguments: Sequence[Any]) -> float:
 
 @dataclass
 class Timing:
-    """Calls of a function, timed in turns with those of others.
+    """The times of a function's calls, in turns with those of others.
 
     **Attributes:**
 
-    - `result`: of the first call, which compiles and is not timed.
-    - `wall`, `processor`: seconds of every other call, by the clock, and of all threads of the process;
-      the latter are less disturbed by a busy machine.
+    - `result`: the result of the first call, which compiles and is not timed.
+    - `wall`: the wall-clock seconds of every other call.
+    - `processor`: the processor seconds of every other call, over all threads of the process. A busy machine
+      disturbs these less.
     """
 
     result: Any
@@ -68,7 +70,7 @@ class Timing:
 
     @property
     def seconds(self) -> float:
-        """The median."""
+        """The median of the wall-clock times."""
         return statistics.median(self.wall)
 
     @property
@@ -76,7 +78,7 @@ class Timing:
         return statistics.median(self.processor)
 
     def relative_to(self, base: Timing) -> float:
-        """By the clock: the median over the turns in which both were called."""
+        """Returns the median ratio of the wall-clock times, over the turns in which both were called."""
         return statistics.median(ours / theirs for ours, theirs in zip(self.wall, base.wall, strict=False))
 
     def processor_relative_to(self, base: Timing) -> float:
@@ -90,13 +92,14 @@ def interleaved(
     runs: int,
     patience: float = math.inf,
 ) -> dict[str, Timing]:
-    """`runs` calls of each function, in turns, so that a busy machine is busy for all.
+    """Times `runs` calls of each function, in turns, so that a busy machine disturbs all alike.
 
-    Every turn is in another order: what a call leaves in the cache, and in the allocator, is the next one's.
+    Every turn is in a random order, since a call inherits the state of the caches and of the allocator from
+    the one before it.
 
     **Arguments:**
 
-    - `patience`: in seconds; a function that takes longer is timed once.
+    - `patience`: a function that takes longer than this, in seconds, is timed only once.
     """
     timings = {
         name: Timing(jax.block_until_ready(function(*arguments))) for name, function in functions.items()
@@ -118,7 +121,7 @@ def interleaved(
 
 
 def difference(result: Any, reference: Any) -> float:
-    """The largest difference of any entry, relative to the largest entry of its array."""
+    """Returns the largest difference of any entry, relative to the largest entry of its array."""
     pairs = zip(jax.tree.leaves(result), jax.tree.leaves(reference), strict=True)
     return max(float(np.max(np.abs(np.asarray(a) - b)) / np.max(np.abs(b))) for a, b in pairs)
 

@@ -1,9 +1,9 @@
-"""The maximum mean discrepancy between two samples by coreax.
+"""The maximum mean discrepancy between two samples, by coreax.
 
     python -m examples.mmd [--data DIR] [--small]
 
-Three arrays of the differences of all pairs of images, pixel by pixel, are what takes the memory; DIR may
-have MNIST.
+Three arrays of the differences between all pairs of images, pixel by pixel, take the memory. DIR may have
+MNIST.
 
 What `python -m examples.mmd` prints, on two cores shared with other work:
 

@@ -1,9 +1,10 @@
-"""Nearest neighbours by brute force, of digits and of words, under the L2, L1 and cosine distances.
+"""Nearest neighbours of digits and words by brute force, under the L2, L1 and cosine distances.
 
     python -m examples.neighbours [--data DIR] [--small]
 
-As one would write it: all distances, then the smallest of each row. `accuracy="cancels"` allows
-|x|² - 2xy + |y|² for the square of a difference, which makes L2 a product of matrices and may cost a digit.
+The program computes all distances, and then the smallest ones of each row. `accuracy="cancels"` allows
+rules to rewrite the square of a difference as |x|² - 2xy + |y|², which turns L2 into a product of
+matrices and may cost a digit.
 
 What `python -m examples.neighbours --data DIR` prints, on two cores shared with other work:
 
@@ -79,7 +80,7 @@ REFERENCE_ROWS = 100
 
 
 def l2(x: Array, y: Array) -> Array:
-    """Squared Euclidean distances, [n, d] and [m, d] to [n, m]."""
+    """Returns squared Euclidean distances, from [n, d] and [m, d] to [n, m]."""
     return jnp.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1)
 
 
@@ -94,7 +95,7 @@ def cosine(x: Array, y: Array) -> Array:
 
 
 def neighbours(distance: Callable[[Array, Array], Array], queries: Array, database: Array) -> Any:
-    """The ten smallest distances of every query, [n, 10], and which rows of the database these are."""
+    """Returns the ten smallest distances of every query and their rows of the database, both [n, 10]."""
     smallest, rows = jax.lax.top_k(-distance(queries, database), 10)
     return -smallest, rows
 
@@ -110,7 +111,7 @@ def main(args: Sequence[str] | None = None) -> list[Comparison]:
         look_for(
             f"{distance.__name__}, {name}",
             distance,
-            queries[:200] if distance is l1 else queries,  # No product of matrices computes it.
+            queries[:200] if distance is l1 else queries,  # L1 is slow, as it is no product of matrices
             database,
             0.5 if options.small else budgets[name],
         )

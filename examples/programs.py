@@ -1,7 +1,7 @@
-"""The programs of the demo and the benchmarks: plain JAX, written the way the maths reads.
+"""The programs of the demo and the benchmarks, in plain JAX, written as the mathematics reads.
 
-Each dies of an intermediate nobody wanted. Each comes with generated data and a reference in double
-precision, on a few rows where the whole would be too much.
+In each, a large intermediate value takes the memory. Each comes with generated data and a reference in double
+precision, which covers only a few rows if the whole result would take too long.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ REFERENCE_ROWS = 100
 
 
 def squared_distances(x: Array, y: Array) -> Array:
-    """|x_i - y_j|^2, the formula as it stands."""
+    """Returns |x_i - y_j|^2, by the formula as it stands."""
     return jnp.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=-1)
 
 
 def kernel_matvec(x: Array, y: Array, v: Array) -> Array:
-    """A squared-exponential kernel matrix times a vector."""
+    """Returns a squared-exponential kernel matrix times a vector."""
     return jnp.exp(-0.5 * squared_distances(x, y)) @ v
 
 
 def nearest_neighbours(database: Array, queries: Array) -> tuple[Array, Array]:
-    """Squared distances and positions of every query's nearest neighbours."""
+    """Returns the squared distances and the positions of every query's nearest neighbours."""
     products = database @ queries.T
     distances = jnp.sum(database**2, axis=1)[:, None] - 2 * products + jnp.sum(queries**2, axis=1)
     negated, positions = lax.top_k(-distances.T, NEIGHBOURS)
@@ -48,17 +48,17 @@ def nearest_neighbours(database: Array, queries: Array) -> tuple[Array, Array]:
 
 
 def attention(q: Array, k: Array, v: Array) -> Array:
-    """Softmax attention, one head."""
+    """Returns one head of softmax attention."""
     return jax.nn.softmax(q @ k.T / math.sqrt(q.shape[-1]), axis=-1) @ v
 
 
 def chain(a: Array, b: Array, v: Array) -> Array:
-    """A product of two matrices and a vector, from left to right."""
+    """Returns the product of two matrices and a vector, from left to right."""
     return a @ b @ v
 
 
 def sparse_gp_bound(params: dict[str, Array], x: Array, y: Array) -> Array:
-    """The collapsed lower bound of sparse Gaussian process regression (Titsias 2009)."""
+    """Returns the collapsed lower bound of sparse Gaussian process regression (Titsias 2009)."""
     scale = jnp.exp(-params["log_lengthscales"])
     variance, noise = jnp.exp(params["log_variance"]), jnp.exp(params["log_noise"])
     z = params["inducing"]
@@ -124,8 +124,8 @@ class Example:
 
     **Attributes:**
 
-    - `budget`: bytes, or a fraction of what plain JAX needs.
-    - `reference`: from the arguments, in float64, what `part` of the result should be.
+    - `budget`: the budget in bytes, or a float: a fraction of what plain JAX needs.
+    - `reference`: computes from the arguments, in float64, what `part` of the result should be.
     """
 
     title: str
@@ -142,7 +142,7 @@ def first_rows(result: Any) -> Any:
 
 
 def demo_examples(data: Path | None = None) -> list[Example]:
-    """The demo's programs at the demo's sizes; `data` is a folder with MNIST."""
+    """Returns the demo's programs at the demo's sizes; `data` is a folder with MNIST, or None."""
     some_rows = f"float64, {REFERENCE_ROWS} rows"
     points = "MNIST" if data else "generated"
     return [

@@ -2,8 +2,8 @@
 
     python -m examples.sinkhorn [--data DIR] [--small]
 
-Three matrices of costs are what takes the memory, and what becomes of them in every turn of three loops;
-DIR may have kin40k.
+Three matrices of costs take the memory, and the matrices that every iteration of three loops computes from
+them. DIR may have kin40k.
 
 What `python -m examples.sinkhorn` prints, on two cores shared with other work:
 

@@ -1,9 +1,9 @@
-"""Sparse Gaussian process regression with GPJax: the bound and its gradient under one budget, and a training.
+"""Sparse Gaussian process regression with GPJax: the bound and its gradient under a budget, and a training.
 
     python -m examples.sparse_gp [--data DIR] [--small]
 
-The kernel matrix of inducing points and data, and what is made of it on both ways, is what takes the
-memory; DIR may have kin40k. The training's losses are minus the bound, per point.
+The kernel matrix between inducing points and data takes the memory, with the values that the forward and the
+backward pass compute from it. DIR may have kin40k. The losses of the training are minus the bound, per point.
 
 What `python -m examples.sparse_gp` prints, on two cores shared with other work:
 
@@ -48,7 +48,7 @@ def main(args: Sequence[str] | None = None) -> list[Comparison]:
     model = gpx.variational_families.CollapsedVariationalGaussian(
         model=prior * gpx.likelihoods.Gaussian(), inducing_inputs=x[:inducing]
     )
-    # Its arrays are what is trained: hyperparameters and inducing inputs.
+    # All arrays of the model are trained: hyperparameters and inducing inputs.
     parameters, static = eqx.partition(model, eqx.is_inexact_array)
     parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf, x.dtype), parameters)
 
@@ -72,7 +72,7 @@ def main(args: Sequence[str] | None = None) -> list[Comparison]:
 def train(
     value_and_gradient: Callable[[Any], tuple[jax.Array, Any]], parameters: Any, steps: int
 ) -> list[float]:
-    """The losses before each step of Adam, and after the last one: minus the bound, per point."""
+    """Returns the losses before each step of Adam and after the last one: minus the bound, per point."""
     optimizer = optax.adam(0.03)
     state = optimizer.init(parameters)
     losses = []

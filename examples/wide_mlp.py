@@ -1,8 +1,8 @@
-"""A network with one very wide hidden layer, trained on all data at once: its loss and gradient.
+"""The loss and gradient of a network with one very wide hidden layer, on all data at once.
 
     python -m examples.wide_mlp [--data DIR] [--small]
 
-The activations, points by hidden units, are what takes the memory; DIR may have kin40k.
+The activations, points by hidden units, take the memory. DIR may have kin40k.
 
 What `python -m examples.wide_mlp --data DIR` prints, on two cores shared with other work:
 
@@ -48,7 +48,7 @@ def initial(inputs: int, hidden: int, seed: int = 0) -> dict[str, Array]:
 
 
 def loss(parameters: dict[str, Array], x: Array, y: Array) -> Array:
-    """The mean squared error of the network's predictions, x [n, d], y [n]."""
+    """Returns the mean squared error of the network's predictions, for x [n, d] and y [n]."""
     hidden = jax.nn.gelu(x @ parameters["in"] + parameters["bias"])
     return jnp.mean((hidden @ parameters["out"] - y) ** 2)
 

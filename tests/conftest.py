@@ -1,6 +1,6 @@
-"""For all tests: nothing is kept between processes, or read from what a user's processes have kept.
+"""Settings for all tests: they use no cache folder, and plan for a machine of unknown cache size.
 
-Plans are made for one and the same machine, whatever the caches of the one at hand.
+Hence no test reads what other processes have stored, and plans don't depend on the machine at hand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ cpu.last_level_cache = lambda: None
 
 @pytest.fixture(autouse=True)
 def _own_operations() -> Iterator[None]:
-    """Operations that a test registers are not there for the next one."""
+    """Removes the operations that a test registers."""
     registered, undeclared = dict(REGISTERED), dict(UNDECLARED)
     yield
     for table, before in ((REGISTERED, registered), (UNDECLARED, undeclared)):

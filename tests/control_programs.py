@@ -1,4 +1,4 @@
-"""Functions with control flow and arguments for them, for the tests of all stages."""
+"""Functions with control flow, with arguments, for the tests of all stages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.stages import normal
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
 
 CASES: dict[str, Case] = {}
-"""By what is special about them."""
+"""The functions and their arguments, by what is special about them."""
 
 
 def case(name: str, *args: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""The example of the tests of what users see: a kernel matrix times a vector, and its optimised form."""
+"""An example for the tests of what users see: a kernel matrix times a vector, and its optimised form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.stages import normal
 
 X, Y, V = normal(211, 3), normal(307, 3), normal(307)
 BUDGET = 60_000
-"""The kernel matrix alone takes 259 kB."""
+"""A budget in bytes; the kernel matrix alone takes 259 kB."""
 
 
 def kernel(x: Any, y: Any, v: Any) -> Any:
@@ -21,7 +21,7 @@ def kernel(x: Any, y: Any, v: Any) -> Any:
 
 
 SMALL = eqsat.optimize(kernel, budget=BUDGET)
-"""Planned once for all tests."""
+"""The optimised kernel, which all tests share so that it is planned once."""
 
 
 def close(got: Any, wanted: Any, rtol: float = 2e-5) -> None:

@@ -1,7 +1,7 @@
-"""Array programs as source text, each with a double-precision reference of itself.
+"""Array programs as source text, which serve as functions under test and as their own reference.
 
-Executed with `jnp` bound to `jax.numpy`, a program's text is the function under test; executed with
-`jnp` bound to NumPy and every float dtype to float64, it is the reference.
+Executed with `jnp` bound to `jax.numpy`, a text is the function under test. Executed with `jnp` bound to
+NumPy and every float dtype to float64, it is the reference.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import jax
 import numpy as np
 
 EXACT_BOUND = {"float32": 2.0**21, "bfloat16": 2.0**8, "int32": 2.0**21}
-"""Up to where integers are computed exactly, in any order, with some room."""
+"""The magnitude up to which integers are computed exactly in any order, with some room."""
 TAME_BOUND = 4.0
 
 
 def power_of_two(value: float) -> float:
-    """The largest power of two up to `value`: a factor that every float dtype holds exactly.
+    """Returns the largest power of two up to `value`, a factor that every float dtype holds exactly.
 
     >>> power_of_two(0.3)
     0.25
@@ -34,10 +34,10 @@ class Value:
 
     **Attributes:**
 
-    - `bound`: no element is larger in magnitude.
-    - `terms`: how many terms were added up for an element: rounding errors add up, too.
-    - `exact`: a float that holds integers, or an integer or truth value: the same in any order of
-      evaluation.
+    - `bound`: the largest magnitude that an element can have.
+    - `exact`: whether every order of evaluation gives the same value. It holds for integers, truth values,
+      and floats that hold integers.
+    - `terms`: how many terms were added up for an element, since their rounding errors add up, too.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Value:
         return math.prod(self.shape)
 
     def tame(self, limit: float = TAME_BOUND) -> str:
-        """An expression for this value in float32, scaled to at most `limit`."""
+        """Returns an expression for this value in float32, scaled to a magnitude of at most `limit`."""
         name = self.name if self.dtype == "float32" else f"{self.name}.astype(float32)"
         return name if self.bound <= limit else f"({name} * {power_of_two(limit / self.bound)})"
 
     def stays_exact(self, bound: float) -> bool:
-        """Whether what is computed from this value, in its dtype and up to `bound`, is exact."""
+        """Returns whether a result of this value's dtype and of magnitude up to `bound` is exact."""
         return self.exact and self.dtype != "bool" and bound <= EXACT_BOUND[self.dtype]
 
     def tame_bound(self, limit: float = TAME_BOUND) -> float:
@@ -70,7 +70,7 @@ class Value:
 
 @dataclass
 class ProgramText:
-    """Inputs, one assignment per line, and which variables are returned."""
+    """A program as text: inputs, one assignment per line, and outputs."""
 
     inputs: list[Value] = field(default_factory=list)
     lines: list[tuple[Value, str]] = field(default_factory=list)
@@ -78,13 +78,13 @@ class ProgramText:
 
     @property
     def values(self) -> list[Value]:
-        """All variables, the latest first."""
+        """All variables, from the latest to the first."""
         return [value for value, _ in reversed(self.lines)] + self.inputs[::-1]
 
     def add(
         self, expression: str, shape: tuple[int, ...], dtype: str, bound: float, exact: bool, terms: int = 1
     ) -> None:
-        """One more line. Integers and truth values are exact whatever is said."""
+        """Adds a line. Integers and truth values count as exact whatever `exact` says."""
         exact = exact or dtype in ("int32", "bool")
         name = f"v{len(self.inputs) + len(self.lines)}"
         self.lines.append((Value(name, shape, dtype, bound, exact, terms), expression))
@@ -108,7 +108,7 @@ class ProgramText:
         return namespace["f"]
 
     def arrays(self, seed: int = 0) -> list[np.ndarray]:
-        """Inputs for it."""
+        """Draws arrays for the inputs."""
         rng = np.random.default_rng(seed)
         arrays = []
         for value in self.inputs:
@@ -122,11 +122,11 @@ class ProgramText:
     def reference(
         self, arrays: list[np.ndarray], noise: np.random.Generator | None = None
     ) -> list[np.ndarray]:
-        """The outputs in double precision.
+        """Computes the outputs in double precision.
 
-        With `noise`, every inexact variable is off by about what rounding may do to it: an eps of its
-        dtype, relative to its largest element, times the square root of the terms added up in it.
-        What that does to the outputs is what rounding may do to them.
+        With `noise`, every inexact variable is perturbed by about as much as rounding may change it: by an
+        eps of its dtype, times its largest element, times the square root of the number of terms added up in
+        it. The change of the outputs then estimates their rounding errors.
         """
         names: dict[str, Any] = dict(_NUMPY_NAMES)
         for value, array in zip(self.inputs, arrays, strict=True):
@@ -141,7 +141,7 @@ class ProgramText:
         return [names[value.name] for value in self.outputs]
 
     def tolerances(self, arrays: list[np.ndarray]) -> list[float]:
-        """Per output: how far roundings of a program that is as good as this one may take it."""
+        """Returns for each output the largest error that an equally accurate program may have."""
         exact = self.reference(arrays)
         worst = [
             0.0 if value.exact else 2 * _EPS[value.dtype] * np.max(np.abs(result))
@@ -175,7 +175,7 @@ _JAX_NAMES: dict[str, Any] = {
 
 
 def _numpy_top_k_indices(x: np.ndarray, k: int) -> np.ndarray:
-    # As XLA orders numbers: of two zeros, the negative one is smaller.
+    # This is XLA's order of numbers, in which the negative zero is smaller than the positive one.
     return np.lexsort((np.signbit(x), -x), axis=-1)[..., :k]
 
 

@@ -1,6 +1,6 @@
-"""Random programs with control flow: the steps of `random_steps`, and loops and branches among them.
+"""Random programs with control flow: loops and branches between the steps of `random_steps`.
 
-What is inside of a loop is contractive, so that rounding errors only add up over its turns.
+The bodies of loops are contractive, so that rounding errors add up over the iterations but don't grow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TURNS = (
 
 
 def _broadcast_to(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> str:
-    """A value, tamed, that broadcasts to a shape, or a number."""
+    """Returns an expression for a scaled value that broadcasts to a shape, or else for a number."""
     value = pick(
         draw,
         program,
@@ -37,7 +37,7 @@ def _broadcast_to(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> s
 
 
 def repeat(draw: Draw, program: ProgramText) -> None:
-    """A loop of known length."""
+    """Adds a loop of fixed length."""
     value = pick(draw, program, lambda v: v.dtype == "float32")
     if value is None:
         return
@@ -48,7 +48,7 @@ def repeat(draw: Draw, program: ProgramText) -> None:
 
 
 def power(draw: Draw, program: ProgramText) -> None:
-    """A matrix of all pairs that a loop multiplies by."""
+    """Adds a loop that multiplies by a matrix over all pairs of a vector's elements."""
     value = pick(draw, program, lambda v: v.is_float and len(v.shape) == 1 and v.elements > 1)
     if value is None or value.elements**2 > MOST_ELEMENTS:
         return
@@ -65,7 +65,7 @@ def power(draw: Draw, program: ProgramText) -> None:
 
 
 def scan(draw: Draw, program: ProgramText) -> None:
-    """A loop over the first axis of a value: what it stacks, or what it carries."""
+    """Adds a scan over the first axis of a value, and takes its stacked results or its carry."""
     value = pick(draw, program, lambda v: v.is_float and len(v.shape) > 0 and v.shape[0] <= 64)
     if value is None:
         return
@@ -81,7 +81,7 @@ def scan(draw: Draw, program: ProgramText) -> None:
 
 
 def each(draw: Draw, program: ProgramText) -> None:
-    """Rows one by one, each with all of its pairs."""
+    """Adds a map over rows, each of which is reduced over all pairs of its elements."""
     value = pick(draw, program, lambda v: v.is_float and len(v.shape) == 2 and v.shape[0] <= 64)
     if value is None:
         return
@@ -93,7 +93,7 @@ def each(draw: Draw, program: ProgramText) -> None:
 
 
 def branch(draw: Draw, program: ProgramText) -> None:
-    """A choice by an exact value."""
+    """Adds a `cond` whose predicate is an exact value, so that every evaluation takes the same branch."""
     value = pick(draw, program, lambda v: v.is_float)
     decisive = pick(draw, program, lambda v: v.exact and v.elements > 0)
     if value is None or decisive is None:
@@ -111,7 +111,7 @@ CONTROL = (repeat, power, scan, each, branch)
 
 @st.composite
 def random_loops(draw: Draw) -> ProgramText:
-    """Programs with two to four steps of control flow among others."""
+    """Draws programs with two to four steps of control flow, and other steps between them."""
     program = ProgramText()
     lengths = draw(st.lists(st.sampled_from(SMALL_LENGTHS + LARGE_LENGTHS), min_size=2, max_size=3))
     for _ in range(draw(st.integers(1, 3))):

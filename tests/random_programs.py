@@ -1,8 +1,8 @@
 """Random array programs for property tests.
 
-Numerically tame: values are scaled to stay near 1, and what is discontinuous (argmax, comparisons) is
-only asked of values that every order of evaluation computes exactly: integers, and floats that hold
-small integers. A failing example prints as a function that can be pasted.
+The programs are numerically tame: values are scaled to stay near 1. Discontinuous functions (argmax,
+comparisons) are applied only to values that every order of evaluation computes exactly: integers, and floats
+that hold small integers. A failing example prints as a function that can be pasted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LARGE_LENGTHS = (61, 64, 101, 128, 251, 400)
 
 @st.composite
 def random_programs(draw: Draw, most_steps: int = 9, large: bool = True) -> ProgramText:
-    """Programs of up to `most_steps` lines.
+    """Draws programs of up to `most_steps` steps and a final reduction.
 
     **Arguments:**
 
@@ -42,9 +42,10 @@ def random_programs(draw: Draw, most_steps: int = 9, large: bool = True) -> Prog
 
 @st.composite
 def bottlenecks(draw: Draw) -> ProgramText:
-    """Programs with a value much larger than their inputs and results, made and reduced on the way.
+    """Draws programs with an intermediate value that is much larger than their inputs and results.
 
-    All pairs of two sets of numbers or of points, or their inner products; a few steps; a reduction.
+    It is a function of all pairs of two sets of numbers or points, or their inner products. A few steps
+    follow, and then a reduction.
     """
     program = ProgramText()
     n, m = draw(st.sampled_from(LARGE_LENGTHS[2:])), draw(st.sampled_from(LARGE_LENGTHS[2:]))
@@ -64,7 +65,7 @@ def bottlenecks(draw: Draw) -> ProgramText:
 
 
 def new_input(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> Value:
-    """One more input of that shape."""
+    """Adds and returns an input of a shape."""
     exact = draw(st.booleans())
     dtype = draw(st.sampled_from(["float32", "float32", "int32"])) if exact else "float32"
     value = Value(f"v{len(program.inputs)}", shape, dtype, 5 if exact else 2, exact)
@@ -73,7 +74,7 @@ def new_input(draw: Draw, program: ProgramText, shape: tuple[int, ...]) -> Value
 
 
 def finish(draw: Draw, program: ProgramText) -> None:
-    """Make large values small, and say what is returned."""
+    """Reduces the last value if it is large, and chooses the outputs."""
     for value in program.values[:1]:
         if value.elements > 1000 and value.dtype != "bool":
             reduce_value(draw, program, value)

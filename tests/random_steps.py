@@ -1,6 +1,6 @@
-"""The steps that random programs are made of: elementwise, reductions, contractions, movement...
+"""The steps that build random programs: elementwise functions, reductions, contractions, movement of data...
 
-Each draws what it needs and adds a line, or leaves the program as it is.
+A step draws its operands and adds a line to the program, or leaves the program as it is if none fit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STEPS: list[Step] = []
 
 
 def step(weight: int = 1) -> Callable[[Step], Step]:
-    """Enter a step in the table, `weight` times."""
+    """Returns a decorator that adds a step to `STEPS`, `weight` times."""
 
     def enter(function: Step) -> Step:
         STEPS.extend([function] * weight)
@@ -35,7 +35,7 @@ def step(weight: int = 1) -> Callable[[Step], Step]:
 
 
 def pick(draw: Draw, program: ProgramText, suits: Callable[[Value], bool]) -> Value | None:
-    """A value that suits: the latest more often than not, so that programs are deep."""
+    """Draws a value that suits, or returns None. It favours the latest ones, so that programs are deep."""
     candidates = [value for value in program.values if suits(value)]
     latest = draw(st.sampled_from([1, 1, 3, len(candidates)]))
     return draw(st.sampled_from(candidates[:latest])) if candidates else None
@@ -83,7 +83,7 @@ def ring_unary(draw: Draw, program: ProgramText) -> None:
 
 
 def _paired(draw: Draw, x: Value, y: Value) -> tuple[str, str, tuple[int, ...]] | None:
-    """Subscripts that make two values broadcast, and the shape they then have."""
+    """Draws subscripts that make two values broadcast; returns these and the shape of the result."""
     choices = []
     with contextlib.suppress(ValueError):
         choices.append(("", "", np.broadcast_shapes(x.shape, y.shape)))
@@ -124,7 +124,7 @@ def binary(draw: Draw, program: ProgramText) -> None:
 def combine(
     draw: Draw, program: ProgramText, x: Value, y: Value, pair: tuple[str, str, tuple[int, ...]]
 ) -> None:
-    """Two values of one dtype, with subscripts that make them broadcast and the shape they then have."""
+    """Adds a binary function of two values of one dtype; `pair` is what `_paired` returns for them."""
     template, bound, ring = draw(st.sampled_from(_BINARY))
     if ring and y.exact and x.stays_exact(bound(x.bound, y.bound)):
         program.add(
@@ -141,7 +141,7 @@ def combine(
 
 @step()
 def masked(draw: Draw, program: ProgramText) -> None:
-    """A choice by a comparison of exact values or of indices."""
+    """Adds a `where` whose condition compares indices, or exact values with a number."""
     value = pick(draw, program, lambda v: v.is_float and v.shape != ())
     if value is None:
         return
@@ -159,7 +159,7 @@ def converted(draw: Draw, program: ProgramText) -> None:
     value = pick(draw, program, lambda v: v.exact and v.bound <= 128)
     if value is not None:
         dtype = draw(st.sampled_from(["float32", "int32", "bfloat16"]))
-        # XLA's CPU code for an integer's way to bfloat16 and on to `exp` is wrong (docs/xla.md).
+        # XLA miscompiles integers that are converted to bfloat16 and go on to `exp` (docs/xla.md).
         through = ".astype(float32)" if (value.dtype, dtype) == ("int32", "bfloat16") else ""
         program.add(f"{value.name}{through}.astype({dtype})", value.shape, dtype, value.bound, True)
 
@@ -211,7 +211,7 @@ def reduce_value(draw: Draw, program: ProgramText, value: Value) -> None:
 
 @step()
 def selection(draw: Draw, program: ProgramText) -> None:
-    """argmax, argmin, top-k and sort; positions only of what is exact."""
+    """Adds an argmax, argmin, top-k or sort. Only exact values are asked for the positions."""
     value = pick(draw, program, lambda v: v.shape != () and v.dtype in ("float32", "int32"))
     if value is None:
         return
@@ -238,7 +238,7 @@ def selection(draw: Draw, program: ProgramText) -> None:
 
 @step()
 def along_an_axis(draw: Draw, program: ProgramText) -> None:
-    """softmax and cumulative sums."""
+    """Adds a softmax or a cumulative sum."""
     value = pick(draw, program, lambda v: v.is_float and v.shape != ())
     if value is None:
         return
@@ -252,7 +252,7 @@ def along_an_axis(draw: Draw, program: ProgramText) -> None:
 
 @step(4)
 def contraction(draw: Draw, program: ProgramText) -> None:
-    """An einsum with letters in any order: batch, contracted, free and summed ones."""
+    """Adds an einsum with batch, contracted and free letters in any order."""
     x = pick(draw, program, lambda v: v.is_float and len(v.shape) in (1, 2, 3))
     y = pick(draw, program, lambda v: v.is_float and len(v.shape) in (1, 2, 3))
     if x is None or y is None:
@@ -285,7 +285,7 @@ def contraction(draw: Draw, program: ProgramText) -> None:
 
 @step()
 def chain(draw: Draw, program: ProgramText) -> None:
-    """A product of three matrices, the last one perhaps a vector, written left to right."""
+    """Adds a product of three factors from left to right, the last of which is a matrix or a vector."""
     a = pick(draw, program, lambda v: v.is_float and len(v.shape) == 2 and v.elements <= 30_000)
     if a is not None:
         n, k = a.shape
@@ -297,7 +297,7 @@ def chain(draw: Draw, program: ProgramText) -> None:
 
 @step(3)
 def movement(draw: Draw, program: ProgramText) -> None:
-    """Data moved and not changed: transposes, reshapes, slices, reversals, padding, repetition."""
+    """Adds a line that moves data: a transpose, reshape, slice, reversal, padding or concatenation."""
     value = pick(draw, program, lambda v: v.shape != ())
     if value is None:
         return
@@ -325,7 +325,7 @@ def movement(draw: Draw, program: ProgramText) -> None:
         other = pick(
             draw, program, lambda v: v.dtype == value.dtype and _differ_only_in(v.shape, shape, axis)
         )
-        assert other is not None  # the value itself will do
+        assert other is not None  # at least the value itself suits
         expression = f"jnp.concatenate([{name}, {other.name}], axis={axis})"
         shape = (*shape[:axis], length + other.shape[axis], *shape[axis + 1 :])
         value = replace(value, bound=max(value.bound, other.bound), exact=value.exact and other.exact)
@@ -340,7 +340,7 @@ def _differ_only_in(left: tuple[int, ...], right: tuple[int, ...], axis: int) ->
 
 
 def _reshapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Shapes with as many elements: merged, split, with and without dimensions of length 1."""
+    """Returns shapes with as many elements: merged, split, with and without dimensions of length 1."""
     shapes = [(math.prod(shape),), (1, *shape), (*shape, 1), tuple(n for n in shape if n != 1)]
     for position, length in enumerate(shape):
         shapes += [

@@ -1,4 +1,4 @@
-"""Functions brought to a stage of the pipeline, and terms as text, for the tests of the stages."""
+"""Helpers for the tests of the pipeline's stages: they lower functions, and show terms as text."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from eqsat.ir.term import Term
 
 
 def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
-    """An array of normally distributed numbers, the same every time."""
+    """Returns an array of normally distributed numbers, the same at every call."""
     return np.asarray(np.random.default_rng((seed, *shape)).normal(size=shape)).astype(dtype)
 
 
 def lowered(fn: Callable[..., Any], *args: Any, reshapes: bool = True) -> tuple[Program, list[Any]]:
-    """The program of a function, found to be well-formed, and its hoisted constants."""
+    """Returns the program of a function, after checking that it is well-formed, and its hoisted constants."""
     program, constants = lower(trace(fn, args, {}).closed, reshapes)
     check_program(program)
     return program, constants
 
 
 def check_meaning(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, reshapes: bool = True) -> Program:
-    """The program of a function, found to mean what the function means."""
+    """Lowers a function, and checks that its program, interpreted, gives the function's results."""
     program, constants = lowered(fn, *args, reshapes=reshapes)
     leaves = jax.tree.leaves(args)
     results = interpret(program, [*leaves, *constants])
@@ -59,9 +59,9 @@ def check_meaning(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5, reshap
 
 
 def text(term: Term) -> str:
-    """A term as text, with axes named by their lengths: `sum[3] square(sub(0{5 3}, 1{7 3}))`.
+    """Returns a term as text, with axes named by their lengths: `sum[3](square(sub(0{5 3}, 1{7 3})))`.
 
-    The order of a product's operands is not told, nor is how the inputs are laid out.
+    The text depends neither on the order of the operands of sums and products, nor on the layout of inputs.
     """
     operands = [text(arg) for arg in term.args]
     match term.op:
@@ -109,16 +109,16 @@ def _lengths(axes: frozenset[Axis]) -> str:
 
 
 def result_text(fn: Callable[..., Any], *args: Any) -> str:
-    """The text of a function's only result, which is found to mean the same as the function."""
+    """Returns a function's only result as text, after checking that it means the same as the function."""
     (output,) = check_meaning(fn, *args).outputs
     return text(output.term)
 
 
 def no_nodes(fn: Callable[..., Any], *args: Any) -> None:
-    """The function only lays its input out in another way."""
+    """Checks that a function only changes the layout of its input, and so lowers to no ops."""
     assert result_text(fn, *args).startswith("0{")
 
 
 def ops(program: Program, *kinds: type[Op]) -> list[Any]:
-    """The program's ops of those kinds, operands first."""
+    """Returns the program's ops of the given kinds, operands first."""
     return [term.op for term in program.reachable() if isinstance(term.op, kinds)]

@@ -1,7 +1,7 @@
-"""JAX's transformations, each as a function of functions from vectors to vectors of the same length.
+"""JAX's transformations, each as a map between functions that take a vector to a vector of the same length.
 
-So they compose in every order. What they compute is of no interest but for depending on every part of what
-the transformation gives.
+Hence they compose in every order. What they compute is arbitrary, but it depends on every part of the
+transformation's result.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def vmap(f: Vectors) -> Vectors:
 
 
 def vmap_of_columns(f: Vectors) -> Vectors:
-    """The batch is last, going in and coming out, and of length 1."""
+    """Maps over the last axis, in the argument and in the result. The batch has length 1."""
     return lambda x: jax.vmap(f, in_axes=-1, out_axes=-1)(x[:, None])[:, 0]
 
 
 def vmap_of_nothing(f: Vectors) -> Vectors:
-    """Only what the function is multiplied by has a batch."""
+    """Maps over a factor of the result only, so the function has no batch."""
     return lambda x: jax.vmap(lambda x, s: s * f(x), (None, 0))(x, jnp.arange(2.0)).sum(0)
 
 
@@ -65,7 +65,7 @@ def scan(f: Vectors) -> Vectors:
 
 
 def while_loop(f: Vectors) -> Vectors:
-    """Of a fixed number of iterations, so that reverse mode takes it."""
+    """Loops for a fixed number of iterations, so that reverse mode can differentiate it."""
     return lambda x: lax.fori_loop(0, 2, lambda _, carry: f(carry), x)
 
 

@@ -1,6 +1,6 @@
-"""What the paper could not do, measured: plain JAX, eqsat under budgets, and what one writes by hand.
+"""Measures what the paper could not do: plain JAX, eqsat under budgets, and programs written by hand.
 
     python -m benchmarks.beyond.attention [--quick] [--runs N]
 
-and likewise for the other modules; the pages of the manual that are named after them say what each is about.
+The other modules run likewise. The pages of the manual that are named after them say what each is about.
 """

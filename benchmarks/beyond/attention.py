@@ -2,8 +2,8 @@
 
     python -m benchmarks.beyond.attention [--quick] [--runs N]
 
-By hand: `lax.map` over queries with `jax.checkpoint`, as one writes it in JAX; and tiles over queries and
-keys with the online softmax and a gradient of their own (Dao, "FlashAttention-2", 2023), in JAX.
+The programs written by hand are `lax.map` over queries with `jax.checkpoint`, as is usual in JAX, and tiles
+over queries and keys with the online softmax and a gradient of their own (Dao, "FlashAttention-2", 2023).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ROWS = 100
 
 
 def gradient(q: Array, k: Array, v: Array, cotangent: Array) -> Array:
-    """What a cotangent of the result is worth at q, k and v."""
+    """Returns the cotangents of q, k and v for a cotangent of the result."""
     return jax.vjp(attention, q, k, v)[1](cotangent)
 
 
 def mapped(q: Array, k: Array, v: Array, length: int) -> Array:
-    """Attention by `lax.map` over chunks of the queries, each computed again for the gradient."""
+    """Computes attention by `lax.map` over chunks of the queries, which the gradient recomputes."""
     chunk = jax.checkpoint(lambda rows: attention(rows, k, v))
     return lax.map(chunk, q.reshape(-1, length, q.shape[-1])).reshape(len(q), -1)
 
@@ -47,7 +47,7 @@ def _tiles(x: Array, length: int) -> Array:
 
 
 def _statistics(rows: Array, keys: Array, values: Array) -> tuple[Array, Array]:
-    """The result for some queries, and the logarithms of their sums of exponentials, in one pass."""
+    """Returns the result for some queries, and the logarithms of their sums of exponentials, in one pass."""
     scale = 1 / math.sqrt(rows.shape[-1])
 
     def turn(carry: Any, tile: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Conjugate gradients with a dense kernel matrix that is never there.
+"""Conjugate gradients with a dense kernel matrix that is never stored.
 
     python -m benchmarks.beyond.conjugate_gradients [--quick] [--runs N]
 
-By hand: the matrix's product with a vector by `lax.map` over its rows.
+The program written by hand multiplies the matrix by a vector by `lax.map` over its rows.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from examples.programs import squared_distances
 
 Array = Any
 STEPS = 5
-"""Rounding errors grow tenfold with every further step, however products are computed."""
+"""The number of steps. With each step, rounding errors grow tenfold, however products are computed."""
 
 NOISE = 10.0
 
 
 def ridge(x: Array, y: Array) -> Array:
-    """Kernel ridge regression: the weights, by a few steps of conjugate gradients."""
+    """Returns the weights of kernel ridge regression, by a few steps of conjugate gradients."""
     gram = jnp.exp(-0.5 * squared_distances(x, x))
     return cg(lambda v: gram @ v + NOISE * v, y, tol=0.0, maxiter=STEPS)[0]
 

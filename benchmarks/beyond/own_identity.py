@@ -1,8 +1,8 @@
-"""A rule added by the user: a sum over pairs that is a product of two sums.
+"""A rule that the user adds: a sum over pairs that is a product of two sums.
 
     python -m benchmarks.beyond.own_identity [--quick] [--runs N]
 
-By hand: what the rule in `cosines.rules` says, written into the program.
+The program written by hand applies the rule in `cosines.rules` directly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RULES = (Path(__file__).parent / "cosines.rules",)
 
 
 def field(x: Array, y: Array, weights: Array) -> Array:
-    """What waves from all y give at every x."""
+    """Returns the sum of the waves from all y at every x."""
     return jnp.cos(x[:, None] - y[None, :]) @ weights
 
 

@@ -1,4 +1,4 @@
-"""The common part: cases, their measurement, and their table."""
+"""What the benchmarks of this folder share: cases, their measurement, and their table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from examples.measure import difference, has_room_for, interleaved, plain_peak, 
 
 PLAIN = "plain JAX"
 MOST_LOOPS = 4
-"""So many are in the table; the JSON has all."""
+"""At most this many loops of a plan are in the table. The JSON has all of them."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,11 @@ class Case:
 
     **Attributes:**
 
-    - `by_hand`: functions of the same arguments that give the same results, by name.
-    - `reference`: what `part` of the result should be, from the arguments; by default the program in float64.
+    - `by_hand`: other functions, by name, that compute the same results from the same arguments.
+    - `reference`: computes from the arguments what `part` of the result should be. By default, it is the
+      program in float64.
     - `rules`: files of rules beyond the shipped ones.
-    - `accuracy`: as for `eqsat.optimize`.
+    - `accuracy`: the accuracy class, as for `eqsat.optimize`.
     """
 
     title: str
@@ -47,14 +48,16 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """One way to compute a case.
+    """The results for one way to compute a case.
 
     **Attributes:**
 
-    - `peak`: bytes; certified, or of plain and hand-written programs, under options that count every buffer.
-    - `seconds`, `ratio`: the median of some calls, and that of its time relative to plain JAX's, or if that
-      was not run, to that of the first way that was; None if it was not run for want of memory.
-    - `work_ratio`: the same for processor time, which other processes disturb less.
+    - `peak`: the peak in bytes. It is certified; for plain and hand-written programs, it is that under
+      options that count every buffer.
+    - `seconds`: the median time of several calls, or None if there is too little memory to run it.
+    - `ratio`: the median of its time relative to plain JAX's, or if that was not run, to that of the
+      first way that was.
+    - `work_ratio`: the same ratio of processor times, which other processes disturb less.
     - `error`: the largest difference from the reference, relative to the largest entry.
     """
 
@@ -69,9 +72,9 @@ class Row:
 
 
 def measure(case: Case, runs: int) -> list[Row]:
-    """All ways to compute a case, timed in turns.
+    """Measures all ways to compute a case, timed in turns.
 
-    Raises `eqsat.BudgetError` if nothing is found for a budget, and `AssertionError` if a peak is over one.
+    **Raises:** `eqsat.BudgetError` if nothing fits a budget, and `AssertionError` if a peak exceeds one.
     """
     arguments = case.arguments()
     peaks = {PLAIN: plain_peak(case.function, arguments)}
@@ -110,7 +113,7 @@ def measure(case: Case, runs: int) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+    """Returns the rows as a table in Markdown."""
     lines = []
     for row in rows:
         if row.seconds is None:
@@ -124,7 +127,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def main(name: str, description: str, cases: Sequence[Case], quick: Sequence[Case]) -> None:
-    """The command line of a benchmark; without --quick it writes `benchmarks/results/beyond-NAME-CPU.*`."""
+    """Runs a benchmark's command line; without --quick, it writes `benchmarks/results/beyond-NAME-CPU.*`."""
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.beyond.{name}", description=description)
     parser.add_argument("--quick", action="store_true", help="small cases; writes nothing")
     parser.add_argument("--runs", type=int, default=5, help="timed runs of each (default 5)")

@@ -1,9 +1,10 @@
-"""Tiles over two axes: where a few whole rows are already too much.
+"""Tiles over two axes, where even a few whole rows are too large.
 
     python -m benchmarks.beyond.tiles [--quick] [--runs N]
 
-A contrastive loss: for every query, how likely its own key is among all keys. Arguments are 10 MB, and there
-is half a megabyte beside them: six rows of scores. By hand: `lax.map` over as few queries, and tiles.
+The program is a contrastive loss: for every query, it takes the likelihood of its own key among all keys. The
+arguments are 10 MB, and the budget leaves half a megabyte beside them, which is six rows of scores. The
+programs written by hand are `lax.map` over as few queries, and tiles.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     python -m benchmarks.beyond.training [--quick] [--runs N]
 
-A small transformer by flax, its next-token loss and Adam by optax, unmodified, at growing sequence lengths
-under one budget. By hand: `nn.remat` of every block, which is `jax.checkpoint`.
+The program is a small transformer of flax with its next-token loss and Adam of optax, unmodified, at growing
+sequence lengths under one budget. The program written by hand uses `nn.remat`, which is `jax.checkpoint`, for
+every block.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ VOCABULARY, WIDTH, HEADS, LAYERS = 1_000, 64, 4, 2
 
 
 class Block(nn.Module):
-    """Attention and a layer of hidden units, normalised before and added after."""
+    """Attention and a layer of hidden units, each after a normalisation and with a residual connection."""
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -35,7 +36,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """From tokens to logits of the next ones. `block` is what the layers are."""
+    """A transformer from tokens to the logits of the next tokens; `block` is the module of its layers."""
 
     block: Callable[..., nn.Module] = Block
 
@@ -52,7 +53,7 @@ OPTIMISER = optax.adam(1e-3)
 
 
 def step(model: nn.Module, parameters: Any, state: Any, tokens: Array) -> tuple[Any, Any, Array]:
-    """New parameters, new state of the optimiser, and the loss."""
+    """Returns the new parameters, the new state of the optimiser, and the loss."""
 
     def loss(parameters: Any) -> Array:
         logits: Any = model.apply(parameters, tokens)
@@ -70,7 +71,10 @@ def data(positions: int) -> tuple[Any, Any, Array]:
 
 
 def moments(result: tuple[Any, Any, Array]) -> Array:
-    """Adam's first moments, all in a row, since some are 0 but for rounding: they are the gradient."""
+    """Returns Adam's first moments, a multiple of the gradient, as one vector.
+
+    They are compared together, since some are 0 except for rounding.
+    """
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(result[1][0].mu)])
 
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.paper.chains [--data DIR] [--quick]
 
-- Chains of 4 to 72 matrices of random sizes, written from left to right; beside plain JAX, JAX in the order
-  that opt_einsum finds by dynamic programming.
-- A network with up to 1,000,000 hidden units: its loss and gradient on 1,000 points (kin40k, if DIR has it).
-- 20 steps of conjugate gradients on a kernel matrix of n points. Preconditioner and matrix are written as
-  what they are, a product of three matrices and an expression of all pairs of points.
+- Chains of 4 to 72 matrices of random sizes, written from left to right. They are compared with plain JAX,
+  and with JAX in the order that opt_einsum finds by dynamic programming.
+- The loss and the gradient of a network with up to 1,000,000 hidden units, on 1,000 points (of kin40k, if DIR
+  has it).
+- 20 steps of conjugate gradients on a kernel matrix of n points. The preconditioner is written as a product
+  of three matrices, and the kernel matrix as an expression over all pairs of points.
 
 Writes `benchmarks/results/paper-chains-<cpu>` as `.json`, `.md` and `.png`.
 """
@@ -42,13 +43,16 @@ def chain(*matrices: Array) -> Array:
 
 
 def ordered_chain(*matrices: Array) -> Array:
-    """The same in the order that opt_einsum finds."""
+    """Returns the product of a chain of matrices, in the order that opt_einsum finds."""
     operands = [item for place, matrix in enumerate(matrices) for item in (matrix, (place, place + 1))]
     return opt_einsum.contract(*operands, (0, len(matrices)), optimize="dp", backend="jax")
 
 
 def matrices(count: int, longest: int, seed: int = 0) -> list[Array]:
-    """Of random sizes, the first of `longest` rows; scaled so that products neither grow nor vanish."""
+    """Draws a chain of matrices of random sizes, the first of which has `longest` rows.
+
+    They are scaled so that products neither grow nor vanish.
+    """
     rng = np.random.default_rng(seed + count)
     sizes = [longest, *(int(size) for size in rng.integers(longest // 50 + 1, longest, size=count))]
     return [
@@ -58,7 +62,10 @@ def matrices(count: int, longest: int, seed: int = 0) -> list[Array]:
 
 
 def solve(x: Array, y: Array, root: Array, core: Array) -> Array:
-    """Kernel ridge regression by conjugate gradients, x [n, d], y [n], root [n, r], core [r, r] to [n]."""
+    """Solves kernel ridge regression by preconditioned conjugate gradients.
+
+    The shapes are x [n, d], y [n], root [n, r], core [r, r] and weights [n].
+    """
     noise = 0.1
     kernel = jnp.exp(-0.5 * squared_distances(x, x)) + noise * jnp.eye(len(x), dtype=x.dtype)
     preconditioner = (jnp.eye(len(x), dtype=x.dtype) - root @ core @ root.T) / noise
@@ -66,7 +73,10 @@ def solve(x: Array, y: Array, root: Array, core: Array) -> Array:
 
 
 def nystrom(x: Array, rank: int, noise: float = 0.1) -> tuple[Array, Array]:
-    """Root and core of the inverse of a Nyström approximation, by the first points, in double precision."""
+    """Computes the root and the core of a preconditioner, in double precision.
+
+    It is the inverse of a Nyström approximation by the first `rank` points.
+    """
     x = x.astype(np.float64)
     cross = np.exp(-0.5 * np.sum((x[:, None] - x[None, :rank]) ** 2, axis=-1))
     factor = np.linalg.cholesky(cross[:rank] + 1e-6 * np.eye(rank))

@@ -1,4 +1,4 @@
-"""GPJax's sparse Gaussian process regression, as the benchmarks train and use it."""
+"""The sparse Gaussian process regression of GPJax, as the benchmarks train and use it."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ JITTER = {"float32": 1e-4, "float64": 1e-6}
 
 @dataclass(frozen=True)
 class Model:
-    """A model in parts.
+    """A model, split into the parameters that are trained and the rest.
 
     **Attributes:**
 
-    - `parameters`: what is trained: length scales, variances, the mean, the inducing inputs.
-    - `static`: all else.
+    - `parameters`: the length scales, the variances, the mean and the inducing inputs.
+    - `static`: everything else.
     """
 
     parameters: Any
     static: Any
 
     def negative_bound(self, parameters: Any, x: Array, y: Array) -> Array:
-        """GPJax's `collapsed_elbo`, negated and for each point; x: [n, d], y: [n]."""
+        """Returns GPJax's `collapsed_elbo`, negated and divided by the number of points; x [n, d], y [n]."""
         family = eqx.combine(parameters, self.static)
         return -gpx.objectives.collapsed_elbo(family, gpx.Dataset(x, y[:, None])) / x.shape[0]
 
     @property
     def value_and_gradient(self) -> Callable[..., tuple[Array, Any]]:
-        """Of the bound, with respect to all parameters."""
+        """The function that gives the negative bound and its gradient with respect to all parameters."""
         return jax.value_and_grad(self.negative_bound)
 
     def predict(self, parameters: Any, x: Array, y: Array, x_test: Array) -> tuple[Array, Array]:
-        """Mean and variance of the targets at other inputs, noise included; both [n_test]."""
+        """Returns the mean and the variance of the targets at other inputs, with noise; both are [n_test]."""
         family = eqx.combine(parameters, self.static)
         predicted = family.condition(gpx.Dataset(x, y[:, None]))(x_test, covariance="diagonal")
         noise = gpx.parameters.val(family.model.likelihood.obs_stddev) ** 2
@@ -49,7 +49,10 @@ class Model:
 
 
 def model(kernel: str, inducing: np.ndarray) -> Model:
-    """Length scales of sqrt(d), variance 1, noise of variance 0.1; all of the dtype of `inducing`, [m, d]."""
+    """Returns an untrained model with the inducing inputs [m, d], whose dtype all parameters have.
+
+    The length scales are sqrt(d), the variance is 1, and the noise has variance 0.1.
+    """
     dtype, dimensions = inducing.dtype, inducing.shape[1]
     prior = gpx.gps.Prior(
         mean_function=gpx.mean_functions.Constant(jnp.zeros((), dtype)),
@@ -66,5 +69,5 @@ def model(kernel: str, inducing: np.ndarray) -> Model:
 
 
 def with_inducing(parameters: Any, inducing: np.ndarray) -> Any:
-    """The same parameters but for the inducing inputs."""
+    """Returns the parameters with other inducing inputs."""
     return eqx.tree_at(lambda tree: tree.inducing_inputs.value, parameters, jnp.asarray(inducing))

@@ -2,10 +2,11 @@
 
     python -m benchmarks.paper.kernel_matvec [--full] [--quick]
 
-exp(-(x_i - y_j)²/2) v in float64, with x, y and v of shape [n, 1], from n = 1,000 to 100,000, or with
-`--full` to a million: that is 10¹² exponentials for each budget, an hour or more on few cores. Writes
-`benchmarks/results/paper-kernel-matvec-<cpu>` as `.json`, `.md` and `.png`: certified peak and time of a
-call, and from which n on plain JAX exceeds each budget. Nothing is extrapolated.
+Computes exp(-(x_i - y_j)²/2) v in float64, with x, y and v of shape [n, 1], for n from 1,000 to 100,000, or
+with `--full` to a million. A million points are 10¹² exponentials for each budget, which takes an hour or
+more on few cores. Writes `benchmarks/results/paper-kernel-matvec-<cpu>` as `.json`, `.md` and `.png`: the
+certified peak and the time of a call, and the n from which plain JAX exceeds each budget. Nothing is
+extrapolated.
 """
 
 from __future__ import annotations
@@ -38,15 +39,17 @@ RUNS = 5
 
 @dataclass(frozen=True)
 class Row:
-    """One n under one budget.
+    """The results for one n under one budget.
 
     **Attributes:**
 
-    - `peak`, `plain_peak`: certified bytes.
-    - `seconds`, `processor_seconds`: of a call, by the clock and of all cores; the median of several, in
-      turns, unless they are long. The same for budgets that lead to the same program.
-    - `plain_seconds`, `plain_processor_seconds`, `apart`: None where plain JAX does not fit the machine; else
-      its times, and the largest difference from its result, relative to the largest entry.
+    - `peak`, `plain_peak`: the certified peaks in bytes.
+    - `seconds`, `processor_seconds`: the wall-clock time of a call, and the processor time over all
+      cores. Each is the median of several calls in turns, unless these are long. Budgets that lead to the
+      same program share them.
+    - `plain_seconds`, `plain_processor_seconds`: the times of plain JAX, or None if it does not fit the
+      machine.
+    - `apart`: the largest difference from plain JAX's result, relative to the largest entry, or None.
     """
 
     n: int
@@ -61,7 +64,7 @@ class Row:
 
 
 def rows_of(n: int, budgets: Sequence[str]) -> list[Row]:
-    """Measure one n under each budget, and print how it went."""
+    """Measures one n under each budget, and prints the results."""
     x, y, v = np.random.default_rng(0).normal(size=(3, n, 1))
     with jax.enable_x64(True):
         functions: dict[str, Callable[..., Any]] = {
@@ -102,7 +105,7 @@ def rows_of(n: int, budgets: Sequence[str]) -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown."""
+    """Returns the rows as a table in Markdown."""
     heading = ["n", "budget", "eqsat peak", "plain peak", "eqsat time", "plain time", "eqsat / plain",
                "of processor time"]  # fmt: skip
     lines = []
@@ -124,7 +127,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def figure(rows: Sequence[Row]) -> Figure:
-    """Peak and time against n, a line for each budget; a cross where plain JAX exceeds it first."""
+    """Draws peak and time against n, a line per budget, with a cross where plain JAX first exceeds it."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(9, 4), layout="constrained")
@@ -134,7 +137,7 @@ def figure(rows: Sequence[Row]) -> Figure:
     peaks.plot(points, [row.plain_peak / 1e6 for row in first], "s-", color="#b5482a", label="plain JAX")
     ran = [(row.n, row.plain_processor_seconds) for row in first if row.plain_seconds is not None]
     times.plot(*zip(*ran, strict=True), "s-", color="#b5482a", label="plain JAX, without a budget")
-    # The largest budget first and thickest: where plans are the same, all lines are to be seen.
+    # The largest budget comes first and has the thickest line, so that lines over one another all show.
     looks = (("#012a4a", 6), ("#2a6f97", 3.5), ("#8ecae6", 1.5))
     for (shade, width), budget in zip(
         looks, sorted({row.budget for row in rows}, reverse=True), strict=False

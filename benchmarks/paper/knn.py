@@ -2,12 +2,12 @@
 
     python -m benchmarks.paper.knn [--data DIR] [--quick] [--runs N]
 
-Random points, MNIST and word vectors (generated ones of the same shape without `--data`); queries per second
-and peak memory of plain JAX, eqsat, a loop by hand, KeOps, scikit-learn's brute force and faiss's flat index.
-Times are medians of calls in turns, in one process. Peaks of the first three are certified; those of the
-libraries are by how much a process of its own grows, with the points and the queries. Writes
-`benchmarks/results/paper-knn-<cpu>.json` and `.md`. A method that is not installed (the extra `peers`) or
-does not fit the machine has no figures.
+The data are random points, MNIST and word vectors, or without `--data`, generated ones of the same
+shapes. The methods are plain JAX, eqsat, a loop by hand, KeOps, scikit-learn's brute force and faiss's
+flat index. Measures queries per second and peak memory. Times are medians of calls in turns, in one
+process. The peaks of the first three methods are certified. The peak of a library is the growth of a
+process of its own, with the points and the queries. Writes `benchmarks/results/paper-knn-<cpu>.json` and
+`.md`. A method that is not installed (the extra `peers`) or does not fit the machine has no figures.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from examples.data import images, word_vectors
 from examples.measure import has_room_for, interleaved, plain_peak
 
 PATIENCE = 30.0
-"""Seconds from which a method is timed once."""
+"""A method that takes longer than this, in seconds, is timed only once."""
 
 CHECKED = 20
-"""So many queries are compared with the neighbours that were found otherwise."""
+"""The number of queries whose neighbours are checked."""
 
 Array = np.ndarray
 
 
 @dataclass(frozen=True)
 class Case:
-    """Points and queries.
+    """A set of points and queries.
 
     **Attributes:**
 
@@ -56,7 +56,7 @@ class Case:
     budget: str
 
     def arrays(self, folder: Path | None) -> tuple[Array, Array]:
-        """Points [n, d] and queries [m, d] in float32."""
+        """Returns the points [n, d] and the queries [m, d] in float32."""
         if self.data == "images":
             return images(folder, self.n, self.queries, self.d)
         if self.data == "words":
@@ -80,13 +80,13 @@ QUICK = (Case("random", "L2", 20_000, 3, 200, "5MB"), Case("words", "cosine", 5_
 
 @dataclass(frozen=True)
 class Row:
-    """What one method did on one case.
+    """The results of one method on one case.
 
     **Attributes:**
 
-    - `seconds`: of a call; None if the method was not run.
-    - `peak`: bytes, arguments included; None if not known.
-    - `error`: by how much the distances of what was found exceed those of the nearest, relative to them.
+    - `seconds`: the time of a call, or None if the method was not run.
+    - `peak`: the peak in bytes, arguments included, or None if it is not known.
+    - `error`: the excess of the found distances over those of the nearest points, relative to the latter.
     """
 
     case: Case
@@ -101,7 +101,7 @@ class Row:
 
 
 def rows_of(case: Case, folder: Path | None, runs: int) -> list[Row]:
-    """Run all methods on one case, in turns."""
+    """Runs all methods on one case, in turns."""
     points, queries = case.arrays(folder)
     listed, case = case, replace(case, n=len(points), queries=len(queries))
     peaks = jax_peaks(case, points, queries)
@@ -133,7 +133,7 @@ def rows_of(case: Case, folder: Path | None, runs: int) -> list[Row]:
 
 
 def jax_peaks(case: Case, points: Array, queries: Array) -> dict[str, int]:
-    """The certified peaks of what XLA compiles, in bytes."""
+    """Returns the certified peaks of the methods that XLA compiles, in bytes."""
     function = FUNCTIONS[case.metric]
     plan = eqsat.optimize(function, budget=case.budget).plan(queries, points)
     return {
@@ -144,7 +144,7 @@ def jax_peaks(case: Case, points: Array, queries: Array) -> dict[str, int]:
 
 
 def growth_in_fresh_process(case: Case, method: str, folder: Path | None) -> int:
-    """By how many bytes a process grows that makes a search and runs it once."""
+    """Returns the bytes by which a fresh process grows when it prepares a search and runs it once."""
     number = (*CASES, *QUICK).index(case)
     command = [sys.executable, "-m", "benchmarks.paper.knn", "--alone", method, str(number)]
     command += ["--data", str(folder)] if folder else []
@@ -153,7 +153,10 @@ def growth_in_fresh_process(case: Case, method: str, folder: Path | None) -> int
 
 
 def alone(method: str, number: int, folder: Path | None) -> int:
-    """In a fresh process: bytes by which it grows. A small search before has loaded the library's code."""
+    """Returns the bytes by which this process, which should be fresh, grows when it searches.
+
+    A small search before that loads the library's code.
+    """
     case = (*CASES, *QUICK)[number]
     points, queries = case.arrays(folder)
     METHODS[method](case.metric, points[:100].copy(), case.budget)(queries[:10].copy())
@@ -165,7 +168,10 @@ def alone(method: str, number: int, folder: Path | None) -> int:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Queries per second, how many times those of the others eqsat has, and peaks; a line for each case."""
+    """Returns a table of speeds and one of peaks, with a line for each case, in Markdown.
+
+    Speeds are queries per second, with the ratio of eqsat's to those of each other method.
+    """
     speeds, peaks = [], []
     for case in dict.fromkeys(row.case for row in rows):
         of = {row.method: row for row in rows if row.case == case}

@@ -1,6 +1,7 @@
-"""Ways to find nearest neighbours: plain JAX, eqsat, a loop written by hand, and libraries that people use.
+"""Methods to find nearest neighbours: plain JAX, eqsat, a loop written by hand, and common libraries.
 
-Each is made for one set of points and gives, for queries, the indices of the nearest ones, nearest first.
+Each is prepared for one set of points, and then returns for queries the indices of the nearest points,
+nearest first.
 """
 
 from __future__ import annotations
@@ -16,32 +17,32 @@ from jax import lax
 import eqsat
 
 K = 10
-"""How many neighbours are looked for."""
+"""The number of neighbours."""
 
 BLOCK = 8 << 20
-"""Bytes of distances that a turn of the loop by hand computes."""
+"""The bytes of distances that an iteration of the loop by hand computes."""
 
 Array = Any
 Search = Callable[[Array], Array]
-"""From queries [m, d] to indices [m, K]."""
+"""A prepared method, from queries [m, d] to indices [m, K]."""
 
 
 # The distances as one writes them, of all queries from all points.
 
 
 def euclidean(queries: Array, points: Array) -> Array:
-    """Indices of the nearest, by squared distances written as a product."""
+    """Returns the indices of the nearest points, by squared distances written as a product."""
     squares = jnp.sum(queries**2, 1)[:, None] + jnp.sum(points**2, 1)
     return lax.top_k(2 * queries @ points.T - squares, K)[1]
 
 
 def manhattan(queries: Array, points: Array) -> Array:
-    """Indices of the nearest, by sums of absolute differences."""
+    """Returns the indices of the nearest points, by sums of absolute differences."""
     return lax.top_k(-jnp.sum(jnp.abs(queries[:, None] - points), -1), K)[1]
 
 
 def cosine(queries: Array, points: Array) -> Array:
-    """Indices of the nearest, by the cosines of angles."""
+    """Returns the indices of the nearest points, by the cosines of angles."""
     return lax.top_k(_unit(queries, jnp) @ _unit(points, jnp).T, K)[1]
 
 
@@ -70,7 +71,7 @@ def by_eqsat(metric: str, points: Array, budget: str) -> Search:
 
 
 def chunked(metric: str, points: Array) -> Callable[[Array, Array], Array]:
-    """`lax.map` over as many queries at a time as have 8 MB of distances, or of differences."""
+    """Returns a loop by `lax.map` over chunks of queries with 8 MiB of distances or differences."""
     width = points.shape[1] if metric == "L1" and points.shape[1] > 32 else 1
     length = max(BLOCK // (4 * len(points) * width), 1)
     function = FUNCTIONS[metric]
@@ -136,7 +137,7 @@ PEERS = ("KeOps", "scikit-learn", "faiss")
 
 
 def distances(metric: str, queries: Array, points: Array, indices: Array) -> Array:
-    """Distances in float64 of queries from their neighbours, [m, K]."""
+    """Returns the distances of queries from their neighbours, [m, K] in float64."""
     queries, found = np.asarray(queries, np.float64), np.asarray(points, np.float64)[np.asarray(indices)]
     if metric == "cosine":
         return 1 - np.einsum(

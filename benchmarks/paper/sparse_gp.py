@@ -3,14 +3,14 @@
     python -m benchmarks.paper.sparse_gp [--data DIR] [--only NAME] [--inducing M M M]
                                          [--budget BYTES] [--evaluations N] [--quick]
 
-GPJax's collapsed bound with a Matérn-3/2 kernel, a length scale for each dimension, in float64, on kin40k,
-protein and keggundirected (without `--data`, on generated points). Each number of inducing points starts from
-what the one before has found, with further training points added, and is trained by L-BFGS for N (by
-default 100) evaluations of the bound and its gradient with respect to all parameters, inducing inputs
-included; for so much fewer, the more inducing points there are than at first. A tenth of the points is for
-testing. Writes `benchmarks/results/paper-sparse-gp-<cpu>` as `.json`, `.md` and `.png`: root mean square
-error and negative log predictive density of the test points, and from which number of inducing points on
-plain JAX, which is compiled but not run, exceeds the budget.
+The objective is GPJax's collapsed bound with a Matérn-3/2 kernel, which has a length scale for each
+dimension, in float64. The data are kin40k, protein and keggundirected, or without `--data`, generated
+points. Each number of inducing points starts from the parameters that the one before found, with further
+training points added. L-BFGS trains all parameters, inducing inputs included, for N (by default 100)
+evaluations of the bound and its gradient; the evaluations decrease as the inducing points increase. A
+tenth of the points is for testing. Writes `benchmarks/results/paper-sparse-gp-<cpu>` as `.json`, `.md`
+and `.png`: the root mean square error and the negative log predictive density of the test points, and the
+number of inducing points from which plain JAX exceeds the budget. Plain JAX is compiled but not run.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ EVALUATIONS = 100
 
 @dataclass(frozen=True)
 class Row:
-    """One number of inducing points on one data set.
+    """The results for one number of inducing points on one data set.
 
     **Attributes:**
 
-    - `evaluations`: of the bound and its gradient, in this training.
-    - `peak`, `plain_peak`: certified bytes of such an evaluation.
-    - `seconds`: of an evaluation, the median.
+    - `evaluations`: the number of evaluations of the bound and its gradient in this training.
+    - `peak`, `plain_peak`: the certified peaks of an evaluation, in bytes.
+    - `seconds`: the median time of an evaluation.
     - `bound`: the collapsed bound for each training point, after training.
     - `rmse`, `nlpd`: on the test points, in units of the targets' standard deviation.
     """
@@ -72,7 +72,7 @@ class Row:
 
 
 def rows_of(dataset: str, data: Regression, sizes: Sequence[int], evaluations: int, budget: str) -> list[Row]:
-    """Train with each number of inducing points, and print how it went."""
+    """Trains with each number of inducing points, and prints the results."""
     order = np.random.default_rng(1).permutation(len(data.x))
     initial = model("Matérn-3/2", data.x[order[: sizes[0]]])
     parameters, rows = initial.parameters, []
@@ -96,7 +96,7 @@ def rows_of(dataset: str, data: Regression, sizes: Sequence[int], evaluations: i
 def _trained(
     dataset: str, data: Regression, initial: Model, parameters: Any, most: int, budget: str
 ) -> tuple[Row, Any]:
-    """The row, and the parameters, after at most so many evaluations."""
+    """Returns the row and the parameters after a training of about `most` evaluations."""
     evaluate = eqsat.optimize(initial.value_and_gradient, budget=budget)
     began = time.perf_counter()
     plan = evaluate.plan(parameters, data.x, data.y)
@@ -114,7 +114,7 @@ def _trained(
         best = min(best, (result[0], unravel(flat)), key=lambda pair: pair[0])
         return result
 
-    # L-BFGS ends the iteration that it is in, so it may evaluate a few times more.
+    # L-BFGS finishes its last iteration, so it may evaluate a few times more.
     minimize(objective, np.asarray(start), jac=True, method="L-BFGS-B", options={"maxfun": most})
     value, parameters = best
     predict = eqsat.optimize(initial.predict, budget=budget)
@@ -138,7 +138,7 @@ def _trained(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown."""
+    """Returns the rows as a table in Markdown."""
     heading = ["data", "points", "M", "RMSE", "NLPD", "bound per point", "evaluations", "time of one",
                "eqsat peak", "plain peak", "planning"]  # fmt: skip
     lines = []
@@ -163,7 +163,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def figure(rows: Sequence[Row]) -> Figure:
-    """Errors against M, a column for each data set; where plain JAX exceeds the budget is shaded."""
+    """Draws errors against M, a column for each data set, and shades where plain JAX exceeds the budget."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(row.dataset for row in rows))

@@ -1,12 +1,12 @@
-"""One training step of a sparse GP beside plain JAX's: 2,000 inducing points on kin40k in 500 MB.
+"""A training step of a sparse GP, beside plain JAX's: 2,000 inducing points on kin40k in 500 MB.
 
     python -m benchmarks.paper.sparse_gp_step [--data DIR] [--inducing M] [--budget BYTES] [--double]
                                               [--steps N] [--quick]
 
-The value and gradient of GPJax's collapsed bound with respect to all parameters, inducing inputs
-included, with a Matérn-3/2 and with an RBF kernel; both ways take the same steps of Adam, in turns. Plain
-JAX needs 5 to 11 GB for it. Writes `benchmarks/results/paper-sparse-gp-step-<cpu>` as `.json` and `.md`:
-peaks, seconds of wall clock and of the processor, and by how much the bounds differ.
+A step computes GPJax's collapsed bound and its gradient with respect to all parameters, inducing inputs
+included, with a Matérn-3/2 or an RBF kernel. eqsat and plain JAX take the same steps of Adam, in turns. Plain
+JAX needs 5 to 11 GB for a step. Writes `benchmarks/results/paper-sparse-gp-step-<cpu>` as `.json` and `.md`:
+peaks, wall-clock and processor seconds, and the differences of the bounds.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from examples.measure import seconds_text
 
 @dataclass(frozen=True)
 class Row:
-    """Training with one kernel.
+    """The results of training with one kernel.
 
     **Attributes:**
 
-    - `seconds`, `plain_seconds`: of a step, the median.
-    - `processor_seconds`, `plain_processor_seconds`: of all threads; it is less disturbed by a busy machine.
-    - `bounds`, `plain_bounds`: for each point, before each step.
+    - `seconds`, `plain_seconds`: the median time of a step.
+    - `processor_seconds`, `plain_processor_seconds`: the processor time of a step over all threads, which
+      other jobs disturb less.
+    - `bounds`, `plain_bounds`: the bound per point before each step.
     """
 
     kernel: str
@@ -65,7 +66,7 @@ class Row:
 
 
 class Training:
-    """Steps of Adam with one way to compute the value and the gradient."""
+    """A training by Adam with one way to compute the value and the gradient."""
 
     def __init__(self, evaluate: Callable[..., Any], parameters: Any) -> None:
         self._evaluate, self._parameters = evaluate, parameters
@@ -86,7 +87,7 @@ class Training:
 
 
 def row_of(kernel: str, x: np.ndarray, y: np.ndarray, inducing: int, budget: str, steps: int) -> Row:
-    """Train both ways, in turns."""
+    """Trains by eqsat and by plain JAX, in turns."""
     order = np.random.default_rng(1).permutation(len(x))
     made = model(kernel, x[order[:inducing]])
     evaluate = eqsat.optimize(made.value_and_gradient, budget=budget)
@@ -118,7 +119,7 @@ def row_of(kernel: str, x: np.ndarray, y: np.ndarray, inducing: int, budget: str
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows in Markdown."""
+    """Returns the rows as a table in Markdown."""
     heading = ["kernel", "dtype", "points", "M", "budget", "eqsat peak", "plain peak", "eqsat step",
                "plain step", "eqsat / plain", "of processor time", "bounds apart", "planning"]  # fmt: skip
     lines = []

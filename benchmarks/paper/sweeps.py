@@ -1,4 +1,4 @@
-"""A program at several sizes under one budget, beside plain JAX: measured, written down and drawn."""
+"""Measures programs at several sizes under one budget, beside plain JAX, and draws the results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ BEFORE, AFTER = "#b5482a", "#2a6f97"
 
 @dataclass(frozen=True)
 class Row:
-    """One program at one size.
+    """The results for one program at one size.
 
     **Attributes:**
 
-    - `peak`: certified bytes; None if nothing fits the budget.
-    - `seconds`: of a call, a median of several in turns; None where plain JAX does not fit the machine.
+    - `peak`: the certified peak in bytes, or None if nothing fits the budget.
+    - `seconds`: the time of a call, the median of several in turns.
+    - `plain_seconds`: the same for plain JAX, or None if it does not fit the machine.
     - `others`: the seconds of other ways to compute the same, timed in turns with eqsat.
     - `apart`: the largest difference from plain JAX's result, relative to that one's largest entry.
     """
@@ -54,12 +55,12 @@ def row(
     others: Mapping[str, Callable[..., Any]] | None = None,
     part: Callable[[Any], Any] = lambda result: result,
 ) -> Row:
-    """Measure, and print how it went.
+    """Measures a program at one size, and prints the results.
 
     **Arguments:**
 
-    - `others`: functions by name that compute the same from the same arguments.
-    - `part`: what of the results is compared with plain JAX's.
+    - `others`: other functions, by name, that compute the same from the same arguments.
+    - `part`: the part of the results that is compared with plain JAX's.
     """
     try:
         found = compare(f"{program}, {size:,}", function, *arguments, budget=budget)
@@ -90,11 +91,11 @@ def row(
 
 
 def text(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
-    """A table for each program.
+    """Returns a table for each program.
 
     **Arguments:**
 
-    - `columns`: what to call `size` in the table of each program.
+    - `columns`: for each program, the heading of the column of sizes.
     """
     return "\n".join(
         table(program, column, [row for row in rows if row.program == program])
@@ -103,7 +104,7 @@ def text(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
 
 
 def table(program: str, column: str, rows: Sequence[Row]) -> str:
-    """One program's rows in Markdown; times of others as ratios to eqsat's."""
+    """Returns one program's rows as a table in Markdown, with the ratios of eqsat's time to the others'."""
     others = sorted({name for row in rows for name in row.others})
     heading = [column, "plain peak", "budget", "eqsat peak", "plain time", "eqsat time", "eqsat / plain",
                *(f"eqsat / {name}" for name in others), "planning"]  # fmt: skip
@@ -127,7 +128,7 @@ def table(program: str, column: str, rows: Sequence[Row]) -> str:
 
 
 def figure(rows: Sequence[Row], columns: Mapping[str, str]) -> Figure:
-    """Peak and time against size, a column for each program; a cross where plain JAX leaves the budget."""
+    """Draws peak and time against size, a column per program, with a cross where plain JAX is over budget."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(4.2 * len(columns), 6), layout="constrained")

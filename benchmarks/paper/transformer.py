@@ -1,10 +1,11 @@
-"""A transformer encoder against the length of its sequence, under one budget: forward, and a training step.
+"""A transformer encoder's forward pass and training step at several sequence lengths, under one budget.
 
     python -m benchmarks.paper.transformer [--quick]
 
-The encoder of `examples/encoder.py`, one block. Writes `benchmarks/results/paper-transformer-<cpu>` as
-`.json`, `.md` and `.png`: certified peak and time of a call, plain JAX's beside them and where it leaves the
-budget. Takes up to half an hour, most of it planning.
+The encoder is that of `examples/encoder.py`, with one block. Writes
+`benchmarks/results/paper-transformer-<cpu>` as `.json`, `.md` and `.png`: the certified peak and the time
+of a call, those of plain JAX, and the length from which plain JAX exceeds the budget. Takes up to half an
+hour, most of it for planning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line: every case in a process of its own, and what was found so far written after each."""
+"""The command line, which runs every case in a process of its own, and writes the results after each."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ GROUPS: dict[str, Callable[[bool], Iterator[Measurable]]] = {
 }
 
 LONGEST = 900.0
-"""Seconds after which a case is given up."""
+"""The seconds after which a case is given up."""
 
 
 def rows_of(group: str, number: int, title: str, options: argparse.Namespace) -> list[Row]:
-    """Measure a case in a fresh process, which keeps no plans and finds none."""
+    """Measures a case in a fresh process, which neither stores plans nor reads stored ones."""
     command = [sys.executable, "-m", "benchmarks.speed", "--alone", group, str(number)]
     command += ["--runs", str(options.runs), *(["--quick"] if options.quick else [])]
     try:
@@ -64,7 +64,7 @@ def measured_before(name: str, folder: Path) -> list[Row]:
 
 
 def merged(before: Sequence[Row], found: Sequence[Row]) -> list[Row]:
-    """What was found before, but of cases that were measured again."""
+    """Returns the earlier rows of cases that were not measured again, and the new rows, with today's date."""
     again = {(row.group, row.case) for row in found}
     today = date.today().isoformat()
     kept = [row for row in before if (row.group, row.case) not in again]
@@ -72,7 +72,7 @@ def merged(before: Sequence[Row], found: Sequence[Row]) -> list[Row]:
 
 
 def places(quick: bool) -> Callable[[Row], tuple[int, int]]:
-    """Where in the tables a row belongs: its group, and the case that its own begins with."""
+    """Returns a function that gives the position of a row in the tables, by its group and its case."""
     titles = {group: [case.title for case in cases(quick)] for group, cases in GROUPS.items()}
 
     def place(row: Row) -> tuple[int, int]:

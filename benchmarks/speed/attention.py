@@ -1,4 +1,4 @@
-"""Attention, forward and backward, beside the function that JAX has for it."""
+"""Attention, forward and backward, beside `jax.nn.dot_product_attention`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from examples.programs import attention_data
 
 Array = Any
 Changed = Callable[[Array, Array], Array]
-"""From scores [n, m] and the positions of their rows [n] to scores."""
+"""A function from scores [n, m] and the positions of their rows [n] to changed scores."""
 
 GROUP = "attention"
 CHECKED = 10
-"""So many rows are compared with a reference in float64."""
+"""The number of rows that are compared with a reference in float64."""
 
 LENGTHS = (64, 128, 256)
 WINDOW = 0.75
-"""The share of the keys that are there; the rest is padding."""
+"""The share of the keys that are present; the rest is padding."""
 
 SLOPE = 0.01
-"""By how much a score falls with every position that the key is away."""
+"""The amount by which a score falls with every position of distance to the key."""
 
 
 def _as_they_are(scores: Array, positions: Array) -> Array:
@@ -65,7 +65,7 @@ def rows_of(change: Changed, q: Array, k: Array, v: Array, positions: Array) -> 
 
 
 def attention(change: Changed, q: Array, k: Array, v: Array) -> Array:
-    """One head: q [n, d], k [m, d], v [m, d] to [n, d]."""
+    """Computes one head of attention, from q [n, d], k [m, d] and v [m, d] to [n, d]."""
     return rows_of(change, q, k, v, jnp.arange(len(q)))
 
 
@@ -74,7 +74,7 @@ def by_rows(loop: Function, q: Array, k: Array, v: Array) -> Array:
 
 
 def of_jax(kind: str) -> Peer:
-    """`jax.nn.dot_product_attention`: of one batch and one head."""
+    """Returns `jax.nn.dot_product_attention` for one batch and one head."""
 
     def function(q: Array, k: Array, v: Array) -> Array:
         options: dict[str, Any] = {

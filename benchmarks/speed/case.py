@@ -1,4 +1,4 @@
-"""A program at one size, and the ways to compute it, measured."""
+"""A program at one size, with the ways to compute it, and their measurement."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from examples.measure import Timing, difference, has_room_for, interleaved, plai
 PLAIN, HAND, AMPLE, TIGHT = "plain JAX", "by hand", "eqsat", "eqsat, tight"
 
 PATIENCE = 5.0
-"""Seconds from which a way is timed once."""
+"""A way that takes longer than this, in seconds, is timed only once."""
 
 SLACK = 1.02
-"""Where nothing fits: how much more than the leanest program needs eqsat is given instead."""
+"""If nothing fits a budget, eqsat gets this many times the memory of the leanest program instead."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to compute a case.
+    """The results for one way to compute a case.
 
     **Attributes:**
 
-    - `seconds`, `processor_seconds`: of a call, the median of so many `calls`; None if it was not run.
-    - `budget`, `peak`: bytes: what eqsat was given, and what is certified, for others under options that
-      count every buffer. None where that is not known.
+    - `seconds`, `processor_seconds`: the median times of `calls` calls, or None if it was not run.
+    - `budget`: eqsat's budget in bytes.
+    - `peak`: the certified peak in bytes; for other ways, that under options that count every buffer. None if
+      it is not known.
     - `base`: the way that it is compared with.
-    - `ratio`, `processor_ratio`: its time relative to that one's.
+    - `ratio`, `processor_ratio`: its times relative to those of `base`.
     - `error`: the largest difference from the reference, relative to the largest entry.
     - `note`: what was run, or why nothing was.
-    - `day`: when it was measured.
+    - `day`: the date of the measurement.
     """
 
     group: str
@@ -59,7 +60,7 @@ class Row:
 
 
 class Measurable(Protocol):
-    """What the benchmark consists of: each gets a process of its own."""
+    """A part of the benchmark that gets a process of its own."""
 
     @property
     def group(self) -> str: ...
@@ -71,9 +72,10 @@ class Measurable(Protocol):
 
 
 Peer = Callable[..., Function]
-"""From the arguments to a function of them. What it does once for some data, such as an index, is not timed.
+"""A library's way: it takes the arguments, and returns a function of them, which is timed.
 
-Raises an `ImportError` if the library is not installed.
+What it does once for some data, such as building an index, is not timed. It raises an `ImportError` if the
+library is not installed.
 """
 
 
@@ -88,14 +90,14 @@ class Case:
     **Attributes:**
 
     - `by_hand`: other ways to write it in JAX, of which the fastest counts.
-    - `trial`: arguments to choose it on, made of the arguments: some of the rows, so that it takes less time.
+    - `trial`: makes from the arguments smaller ones, on which the fastest is chosen in less time.
     - `peers`: libraries that compute the same.
-    - `part`, `reference`: what of a result is compared, and what it should be, from the arguments; by
-      default all of it, and the program in float64.
-    - `tight`: the share of plain JAX's peak that is the smaller budget where nothing is written by hand;
-      None: everything is compared where it fits.
-    - `double`: float64.
-    - `accuracy`: as for `eqsat.optimize`.
+    - `part`: the part of a result that is compared; by default all of it.
+    - `reference`: computes from the arguments what `part` should be; by default the program in float64.
+    - `tight`: the smaller budget, as a share of plain JAX's peak, if nothing is written by hand. None: there
+      is only the ample budget.
+    - `double`: whether the case is in float64.
+    - `accuracy`: the accuracy class, as for `eqsat.optimize`.
     """
 
     group: str
@@ -112,7 +114,7 @@ class Case:
     accuracy: str = "reassociates"
 
     def measure(self, runs: int) -> list[Row]:
-        """All ways, in turns: at least `runs` calls of each that does not take longer than `PATIENCE`."""
+        """Measures all ways in turns, by at least `runs` calls of each that takes at most `PATIENCE`."""
         with jax.enable_x64(self.double):
             return self._measure(jax.tree.map(jnp.asarray, self.arguments()), runs)
 
@@ -122,7 +124,7 @@ class Case:
         facts: dict[str, dict[str, Any]] = {PLAIN: {"peak": plain, "base": AMPLE}}
         if has_room_for(plain):
             ways[PLAIN] = jax.jit(self.function)
-            # As it is run: under XLA's own options, with what these may hide.
+            # XLA's own options are those under which plain JAX runs; they may hide some buffers.
             needed = max(plain, plain_peak(self.function, arguments, OWN))
             ways[AMPLE], facts[AMPLE] = self._planned(arguments, 2 * needed)
         else:
@@ -152,7 +154,7 @@ class Case:
         ]
 
     def _planned(self, arguments: tuple[Any, ...], budget: int) -> tuple[Function, dict[str, Any]]:
-        """The program within the budget, or if there is none, in little more than the leanest one needs."""
+        """Plans within the budget, or if nothing fits, within little more than the leanest program needs."""
         note = ""
         while True:
             optimized = eqsat.optimize(self.function, budget=budget, accuracy=self.accuracy)

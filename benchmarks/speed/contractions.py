@@ -1,4 +1,4 @@
-"""Chains of matrices and einsums as they are written, beside the order that opt_einsum finds."""
+"""Chains of matrices and einsums, as they are written and in the order that opt_einsum finds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def operands(equation: str, lengths: dict[str, int]) -> tuple[Array, ...]:
 
 
 def as_written(equation: str, *arrays: Array) -> Array:
-    """One after the other, from left to right."""
+    """Contracts the arrays one after the other, from left to right."""
     return jnp.einsum(equation, *arrays, optimize=False)
 
 

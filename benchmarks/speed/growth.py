@@ -1,4 +1,4 @@
-"""How time and memory grow with the points, at a fixed budget, and planning with the equations."""
+"""The growth of time and memory with the points at a fixed budget, and of planning with the equations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS = "eqsat"
 
 
 def beside_a_law(rows: Sequence[Row], sizes: Sequence[int], law: str, power: int) -> Iterator[Row]:
-    """The rows, each followed by what it would take if time grew by the law from the first one on."""
+    """Yields the rows, each followed by one with the time that the law predicts from the first row."""
     first = rows[0].seconds
     assert first is not None
     for row, size in zip(rows, sizes, strict=True):
@@ -32,7 +32,7 @@ def beside_a_law(rows: Sequence[Row], sizes: Sequence[int], law: str, power: int
 
 @dataclass(frozen=True)
 class Points:
-    """A program of all pairs, at growing numbers of points within one budget."""
+    """A program over all pairs of points, at growing numbers of points within one budget."""
 
     title: str
     function: Function
@@ -42,7 +42,7 @@ class Points:
     group: str = GROUP
 
     def measure(self, runs: int) -> list[Row]:
-        """Time should grow with the square of the points, and the peak not at all."""
+        """Measures each number of points. Time should grow with its square, and the peak not at all."""
         rows = []
         for n in self.sizes:
             optimized = eqsat.optimize(self.function, budget=self.budget)
@@ -67,16 +67,16 @@ class Points:
 
 @dataclass(frozen=True)
 class Equations:
-    """Planning programs of one kind, of more and more equations, XLA left out."""
+    """Planning of programs of one kind with growing numbers of equations, without XLA."""
 
     title: str
     sizes: Sequence[int]
     group: str = GROUP
 
     def measure(self, runs: int) -> list[Row]:
-        """Once each: seconds of the processor."""
+        """Plans each program once, and measures processor seconds."""
         rows = []
-        scaling.measure(self.title, self.sizes[0])  # which reads the rules
+        scaling.measure(self.title, self.sizes[0])  # reads the rules, which is not to be measured
         for equations in self.sizes:
             found = scaling.measure(self.title, equations)
             rows.append(

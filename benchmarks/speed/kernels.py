@@ -1,4 +1,4 @@
-"""Kernel matrices times vectors, and what a cotangent of the result is worth at points and vector."""
+"""Kernel matrices times vectors, and the gradients with respect to the points and the vector."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ Array = Any
 
 GROUP = "kernels"
 CHECKED = 10
-"""So many rows are compared with a reference in float64."""
+"""The number of rows that are compared with a reference in float64."""
 
 FUSED = 32
-"""The longest sum that XLA computes as it goes."""
+"""The longest sum whose operand XLA computes on the fly."""
 
 
 def squares_by_products(x: Array, y: Array) -> Array:
-    """|x_i - y_j|² as |x_i|² - 2 x_i y_j + |y_j|², not below 0."""
+    """Returns |x_i - y_j|² as |x_i|² - 2 x_i y_j + |y_j|², but at least 0."""
     squares = jnp.sum(x**2, 1)[:, None] - 2 * x @ y.T + jnp.sum(y**2, 1)
     return jnp.maximum(squares, jnp.finfo(squares.dtype).tiny)
 
 
 def absolute(x: Array, y: Array) -> Array:
-    """Sums of absolute differences."""
+    """Returns sums of absolute differences."""
     return jnp.sum(jnp.abs(x[:, None, :] - y[None, :, :]), axis=-1)
 
 
 def absolute_by_pieces(x: Array, y: Array) -> Array:
-    """The same by few coordinates at a time, so that no differences are stored."""
+    """Returns sums of absolute differences, by few coordinates at a time, so that none are stored."""
     return sum(
         absolute(x[:, start : start + FUSED], y[:, start : start + FUSED])
         for start in range(0, x.shape[1], FUSED)
@@ -60,7 +60,7 @@ def matvec(
     return profile(distances(x, y)) @ v
 
 
-# Each kernel: its profile, and its formula in KeOps, of x_i and y_j.
+# For each kernel: its profile, and its formula in KeOps for x_i and y_j.
 SQUARED: dict[str, tuple[Callable[[Array], Array], str]] = {
     "squared exponential": (lambda squares: jnp.exp(-0.5 * squares), "Exp(-SqDist(x,y)/IntCst(2))"),
     "Matérn-3/2": (
@@ -74,7 +74,7 @@ KERNELS = {**SQUARED, LAPLACIAN: (lambda distances: jnp.exp(-distances), "Exp(-S
 
 
 def keops(formula: str, gradient: bool) -> Peer:
-    """KeOps computes sums over one axis: the three parts of a gradient are three of them."""
+    """Returns the program in KeOps, which sums over one axis, so a gradient takes three sums."""
 
     def prepared(x: Array, y: Array, *vectors: Array) -> Function:
         from pykeops.numpy import Genred
@@ -105,13 +105,13 @@ def _numpy(*arrays: Array) -> list[Array]:
 
 def data(n: int, width: int, dtype: str, vectors: int) -> tuple[Array, ...]:
     rng = np.random.default_rng(0)
-    # In many dimensions all points are far apart: without a scale, kernels would be 0.
+    # In many dimensions, all points are far apart, and without a scale, kernels would be 0.
     x, y = (rng.normal(size=(2, n, width)) / np.sqrt(width)).astype(dtype)
     return x, y, *rng.normal(size=(vectors, n)).astype(dtype)
 
 
 def case(kernel: str, n: int, width: int, dtype: str = "float32", gradient: bool = False) -> Case:
-    """One kernel, n points by n points."""
+    """Returns the case of one kernel between n and n points."""
     profile, formula = KERNELS[kernel]
     if kernel in SQUARED:
         ways = {"differences": squared_distances, "products": squares_by_products}

@@ -34,7 +34,7 @@ def kernel(x: Array, y: Array) -> Array:
 
 
 def chunked_bound(params: dict[str, Array], x: Array, y: Array, length: int) -> Array:
-    """`examples.programs.sparse_gp_bound`, in which only products with the inducing points are kept."""
+    """Computes `examples.programs.sparse_gp_bound`, accumulating only products with the inducing points."""
     scale = jnp.exp(-params["log_lengthscales"])
     variance, noise = jnp.exp(params["log_variance"]), jnp.exp(params["log_noise"])
     z = params["inducing"] * scale
@@ -87,7 +87,7 @@ def predicted(factor: Array, whitened: Array, x: Array, x_test: Array) -> tuple[
 
 
 def predict(x: Array, y: Array, x_test: Array) -> tuple[Array, Array]:
-    """Means and variances at other inputs, x [n, d], y [n], x_test [m, d] to [m] each."""
+    """Returns means [m] and variances [m] at the inputs x_test [m, d], given x [n, d] and y [n]."""
     return predicted(*conditioned(x, y), x, x_test)
 
 
@@ -120,7 +120,7 @@ def prediction_case(n: int, tests: int) -> Case:
 
 
 def discrepancy(x: Array, y: Array) -> Array:
-    """Squared, between samples x [n, d] and y [m, d]."""
+    """Returns the squared discrepancy between the samples x [n, d] and y [m, d]."""
     return jnp.mean(kernel(x, x)) + jnp.mean(kernel(y, y)) - 2 * jnp.mean(kernel(x, y))
 
 
@@ -148,7 +148,7 @@ def discrepancy_case(n: int, width: int) -> Case:
         discrepancy,
         partial(two_samples, n, width),
         by_rows,
-        # As it stands, it takes 160 GB in float64.
+        # The program itself takes 160 GB in float64.
         reference=in_double_precision(next(iter(by_rows.values()))),
     )
 
@@ -159,13 +159,13 @@ TURNS, EPSILON = 10, 0.5
 
 
 def softened(x: Array, y: Array, potential: Array) -> Array:
-    """The soft minimum over y of the costs less the potential, for every x."""
+    """Returns for every x the soft minimum over y of the costs less the potential."""
     costs = squared_distances(x, y)
     return -EPSILON * jax.nn.logsumexp((potential - costs) / EPSILON - math.log(len(y)), axis=1)
 
 
 def sinkhorn(x: Array, y: Array, half_turn: Callable[..., Array] = softened) -> Array:
-    """The cost of transport, x [n, d] and y [m, d], both of equal weights."""
+    """Returns the cost of transport between x [n, d] and y [m, d], which have equal weights."""
 
     def turn(potentials: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         at_x = half_turn(x, y, potentials[1])
@@ -191,7 +191,7 @@ def sinkhorn_case(n: int, width: int) -> Case:
 
 
 def ranking(scores: Array, targets: Array) -> Array:
-    """The logistic loss of all pairs of which the first has the larger target; both [n]."""
+    """Returns the logistic loss over all pairs whose first member has the larger target; both are [n]."""
     return jnp.sum(ranking_rows(scores, targets, scores, targets)) / len(scores) ** 2
 
 

@@ -1,4 +1,4 @@
-"""The ten nearest of many points, beside libraries that look at all of them too."""
+"""The ten nearest of many points, beside libraries that also compare all of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Array = np.ndarray
 
 GROUP = "neighbours"
 CHECKED = 5
-"""So many queries are compared with what a search in float64 finds."""
+"""The number of queries that are compared with a search in float64."""
 
 FUSED = 32
-"""The longest sum that XLA computes as it goes."""
+"""The longest sum whose operand XLA computes on the fly."""
 
 MOST_GENERATED = 100
-"""KeOps writes out the sum over coordinates: from here on, compiling it takes minutes."""
+"""The most coordinates for KeOps, which unrolls sums over them. With more, compiling takes minutes."""
 
 
 def data(n: int, width: int, queries: int) -> tuple[Array, Array]:
@@ -40,13 +40,13 @@ def peer(name: str, metric: str) -> Peer:
 
 
 def found(metric: str, indices: Any, arguments: tuple[Any, ...]) -> Array:
-    """How far the neighbours are that were found for the first queries."""
+    """Returns the distances of the neighbours that were found for the first queries."""
     queries, points = map(np.asarray, arguments)
     return distances(metric, queries[:CHECKED], points, np.asarray(indices)[:CHECKED])
 
 
 def nearest(metric: str, queries: Any, points: Any) -> Array:
-    """How far the nearest are of the first queries, by looking at all points in float64."""
+    """Returns the distances of the nearest points from the first queries, by brute force in float64."""
     queries, points = np.asarray(queries)[:CHECKED], np.asarray(points)
     everything = np.arange(len(points))[None]
     each = [distances(metric, query[None], points, everything)[0] for query in queries]

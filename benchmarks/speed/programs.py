@@ -1,4 +1,4 @@
-"""Programs of the examples: how long they run beside plain JAX, and what planning them takes."""
+"""The programs of the examples: their run time beside plain JAX's, and their planning time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from examples.measure import plain_peak, seconds_of
 GROUP, PLANNING = "programs", "planning"
 COMPILED, FIRST, COLD, WARM = "XLA's compilation", "planning, rules unread", "planning", "from the disk"
 SHARE = 0.1
-"""The budget: that share of what plain JAX needs."""
+"""The budget, as a share of what plain JAX needs."""
 
 Program = tuple[Function, tuple[Any, ...]]
 
@@ -108,7 +108,7 @@ QUICK = ("kernel matrix times vector", "language-model head, gradient")
 
 @dataclass(frozen=True)
 class Running:
-    """Calls of a program, beside plain JAX's."""
+    """The run time of a program, beside plain JAX's."""
 
     title: str
     group: str = GROUP
@@ -120,15 +120,17 @@ class Running:
 
 @dataclass(frozen=True)
 class Planning:
-    """What planning a program takes, in fresh processes: with nothing on the disk, with the shipped rules
-    there, as after the first plan of all, and with its own plan.
+    """The planning time of a program, in fresh processes.
+
+    It is measured with nothing on the disk, with the shipped rules on the disk, as after the first plan
+    of any program, and with the program's own plan on the disk.
     """
 
     title: str
     group: str = PLANNING
 
     def measure(self, runs: int) -> list[Row]:
-        """Each once: what a process does for the first time can't be repeated in it."""
+        """Measures each once, since a process can't repeat what it does for the first time."""
         compiled = self._alone(COMPILED, 0, "")
         return self._rows(compiled, int(SHARE * compiled["peak"]))
 
@@ -136,9 +138,9 @@ class Planning:
         with tempfile.TemporaryDirectory() as folder:
             first = self._alone(FIRST, budget, folder)
             if "smallest" in first:
-                # Nothing fits: it is planned for little more than the leanest program needs.
+                # Nothing fits, so the program is planned for little more than the leanest one needs.
                 return self._rows(compiled, int(SLACK * first["smallest"]))
-            # Another budget: another plan.
+            # With another budget, the stored plan is not found.
             cold = self._alone(COLD, budget + 1, folder)
             warm = self._alone(WARM, budget, folder)
         ratio = compiled["seconds"] / cold["seconds"]
@@ -160,8 +162,10 @@ class Planning:
 
 
 def alone(title: str, way: str, budget: int) -> dict[str, float]:
-    """In a fresh process: the seconds of compiling a program or planning it, once it has been traced, or if
-    there is no plan, the bytes of the leanest program."""
+    """Returns the seconds of compiling or planning a traced program in this process, which should be fresh.
+
+    If there is no plan, it returns the bytes of the leanest program instead.
+    """
     function, arguments = PROGRAMS[title]()
     traced = jax.jit(function).trace(*jax.tree.map(jnp.asarray, arguments))
     if way == COMPILED:

@@ -1,4 +1,4 @@
-"""Rows as tables of ratios, their geometric means, and a picture of them."""
+"""Shows rows as tables of ratios, with their geometric means, and as a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TARGETS = {PLAIN: 0.95, HAND: 1.0, "scikit-learn": 1.0, "faiss": 1.0, "kernels, KeOps": 4.0}
-"""What no ratio should be below, of others' time to eqsat's: of a way, or of one in a group."""
+"""The least ratios of others' time to eqsat's that are acceptable, for a way, or for a way in a group."""
 
 COLOURS = ("#b5482a", "#2a6f97", "#6a994e", "#bc6c25", "#7b2cbf", "#495057")
 
@@ -25,7 +25,7 @@ def by_group(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """All of it in Markdown: the summary, then a table for each group."""
+    """Returns the summary and a table for each group, in Markdown."""
     groups = by_group(rows)
     tables = [f"## {name}\n\n{table(some)}" for name, some in groups.items()]
     days = ", ".join(sorted({row.day for row in rows if row.day}))
@@ -33,7 +33,10 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """For every group and other way: the geometric mean of the ratios, the least, and how many are low."""
+    """Returns a table with the mean ratio, the least, and the number of low ones, by group and other way.
+
+    The means are geometric.
+    """
     lines = []
     for name, some in by_group(rows).items():
         for way in dict.fromkeys(row.way for row in some):
@@ -56,7 +59,10 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A line for each case: seconds of a call, and in brackets how many times eqsat's that is; then peaks."""
+    """Returns a table with the times and peaks of each case.
+
+    In brackets after a time, there is its ratio to eqsat's.
+    """
     ways = list(dict.fromkeys(row.way for row in rows))
     times, peaks = [], []
     for case in dict.fromkeys(row.case for row in rows):
@@ -86,7 +92,7 @@ def _peak(row: Row | None) -> str:
 
 
 def figure(rows: Sequence[Row]) -> Figure:
-    """A line for each case, with a dot for each other way: right of 1, eqsat is faster."""
+    """Draws a line for each case, with a dot at the ratio of each other way: right of 1, eqsat is faster."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 

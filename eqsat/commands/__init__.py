@@ -1,4 +1,5 @@
-"""The sub-commands of `eqsat`: a module each.
+"""The sub-commands of `eqsat`, one per module.
 
-Of each, `declare` adds its arguments to a parser, and `run` does it and returns the exit status.
+In each module, `declare` adds the sub-command's arguments to a parser, and `run` carries it out and returns
+the exit status.
 """

@@ -1,4 +1,7 @@
-"""`eqsat explain`: where the memory of a function goes, and what budgets would cost, or one of them does."""
+"""`eqsat explain`: shows where the memory of a function goes, and what budgets would cost.
+
+With `--budget`, it shows the plan for that budget instead, and what wider accuracy classes would gain.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ EXAMPLES = """\
 def declare(parser: argparse.ArgumentParser) -> None:
     planning.declare(parser, EXAMPLES, "several, to compare what they cost")
     parser.add_argument(
-        "--save", type=Path, metavar="FILE", help="save it: .html, .png, .svg, .txt, .json..."
+        "--save", type=Path, metavar="FILE", help="save the report, as .html, .png, .svg, .txt, .json..."
     )
 
 

@@ -1,4 +1,4 @@
-"""`eqsat explain-rule`: what a rule does, by an example."""
+"""`eqsat explain-rule`: shows by an example what a rule does, or whether it fires in a function."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from eqsat.rulesets.files import load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a rule's name, plain or with its file's: file.name")
+    parser.add_argument(
+        "name", metavar="NAME", help="the name of a rule, alone or after that of its file: file.name"
+    )
     parser.add_argument(
         "--in",
         dest="function",
         metavar="FUNCTION",
-        help="say whether it fires in this function, and if not, why: module:function, or script.py:function",
+        help="say whether it fires in this function, or why not: module:function, or script.py:function",
     )
     parser.add_argument(
-        "--shapes", default="", metavar="SHAPES", help="of the function's arguments: f32[1000,3]..."
+        "--shapes",
+        default="",
+        metavar="SHAPES",
+        help="the shapes of its arguments: f32[1000,3]...",
     )
     parser.add_argument(
-        "--rules", action="append", default=[], metavar="FILE", help="a .rules file that the rule may be in"
+        "--rules", action="append", default=[], metavar="FILE", help="a .rules file to read as well"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the commands that plan a function have in common."""
+"""The arguments and the steps that the commands which plan a function share."""
 
 from __future__ import annotations
 
@@ -19,28 +19,35 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 BUDGETS = 10
-"""How many budgets an explanation prices."""
+"""The number of budgets that an explanation prices."""
 
 EPILOG = """
 shapes:
   f32[1000,3], i32[1000]           two arrays; bool, i8 ... i64, u8 ... u64, f16, bf16, f32, f64, c64, c128
   {w: f32[3,3], b: f32[3]}, f32[]  a dict of two arrays, and a scalar; tuples and lists are in () and []
-  f32[1000,3], power=2             an argument by name; what is no array is static
+  f32[1000,3], power=2             an argument by name; arguments that are not arrays are static
 
 examples:
 """
 
 
-def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what is free") -> None:
-    """Adds the arguments to a parser.
+def declare(parser: argparse.ArgumentParser, examples: str, without: str = "the free memory") -> None:
+    """Adds the arguments of a command that plans a function to its parser.
 
-    `examples` are lines for its help; `without` says what there is without a budget.
+    **Arguments:**
+
+    - `examples`: the lines that end the command's help.
+    - `without`: the help's words for the budget that applies if none is given.
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EPILOG + examples
     parser.add_argument("function", metavar="FUNCTION", help="package.module:function, or script.py:function")
-    parser.add_argument("--shapes", default="", metavar="SHAPES", help="of its arguments, see below")
-    parser.add_argument("--budget", metavar="AMOUNT", help=f"2GB, 512MiB... (default: {without})")
+    parser.add_argument(
+        "--shapes", default="", metavar="SHAPES", help="the shapes of its arguments, see below"
+    )
+    parser.add_argument(
+        "--budget", metavar="AMOUNT", help=f"the memory budget: 2GB, 512MiB... (default: {without})"
+    )
     parser.add_argument(
         "--accuracy", default="reassociates", help="what rewriting may do to rounding (default: %(default)s)"
     )
@@ -53,17 +60,18 @@ def declare(parser: argparse.ArgumentParser, examples: str, without: str = "what
 
 
 def planned(arguments: argparse.Namespace) -> Plan:
-    """The plan that a command line asks for.
+    """Returns the plan that a command line asks for.
 
-    **Raises:** `BudgetError` if there is none; `EqsatError` for whatever makes no sense.
+    **Raises:** `BudgetError` if no plan fits the budget; `EqsatError` if the shapes are malformed, or if the
+    function can't be found or traced.
     """
     return _asked(arguments, lambda optimized, args, kwargs: optimized.plan(*args, **kwargs))
 
 
 def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
-    """The plan that a command line asks for, and what wider accuracy classes would gain.
+    """Returns the plan that a command line asks for, and what wider accuracy classes would gain.
 
-    **Raises:** as `planned`.
+    **Raises:** the same errors as `planned`.
     """
     from eqsat.questions import compared
 
@@ -77,9 +85,9 @@ def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
 
 
 def explained(arguments: argparse.Namespace) -> Explanation:
-    """What there is to say of the function that a command line names.
+    """Returns the memory use of the function that a command line names, and the price of several budgets.
 
-    **Raises:** `EqsatError` for whatever makes no sense.
+    **Raises:** `EqsatError` if the shapes are malformed, or if the function can't be found or traced.
     """
     return _asked(arguments, lambda optimized, args, kwargs: optimized.explained(BUDGETS, args, kwargs))
 
@@ -87,7 +95,7 @@ def explained(arguments: argparse.Namespace) -> Explanation:
 def _asked(
     arguments: argparse.Namespace, asks: Callable[[Optimized[..., Any], tuple[Any, ...], dict[str, Any]], R]
 ) -> R:
-    """What is asked of the function that a command line names, optimised as it says."""
+    """Optimises the function that a command line names, and returns what `asks` returns for it."""
     shapes = parse_arguments(arguments.shapes)
     args, kwargs = as_called(shapes)
     function = find_function(arguments.function)

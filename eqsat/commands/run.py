@@ -1,4 +1,4 @@
-"""`eqsat run`: a script as it is, with the functions that it compiles optimised."""
+"""`eqsat run`: runs an unchanged script, and optimises the functions that it compiles."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from eqsat.running.session import Session
 from eqsat.support.units import parse_budget
 
 VARIABLE = "EQSAT_BUDGET"
-"""The environment variable that has the budget of those who name none."""
+"""The environment variable that holds the default of `--budget`."""
 
 VALUED = ("--budget", "--accuracy", "--rules", "--planning-seconds", "--max-slowdown", "--report")
 """The options that take a value."""
 
 DESCRIPTION = """
-Runs a script as it is, with the functions that it gives to jax.jit optimised; says at the end what was done.
+Runs an unchanged script, optimises the functions that it gives to jax.jit, and reports at the end what was
+done.
 """
 
 EPILOG = """
@@ -35,11 +36,11 @@ examples:
   eqsat run --budget 2GB --report plans train.py
   EQSAT_BUDGET=2GB python -m eqsat.run train.py
 
-Functions that are compiled inside of others become part of them. A function for which no program within the
-budget is found runs as the smallest that was found, with a warning; with --strict, that is an error, and the
-script stops. A function all whose values together are well within the budget is left alone.
+A function that another compiled function calls becomes part of that one. If no program within the budget is
+found for a function, the smallest program that was found runs, with a warning; with --strict, this is an
+error, and the script stops. A function whose values all together are well within the budget is left alone.
 
-The exit status is the script's own; 2 if there is no such script, or the options make no sense.
+The exit status is the script's own, or 2 if there is no such script or an option is not valid.
 """
 
 
@@ -51,7 +52,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="AMOUNT",
         default=os.environ.get(VARIABLE) or None,
-        help=f"what each compiled function may need: 2GB, 512MiB... (default: ${VARIABLE}, or what is free)",
+        help="the memory that each compiled function may need: 2GB, 512MiB..."
+        f" (default: ${VARIABLE}, or else the free memory)",
     )
     parser.add_argument(
         "--accuracy", default="reassociates", help="what rewriting may do to rounding (default: %(default)s)"
@@ -60,16 +62,20 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--rules", action="append", default=[], metavar="FILE", help="a .rules file to use as well"
     )
     parser.add_argument(
-        "--planning-seconds", type=float, metavar="S", help="how long to look for the plan of one function"
+        "--planning-seconds", type=float, metavar="S", help="the time limit of planning, for each function"
     )
     parser.add_argument(
         "--max-slowdown",
         type=_factor,
         default=10.0,
         metavar="X",
-        help="how many times as long as the function a plan may be predicted to take, or none (default: 10)",
+        help="the largest predicted slowdown that a plan may have over the function, or none (default: 10)",
     )
-    parser.add_argument("--tune", action="store_true", help="time the best few programs of each function")
+    parser.add_argument(
+        "--tune",
+        action="store_true",
+        help="time the best few programs of each function; take the fastest",
+    )
     parser.add_argument("--strict", action="store_true", help="stop at a function that does not fit")
     parser.add_argument(
         "--report",
@@ -77,16 +83,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="save the plans: as pages in a folder, or as plan.html, plan.png, plan.txt...",
     )
-    parser.add_argument("--progress", action="store_true", help="show how far loops have come, too")
-    parser.add_argument("--quiet", action="store_true", help="show no progress, and say nothing at the end")
+    parser.add_argument("--progress", action="store_true", help="show the progress of loops, too")
+    parser.add_argument("--quiet", action="store_true", help="show no progress, and no report at the end")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("-m", dest="module", metavar="MODULE", help="run a module, as python -m does")
-    what.add_argument("-c", dest="text", metavar="TEXT", help="run a text, as python -c does")
+    what.add_argument("-c", dest="text", metavar="TEXT", help="run Python code, as python -c does")
     parser.add_argument("script", nargs="*", help=argparse.SUPPRESS)
 
 
 def separated(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The options of the command, and the script with all that follows: that is the script's, dashes or not.
+    """Splits a command line into the options of `eqsat run`, and the script with its own arguments.
+
+    Everything after the script belongs to the script, even if it starts with a dash.
 
     >>> separated(["--budget", "2GB", "-m", "pytest", "-q"])
     (['--budget', '2GB', '-m', 'pytest'], ['-q'])
@@ -132,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"eqsat: wrote {file}", file=sys.stderr)
         except EqsatError as error:
             print(f"eqsat: {error}", file=sys.stderr)
-            return status or WRONG  # the script has run, whatever becomes of the pages
+            return status or WRONG  # the script has run, so its status takes precedence
     return status
 
 
@@ -148,7 +156,10 @@ def _script(arguments: argparse.Namespace) -> Script:
 
 
 def _session(arguments: argparse.Namespace) -> Session:
-    """What is asked for, checked before the script starts."""
+    """Returns the session that the options describe, and checks them before the script starts.
+
+    **Raises:** `EqsatError` if an option has a value that it can't have.
+    """
     from eqsat.language.accuracies import ACCURACIES
 
     if arguments.accuracy not in ACCURACIES:

@@ -1,7 +1,7 @@
-"""Arguments of a function as a text: `f32[1000,3], (f32[3], i32[]), power=2`.
+"""Parses the text form of a function's arguments: `f32[1000,3], (f32[3], i32[]), power=2`.
 
-Arrays are given by dtype and shape. They may be in tuples, lists and dicts, as the function takes them.
-Anything else, a number or a text, is itself, and static.
+An array is written as its dtype and shape. Tuples, lists and dicts may hold arrays, as the function takes
+them. A number, a text in quotes, `True` or `False` stands for itself and is a static argument.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ SHORT = {
     "c64": "complex64",
     "c128": "complex128",
 }
-"""The short names of dtypes, as JAX prints them; the long ones are known as well."""
+"""Maps the short names of dtypes to the full names, which may be written as well.
+
+The short names are those of jaxprs, and `pred` and `s8` to `s64` of HLO.
+"""
 
 WIDE = frozenset({"int64", "uint64", "float64", "complex128"})
-"""The dtypes that JAX has only if 64-bit numbers are enabled."""
+"""The dtypes that JAX supports only if 64-bit numbers are enabled."""
 
 TOKEN = re.compile(
     r"""\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)
@@ -53,7 +56,10 @@ class Arguments:
 
     **Attributes:**
 
-    - `static`: which are no arrays, by position or name.
+    - `positional`: the arguments that are given by position.
+    - `named`: the arguments that are given by name.
+    - `static`: the positions and the names of the arguments that are not arrays.
+    - `wide`: whether any array needs 64-bit numbers to be enabled.
     """
 
     positional: list[Any] = field(default_factory=list)
@@ -70,9 +76,9 @@ class Token:
 
 
 def parse_arguments(text: str) -> Arguments:
-    """The arguments that a text says.
+    """Parses a text into the arguments of a call.
 
-    **Raises:** `EqsatError` that shows where it makes no sense.
+    **Raises:** `EqsatError`, which shows the column of the text that can't be parsed.
 
     >>> parse_arguments("f32[1_000, 3], {w: f32[3], b: i32[]}, power=2").named
     {'power': 2}
@@ -113,7 +119,7 @@ class _Parser:
         return self.tokens[self.place]
 
     def take(self, *texts: str) -> bool:
-        """Whether the next token is one of these marks; it is passed over if so."""
+        """Returns whether the next token is one of these marks, and moves past it if it is."""
         taken = self.next.kind == "mark" and self.next.text in texts
         self.place += taken
         return taken
@@ -123,7 +129,7 @@ class _Parser:
             found = repr(self.next.text) if self.next.kind != "end" else "the end"
             raise self.error(f"there should be {text!r} after {after}, not {found}")
 
-    # What is written.
+    # The grammar.
 
     def arguments(self) -> Arguments:
         while self.next.kind != "end":
@@ -145,7 +151,11 @@ class _Parser:
             self.found.positional.append(self.value(len(self.found.positional)))
 
     def value(self, static: int | str | None = None) -> Any:
-        """A value. `static` says which argument this is; None inside of one, where only arrays make sense."""
+        """Parses a value.
+
+        `static` is the position or the name of the argument that the value is. It is None for a part of an
+        argument; such a part must be an array, or a tuple, list or dict of arrays.
+        """
         token = self.next
         if token.kind == "name" and self.tokens[self.place + 1].text == "[":
             return self.array()

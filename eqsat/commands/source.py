@@ -1,4 +1,4 @@
-"""`eqsat source`: the JAX source of a function within a budget."""
+"""`eqsat source`: prints the JAX source of the program that computes a function within a budget."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = """\
 
 def declare(parser: argparse.ArgumentParser) -> None:
     planning.declare(parser, EXAMPLES)
-    parser.add_argument("-o", "--output", metavar="FILE", help="write it to a file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the source to a file")
 
 
 def run(arguments: argparse.Namespace) -> int:

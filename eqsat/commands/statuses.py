@@ -3,4 +3,8 @@
 from __future__ import annotations
 
 DONE, WRONG, UNUSABLE = 0, 1, 2
-"""All is well; a rule is wrong, or a function does not fit; the command, or a file, makes no sense."""
+"""The exit statuses.
+
+`DONE`: the command succeeded. `WRONG`: a rule is wrong, or a function does not fit its budget. `UNUSABLE`:
+the command line or a file is malformed.
+"""

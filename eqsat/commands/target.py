@@ -1,4 +1,4 @@
-"""The function that a command is about: `package.module:function` or `script.py:function`; its arguments."""
+"""Finds the function that a command line names, as `package.module:function` or `script.py:function`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from eqsat.language.diagnostics import nearest
 
 
 def import_from_here() -> None:
-    """Let what is imported by name be in the current folder, as `python -m` does."""
+    """Makes modules in the current folder importable, as `python -m` does."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
 
 def find_function(target: str) -> Callable[..., Any]:
-    """The function that a text names: after the colon, its name, or a path as in `Model.loss`.
+    """Imports and returns the function that a text names, as `module:function` or `script.py:function`.
 
-    **Raises:** `EqsatError` that says what is not there.
+    After the colon, there is the function's name, or a dotted path to it such as `Model.loss`.
+
+    **Raises:** `EqsatError` if there is no such module or function, or if the module can't be imported.
     """
     module_name, colon, path = target.rpartition(":")
     if not colon or not module_name or not path:
@@ -45,7 +47,7 @@ def find_function(target: str) -> Callable[..., Any]:
 
 
 def _imported(name: str) -> ModuleType:
-    """A module by its name, or by the path of its file."""
+    """Imports a module by its name, or by the path of its file."""
     is_file = name.endswith(".py") or os.sep in name
     if is_file and not os.path.isfile(name):
         raise EqsatError(f"there is no file {name!r}")
@@ -69,7 +71,10 @@ def _imported(name: str) -> ModuleType:
 
 
 def told(error: BaseException) -> str:
-    """An error of somebody else's code in a line, with the place in that code where it came up."""
+    """Describes an error from the user's code in one line, with the file and line where it was raised.
+
+    The innermost frame that belongs neither to eqsat nor to an installed package gives the place.
+    """
     own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     frames = [
         frame
@@ -84,7 +89,10 @@ def told(error: BaseException) -> str:
 
 
 def as_called(arguments: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments with a `jax.ShapeDtypeStruct` for every array; 64-bit numbers are enabled if need be."""
+    """Returns the positional and the named arguments, with a `jax.ShapeDtypeStruct` for every array.
+
+    It enables JAX's 64-bit numbers if an array needs them.
+    """
     import jax
 
     if arguments.wide:

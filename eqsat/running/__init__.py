@@ -1,1 +1,1 @@
-"""Running scripts as they are, with the functions that they compile optimised: `eqsat run`."""
+"""Runs unchanged scripts and optimises the functions that they compile, for `eqsat run`."""

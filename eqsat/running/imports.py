@@ -1,4 +1,4 @@
-"""Acting on a module right after it has been imported, by whoever does that first."""
+"""Calls a function on a module right after the module has been imported for the first time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 def when_imported(name: str, action: Callable[[ModuleType], None]) -> None:
-    """Act on the module of that name once it has been imported: now, if it has been already."""
+    """Calls `action` on the module of that name: now if it has been imported, or else once it is."""
     if name in sys.modules:
         action(sys.modules[name])
     else:
@@ -19,7 +19,7 @@ def when_imported(name: str, action: Callable[[ModuleType], None]) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module, as all others would, and acts on it once."""
+    """Finds one module on the path, as Python does, and arranges for `action` to be called on it once."""
 
     def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads a module as another loader does, and then acts on it."""
+    """Loads a module with another loader, and then calls `action` on it."""
 
     def __init__(self, loader: Loader, action: Callable[[ModuleType], None]) -> None:
         self.loader = loader

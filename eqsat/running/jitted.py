@@ -1,7 +1,8 @@
-"""`jax.jit` for a script that `eqsat run` runs: the outermost compiled functions are optimised.
+"""The `jax.jit` of a script under `eqsat run`, which optimises the outermost compiled functions.
 
-A function that is called by another compiled one becomes part of that, and of its plan. Others are planned as
-`eqsat.optimize` plans them, unless all their values at once are within the budget: these run as ever.
+A function that another compiled function calls becomes part of that function, and of its plan. Every other
+function is planned as `eqsat.optimize` would plan it, unless its values all together are well within the
+budget. Then it runs as JAX compiles it.
 """
 
 from __future__ import annotations
@@ -34,17 +35,20 @@ UNDERSTOOD = SHARED | {"keep_unused", "inline", "compiler_options"}
 """The options of `jax.jit` with which a function can be planned."""
 
 UNSPECIFIED = inspect.signature(JIT).parameters["in_shardings"].default
-"""What shardings are that nobody names."""
+"""The value of a sharding option that was not given."""
 
 COPIES = 2
-"""A program is small if so many times all its values are within the budget: XLA copies, and needs scratch."""
+"""A program is small if this many times the bytes of all its values are within the budget.
+
+The factor leaves room for XLA's copies and scratch memory.
+"""
 
 OWN = ("jax", "jaxlib", "eqsat")
-"""Packages whose own compiled functions are none of the script's."""
+"""The packages whose own calls of `jax.jit` are left alone."""
 
 
 def replace_jit(session: Session) -> None:
-    """Give `jax` a `jit` that plans for the budget of a session."""
+    """Replaces `jax.jit` by one that plans functions for the budget of a session."""
 
     @functools.wraps(JIT)
     def jit(fun: Any = None, /, **options: Any) -> Any:
@@ -61,7 +65,8 @@ def replace_jit(session: Session) -> None:
 class Jitted:
     """A function that a script has given to `jax.jit`.
 
-    What a compiled function has besides (`lower`, `trace`, `eval_shape`...) is the plain one's.
+    Calls and `lower` are optimised. Every other attribute (`trace`, `eval_shape`...) is that of the plain
+    compiled function.
     """
 
     def __init__(self, fun: Callable[..., Any], options: dict[str, Any], session: Session) -> None:
@@ -71,9 +76,9 @@ class Jitted:
         self._options = {name: value for name, value in options.items() if value is not None}
         self._session = session
         self._entry = session.entry(fun)
-        # By program: whether it is left alone, since whatever XLA makes of it is within the budget.
+        # By program: whether it is so small that it runs as it is.
         self._small: dict[Any, bool] = {}
-        # Those that can't be planned, and may run as they are.
+        # The programs that can't be planned, and may run as they are.
         self._fits: set[ClosedJaxpr] = set()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +88,7 @@ class Jitted:
         return self._chosen(args, kwargs)(*args, **kwargs)
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """Lowered as the plain function is, but optimised: it may be compiled ahead."""
+        """Lowers what a call with these arguments would run, so that it can be compiled ahead of time."""
         chosen = self._chosen(args, kwargs)
         if chosen is self._optimized:
             options = {name: value for name, value in self._options.items() if name in SHARED}
@@ -91,23 +96,23 @@ class Jitted:
         return chosen.lower(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """A method, where it decorates one."""
+        """Binds the function to an instance if it decorates a method."""
         return self if instance is None else MethodType(self, instance)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_plain":  # there is none yet, in a copy
+        if name == "_plain":  # a copy has no attributes yet
             raise AttributeError(name)
         return getattr(self._plain, name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Jitted:
-        """Itself, as for any function."""
+        """Returns the function itself, as copying any function does."""
         return self
 
     def __repr__(self) -> str:
         return f"<{self._fun!r}, compiled within {self._session.budget} bytes>"
 
     def _chosen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What to call with these arguments."""
+        """Returns the compiled function to call with these arguments: the plain, honest or optimised one."""
         foreign = sorted(name for name in self._options.keys() - UNDERSTOOD if self._is_given(name))
         if foreign:
             reason = f"jax.jit was given {', '.join(foreign)}"
@@ -124,9 +129,9 @@ class Jitted:
         return self._plain if self._small[call] else self._optimized
 
     def _check_as_it_is(self, reason: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """See whether a function that can't be planned is within the budget on each device.
+        """Checks that a function that can't be planned is within the budget as it is.
 
-        **Raises:** `BudgetError` if it is not, and is not to run all the same.
+        **Raises:** `BudgetError` if it is over the budget and the session is strict.
         """
         budget = _bytes_allowed(self._session.budget)
         traced = self._honest.trace(*args, **kwargs)
@@ -149,24 +154,24 @@ class Jitted:
         self._fits.add(traced.jaxpr)
 
     def _is_given(self, name: str) -> bool:
-        """Whether an option says anything: shardings may be trees of None."""
+        """Returns whether an option has a value, since shardings may be trees of unspecified ones."""
         return any(leaf is not UNSPECIFIED for leaf in jax.tree.leaves(self._options[name]))
 
     @functools.cached_property
     def _optimized(self) -> Any:
-        # Imported late: a script that optimises nothing need not wait for the engine.
+        # The import is late so that a script that optimises nothing need not wait for the engine.
         from eqsat.api import optimize
 
         shared = {name: value for name, value in self._options.items() if name in SHARED}
         static = {name: value for name, value in shared.items() if name.startswith("static")}
-        # JAX keeps what it has traced for a jit: the plain function does not run the script's lines again.
+        # JAX caches the traces of a jit, so planning does not run the script's lines a second time.
         traced = JIT(self._fun, **static)
         found = optimize(traced, budget=self._session.budget, **shared, **self._session.options)
         return found.watched(Watch(self._session, self._entry))
 
     @functools.cached_property
     def _honest(self) -> Any:
-        """The function as it is, under the options under which XLA's figures are true."""
+        """The function as it is, compiled with the options under which XLA reports its true peak memory."""
         return JIT(self._fun, **{**self._options, "compiler_options": self._compiler_options})
 
     @functools.cached_property
@@ -177,14 +182,14 @@ class Jitted:
 
 
 def _bytes_allowed(budget: int | None) -> int:
-    """A budget in bytes, as it was named or as the device allows."""
+    """Returns the given budget in bytes, or if there is none, the default one of the first local device."""
     return free_budget(jax.local_devices()[:1]) if budget is None else budget
 
 
 def _staged() -> bool:
-    """Whether what is called now becomes part of another program, and is not evaluated.
+    """Returns whether a call made now is traced into another program, rather than evaluated.
 
-    Evaluation may be by way of transformations: `jax.grad` of a compiled function, with nothing around it.
+    A call under a transformation alone is evaluated: for example, `jax.grad` of a compiled function.
     """
     trace: Any = trace_ctx.trace
     while trace is not None:
@@ -195,7 +200,7 @@ def _staged() -> bool:
 
 
 def footprint(program: ClosedJaxpr) -> int:
-    """Bytes of all values of a program together, those of one iteration of a loop included."""
+    """Returns the total bytes of all values of a program, counting the body of a loop once."""
     known: dict[int, int] = {}
 
     def total(jaxpr: Jaxpr) -> int:

@@ -1,4 +1,4 @@
-"""The plans of a script, or what explains a function, as files, one for each."""
+"""Saves reports, such as the plans of a script or the explanation of a function, as one file each."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
 
 DRAWN = ("html", "png", "svg", "pdf")
-"""The kinds of files that have pictures in them."""
+"""The kinds of files that contain pictures."""
 
 KINDS = (*DRAWN, "txt", "py", "dot", "json")
 
 
 def check_target(path: Path) -> None:
-    """Refuse a file or folder that plans could not be saved to, before there are any.
+    """Checks, before anything is planned, that reports can be saved as files of the path's kind.
 
-    **Raises:** `EqsatError`.
+    **Raises:** `EqsatError` if the suffix is unknown, or if the kind needs matplotlib and it is missing.
     """
     kind = _kind(path)
     if kind not in KINDS:
@@ -31,9 +31,12 @@ def check_target(path: Path) -> None:
 
 
 def save_reports(reports: Sequence[Plan | Explanation], path: Path) -> list[Path]:
-    """Save reports: all of them to a folder, each by its title; or the first to a file, others beside it.
+    """Saves reports, and returns the paths of the files.
 
-    **Raises:** `EqsatError` if there is no writing there.
+    A path without a suffix is a folder, in which each file is named after the title of its report. A path
+    with a suffix is the file of the first report; the files of the others lie beside it, with a number.
+
+    **Raises:** `EqsatError` if a file can't be written.
     """
     written: list[Path] = []
     for report in reports:
@@ -53,12 +56,12 @@ def _kind(path: Path) -> str:
 
 
 def _plain(title: str) -> str:
-    """A title as the name of a file."""
+    """Returns a title in a form that can name a file."""
     return re.sub(r"\W+", "-", title).strip("-")
 
 
 def _free(stem: Path, kind: str, taken: Sequence[Path]) -> Path:
-    """A name that none of these files has."""
+    """Returns a path from `stem` that is not among `taken`, with a number if need be."""
     file, number = stem.with_name(f"{stem.name}.{kind}"), 1
     while file in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Running a script, a module or a text as Python's own command line would."""
+"""Runs a script, a module or a text as Python's own command line does."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from types import ModuleType, TracebackType
 from eqsat.errors import EqsatError
 
 INTERRUPTED = 130
-"""The exit status of a script that was interrupted, as shells have it."""
+"""The exit status of an interrupted script: 128 plus the number of the signal, as in shells."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """What to run.
+    """A script that can be checked and run.
 
     **Attributes:**
 
-    - `kind`: "file" (a folder or archive with a `__main__.py`, too), "module" or "text".
-    - `what`: its path, its name, or the text itself.
-    - `arguments`: what it finds in `sys.argv` after its own name.
+    - `kind`: "file", "module" or "text". A folder or an archive with a `__main__.py` is a "file", too.
+    - `what`: the path of the file, the name of the module, or the text itself.
+    - `arguments`: the items of `sys.argv` after the first.
     """
 
     kind: str
@@ -34,7 +34,10 @@ class Script:
     arguments: Sequence[str] = ()
 
     def check(self) -> None:
-        """**Raises:** `EqsatError` if there is no such script."""
+        """Checks that there is such a script.
+
+        **Raises:** `EqsatError` if there is not.
+        """
         if self.kind == "file" and not os.path.exists(self.what):
             raise EqsatError(f"there is no script {self.what!r}")
         if self.kind == "file" and os.path.isdir(self.what):
@@ -53,7 +56,10 @@ class Script:
                 raise EqsatError(f"there is no module {self.what!r}")
 
     def run(self) -> int:
-        """Run it to its end; returns the exit status. An exception is shown as Python would show it."""
+        """Runs the script and returns its exit status.
+
+        An exception that the script does not catch is shown as Python would show it.
+        """
         with_arguments = {"file": self.what, "module": "-m", "text": "-c"}[self.kind]
         sys.argv[:] = [with_arguments, *self.arguments]
         try:
@@ -86,7 +92,10 @@ class Script:
 
 
 def _execute(source: str | bytes, file: str) -> None:
-    """Execute a text as the module `__main__`, which it stays: pickles and other processes look there."""
+    """Executes a text as the module `__main__`.
+
+    The module stays in `sys.modules` after that, since pickles and other processes look for it there.
+    """
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     if file != "<string>":
@@ -96,7 +105,7 @@ def _execute(source: str | bytes, file: str) -> None:
 
 
 def _status(code: object) -> int:
-    """The exit status that `sys.exit(code)` asks for; what is no number is a message."""
+    """Returns the exit status that `sys.exit(code)` asks for, and prints a code that is not a number."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -106,7 +115,7 @@ def _status(code: object) -> int:
 
 
 def _show(error: BaseException) -> None:
-    """Show an exception as Python does at the end of a script, without the frames of what runs it."""
+    """Shows an uncaught exception as Python does, without the frames of eqsat and `runpy`."""
     chained: BaseException | None = error
     while chained is not None:
         chained.__traceback__ = _of_others(chained.__traceback__)
@@ -118,7 +127,7 @@ def _show(error: BaseException) -> None:
 
 
 def _of_others(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without eqsat's frames, and those of what runs modules."""
+    """Returns a traceback without the frames of eqsat and `runpy`."""
     if trace is None:
         return None
     rest = _of_others(trace.tb_next)

@@ -1,4 +1,4 @@
-"""`Session`: what `eqsat run` was asked for, and what has come of every function that a script compiles."""
+"""`Session`: the options of `eqsat run`, and a record of every function that the script compiles."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from eqsat.support.records import Place
 from eqsat.support.units import format_bytes
 
 INSTALLED = "site-packages"
-"""A folder that the files of libraries are in."""
+"""The name of the folder in which libraries are installed."""
 
 
 MOST_PLANS = 8
-"""So many plans of one function are told of."""
+"""At most this many plans of one function are reported."""
 
 
 @dataclass
 class Entry:
-    """What has come of one function.
+    """The record of one function that the script compiles.
 
     **Attributes:**
 
+    - `name`: the name of the function.
+    - `place`: the file and the line where it is defined, or for a library's function, the line that uses it.
     - `calls`: how often it was called from outside of any compiled function.
-    - `plans`: by the title of the program and its number among those of that title.
-    - `small`: for how many shapes it was left alone, since even all its values at once are within the budget.
-    - `left`: why it was left alone for others.
-    - `over`: the programs for which nothing within the budget was found.
-    - `refused`: those of them that were not run.
+    - `plans`: the title and the plan of each of its programs, derivatives included.
+    - `small`: the number of its programs that run as they are, since all their values fit the budget at once.
+    - `left`: the reasons why it could not be planned, one per call.
+    - `over`: the titles of the programs that ran although no plan within the budget was found.
+    - `refused`: the titles of the programs that did not run, since no plan within the budget was found.
     """
 
     name: str
@@ -46,11 +48,11 @@ class Entry:
 
     @property
     def only_small(self) -> bool:
-        """Whether there is no more to say of it than that it is small."""
+        """Whether all programs of the function are small."""
         return self.small > 0 and not (self.plans or self.left or self.refused)
 
     def lines(self) -> list[str]:
-        """What to say of it."""
+        """Returns the lines of the report about this function."""
         times = f"{self.calls} call{'s' if self.calls != 1 else ''}"
         lines = [f"{self.name}  ({self.place})  {times}"]
         for title, plan in self.plans[:MOST_PLANS]:
@@ -79,13 +81,14 @@ def _summary(plan: Plan, over: bool) -> str:
 
 @dataclass
 class Session:
-    """What `eqsat run` was asked for, and what has come of it.
+    """The options of `eqsat run`, and a record of every function that the script compiles.
 
     **Attributes:**
 
-    - `budget`: in bytes, or None for what the device has free.
-    - `options`: others of `eqsat.optimize`.
+    - `budget`: the budget in bytes, or None for what the device has free.
+    - `options`: the other options for `eqsat.optimize`.
     - `strict`: whether a function that does not fit stops the script.
+    - `entries`: the records, in the order in which the script gave the functions to `jax.jit`.
     """
 
     budget: int | None
@@ -94,11 +97,11 @@ class Session:
     entries: list[Entry] = field(default_factory=list)
 
     def entry(self, fun: Callable[..., Any]) -> Entry:
-        """A new entry, for a function that a script compiles."""
+        """Adds and returns the record of a function that the script gives to `jax.jit`."""
         code = getattr(_innermost(fun), "__code__", None)
         where = (code.co_filename, code.co_firstlineno) if code else ("", 0)
         if not code or INSTALLED in where[0]:
-            # A library has wrapped it: what the script knows of is where it had that done.
+            # A library wraps the function, so the place is the innermost line outside of libraries.
             where = next(
                 ((f.filename, f.lineno or 0) for f in _stack() if INSTALLED not in f.filename), where
             )
@@ -107,11 +110,11 @@ class Session:
         return found
 
     def plans(self) -> list[Plan]:
-        """All plans that were made."""
+        """Returns all plans that were made."""
         return [plan for entry in self.entries for _, plan in entry.plans]
 
     def report(self) -> str:
-        """What was done, function by function."""
+        """Returns a text that says, function by function, what was done."""
         called = [entry for entry in self.entries if entry.calls or entry.plans or entry.refused]
         budget = "what the device has free" if self.budget is None else format_bytes(self.budget)
         lines = [f"eqsat: budget {budget}"]
@@ -129,7 +132,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Watch:
-    """The observer for one function: it writes down what becomes of its programs."""
+    """The observer of one function, which records the plans and the refusals of its programs."""
 
     session: Session
     entry: Entry
@@ -150,14 +153,14 @@ class Watch:
 
 
 def _stack() -> list[traceback.FrameSummary]:
-    """The frames that this is called from, innermost first, without eqsat's own."""
+    """Returns the frames of the call stack, innermost first, without those of eqsat."""
     frames = traceback.walk_stack(sys._getframe(2))
     others = ((f, n) for f, n in frames if str(f.f_globals.get("__name__")).split(".")[0] != "eqsat")
     return list(traceback.StackSummary.extract(others, lookup_lines=False))
 
 
 def _innermost(fun: Any) -> Any:
-    """The function in wrappers and partial applications."""
+    """Returns the function inside wrappers, partial applications and bound methods."""
     while True:
         inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
         if inner is None:

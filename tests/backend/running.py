@@ -1,4 +1,4 @@
-"""Programs of terms, emitted, run, and compared with the interpreter."""
+"""Emits and runs programs of terms, and compares the results with the interpreter's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from eqsat.planning.loops import build
 def emitted(
     program: Program, lengths: Mapping[Axis, int] | None = None, makers: Mapping[int, str] | None = None
 ) -> Module:
-    """The module of a program, its loops by chunks of those lengths."""
+    """Returns the module of a program, whose loops go by chunks of the given lengths."""
     check_program(program)
     block = build(program)
     chunks = {loop.id: (lengths or {}).get(loop.axis, loop.axis.size) for loop in block.loops}
@@ -33,7 +33,7 @@ def emitted(
 def check_emitted(
     program: Program, arrays: Sequence[Any], lengths: Mapping[Axis, int] | None = None, rtol: float = 2e-5
 ) -> str:
-    """The source of a program, found to compute what the program means."""
+    """Returns the source of a program, after checking that it computes what the interpreter does."""
     module = emitted(program, lengths)
     inputs = [jnp.asarray(array, term.dtype) for array, term in zip(arrays, program.inputs, strict=True)]
     results = jax.jit(module.function())(*inputs)

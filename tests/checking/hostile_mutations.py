@@ -1,6 +1,7 @@
-"""Broken variants of rules that only hostile data shows: wrapping, signs of zero, ranges, infinities, NaN.
+"""Makes broken variants of rules that only hostile data reveals.
 
-What a mutation makes of a right side has the same values in the field of real numbers.
+A mutated right side has the same values over the real numbers. It differs where integers wrap around, and in
+signs of zero, ranges, infinities and NaN. Guards, facts and monoids are also weakened or strengthened.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ BY_DIFFERENCE = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 BY_COMPARISON = {"max": "gt", "min": "lt"}
 
 LARGE = "1e30"
-"""What numbers are multiplied and divided by: over- and underflow set in at moderate sizes."""
+"""A factor by which numbers are multiplied and divided, so that moderate ones over- or underflow."""
 
 LARGEST = "3e38"
 """A number near the largest one of single precision."""
@@ -42,7 +43,7 @@ LARGEST = "3e38"
 
 
 def whole_sides(rule: Rule) -> Iterator[tuple[str, str, Rule]]:
-    """The rule with its whole right side changed: by kind of mutation and by its words."""
+    """Yields the rule with its whole right side changed, after the kind of mutation and a description."""
     right, position = rule.right, rule.position
 
     def number(text: str) -> Number:
@@ -74,7 +75,7 @@ def whole_sides(rule: Rule) -> Iterator[tuple[str, str, Rule]]:
 
 
 def limited(rule: Rule, kind: str, condition: str) -> Rule | None:
-    """The rule for one kind of numbers only; None if its sides are never of that kind."""
+    """Returns the rule for one kind of numbers only, or None if its sides are never of that kind."""
     statement = next(statements(directions(rule)[0]), None)
     if statement is None:
         return None
@@ -88,12 +89,12 @@ def limited(rule: Rule, kind: str, condition: str) -> Rule | None:
 
 
 def keeps_specials(rule: Rule) -> bool:
-    """Whether a rule promises anything of infinities, NaN and signs of zero."""
+    """Returns whether a rule promises anything about infinities, NaN and signs of zero."""
     return ACCURACIES.index(rule.accuracy) <= ACCURACIES.index("reassociates")
 
 
 def equivalent(rule: Rule, kind: str, change: str) -> str:
-    """Why a mutant is no worse than the rule, as far as its form tells; nothing if it should be."""
+    """Returns why a mutant is no worse than the rule, as far as its form tells, or "" if it should be."""
     sums = any(
         isinstance(side, Reduction | Contraction | FoldOf)
         and getattr(side, "kind", getattr(side, "monoid", "sum")) in ("sum", "mean")
@@ -108,7 +109,7 @@ def equivalent(rule: Rule, kind: str, change: str) -> str:
 
 
 def by_difference(node: Expression, rule: Rule) -> Iterator[tuple[str, Expression]]:
-    """Comparisons of a difference with 0: it wraps, and of two infinities it is NaN."""
+    """Compares a difference with 0: the difference wraps around, and that of two infinities is NaN."""
     match node:
         case Apply(function=name, operands=(one, other)) if name in BY_DIFFERENCE:
             difference = Apply("sub", (one, other), node.position)
@@ -116,7 +117,7 @@ def by_difference(node: Expression, rule: Rule) -> Iterator[tuple[str, Expressio
 
 
 def by_comparison(node: Expression, rule: Rule) -> Iterator[tuple[str, Expression]]:
-    """Maxima by a comparison: NaN in the one operand is lost, in the other one it is not."""
+    """Computes maxima and minima by a comparison, which loses a NaN in one of the operands."""
     match node:
         case Apply(function="max" | "min" as name, operands=(one, other)):
             for first, second in ((one, other), (other, one)):
@@ -125,7 +126,7 @@ def by_comparison(node: Expression, rule: Rule) -> Iterator[tuple[str, Expressio
 
 
 def by_product(node: Expression, rule: Rule) -> Iterator[tuple[str, Expression]]:
-    """Choices by products with a mask: what is not chosen is multiplied by 0, which infinities outlast."""
+    """Chooses by products with a mask: an infinity that is not chosen becomes NaN, since 0 * inf is NaN."""
     match node:
         case Apply(function="select_n", operands=(mask, one, other)):
             masks = (Apply("not", (mask,), node.position), mask)
@@ -137,7 +138,7 @@ def by_product(node: Expression, rule: Rule) -> Iterator[tuple[str, Expression]]
 
 
 def negated_difference(node: Expression, rule: Rule) -> Iterator[tuple[str, Expression]]:
-    """`-(b - a)` for `a - b`: -0 where they are equal."""
+    """Writes `a - b` as `-(b - a)`, which is -0 where the operands are equal."""
     match node:
         case Apply(function="sub", operands=(one, other)):
             yield "a difference negated", Apply("neg", (replace(node, operands=(other, one)),), node.position)
@@ -156,14 +157,14 @@ NODES: dict[str, Callable[[Expression, Rule], Iterator[tuple[str, Expression]]]]
     "negated difference": negated_difference,
     "absolute value dropped": absolute_value,
 }
-"""The changes to a node, by kind of mutation."""
+"""The functions that yield changed nodes, by kind of mutation."""
 
 
 # --------------------------------------------------------------------------------- guards
 
 
 def guards(rule: Rule) -> Iterator[tuple[str, Rule]]:
-    """The rule with a guard that lets more pass, or that promises more."""
+    """Yields the rule with a guard that accepts more data, or that promises a better accuracy."""
     data = rule.data_guard
     if data is None:
         return
@@ -191,7 +192,7 @@ STRONGER = {"nonnegative": "positive", "symmetric": "spd"}
 
 
 def facts(fact: Fact) -> Iterator[tuple[str, Fact]]:
-    """The fact with a condition left out, or of a stronger property."""
+    """Yields the fact without one of its conditions, or with a stronger property."""
     for place, one in enumerate(fact.guards):
         rest = (*fact.guards[:place], *fact.guards[place + 1 :])
         yield f"{one.name}({', '.join(one.operands)}) removed", replace(fact, guards=rest)
@@ -206,7 +207,7 @@ def facts(fact: Fact) -> Iterator[tuple[str, Fact]]:
 
 
 def monoids(declared: MonoidDeclaration) -> Iterator[tuple[str, Monoid]]:
-    """The monoid with another identity, or with another way to merge or to finish."""
+    """Yields the monoid with another identity, or with another merge of one part of its state."""
     monoid = declared.monoid
     for place, (part, constant) in enumerate(zip(monoid.state, monoid.identity, strict=True)):
         for text in {"-inf": ("0", "-1e30", "inf"), "0": ("1", "-1")}.get(constant.text, ("2",)):

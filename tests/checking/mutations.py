@@ -1,7 +1,7 @@
-"""Broken variants of rules, made systematically: what the checker has to catch.
+"""Makes broken variants of rules systematically, which the checker has to catch.
 
-A mutation changes one thing on the right side of a rule, or leaves out one of its conditions, or claims a
-better accuracy. Some mutants are no worse than the rule; `equivalent` knows why.
+A mutation changes one thing on the right side of a rule, leaves out one of its conditions, or claims a
+better accuracy. Some mutants are no worse than the rule; `equivalent` says why.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SIMILAR: dict[str, str] = {
     "mul": "add",
     "div": "mul",
 }
-"""Functions that one may take for another."""
+"""For some functions, another one that an author may take for it."""
 
 REDUCTIONS: dict[str, str] = {
     "sum": "max",
@@ -73,7 +73,7 @@ OPERATIONS: dict[str, str] = {
 }
 
 SWAPPED = frozenset({"sub", "div", "pow", "lt", "le", "gt", "ge", "rem", "atan2"})
-"""Functions whose operands may not change places."""
+"""Functions that do not commute."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Mutant:
 
     **Attributes:**
 
-    - `kind`: the mutation.
+    - `rule`: the broken rule.
+    - `kind`: the kind of mutation.
     - `change`: what it changed, in words; unique among the mutants of a rule.
     """
 
@@ -95,11 +96,11 @@ class Mutant:
 
 
 Edit = Callable[[Expression], Iterator[tuple[str, Expression]]]
-"""The ways to change a node, each with words for it."""
+"""Yields the ways to change a node: for each, a description and the changed node."""
 
 
 def mutants(rule: Rule) -> Iterator[Mutant]:
-    """All broken variants of a rule; some of them may be equivalent to it."""
+    """Yields all broken variants of a rule; some of them may be equivalent to it."""
     for kind, edit in EDITS.items():
         for number, (change, right) in enumerate(
             edited(rule.right, lambda node, edit=edit: edit(node, rule))
@@ -116,7 +117,7 @@ def mutants(rule: Rule) -> Iterator[Mutant]:
 
 
 def edited(node: Expression, edit: Edit) -> Iterator[tuple[str, Expression]]:
-    """The expression with one node changed, for all nodes and all changes."""
+    """Yields the expression with one node changed, for all nodes and all changes."""
     yield from edit(node)
     below = operands(node)
     for place, operand in enumerate(below):
@@ -197,7 +198,7 @@ def _axes(node: Expression, rule: Rule) -> Iterator[tuple[str, Expression]]:
 
 
 def _sets(rule: Rule) -> set[str]:
-    """The axes, and sets of axes, that the reductions of a rule are over."""
+    """Returns the axes, and the sets of axes, over which the reductions of a rule go."""
     return {
         name
         for side in (rule.left, rule.right)
@@ -241,7 +242,7 @@ EDITS: dict[str, Callable[[Expression, Rule], Iterator[tuple[str, Expression]]]]
 
 
 def equivalent(rule: Rule, mutant: Mutant) -> str:
-    """Why a mutant is no worse than the rule, as far as its form tells; nothing if it should be."""
+    """Returns why a mutant is no worse than the rule, as far as its form tells, or "" if it should be."""
     if mutant.kind == "condition removed":
         condition = next(one for one in conditions_of(rule) if text_of(one) == mutant.change)
         if isinstance(condition, Guard) and condition.name in ("large", "tiled", "stored", "nonempty"):
@@ -267,7 +268,7 @@ TRANSPOSED = (" of det", " of logdet", " of inv", " of diagonal")
 
 
 def even(node: Expression) -> Expression:
-    """The expression with differences written in one order where their sign is lost."""
+    """Returns the expression with the operands of a difference sorted wherever its sign has no effect."""
     below = tuple(map(even, operands(node)))
     match node:
         case Apply(function="square" | "abs") | Apply(function="integer_pow", exponent=2 | 4):

@@ -1,4 +1,4 @@
-"""Programs with better orders of contractions, checked; and what they cost."""
+"""Checks programs with better orders of contractions, and counts their flops."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.stages import lowered, normal, text
 
 
 def ordered(program: Program, arrays: Sequence[Any] | None = None, **options: Any) -> Program:
-    """The program with better orders: well-formed, and on the arrays equal to what was written."""
+    """Returns the program with better orders, after checking that each equals the original one."""
     result = with_contraction_orders(program, **options)
     check_equal(result, arrays)
     return result
 
 
 def check_equal(program: Program, arrays: Sequence[Any] | None) -> None:
-    """The program's equalities hold: axes and dtypes agree, and values if there are arrays for the inputs."""
+    """Checks that the terms of each equality agree in axes and dtype, and given arrays, in value."""
     outputs = []
     for pair in program.equalities:
         assert pair[0].axes == pair[1].axes
@@ -46,7 +46,7 @@ def check_equal(program: Program, arrays: Sequence[Any] | None) -> None:
 
 
 def flops(*roots: Term) -> int:
-    """Flops of all the contractions that these terms need; what they share counts once."""
+    """Returns the flops of all contractions that these terms need, counting shared ones once."""
     return sum(
         2 * term.elements * math.prod(axis.size for axis in term.op.axes)
         for term in reachable(roots)
@@ -55,14 +55,14 @@ def flops(*roots: Term) -> int:
 
 
 def orders(fn: Callable[..., Any], *args: Any, **options: Any) -> list[str]:
-    """The better orders of a function's contractions, as text."""
+    """Returns the better orders of a function's contractions, as text."""
     program, constants = lowered(fn, *args)
     result = ordered(program, [*jax.tree.leaves(args), *constants], **options)
     return [text(better) for _, better in result.equalities]
 
 
 def product(*factors: Any) -> Any:
-    """The product of matrices, from left to right."""
+    """Returns the product of matrices, evaluated from left to right."""
     result = factors[0]
     for factor in factors[1:]:
         result = result @ factor
@@ -70,5 +70,5 @@ def product(*factors: Any) -> Any:
 
 
 def matrices(*lengths: int) -> list[Any]:
-    """A chain of matrices; all lengths are different, so that text tells them apart."""
+    """Returns a chain of matrices. Give each dimension a different length, since text shows only lengths."""
     return [normal(*pair) for pair in pairwise(lengths)]

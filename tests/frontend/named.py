@@ -1,4 +1,4 @@
-"""The named operations of a function's program, for the tests of what is recognised."""
+"""Finds the named operations in a function's program, for the tests of recognition."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.stages import check_meaning, normal
 
 
 def spd(*shape: int, seed: int = 0) -> Any:
-    """Symmetric positive definite matrices, well conditioned."""
+    """Returns well conditioned symmetric positive definite matrices."""
     a = normal(*shape, dtype=np.float64, seed=seed)
     return (a @ np.swapaxes(a, -1, -2) / shape[-1] + np.eye(shape[-1])).astype(np.float32)
 
 
 def names(fn: Callable[..., Any], *args: Any) -> list[str]:
-    """The operations of a function's program as text, each found to be equal to its body on the arguments."""
+    """Returns the operations of a function's program as text, after checks that they equal their bodies."""
     return texts(named(fn, *args))
 
 
 def named(fn: Callable[..., Any], *args: Any) -> Program:
-    """The program of a function, its operations found to be equal to their bodies on the arguments.
+    """Returns the program of a function, after checking that its operations equal their bodies.
 
-    Its reshapes are calls, since those that are not have no names.
+    The values are compared on the arguments. Reshapes become calls, since otherwise they have no names.
     """
     program = check_meaning(fn, *args, rtol=1e-3, reshapes=False)
     for body, name in program.equalities:
@@ -48,12 +48,12 @@ def named(fn: Callable[..., Any], *args: Any) -> Program:
 
 
 def texts(program: Program) -> list[str]:
-    """The operations of a program as text."""
+    """Returns the operations of a program as text."""
     return [text(name) for _, name in program.equalities]
 
 
 def text(term: Term) -> str:
-    """A term as text; core axes by their lengths, and renamings left out."""
+    """Returns a term as text, with the lengths of an operation's axes, and without renamings."""
     operands = ", ".join(text(argument) for argument in term.args)
     match term.op:
         case Operation(spec=spec, axes=axes):

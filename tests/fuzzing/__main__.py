@@ -1,4 +1,4 @@
-"""Random programs with hostile data, optimised and compared: `make fuzz`, or
+"""Optimises random programs, and compares their results on hostile data: `make fuzz`, or
 
 python -m tests.fuzzing --accuracy exact --seed 1000 --count 500
 python -m tests.fuzzing --accuracy exact --only 1234     # one program again, with its plan
@@ -15,7 +15,7 @@ os.environ.setdefault("EQSAT_CACHE_DIR", "")
 
 
 def main() -> int:
-    """Returns how many programs were wrong, at most 1."""
+    """Fuzzes as the command line says; returns 1 if any program was wrong, or else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
     parser.add_argument("--accuracy", default="exact", help="exact, reassociates, or chunks: no algebra")
     parser.add_argument("--seed", type=int, default=0, help="of the first program")

@@ -1,4 +1,4 @@
-"""Hostile data: the whole range of each dtype, ±0, infinities, NaN, both ends of integers."""
+"""Draws hostile data: the whole range of each dtype, ±0, infinities, NaN, both ends of integers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from eqsat.checking.hostile import SPECIALS, Distribution
 from tests.fuzzing.text import Value
 
 FAMILIAR = 0.25
-"""How often numbers are small whole ones, so that sums and products are exact in any order."""
+"""The share of float arrays with small whole numbers, whose sums and products are exact in any order."""
 
 TAME = 0.4
-"""How often the sizes of a program's numbers are moderate: others soon are infinite or NaN throughout."""
+"""The share of distributions with moderate magnitudes. With others, values soon are all infinite or NaN."""
 
 
 def arguments(inputs: list[Value], rng: np.random.Generator) -> list[Any]:
-    """An array for each input. The floats of one program have one distribution."""
+    """Returns an array for each input. The floats of one dtype have one distribution throughout a program."""
     distributions: dict[Any, Distribution] = {}
     return [
         jnp.asarray(_array(value, rng, distributions)) if value.kind != "key" else _key(value, rng)

@@ -1,10 +1,13 @@
-"""A program computed op by op, with or without the roundings that it might have had instead.
+"""Evaluates a jaxpr equation by equation, with or without random roundings.
 
-Nothing of eqsat is in here: a jaxpr is evaluated equation by equation, bodies of control flow as well.
-With *noise*, what rounds is off by a unit in the last place, up or down, at random (Parker, "Monte Carlo
-arithmetic", 1997). That is done where a result is not exact: with `freedom="class"`, for all that rounds;
-with "xla", only where XLA itself rounds one program in several ways (docs/xla.md): products that are added,
-contractions, divisions by one number for all; with "own", under XLA's own options, sums as well.
+The evaluation is independent of eqsat, and it interprets the bodies of control flow, too. With *noise*, every
+result that is not exact is moved by a unit in the last place, up or down at random (Parker, "Monte Carlo
+arithmetic", 1997). The freedom says where:
+
+- "class": in every operation that rounds.
+- "xla": only where XLA itself rounds one program in several ways (docs/xla.md): products that are added,
+  contractions, and divisions by one number for all entries.
+- "own": as "xla", and in sums as well, which XLA's own options leave open.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ COPIES = frozenset(
     optimization_barrier device_put nextafter
     """)
 )
-"""Primitives that round nothing."""
+"""Primitives that never round."""
 
 MOVES = frozenset(
     words("""
@@ -42,7 +45,7 @@ MOVES = frozenset(
     squeeze transpose pad convert_element_type split tile real imag complex copy_p dynamic_update_slice
     """)
 )
-"""Primitives through which a product may pass and still be one operation with the sum that it goes to."""
+"""Primitives through which a product may pass and still be fused with the sum that reads it."""
 
 SUMS = frozenset(
     words("""
@@ -50,13 +53,13 @@ SUMS = frozenset(
     scatter_add reduce_window_sum reduce_window scatter_mul scatter-mul reduce ragged_dot fft
     """)
 )
-"""Primitives whose results depend on an order."""
+"""Primitives whose results depend on the order of summation or multiplication."""
 
 WHOLE = frozenset(["reduce_sum", "dot_general", "cumsum", "conv_general_dilated"])
-"""Those which are exact for small whole numbers."""
+"""The primitives of `SUMS` that are exact for small whole numbers."""
 
 ORDERED = frozenset(["reduce_sum", "cumsum", "cumprod", "reduce_prod", "cumlogsumexp", "reduce_window_sum"])
-"""Those whose order XLA does not change with the length of other axes."""
+"""The primitives of `SUMS` whose order XLA does not change with the length of other axes."""
 
 ADDS = frozenset(["add", "sub", "add_any"])
 PRODUCTS = frozenset(
@@ -72,18 +75,25 @@ INLINE = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 @dataclass
 class Held:
-    """A value, and what it may be to a sum that reads it: a product that is rounded otherwise."""
+    """A value with an alternative for sums.
+
+    **Attributes:**
+
+    - `value`: the value.
+    - `summed`: the value that a sum reads instead, if it is a product that may be rounded otherwise.
+    """
 
     value: Any
     summed: Any = None
 
 
 class OpByOp:
-    """Evaluates jaxprs.
+    """Evaluates jaxprs op by op.
 
-    **Attributes:**
+    **Arguments:**
 
-    - `rng`: of the noise; None for none.
+    - `freedom`: where results may be rounded otherwise.
+    - `seed`: the seed of the noise; None for no noise.
     """
 
     def __init__(self, freedom: Freedom = "class", seed: int | None = None) -> None:
@@ -91,7 +101,7 @@ class OpByOp:
         self.rng = None if seed is None else np.random.default_rng(seed)
 
     def run(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
-        """The results."""
+        """Returns the results of a jaxpr for these arguments."""
         found = self.evaluate(
             closed.jaxpr,
             closed.consts,
@@ -163,7 +173,7 @@ class OpByOp:
         first, second = params["cond_nconsts"], params["body_nconsts"]
         of_condition, of_body, carry = args[:first], args[first : first + second], args[first + second :]
         while True:
-            # Of a batch, each part goes on by itself.
+            # In a batch, each element has its own condition and stops by itself.
             going = self.closed(params["cond_jaxpr"], [*of_condition, *carry])[0].value
             if not bool(jnp.any(going)):
                 return carry
@@ -187,7 +197,7 @@ class OpByOp:
         if name in ("bitcast_convert_type", "top_k", "nextafter"):
             values = [self.other_nans(value) for value in values]
         if self.freedom == "class" and name not in COPIES | MOVES | ADDS | PRODUCTS | SUMS:
-            # Of what a library computes, errors are those of other operands.
+            # The error of a library function is modelled as an error of its operands.
             values = [self.nudged(value) if _inexact(value) else value for value in values]
         results = bound(values)
         if name in SUMS:
@@ -216,7 +226,10 @@ class OpByOp:
     def summed(
         self, name: str, bound: Callable[..., list[Any]], values: list[Any], results: list[Any]
     ) -> list[Any]:
-        """What depends on an order: other roundings of each term, and of the result."""
+        """Returns the results of a sum with other roundings of each term and of the result.
+
+        A result of 0 may change its sign, and a result whose partial sums may overflow becomes NaN.
+        """
         found = []
         if not any(_inexact(result) for result in results):
             return results
@@ -243,7 +256,7 @@ class OpByOp:
         return found
 
     def nudged(self, value: Any, exact: Any = None, most: int = 1) -> Any:
-        """A value that is off by a unit in the last place, or by a few, where it is not exact."""
+        """Returns a value that is off by 1 to `most` units in the last place, where it is not exact."""
         assert self.rng is not None
         array = np.array(value)
         if array.dtype.kind == "c":
@@ -252,7 +265,7 @@ class OpByOp:
             return jnp.asarray((moved[0] + 1j * moved[1]).astype(array.dtype))
         bits = array.view(f"i{array.dtype.itemsize}")
         signs = self.rng.choice(np.array([-1, 1], bits.dtype), array.shape)
-        if most > 1 and self.rng.random() < 0.5:  # errors of one way of summing are alike
+        if most > 1 and self.rng.random() < 0.5:  # the errors of one order of summation may all have one sign
             signs = signs.flat[0]
         step = signs * self.rng.integers(1, most + 1, array.shape).astype(bits.dtype)
         free = (array != 0) & np.isfinite(array)
@@ -261,7 +274,7 @@ class OpByOp:
         return jnp.asarray(np.where(free, bits + step, bits).astype(bits.dtype).view(array.dtype))
 
     def other_nans(self, value: Any) -> Any:
-        """A value with other NaNs: their signs and payloads mean nothing."""
+        """Returns a value whose NaNs have random signs, since the sign of a NaN has no meaning."""
         if not _inexact(value) or jnp.iscomplexobj(value):
             return value
         assert self.rng is not None
@@ -313,7 +326,7 @@ def _wide(value: Any) -> Any:
 
 
 def _exact(name: str, values: list[Any], result: Any) -> Any:
-    """Which entries are what exact arithmetic gives; True for all; None if that is not known."""
+    """Returns which entries are what exact arithmetic gives: a mask, True for all, or None if unknown."""
     if jnp.iscomplexobj(result):
         return None
     with np.errstate(all="ignore"):
@@ -346,7 +359,7 @@ def _exact(name: str, values: list[Any], result: Any) -> Any:
 
 
 def _whole(name: str, values: list[Any], results: list[Any]) -> bool:
-    """Whether a sum is of whole numbers so small that no partial sum rounds."""
+    """Returns whether a sum is of whole numbers so small that no partial sum rounds."""
     if name not in WHOLE:
         return False
     bound, count = 1.0, math.inf

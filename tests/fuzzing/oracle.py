@@ -1,10 +1,12 @@
-"""Whether an optimised program gives what the program gives, by what its accuracy class promises.
+"""Judges whether an optimised program gives the results that its accuracy class promises.
 
-A result counts as wrong only if it is neither what `jax.jit` gives, under XLA's own options or under honest
-ones, nor what comes out op by op; and differs by more than the roundings that its class leaves open make up:
+A result is wrong if two things hold. It is none of the results of `jax.jit`, under XLA's own options or under
+honest ones, nor that of evaluation op by op. And it differs from these by more than the roundings that its
+class leaves open:
 
-- exact: what XLA leaves open (`op_by_op`'s freedoms "xla" and "own"); "chunks" is that without algebra;
-- reassociates: those of each op.
+- "exact": those that XLA leaves open (`op_by_op`'s freedoms "xla" and "own"). "chunks" is the same, for
+  programs that are rewritten without algebra.
+- "reassociates": those of each op.
 
 Numbers that other roundings make infinite or NaN, or that depend on the sign of a zero sum, are not judged.
 """
@@ -34,27 +36,27 @@ from tests.fuzzing.programs import is_double, program
 
 SAMPLES = 6
 MOST = 50.0
-"""How many times the error that noise makes a result may have: as in `eqsat.checking.promises`."""
+"""A result may have at most this many times the error that noise makes, as in `eqsat.checking.promises`."""
 
 PARTS = (0.1, 0.2, 0.35, 0.5)
-"""Budgets: of the temporaries of the program as it is; where that is too little, `AMPLE`."""
+"""Budgets, as shares of the temporaries of the original program. If one is too little, `AMPLE` is tried."""
 
 AMPLE = 0.7
 
 ROOM = 3000
-"""Bytes of temporaries under which a program is too small to be worth a budget."""
+"""A program with fewer bytes of temporaries is too small to be optimised."""
 
 
 CHUNKS = "chunks"
-"""In the place of an accuracy: no rules but those about chunks and names."""
+"""Stands in place of an accuracy, for the rules about chunks and renamings alone."""
 
 
 @contextmanager
 def without_algebra() -> Iterator[None]:
-    """Nothing is rewritten but for loops over chunks."""
+    """Disables all rules except those that split reductions and those that rename axes."""
 
     def about_loops(extra: Any, accuracy: str) -> Any:
-        # Rules go by their place in the list: the others stay, and match nowhere.
+        # Rules are known by their place in the list, so the others stay in it but match nothing.
         rules = rules_for(extra, accuracy)
         return tuple(rule if rule.splits or rule.renames else replace(rule, triggers=()) for rule in rules)
 
@@ -64,16 +66,18 @@ def without_algebra() -> Iterator[None]:
 
 @dataclass
 class Finding:
-    """What came of one program.
+    """The outcome for one program.
 
     **Attributes:**
 
     - `source`: the function as text.
     - `again`: the command that tries it again.
     - `outcome`: "rewritten", "unchanged", "refused", "small" or "raises".
-    - `wrong`: what is wrong, if anything.
-    - `judged`, `open`: how many numbers differ in their bits from plain JAX's and were judged by a promise,
-      and how many of these may be anything.
+    - `wrong`: what is wrong, or "".
+    - `judged`: how many numbers differ in their bits from plain JAX's.
+    - `open`: how many of these may be anything.
+    - `rules`: how often each rule fired.
+    - `options`: the set of XLA options that the plan was compiled with.
     """
 
     accuracy: str
@@ -91,7 +95,7 @@ class Finding:
 
 
 def fuzz(seed: int, accuracy: str = "reassociates", rules: Sequence[Path] = ()) -> Finding:
-    """Try the program of that seed, with the shipped rules and others."""
+    """Tries the program of a seed, with the shipped rules and the given files."""
     with jax.enable_x64(is_double(seed)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.filterwarnings("error", message="eqsat")
@@ -115,11 +119,14 @@ def attempt(
     parts: Sequence[float],
     rules: Sequence[Path] = (),
 ) -> None:
-    """Optimise within the first of these parts of its temporaries that will do, and compare."""
+    """Optimises a function within the first of the budgets that suffices, and compares the results.
+
+    `parts` are the budgets, as shares of the original temporaries. The outcome goes into `finding`.
+    """
     try:
         certified = certify(lambda *a: jax.tree.leaves(fn(*a)), args)
     except Exception:
-        # What JAX refuses, is no program.
+        # JAX itself refuses the program.
         finding.outcome = "raises"
         return
     room = certified.peak - certified.fixed
@@ -152,14 +159,14 @@ def attempt(
 
 
 class Plain:
-    """What a function gives without eqsat, in several ways, each computed when it is asked for."""
+    """The results of a function without eqsat, computed in several ways, each on first use."""
 
     def __init__(self, fn: Callable[..., Any], args: Sequence[Any]) -> None:
         self.fn, self.args = fn, args
         self.found: dict[Any, list[Any]] = {}
 
     def results(self, way: Any) -> list[Any]:
-        """By "jit", "honest", "op by op", or with noise: a freedom and a seed."""
+        """Returns the results by "jit", "honest" or "op by op", or by a freedom and a seed: with noise."""
         if way not in self.found:
             self.found[way] = self._results(way)
         return self.found[way]
@@ -177,7 +184,7 @@ WAYS = ("jit", "honest", "op by op")
 
 
 def difference(finding: Finding, plain: Plain, number: int, result: Any) -> str:
-    """What is wrong with a result; "" for nothing."""
+    """Returns what is wrong with a result, or "" if nothing is."""
     wanted = plain.results("jit")[number]
     if (result.shape, result.dtype) != (wanted.shape, wanted.dtype):
         return f"{result.dtype}{list(result.shape)} instead of {wanted.dtype}{list(wanted.shape)}"
@@ -221,7 +228,7 @@ def _is_float(array: Any) -> bool:
 
 
 def same_bits(got: Any, wanted: Any) -> Any:
-    """By entry, whether two arrays hold the same, NaN being one number."""
+    """Returns for each entry whether two arrays have the same bits; all NaNs count as the same."""
     if not _is_float(got):
         return np.asarray(got == wanted)
     bits = f"u{got.dtype.itemsize}"
@@ -229,7 +236,7 @@ def same_bits(got: Any, wanted: Any) -> Any:
 
 
 def promised(got: Any, plains: Any, noisy: Any, exact: bool) -> tuple[Any, Any]:
-    """By entry, whether the program settles what it is, and whether a result is near enough to that."""
+    """Returns for each entry whether the program determines it, and whether the result is close enough."""
     everything = np.concatenate([plains, noisy])
     if not _is_float(got):
         return np.all(everything == plains[-1], axis=0), np.zeros(got.shape, bool)
@@ -250,11 +257,11 @@ def promised(got: Any, plains: Any, noisy: Any, exact: bool) -> tuple[Any, Any]:
     settled &= ~zeros | np.all(signs == signs[0], axis=0) | (found != 0)
     close &= ~(zeros & (found == 0)) | (np.signbit(got) == signs[0])
     close = np.where(zeros & (found != 0), close & ~exact, close)
-    if exact:  # the same number, but for the sign of zero, was no difference in bits
+    if exact:  # where no rounding is open, only the same bits will do
         close &= spread > 0
     return settled, close
 
 
 def _kinds(value: Any) -> Any:
-    """By entry: NaN, either infinity, or a finite number."""
+    """Returns for each entry: 3 for NaN, 1 for inf, 2 for -inf, 0 for a finite number."""
     return np.where(np.isnan(value), 3, np.where(np.isposinf(value), 1, np.where(np.isneginf(value), 2, 0)))

@@ -1,4 +1,4 @@
-"""A random program from a seed."""
+"""Makes a random program from a seed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ KINDS = ("float32",) * 6 + (
 DOUBLE_KINDS = ("float64",) * 4 + ("int64", "int64", "uint64", "float32", "int32")
 
 PROBED = 0.5
-"""How often the bits of the last value are what comes out."""
+"""The share of programs whose result is computed from the bits of the last value."""
 
 
 def program(seed: int, double: bool | None = None) -> Text:
-    """The program of that seed.
+    """Returns the program of a seed.
 
     **Arguments:**
 
-    - `double`: whether it has 64-bit numbers; drawn if None. `jax.enable_x64` has to be as it says.
+    - `double`: whether the program has 64-bit numbers; if None, the seed decides. `jax.enable_x64` has to be
+      set accordingly.
     """
     rng = np.random.default_rng(seed)
     text = Text(double=is_double(seed) if double is None else double)
@@ -74,5 +75,5 @@ def program(seed: int, double: bool | None = None) -> Text:
 
 
 def is_double(seed: int) -> bool:
-    """Whether the program of a seed has 64-bit numbers."""
+    """Returns whether the program of a seed has 64-bit numbers."""
     return bool(np.random.default_rng([seed, 64]).random() < 0.2)

@@ -1,4 +1,4 @@
-"""The lines that random programs are made of. Each is a template that JAX takes or refuses."""
+"""Adds lines to random programs. Each line comes from a template, and is dropped if JAX refuses it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DOUBLE = ("jnp.float64", "jnp.int64", "jnp.uint64", "jnp.float32", "jnp.int32")
 
 
 def _lines(*names: str) -> tuple[str, ...]:
-    """Templates, from the files of these names."""
+    """Reads templates from the files of these names."""
     folder = Path(__file__).parent / "lines"
     return tuple(line for name in names for line in (folder / f"{name}.txt").read_text().splitlines())
 
@@ -71,7 +71,7 @@ class Steps:
         return choices[int(self.rng.integers(len(choices)))]
 
     def often(self, choices: Sequence[str], first: int) -> str:
-        """One of the first few, which identities are about, every other time."""
+        """Draws a choice; half of the time, one of the first few, which occur in identities."""
         return self.pick(choices[:first] if self.rng.random() < 0.5 else choices)
 
     def filled(self, template: str, x: str, value: Value, y: str = "", y_value: Value | None = None) -> str:
@@ -97,7 +97,7 @@ class Steps:
         return template.format(**fields)
 
     def latest(self, most: int | None = None) -> Value:
-        """A value: one of the last few, mostly."""
+        """Draws a value with at most so many elements, mostly one of the last few."""
         values = [v for v in self.text.values if v.kind != "key" and (most is None or v.elements <= most)]
         reach = int(self.rng.choice([1, 1, 1, 3, len(values)]))
         return values[int(self.rng.integers(min(reach, len(values))))]
@@ -107,7 +107,7 @@ class Steps:
         return self.text.add(self.filled(self.pick(ELEMENTWISE[value.kind]), value.name, value)) is not None
 
     def pairs(self, wide: bool = False) -> bool:
-        """Two values that broadcast: entry by entry, or all pairs of them."""
+        """Adds a binary function of two values, entry by entry or over all pairs of entries or rows."""
         values = [v for v in self.text.values if v.kind != "key"]
         x = self.latest()
         others = [v for v in values if v.kind == x.kind and (v.dtype == x.dtype or self.rng.random() < 0.2)]
@@ -155,7 +155,7 @@ class Steps:
         return self.text.add(self.filled(self.pick(ANY[kind]), value.name, value)) is not None
 
     def step(self) -> None:
-        """One more line; a few attempts."""
+        """Adds a line, in at most five attempts."""
         kinds = ["elementwise"] * 4 + ["pairs"] * 4 + ["reduction"] * 3 + ["contraction"] * 2
         kinds += ["along"] * 2 + ["movement"] * 2 + ["control", "random"]
         for _ in range(5):
@@ -165,7 +165,7 @@ class Steps:
                 return
 
     def probed(self) -> None:
-        """All bits of the last value, but for those of NaN, in a few numbers: any difference shows."""
+        """Combines all bits of the last value by xor, so that a change of any bit shows. NaNs count as 0."""
         value = self.text.values[0]
         if value.kind != "float" or not value.shape:
             return
@@ -175,7 +175,7 @@ class Steps:
         self.text.add(f"jnp.bitwise_xor.reduce({bits}, axis={axis})")
 
     def reduced(self) -> None:
-        """The last value made small."""
+        """Reduces the last value until it has at most 600 elements."""
         for _ in range(12):
             value = self.text.values[0]
             if value.elements <= 600:

@@ -1,6 +1,6 @@
-"""A random program as text: inputs, one assignment per line, and what is returned.
+"""A random program as text: inputs, one assignment per line, and outputs.
 
-Its dtypes and shapes are what JAX says that they are, so a line is any expression that JAX takes.
+JAX itself finds the dtypes and the shapes, so a line may be any expression that JAX accepts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 MOST_ELEMENTS = 40_000
-"""Of any value."""
+"""The most elements that a value may have."""
 
 
 def _repeat(count: int, step: Callable[[Any], Any], c: Any) -> Any:
@@ -29,7 +29,7 @@ def _until(condition: Callable[[Any], Any], step: Callable[[Any], Any], c: Any) 
 
 
 NAMES: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": lax, "repeat": _repeat, "until": _until}
-"""What the lines of a program may use."""
+"""The names that the lines of a program may use."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,15 @@ class Value:
 
 @dataclass
 class Text:
-    """A program in the making.
+    """A program that is being built.
 
     **Attributes:**
 
     - `double`: whether it has 64-bit numbers.
-    - `wrap`: what is made of the function at last: "", or the gradient of its sum.
+    - `inputs`: the parameters.
+    - `lines`: each variable with the expression that it is assigned.
+    - `outputs`: the variables that are returned.
+    - `wrap`: "", or a last line that replaces the function by the gradient of its sum.
     """
 
     double: bool = False
@@ -77,11 +80,11 @@ class Text:
 
     @property
     def values(self) -> list[Value]:
-        """All variables, the latest first."""
+        """All variables, from the latest to the first."""
         return [value for value, _ in reversed(self.lines)] + self.inputs[::-1]
 
     def add(self, expression: str) -> Value | None:
-        """One more line, if JAX takes it and the value is not too large."""
+        """Adds a line if JAX accepts it and the value is not too large; returns its value, or else None."""
         known = self.values
 
         def line(*arrays: Any) -> Any:
@@ -89,7 +92,7 @@ class Text:
 
         try:
             found = jax.eval_shape(line, *(value.aval for value in known))
-        except Exception:  # whatever JAX does not take, is no line
+        except Exception:  # JAX refuses the line
             return None
         if (
             not hasattr(found, "shape")

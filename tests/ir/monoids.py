@@ -1,4 +1,4 @@
-"""Declared monoids for tests, from formulas as Python would write them."""
+"""Declared monoids for tests, built from formulas in Python's notation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OPERATORS = {"Add": "add", "Sub": "sub", "Mult": "mul", "Div": "div", "Gt": "gt"
 
 
 def formula(text: str) -> Formula:
-    """`s1 * exp(m1 - m) + 2`; where(c, a, b) is a choice, a**2 a power."""
+    """Parses a formula such as `s1 * exp(m1 - m) + 2`, `where(c, a, b)` or `a**2`."""
     return _formula(ast.parse(text, mode="eval").body)
 
 
@@ -39,7 +39,10 @@ def _formula(node: ast.expr) -> Formula:
 
 
 def monoid(name: str, state: dict[str, tuple[str, str]], finish: str | None = None) -> Monoid:
-    """`state`: for each part its identity and its merge."""
+    """Returns a declared monoid; `state` has the identity and the merge of each part.
+
+    Without `finish`, the result is the last part.
+    """
     parts = tuple(state)
     identity = (formula(identity) for identity, _ in state.values())
     constants = tuple(constant for constant in identity if isinstance(constant, Constant))
@@ -49,7 +52,7 @@ def monoid(name: str, state: dict[str, tuple[str, str]], finish: str | None = No
 
 LARGEST = ("-inf", "max(m1, m2)")
 SHRINK = "where(m{0} == m, 1, exp(m{0} - m))"
-"""By what a part is scaled when the maximum grows: 1 where it does not, even where it is infinite."""
+"""The factor that scales a part when the maximum grows; it is 1 if the maximum does not, even if infinite."""
 
 
 def scaled(part: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""For every named operation an example: lengths of its core axes, and what NumPy makes of one slice."""
+"""An example for every named operation: the lengths of its core axes, and a NumPy reference for one slice."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Example:
-    """An operation.
+    """An example of an operation.
 
     **Attributes:**
 
-    - `lengths`: of its core axes.
-    - `reference`: what NumPy makes of one slice.
-    - `prepare`: makes matrices good for it of matrices of random numbers.
+    - `lengths`: the lengths of its core axes.
+    - `reference`: computes one slice of the result with NumPy.
+    - `prepare`: turns matrices of random numbers into valid operands.
     """
 
     lengths: Sequence[int]
@@ -26,7 +26,7 @@ class Example:
 
 
 def positive(a: np.ndarray) -> np.ndarray:
-    """Symmetric positive definite matrices."""
+    """Returns symmetric positive definite matrices."""
     return a @ np.swapaxes(a, -1, -2) + 4 * np.eye(a.shape[-1])
 
 

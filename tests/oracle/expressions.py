@@ -1,6 +1,6 @@
-"""JAX's public functions, by family: one expression a line, over the arrays in `ARRAYS`.
+"""JAX's public functions by family, as expressions over the arrays in `ARRAYS`, one per line of a file.
 
-The arrays that an expression names are the arguments of the function that it is.
+An expression stands for the function of the arrays that it names.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ FAMILIES: dict[str, list[str]] = {
     path.stem: path.read_text().splitlines()
     for path in sorted((Path(__file__).parent / "families").iterdir())
 }
-"""By family: a file each."""
+"""The expressions of each family, which come from one file."""
 
 _SCOPE = {"jax": jax, "jnp": jnp, "jsp": jsp, "lax": lax, "np": np}
 
 
 def function_of(expression: str) -> tuple[Callable[..., Any], dict[str, Any]]:
-    """The function of the arrays that an expression names, and those arrays by name."""
+    """Returns the function of the arrays that an expression names, and these arrays by name."""
     tree = ast.parse(expression.strip(), mode="eval")
     bound = {a.arg for node in ast.walk(tree) if isinstance(node, ast.Lambda) for a in node.args.args}
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - bound
@@ -75,5 +75,5 @@ def function_of(expression: str) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def expressions() -> dict[str, str]:
-    """Every expression, with its family."""
+    """Maps every expression to its family."""
     return {line: family for family, lines in FAMILIES.items() for line in lines}

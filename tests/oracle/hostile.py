@@ -1,6 +1,6 @@
-"""JAX's public functions and their derivatives on hostile data: `python -m tests.oracle.hostile`.
+"""Tests JAX's public functions and their derivatives on hostile data: `python -m tests.oracle.hostile`.
 
-Every array has the whole range of its dtype, but for matrices that are factorised: these are of any scale.
+Arrays range over their whole dtype, except for matrices that are factorised, which only vary in scale.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.oracle.expressions import ARRAYS, expressions, function_of
 from tests.oracle.judging import differentiable, gradient, tangent
 
 MATRICES = frozenset("MATBL")
-"""What is factorised."""
+"""The arrays that functions factorise."""
 
 SCALES = (1e-30, 1e-3, 1.0, 1.0, 1e3, 1e20)
 
@@ -39,7 +39,7 @@ FORMS: dict[str, Callable[[Callable[..., Any], dict[str, Any]], Callable[..., An
 
 
 def hostile(args: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Other arrays of these shapes and dtypes."""
+    """Draws hostile arrays of the same shapes and dtypes."""
     rng = np.random.default_rng(seed)
     scale = rng.choice(SCALES)
     found = {}
@@ -52,7 +52,7 @@ def hostile(args: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def ask(expression: str, form: str, seed: int = 0, accuracy: str = "reassociates") -> Finding:
-    """What comes of one function in one form."""
+    """Tests one function in one form, and returns the finding."""
     again = f"python -m tests.oracle.hostile --form {form} --seed {seed} --accuracy {accuracy} --only"
     finding = Finding(accuracy, f"{expression}\n", f"{again} {expression!r}")
     with warnings.catch_warnings():
@@ -70,7 +70,7 @@ def ask(expression: str, form: str, seed: int = 0, accuracy: str = "reassociates
 
 
 def main() -> int:
-    """Returns whether any was wrong."""
+    """Tests as the command line says; returns 1 if any function was wrong, or else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.hostile", description=__doc__)
     parser.add_argument("--form", default="value", choices=FORMS)
     parser.add_argument("--accuracy", default="reassociates")

@@ -1,4 +1,4 @@
-"""Whether an optimized function is the function: the same results, or the same exception."""
+"""Judges whether an optimised function has the results of the function, or raises the same exception."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOMY = 1 << 30
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one function came out at one budget: "unchanged", "rewritten", "not reached" or "raises"."""
+    """The outcome for a function at a budget: "unchanged", "rewritten", "not reached" or "raises"."""
 
     outcome: str
     peak: int = 0
@@ -31,7 +31,7 @@ def differentiable(args: dict[str, Any]) -> list[int]:
 
 
 def gradient(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
-    """The gradient of a weighted sum of all real and imaginary parts of the results."""
+    """Returns the gradient of a weighted sum of all real and imaginary parts of the results."""
     where = tuple(differentiable(args))
 
     def total(*values: Any) -> Any:
@@ -50,7 +50,7 @@ def gradient(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]
 
 
 def tangent(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
-    """The derivative in one direction."""
+    """Returns the derivative of a function in one direction."""
     where = differentiable(args)
 
     def derivative(*values: Any) -> Any:
@@ -61,7 +61,8 @@ def tangent(fn: Callable[..., Any], args: dict[str, Any]) -> Callable[..., Any]:
             return fn(*full)
 
         point = [values[n] for n in where]
-        # Along the point itself, what is homogeneous has derivatives that are zero but for rounding.
+        # The point itself is no good direction: derivatives of homogeneous functions along it may be zero,
+        # except for rounding.
         direction = [
             jnp.cos(jnp.arange(value.size)).reshape(value.shape).astype(value.dtype) for value in point
         ]
@@ -75,7 +76,7 @@ def _real_parts(leaf: Any) -> list[Any]:
 
 
 def raised(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, type[BaseException] | None]:
-    """The leaves of the results, or the type of the exception."""
+    """Calls a function; returns the leaves of its results, or the type of the exception that it raised."""
     try:
         return jax.tree.leaves(jax.block_until_ready(fn(*args))), None
     except Exception as error:
@@ -83,14 +84,17 @@ def raised(fn: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, type[Bas
 
 
 def tight_budget(fn: Callable[..., Any], args: tuple[Any, ...], part: float) -> int:
-    """Arguments, results, and a part of the temporaries of the function as it is."""
+    """Returns the bytes of arguments, results, and a share of the temporaries of the original function."""
     original = certify(lambda *a: jax.tree.leaves(fn(*a)), args)
     fixed = original.arguments + original.outputs - original.aliased
     return max(fixed + int(part * (original.peak - fixed)), 1)
 
 
 def judge(fn: Callable[..., Any], args: tuple[Any, ...], part: float | None) -> Verdict:
-    """Compares; `part` of the temporaries is the budget, or None for a roomy one."""
+    """Compares the optimised function with the original, and asserts that they agree.
+
+    The budget has room for `part` of the temporaries, or if that is None, for everything.
+    """
     wanted, error = raised(jax.jit(fn), args)
     if error is not None:
         _, own = raised(eqsat.optimize(fn, budget=ROOMY), args)
@@ -109,7 +113,7 @@ def judge(fn: Callable[..., Any], args: tuple[Any, ...], part: float | None) -> 
         got = jax.tree.leaves(optimized(*args))
     assert len(got) == len(wanted)
     if not plan.changed and not all(map(identical, got, wanted)):
-        # Compiled with the options of its certificate, it may round otherwise; as JAX does under them.
+        # The plan is compiled with other options than jax.jit's, under which results may round otherwise.
         wanted = jax.tree.leaves(jax.jit(fn, compiler_options=compiler_options())(*args))
     for one, other in zip(got, wanted, strict=True):
         same(one, other, not plan.changed)
@@ -123,7 +127,7 @@ def identical(got: Any, wanted: Any) -> bool:
 
 
 def same(got: Any, wanted: Any, exact: bool) -> None:
-    """Two arrays agree: to the bit if `exact`, else as far as sums in another order do."""
+    """Asserts that two arrays agree: to the bit if `exact`, or else as sums in another order do."""
     assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
     assert getattr(got, "weak_type", False) == getattr(wanted, "weak_type", False)
     if jnp.issubdtype(got.dtype, jax.dtypes.prng_key):

@@ -1,7 +1,7 @@
-"""A schedule replayed step by step: allocate, compute, free what nothing later reads.
+"""Replays a schedule step by step: it allocates, computes, and frees the buffers that nothing later reads.
 
-Written without the simulator's code, for comparison with it. What has a buffer is told anew from the ops;
-the parts of a declared monoid's state are taken from `eqsat.ir.merging`, as both must.
+The replay shares no code with the simulator, so that tests can compare the two. It decides anew from the ops
+which values have buffers. Only the parts of a declared monoid's state come from `eqsat.ir.merging` in both.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 
 VIEWS = {"head", "reverse", "merge", "split", "diagonal", "take", "slice", "dynamic_slice", "reshape", "rev"}
 VIEWS |= {"gather", "squeeze", "bitcast_convert_type"}
-"""Calls that read their operand where they are fused."""
+"""Calls that have no buffer, since they read their operand in the kernel into which they are fused."""
 
 SHORT = 32
-"""Reductions that are no longer compute their operand on the fly."""
+"""A reduction over at most this many elements computes its operand on the fly."""
 
 Lengths = Mapping[Axis, int]
 
 
 def replayed_peak(schedule: Schedule) -> int:
-    """Bytes of arguments, outputs and temporaries, when they are most."""
+    """Returns the peak bytes of arguments, outputs and temporaries together."""
     results = {output.term for output in schedule.program.outputs}
     replay = _Replay(schedule.chunks, results)
     moments = replay.block(schedule.block, {})
@@ -53,12 +53,19 @@ def replayed_peak(schedule: Schedule) -> int:
 
 
 Buffer = tuple[tuple[int, ...], Term]
-"""The steps of the loops around it, and what it holds."""
+"""A buffer: the places of the loops around it in their blocks, and the term that it holds."""
 
 
 @dataclass
 class Moment:
-    """What there is in memory while a step runs, results aside; `more`: bytes of bodies of calls."""
+    """The buffers in memory while a step runs, except for those of the program's results.
+
+    **Attributes:**
+
+    - `when`: the place of the step in its block, after those of the loops around it.
+    - `live`: the bytes of each buffer.
+    - `more`: the bytes of temporaries in the bodies of calls.
+    """
 
     when: tuple[int, ...]
     live: dict[Buffer, int]
@@ -69,7 +76,10 @@ class Moment:
 
 
 def guests(moments: list[Moment], written: dict[Term, tuple[int, tuple[int, ...]]]) -> set[Buffer]:
-    """The buffers that lie where a result is written after they are gone: the largest find a place first."""
+    """Returns the buffers that share the memory of a result which is written after they are freed.
+
+    The largest buffers are placed first.
+    """
     lives: dict[Buffer, list[int]] = {}
     sizes: dict[Buffer, int] = {}
     for number, moment in enumerate(moments):
@@ -94,12 +104,12 @@ class _Replay:
     def __init__(self, chunks: Mapping[int, int], results: set[Term]) -> None:
         self.chunks = chunks
         self.results = results
-        """Of the program: they have buffers of their own from the start, which are counted apart."""
+        """The results of the program. Their buffers exist from the start, and are counted apart."""
         self.written: dict[Term, tuple[int, tuple[int, ...]]] = {}
-        """Their bytes, and when they are written."""
+        """For each result: its bytes, and the moment at which it is written."""
 
     def block(self, block: Block, lengths: Lengths, path: tuple[int, ...] = ()) -> list[Moment]:
-        """The block's values at one time after the other, while it runs once."""
+        """Returns the moments of one run of a block, in order."""
         stored = _stored(block, lengths)
         places = {term: place for place, step in enumerate(block.steps) for term in step.results}
         wants = [self._read(block, place, places, stored) for place in range(len(block.steps))]
@@ -112,7 +122,7 @@ class _Replay:
             assert all(term in memory for term in wants[now]), "what is read is there"
             together = [step]
             if isinstance(step, Compute) and isinstance(step.term.op, Opaque):
-                # All results of one call come at once.
+                # A call computes all its results at once.
                 together = [other for other in block.steps if _same_call(step, other)]
             first = not any(term in started for term in step.results)
             if first:
@@ -137,7 +147,7 @@ class _Replay:
         return found
 
     def _entries_of(self, block: Block, place: int, read: set[Term]) -> set[Term]:
-        """The buffers over which a step may write, as it computes entry by entry of what is in them."""
+        """Returns the buffers that an elementwise step may overwrite, since it reads them entry by entry."""
         step = block.steps[place]
         if not isinstance(step, Compute) or not isinstance(step.term.op, Map) or step.term in block.needs:
             return set()
@@ -155,7 +165,10 @@ class _Replay:
         return {term for term in reached & read if itemsize(term.dtype) == itemsize(step.term.dtype)}
 
     def _read(self, block: Block, place: int, places: Mapping[Term, int], stored: set[Term]) -> set[Term]:
-        """The buffers that a step reads if it is one that writes a buffer, through what is fused."""
+        """Returns the buffers that a step reads, also through terms that are fused into it.
+
+        A step that writes no buffer reads none.
+        """
         step = block.steps[place]
         if isinstance(step, Compute) and step.term not in stored:
             return set()
@@ -210,7 +223,7 @@ def _same_call(step: Compute, other: Compute | Loop) -> bool:
 
 
 def _stored(block: Block, lengths: Lengths) -> set[Term]:
-    """The terms of a block that have a buffer of their own."""
+    """Returns the terms of a block that have a buffer of their own."""
     here = {term for step in block.steps for term in step.results}
     stored = set(block.needs)
     uses: dict[Term, int] = {}

@@ -1,4 +1,4 @@
-"""Calls of primitives that take, put together, move and combine parts of arrays."""
+"""Calls of primitives that slice, index, concatenate, move, sort, contract and reduce arrays."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def window(x: Any, i: Any, mode: Any) -> Any:
 
 
 for mode in ("clip", "fill"):
-    # The second window is whole, and still has a start, which may be out of bounds.
+    # The window spans the whole second dimension, and still has a start there, which may be out of bounds.
     case(
         f"gather:window {mode}", lambda x, i, mode=mode: window(x, i, mode), x45,
         ints([0, 0], [3, 0], [1, 2]), passing={(1, None): (2,), (None, 0): (0,)},

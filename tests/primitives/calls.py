@@ -1,4 +1,4 @@
-"""Calls of primitives that no axis passes, of functions, and of what has effects."""
+"""Calls of the other primitives: random numbers, sparse arrays, control flow, functions, and effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ x45 = arr(4, 5)
 key = jax.random.key(3)
 keys = jax.random.split(key, 3)
 
-# Random numbers: as drawn
+# Random numbers
 case("random_bits", lambda k: jax.random.bits(k, (4, 5)), key, passing={})
 case("random_bits:keys", jax.vmap(lambda k: jax.random.bits(k, (5,), np.uint8)), keys, passing={(0,): (0,)})
 case("random_fold_in", jax.random.fold_in, key, np.uint32(3), passing={})
@@ -71,7 +71,7 @@ case(
     passing={(None, None, None, 1): (1,)},
 )  # fmt: skip
 
-# Where arrays lie, and when
+# Placement and ordering
 HERE = SingleDeviceSharding(jax.devices()[0])
 case("device_put", lambda x: jax.device_put(x, jax.devices()[0]) + 1, x45, passing={})
 case("sharding_constraint", lambda x: lax.with_sharding_constraint(x, HERE) + 1, x45, passing={})
@@ -133,7 +133,7 @@ case(
     spd(4, 4), arr(4), passing={},
 )  # fmt: skip
 
-# What nobody says what it computes, and what does more than compute
+# Opaque calls and effects
 
 
 def double(block: Any, out: Any) -> None:

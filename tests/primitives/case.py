@@ -1,4 +1,4 @@
-"""Example calls of primitives: what `CASES` is made of."""
+"""`CASES`: example calls of primitives, and the helpers that enter them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ Expected = dict[tuple[int | None, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Case:
-    """A function that has equations with one primitive, and arguments for it.
+    """A function whose jaxpr has equations with one primitive, and arguments for it.
 
     **Attributes:**
 
-    - `passing`: which dimensions of the operands go through, to which of the results. No others do.
+    - `passing`: maps the dimensions of the operands that pass through to the dimensions of the results. No
+      other dimensions do. None stands for an operand without the axis.
     - `exact`: whether a call on a slice gives the slice of the results to the bit.
-    - `slices`: whether it is worth while to compile it for slices, too.
-    - `unique`: whether the results are determined, and not only up to signs.
+    - `slices`: whether the tests compile it for slices, too.
+    - `unique`: whether the results are determined completely, rather than up to signs and the like.
     - `x64`: whether it is traced and run with 64-bit dtypes.
     - `runs`: whether this machine can run it.
     """
@@ -39,19 +40,23 @@ class Case:
 
 
 CASES: dict[str, Case] = {}
-"""By name: the primitive's, and what is special."""
+"""The cases by name: that of the primitive, and after a colon, what is special about the case."""
 
 
 def case(
     name: str, fn: Callable[..., Any], *args: Any, passing: Expected, primitive: str = "", **options: Any
 ) -> None:
-    """Enters a case: `passing` maps dimensions of the operands to those of the results."""
+    """Enters a case into `CASES`.
+
+    Its primitive is the part of the name before the colon unless `primitive` names it. The options are the
+    other attributes of `Case`.
+    """
     assert name not in CASES, name
     CASES[name] = Case(primitive or name.split(":")[0], fn, args, passing, **options)
 
 
 def arr(*shape: int, dtype: Any = np.float32) -> Any:
-    """Random elements, the same every time."""
+    """Returns an array of random elements, the same at every call."""
     rng = np.random.default_rng(sum(shape))
     if jnp.issubdtype(dtype, jnp.complexfloating):
         return (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(dtype)
@@ -67,13 +72,13 @@ def ints(*values: Any) -> Any:
 
 
 def spd(*shape: int, dtype: Any = np.float32) -> Any:
-    """Symmetric positive definite matrices."""
+    """Returns Hermitian positive definite matrices."""
     x = arr(*shape, dtype=dtype)
     return x @ np.conj(np.swapaxes(x, -1, -2)) + 4 * np.eye(shape[-1], dtype=dtype)
 
 
 def equations(jaxpr: Any, primitive: str) -> Iterator[Any]:
-    """Every equation of that primitive, also inside jitted functions."""
+    """Yields every equation of a primitive, also inside the jaxprs of other equations."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name == primitive:
             yield eqn

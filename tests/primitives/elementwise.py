@@ -1,4 +1,4 @@
-"""Calls of elementwise primitives: each of all dtypes that it takes, at once."""
+"""Calls of elementwise primitives, each with operands of all dtypes that the primitive takes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from tests.primitives.case import arr, case
 WIDE = ("float64", "complex128", "int64", "uint64")
 NARROW = ("float32", "bfloat16", "float8_e4m3fn", "complex64", "int32", "int4", "uint4", "bool")
 COSTLY = 40.0
-"""Functions of this cost are long formulas: tried in one dtype, and rounded by vectors' lengths."""
+"""From this cost on, functions are tried in one dtype only, and not on slices.
+
+They are long formulas, whose rounding depends on the lengths of vectors.
+"""
 
 LOOPS = 200.0
-"""Functions of this cost take seconds to compile."""
-ELEMENTS = 7  # a prime: no chunks but of one element divide it
+"""From this cost on, functions are not run, since they take seconds to compile."""
+ELEMENTS = 7  # a prime, so only chunks of one element divide it
 
 
 def _accuracy(name: str) -> dict[str, Any]:
-    """The parameter of that name, which not all versions of JAX give to all functions."""
+    """Returns the parameter `accuracy` if this version of JAX gives it to the primitive of that name."""
     function = getattr(lax, name, None)
     if function is None:
         return {}
@@ -63,16 +66,16 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
     **{name: {"out_dtype": None} for name in ("add", "sub", "mul")},
 }
-"""What the primitives that are called with more than operands are called with."""
+"""The parameters of the primitives that have any."""
 
 NOT_ON_CPU = {("eq_to", "complex64"), ("eq_to", "complex128"), ("erfc", "float8_e4m3fn")}
-"""What JAX traces and XLA does not compile."""
+"""The primitives and dtypes that JAX traces but XLA does not compile on CPUs."""
 
 ABOVE_ONE = {"acosh", "zeta"}
 
 
 def operand(name: str, dtype: str, position: int) -> Any:
-    """Elements that the primitive is defined for, of that dtype."""
+    """Returns elements of a dtype within the domain of the primitive."""
     if name == "select_n" and position == 0:
         return arr(ELEMENTS, dtype=bool)
     kind = jnp.dtype(dtype)
@@ -85,13 +88,13 @@ def operand(name: str, dtype: str, position: int) -> Any:
 
 
 def exported(name: str) -> Any:
-    """The primitive of that name, or None if this JAX does not have it."""
+    """Returns the primitive of that name, or None if this version of JAX does not have it."""
     name = {"add_any": "add_jaxvals"}.get(name, name)
     return getattr(primitives, f"{name}_p", None) or getattr(lax, f"{name}_p", None)
 
 
 def taken(bind: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether the primitive takes operands of these dtypes."""
+    """Returns whether the primitive takes operands of these dtypes."""
     try:
         jax.eval_shape(bind, *args)
     except Exception:
@@ -129,7 +132,7 @@ for _name, _entry in PRIMITIVES.items():
 
 
 def converted(*operands: Any) -> list[Any]:
-    """Each to two other dtypes."""
+    """Converts each operand to two other dtypes."""
     kinds = [x.dtype for x in operands]
     return [
         lax.convert_element_type(x, kinds[(place + step) % len(kinds)])

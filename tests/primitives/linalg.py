@@ -1,4 +1,4 @@
-"""Calls of primitives of linear algebra, and of transforms."""
+"""Calls of the primitives of linear algebra, and of Fourier transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of primitives that only lay out, and of those that reduce along axes."""
+"""Calls of primitives that only change layouts, and of those that reduce along axes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ for kind, dtypes in NUMBERS.items():
         return [bind(x, axes=axes, **extra) for x in operands for axes in ((1,), (0, 2))]
 
     operands = [arr(5, 7, 3, dtype=dtype) for dtype in dtypes]
-    if kind in ("max", "min"):  # of complex numbers they are calls
+    if kind in ("max", "min"):  # on complex numbers, these are lowered to calls
         extreme = getattr(lax, f"reduce_{kind}")
         rows: dict[Any, Any] = {(0,): (0,), (2,): (1,)}
         case(f"reduce_{kind}", lambda *xs, f=extreme: [f(x, (1,)) for x in xs], *operands, passing=rows)

@@ -1,8 +1,8 @@
-"""All example calls: one table, by whose cases lowering, emitting and calling by chunks are tested."""
+"""The table of all example calls, with which lowering, emitting and calling by chunks are tested."""
 
 from __future__ import annotations
 
-# Imported for the cases that they enter.
+# These modules enter their cases when they are imported.
 from tests.primitives import arrays as arrays
 from tests.primitives import calls as calls
 from tests.primitives import elementwise as elementwise

@@ -1,4 +1,4 @@
-"""The test programs of eXLA with loops of their own, of which every step exceeds a budget as written."""
+"""The test programs of eXLA that have loops of their own, whose steps each exceed the budget as written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.rules.exla_programs import Array, L, Program, normal
 
 
 def conjugate_gradients(x: Array, b: Array) -> Array:
-    """Some steps towards (K + I / 2)^-1 b; K is computed before the loop."""
+    """Takes four steps towards (K + I / 2)^-1 b; K is computed before the loop."""
     k = jnp.exp(-((x[:, None] - x) ** 2)) + 0.5 * jnp.eye(len(x), dtype=x.dtype)
 
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:

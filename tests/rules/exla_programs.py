@@ -1,7 +1,7 @@
-"""The test programs of eXLA, each with a budget that it exceeds as written, and the best form of each.
+"""The test programs of eXLA, each with a budget that most exceed as written, and its best form.
 
-They are those of Artemev, An, Roeder and van der Wilk, "Memory Safe Computations with XLA Compiler", 2022.
-L stands for a large length.
+The programs are from Artemev, An, Roeder and van der Wilk, "Memory Safe Computations with XLA Compiler",
+2022. `L` is a large length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def lower(n: int) -> np.ndarray:
-    """A lower triangle that is no trouble to solve with."""
+    """Returns a well-conditioned lower triangular matrix."""
     return np.asarray(np.tril(normal(n, n)) / n + np.eye(n), np.float32)
 
 
@@ -68,11 +68,11 @@ class Program:
     **Attributes:**
 
     - `best`: the best form, in words.
-    - `budget`: bytes.
-    - `largest`: the elements of the largest array that its form may hold, inputs and results excepted.
-    - `multiplications`: the most that its contractions may do, over all turns of loops.
+    - `budget`: the budget in bytes.
+    - `largest`: the most elements that an array of the best form may have, except for inputs and results.
+    - `multiplications`: the most multiplications that its contractions may do, over all iterations of loops.
     - `over`: the lengths of the axes that are looped over.
-    - `fits`: whether it keeps to the budget as it was written, so that only the work counts.
+    - `fits`: whether the program fits the budget as written, so that only the work counts.
     """
 
     name: str
@@ -164,7 +164,7 @@ PROGRAMS = [
         L,
         L,
     ),
-    # Shorter: plain JAX folds these constants when compiling, for a minute if they are long.
+    # This length is smaller, since plain JAX folds these constants at compile time, which may take a minute.
     Program(
         "maximum of row numbers over rows",
         lambda v: v + jnp.max(index_along(0, 301), 0),

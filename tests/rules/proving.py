@@ -1,9 +1,9 @@
-"""What rules can prove, and what they can't.
+"""Assertions about what rules can prove, and over which axes their programs can stream.
 
 Expressions are texts, evaluated with `jax.numpy`'s names and the declared arrays. Two expressions are
-traced into one program; a rule proves them equal if it brings both results into one e-class. Whatever a
-test asks, programs drawn at random from the e-graph are run and must mean what the original means: a
-rule that should not have fired is found out there too.
+traced into one program. Rules prove them equal if they bring both results into one e-class. Besides, nearly
+every assertion draws programs at random from the e-graph, and checks that they mean what the original does,
+which finds rules that should not have fired.
 
 >>> prove("(a @ b) @ v", "a @ (b @ v)", "a: i k   b: k j   v: j", "reassociate")
 >>> cannot_prove("sum(a, 0)", "sum(a, 1)", "a: i p", "reassociate")
@@ -43,19 +43,19 @@ from eqsat.targets.cpu import CPU
 from examples.comparison import in_double_precision
 
 LENGTHS = {"i": 5, "j": 7, "k": 3, "l": 2, "m": 4, "n": 11, "p": 5}
-"""How long each axis of a declaration is. All are prime or small; i and p may be transposed."""
+"""The length of each axis of a declaration. All differ but those of i and p, which may be transposed."""
 
 DRAWS = 6
-"""How many programs are drawn from an e-graph."""
+"""The number of programs that are drawn from an e-graph."""
 
 
 def _widened(a: Any, b: Any) -> Any:
-    """The matrix product of narrow integers, in wide ones."""
+    """Returns the matrix product of narrow integers, accumulated in int32."""
     return jax.numpy.matmul(a, b, preferred_element_type=jax.numpy.int32)
 
 
 def _wide(a: Any, b: Any) -> Any:
-    """The matrix product of numbers that may be narrow, in wide ones."""
+    """Returns the matrix product of floats that may be narrow, accumulated in float32."""
     return jax.numpy.matmul(a, b, preferred_element_type=jax.numpy.float32)
 
 
@@ -77,9 +77,9 @@ LOCALS: dict[str, Any] = {
 
 
 def declared(arrays: str, *expressions: str) -> dict[str, np.ndarray]:
-    """The arrays that expressions use: `x: i k   n: int32 j   c:` are a matrix, a vector and a scalar.
+    """Draws the declared arrays that the expressions use.
 
-    `s: spd i p` is positive definite.
+    `x: i k   n: int32 j   c:` declares a matrix, a vector and a scalar; `s: spd i p` is positive definite.
     """
     used = set(re.findall(r"\w+", " ".join(expressions)))
     rng = np.random.default_rng(0)
@@ -95,7 +95,7 @@ def declared(arrays: str, *expressions: str) -> dict[str, np.ndarray]:
 
 
 def _positive(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-    """Well-conditioned symmetric positive definite matrices."""
+    """Returns well-conditioned symmetric positive definite matrices."""
     values = rng.normal(size=shape) / np.sqrt(shape[-1])
     return (values @ values.swapaxes(-1, -2) + np.eye(shape[-1])).astype(dtype)
 
@@ -108,7 +108,7 @@ def _drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
 
 
 def function(*expressions: str, names: tuple[str, ...]) -> Callable[..., tuple[Any, ...]]:
-    """The JAX function from the arrays to the expressions' values."""
+    """Returns the JAX function from the named arrays to the values of the expressions."""
 
     def evaluate(*values: Any) -> tuple[Any, ...]:
         scope = {**vars(jax.numpy), **LOCALS, **dict(zip(names, values, strict=True))}
@@ -119,7 +119,7 @@ def function(*expressions: str, names: tuple[str, ...]) -> Callable[..., tuple[A
 
 @cache
 def shipped() -> Mapping[str, CompiledRule]:
-    """Every shipped rule by name, as compiled for a run of all of them."""
+    """Returns every shipped rule by name, compiled for a run of all of them."""
     return {compiled.name: compiled for compiled in rules_for((), ACCURACIES[-1])}
 
 
@@ -132,14 +132,14 @@ class Graph:
     saturation: Saturation
 
     def classes(self) -> list[int]:
-        """The class of each output."""
+        """Returns the e-class of each output."""
         class_of = self.saturation.graph.class_of
         return [class_of[output.term.number] for output in self.program.outputs]
 
     def cheapest(self, model: CostModel, one_pass: bool = False) -> tuple[Program, frozenset[str]]:
-        """The cheapest program, and the names of the rules that made its nodes.
+        """Returns the cheapest program, and the names of the rules that made its nodes.
 
-        `one_pass`: of those in which no loop needs another one over the same axis, if there are any.
+        With `one_pass`, it prefers programs in which no loop needs another loop over the same axis.
         """
         roots = self.classes()
         extractor = Extractor(self.saturation.graph, model, roots)
@@ -157,7 +157,7 @@ class Graph:
         return replace(self.program, outputs=outputs), frozenset(makers)
 
     def check(self, program: Program) -> None:
-        """A program is well-formed and means what the original does, whatever the chunks' lengths."""
+        """Checks that a program is well-formed, and means what the original does for every chunk length."""
         check_program(program)
         loops = any(term.open for term in program.reachable())
         for length in (1, 2, 3, 100) if loops else (100,):
@@ -167,11 +167,11 @@ class Graph:
 
     @cached_property
     def expected(self) -> Sequence[Any]:
-        """What the original means."""
+        """The results of the original program."""
         return interpret(self.program, self.arrays)
 
     def check_draws(self) -> None:
-        """Programs drawn at random mean what the original does."""
+        """Checks that programs drawn at random mean what the original does."""
         rng = random.Random(0)
         drawn = {self.cheapest(_AtRandom(CPU, {}, rng))[0].outputs: None for _ in range(DRAWS)}
         for outputs in drawn:
@@ -181,7 +181,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class _AtRandom(CostModel):
-    """Random costs: the cheapest program is a random one."""
+    """A cost model with random costs, so that the cheapest program is a random one."""
 
     rng: random.Random
 
@@ -191,7 +191,7 @@ class _AtRandom(CostModel):
 
 @dataclass(frozen=True)
 class _Whole(CostModel):
-    """What costs is to compute a value on the whole of an axis."""
+    """A cost model in which values over the whole of an axis are expensive."""
 
     axis: Axis
 
@@ -201,13 +201,13 @@ class _Whole(CostModel):
 
 
 def saturated(expressions: tuple[str, ...], arrays: str, rules: str, over: str = "") -> Graph:
-    """The e-graph of a program of these results, after these rules; `over`: axes that may be split."""
+    """Returns the e-graph of these expressions after saturation; `over` names the axes that may be split."""
     values = declared(arrays, *expressions)
     return traced(function(*expressions, names=tuple(values)), tuple(values.values()), rules, over)
 
 
 def traced(fn: Callable[..., Any], values: tuple[Any, ...], rules: str, over: str = "") -> Graph:
-    """The e-graph of a function of these arrays."""
+    """Returns the e-graph of a function of these arrays after saturation."""
     program, constants = lower(trace(fn, values, {}).closed, reshapes=False)
     large = [axis_called(name, program) for name in over.split()]
     return saturated_program(program, (*values, *constants), rules, large)
@@ -216,7 +216,7 @@ def traced(fn: Callable[..., Any], values: tuple[Any, ...], rules: str, over: st
 def saturated_program(
     program: Program, arrays: tuple[Any, ...], rules: str, large: list[Axis], draws: bool = True
 ) -> Graph:
-    """The e-graph of a program, after these rules; `draws`: whether programs drawn from it are tested."""
+    """Returns the e-graph of a program after saturation; with `draws`, it tests programs drawn from it."""
     chosen = [shipped()[name] for name in rules.split()]
     graph = Graph(program, arrays, saturate(program, chosen, large, stored_results(program, large, CPU)))
     if draws:
@@ -225,14 +225,17 @@ def saturated_program(
 
 
 def axis_called(name: str, program: Program) -> Axis:
-    """The axis of a declaration's letter in a program: the first of that length in the inputs."""
+    """Returns the axis of a declaration's letter: the first axis of that length in the program's inputs."""
     axes = (axis for term in program.inputs for axis in sorted(term.axes))
     return next(axis for axis in axes if axis.size == LENGTHS[name])
 
 
 @cache
 def compared(left: str, right: str, arrays: str) -> tuple[Program, tuple[Any, ...]] | None:
-    """A program that chooses one of two values: so axes that are the same dimension of both get one name."""
+    """Returns a program that selects one of two values, and its arrays, or None if their types differ.
+
+    Because of the selection, the same dimension of both values becomes one axis.
+    """
     values = declared(arrays, left, right)
     both = function(left, right, names=tuple(values))
 
@@ -247,7 +250,7 @@ def compared(left: str, right: str, arrays: str) -> tuple[Program, tuple[Any, ..
 
 
 def proves(left: str, right: str, arrays: str, rules: str, draws: bool = True) -> bool:
-    """Whether the rules bring both values into one class; `draws`: whether to test them besides."""
+    """Returns whether the rules bring both values into one e-class; `draws` is as for `saturated_program`."""
     loaded = compared(left, right, arrays)
     if loaded is None:
         return False
@@ -258,7 +261,10 @@ def proves(left: str, right: str, arrays: str, rules: str, draws: bool = True) -
 
 
 def prove(left: str, right: str, arrays: str, rules: str, given: str = "") -> None:
-    """The rules bring both expressions into one class, and each is needed, whatever rules are given."""
+    """Checks that the rules bring both expressions into one e-class, and that each of them is needed.
+
+    The rules in `given` may be used as well, and need not be needed.
+    """
     assert proves(left, right, arrays, f"{rules} {given}"), f"{rules} cannot prove {left} = {right}"
     for rule in rules.split():
         fewer = " ".join(name for name in rules.split() if name != rule)
@@ -272,22 +278,22 @@ def cannot_prove(left: str, right: str, arrays: str, rules: str) -> None:
 
 
 def fires(rule: str, expression: str, arrays: str, given: str = "") -> bool:
-    """Whether a rule matches something in a program, or in what the given rules make of it."""
+    """Returns whether a rule matches in the e-graph of an expression, which `given` rules may extend."""
     return saturated((expression,), arrays, f"{rule} {given}").saturation.matches.get(rule, 0) > 0
 
 
 def streams(expression: str, arrays: str, over: str, rules: str, one_pass: bool = False) -> bool:
-    """Whether a program was found that needs, of the axis `over`, only one chunk at a time.
+    """Returns whether the rules find a program that needs only one chunk of the axis `over` at a time.
 
-    What is as long as the axis may be inputs, names for them and the result. `one_pass`: and each chunk
-    only once.
+    Only inputs, renamings of them, constants, indices and the results may have the whole axis. With
+    `one_pass`, the extraction prefers programs that visit each chunk only once.
     """
     graph = saturated((expression,), arrays, rules, over)
     return streaming(graph, axis_called(over, graph.program), one_pass)
 
 
 def streaming(graph: Graph, axis: Axis, one_pass: bool = False) -> bool:
-    """The same of a graph and an axis that may be split."""
+    """Returns what `streams` does, for an e-graph and an axis that may be split."""
     program, _ = graph.cheapest(_Whole(CPU, {}, axis), one_pass)
     graph.check(program)
     results = [output.term for output in program.outputs]
@@ -304,7 +310,7 @@ def _is_given(term: Term) -> bool:
 
 
 def can_stream(expression: str, arrays: str, over: str, rules: str, one_pass: bool = False) -> None:
-    """The rules find a program that streams over an axis, and each of them is needed for it."""
+    """Checks that the rules find a program that streams over an axis, and that each of them is needed."""
     assert streams(expression, arrays, over, rules, one_pass), (
         f"{rules} cannot stream {expression} over {over}"
     )
@@ -320,7 +326,10 @@ def cannot_stream(expression: str, arrays: str, over: str, rules: str, one_pass:
 
 
 def optimized(expression: str, arrays: str, budget: int, accuracy: str = "rescales") -> Plan:
-    """The plan for an expression, whose results are those in float64, but for what plain JAX rounds."""
+    """Returns the plan for an expression, after checking its results and its peak memory.
+
+    The results may differ from those in double precision by as much as plain JAX's do, and a small tolerance.
+    """
     values = declared(arrays, expression)
     plain = function(expression, names=tuple(values))
     small = eqsat.optimize(plain, budget=budget, accuracy=accuracy, max_slowdown=None)

@@ -1,4 +1,4 @@
-"""What a plan's program holds and does: its largest array, and the work of its contractions."""
+"""Measures a plan's program: its largest array, and the work of its contractions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from eqsat.reports.plan import Plan
 
 
 def equations(jaxpr: Any, turns: int = 1) -> Iterator[tuple[Any, int]]:
-    """The equations of a program and of everything inside it, with how often each is computed."""
+    """Yields the equations of a jaxpr and of all jaxprs inside it, with how often each is computed."""
     for equation in jaxpr.eqns:
         yield equation, turns
         for inner in inside(equation):
@@ -20,18 +20,18 @@ def equations(jaxpr: Any, turns: int = 1) -> Iterator[tuple[Any, int]]:
 
 
 def inside(equation: Any) -> list[Any]:
-    """The programs that an equation calls."""
+    """Returns the jaxprs that an equation calls."""
     named = [equation.params.get(name) for name in ("jaxpr", "cond_jaxpr", "body_jaxpr")]
     programs = [*(program for program in named if program is not None), *equation.params.get("branches", ())]
     return [getattr(program, "jaxpr", program) for program in programs]
 
 
 FUSED = frozenset({"broadcast_in_dim", "transpose", "reshape", "squeeze", "convert_element_type", "jit"})
-"""What makes no array of its own."""
+"""Primitives that make no array of their own."""
 
 
 def largest_array(plan: Plan, arguments: tuple[Any, ...]) -> int:
-    """The elements of the largest array that the plan's program makes, but for what it returns."""
+    """Returns the elements of the largest array that the plan's program makes, except for its results."""
     jaxpr = jax.make_jaxpr(function_of(plan))(*arguments).jaxpr
     results = set(jaxpr.outvars)
     held = [
@@ -45,7 +45,10 @@ def largest_array(plan: Plan, arguments: tuple[Any, ...]) -> int:
 
 
 def multiplications(plan: Plan, arguments: tuple[Any, ...]) -> int:
-    """Those of the contractions in the plan's program. Products with ones are sums."""
+    """Returns the number of multiplications in the contractions of the plan's program.
+
+    Products with ones don't count, since they are sums.
+    """
     total = 0
     for equation, turns in contractions(jax.make_jaxpr(function_of(plan))(*arguments).jaxpr):
         (contracted, _), _ = equation.params["dimension_numbers"]
@@ -55,11 +58,11 @@ def multiplications(plan: Plan, arguments: tuple[Any, ...]) -> int:
 
 
 def contractions(jaxpr: Any, turns: int = 1, ones: Sequence[Any] = ()) -> Iterator[tuple[Any, int]]:
-    """The contractions of a program but for products with ones, and how often each is computed.
+    """Yields the contractions of a jaxpr, except products with ones, and how often each is computed.
 
     **Arguments:**
 
-    - `ones`: variables of which all elements are 1.
+    - `ones`: the variables whose elements are all 1.
     """
     known = list(ones)
     for equation in jaxpr.eqns:
