@@ -14,6 +14,8 @@ PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+# Without a GPU or a TPU, JAX is not to look for one: the plugins are there to compile for absent devices.
+export JAX_PLATFORMS ?= $(if $(wildcard /dev/nvidiactl /dev/accel0 /dev/vfio/0),,cpu)
 PEERS := $(VENV)/.peers
 
 # mypy and the manual's reference know no package-dir: for them, a tree of links shows the packages where their

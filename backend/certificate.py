@@ -38,6 +38,7 @@ class Certified:
     - `scratch`: what it takes beside the buffers that XLA counts: workspaces of libraries, and values
       that are hidden in fusions.
     - `options`: the name of the options that it was compiled with.
+    - `executable`: None if the compiler refused it, since it exceeds the memory of the device.
     - `draft`: whether its machine code was made in a hurry: it is there to be looked at, not to be run.
     - `doubt`: by how many bytes its temporaries may be off then.
     """
@@ -154,10 +155,18 @@ def certify(
     traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
     lowered = traced.lower()
     flags, hurry = target.compiler.options[options], Flags()
-    if draft:
-        executable, hurry = _drafted(lowered, flags, closely, target)
-    else:
-        executable = _compiled(lowered, flags, _wide(traced.jaxpr.jaxpr, target))
+    try:
+        if draft:
+            executable, hurry = _drafted(lowered, flags, closely, target)
+        else:
+            executable = _compiled(lowered, flags, _wide(traced.jaxpr.jaxpr, target))
+    except jax.errors.JaxRuntimeError as error:
+        temporaries = _refused_bytes(str(error), target)
+        if temporaries is None:
+            raise
+        closed = traced.jaxpr
+        sizes = [sum(map(_bytes, avals)) for avals in (closed.in_avals, closed.out_avals)]
+        return Certified(None, sizes[0] + captured, sizes[1], temporaries, 0, 0, options)
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {target} does not say what its programs need")
@@ -172,6 +181,19 @@ def certify(
         bool(hurry),
         indexed_bytes(lowered.as_text()) if target.compiler.inexact_draft in hurry else 0,
     )
+
+
+def _refused_bytes(message: str, target: Target) -> int | None:
+    """The temporaries of a program that the compiler refused for its size; None for any other error."""
+    found = target.compiler.refusal and re.search(target.compiler.refusal, message)
+    if not found:
+        return None
+    unit: float = 1024.0 ** "_KMGT".index(found[2] or "_")
+    return int(float(found[1]) * unit)
+
+
+def _bytes(aval: Any) -> int:
+    return int(math.prod(aval.shape) * aval.dtype.itemsize)
 
 
 def peak_of(executable: Any) -> int | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from eqsat.backend.certificate import compiler_options
     from eqsat.dispatch.budget_scope import budget
     from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
+    from eqsat.loading import load
     from eqsat.questions import compare_accuracies, explain, minimum_budget
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
@@ -40,6 +41,7 @@ __all__ = [
     "compare_accuracies",
     "compiler_options",
     "explain",
+    "load",
     "minimum_budget",
     "operation",
     "optimize",
@@ -54,6 +56,7 @@ HOMES = {
     "eqsat.targets.calibration": "calibrate",
     "eqsat.targets.catalogue": "target_names",
     "eqsat.errors": "BudgetError EqsatError RuleError RuleSyntaxError",
+    "eqsat.loading": "load",
     "eqsat.questions": "compare_accuracies explain minimum_budget",
     "eqsat.reports.comparison": "AccuracyComparison",
     "eqsat.reports.explanation": "Explanation",

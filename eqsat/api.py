@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from os import PathLike
 from types import EllipsisType, MethodType
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 import jax
 import jax.numpy as jnp
 
+from eqsat.compiler.deployment import Deployment
 from eqsat.compiler.observer import Observer
 from eqsat.compiler.settings import Settings, setting
 from eqsat.dispatch.arguments import (
@@ -59,12 +60,14 @@ class Specialisation:
     - `unflatten`: its result, given the program's.
     - `captured`: values of transformations under way that it closes over: the last of its arguments.
     - `donated`: which of its arguments are donated; empty if none is.
+    - `plans`: the plans that were asked for, by the id of what carries each out.
     """
 
     call: Call | None
     unflatten: Callable[[Sequence[Any]], Any] = list
     captured: tuple[Any, ...] = ()
     donated: Mask = ()
+    plans: dict[int, Plan] = field(default_factory=dict, compare=False)
 
 
 class Optimized(Generic[P, R]):
@@ -124,7 +127,14 @@ class Optimized(Generic[P, R]):
     def plan(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s."""
         instance, leaves = self._instance(args, kwargs, TraceContext.now())
-        return self._checked(instance).compilation.planned((), leaves, instance.donated).plan
+        compilation = self._checked(instance).compilation
+        planned = compilation.planned((), leaves, instance.donated)
+        if id(planned) not in instance.plans:
+            tree = jax.tree.structure(self._statics.left_out(args, kwargs))
+            platform, settings = compilation.target.platform, compilation.settings
+            deployment = Deployment(planned, tree, instance.unflatten, platform, settings)
+            instance.plans[id(planned)] = replace(planned.plan, deployment=deployment)
+        return instance.plans[id(planned)]
 
     def minimum_bytes(self, *args: Any, **kwargs: Any) -> int:
         """The smallest budget for arguments of these shapes."""

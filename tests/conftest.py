@@ -15,6 +15,8 @@ from eqsat.support.cache_folder import VARIABLE
 from eqsat.targets import cpu
 
 os.environ[VARIABLE] = ""
+# The plugins for absent devices are installed, too: JAX is not to look for these.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
 cpu.last_level_cache = lambda: None
 
 

@@ -194,7 +194,7 @@ def test_a_defect_while_looking_for_advice_is_part_of_the_refusal(monkeypatch: p
 def test_a_defect_while_looking_for_the_smallest_budget_is_told_of(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    def fails(*_: Any) -> Any:
+    def fails(*_: Any, **__: Any) -> Any:
         raise AssertionError("no such program")
 
     monkeypatch.setattr(broken, fails)

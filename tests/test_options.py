@@ -21,8 +21,8 @@ from eqsat.frontend.trace import trace
 from eqsat.planning.candidates import as_written, fusion_costs
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.progress import SILENT
-from eqsat.targets.compiler_profile import HONEST, OWN
 from eqsat.targets.catalogue import find_target
+from eqsat.targets.compiler_profile import HONEST, OWN
 from eqsat.targets.cpu import CPU
 from tests.stages import normal
 
@@ -139,7 +139,9 @@ def test_fusions_are_left_out_where_they_take_much_memory_from_the_system(
         return replace(found, temporaries=found.temporaries + more) if options == OWN else found
 
     monkeypatch.setattr("eqsat.compiler.baseline.certify", recorded)
-    original = Baseline(trace(layers, (normal(300, 300),), {}), find_target("cpu"), (), NOTHING, Stopwatch(SILENT))
+    original = Baseline(
+        trace(layers, (normal(300, 300),), {}), find_target("cpu"), (), NOTHING, Stopwatch(SILENT)
+    )
     seen = original.within(2 * more)
     assert seen.options == HONEST
     assert seen.draft

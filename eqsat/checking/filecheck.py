@@ -322,11 +322,12 @@ class FileCheck:
         if self.brief and not self.strict:
             return tuple(failures), (), {"examples": len(statement.examples)}
         needs = needs_of(statement, self.load_check(), max(8, self.examples // 2))
-        complaints = []
+        graver: list[tuple[Position, str, str]] = []
+        lighter: list[tuple[Position, str, str]] = []
         for implied in (False, True):
             idle = [need for need in needs if not need.reason and need.implied == implied]
             if idle:
-                complaints.append(_complaint(idle, implied, needs))
+                (lighter if implied else graver).append(_complaint(idle, implied, needs))
         matched = statement.left if isinstance(statement, Rule) else statement.term
         if (
             isinstance(statement, Rule)
@@ -336,12 +337,13 @@ class FileCheck:
             advice = (
                 "add one with the axes of its variables in a case where the rule helps: `example  a: i k`"
             )
-            complaints.append((statement.position, "the rule has no example on which it fires", advice))
+            graver.append((statement.position, "the rule has no example on which it fires", advice))
         tried = {"examples": len(statement.examples), "conditions": len(needs)}
-        graver = [one for one in complaints if self.strict and IMPLIED not in one[1]]
-        failures += [self.at(*complaint) for complaint in graver]
-        lighter = [f"{one[1]} ({one[2]})" for one in complaints if one not in graver]
-        return tuple(failures), tuple(lighter), tried
+        if self.strict:
+            failures += [self.at(*complaint) for complaint in graver]
+        warned = lighter if self.strict else [*graver, *lighter]
+        warnings = tuple(f"{message} ({advice})" for _, message, advice in warned)
+        return tuple(failures), warnings, tried
 
     def example(self, statement: Rule | Fact, example: Example) -> str:
         """Returns what is wrong with an example, or ""."""
@@ -380,8 +382,6 @@ class FileCheck:
         return diagnostic(self.file.text, position, message, advice)
 
 
-IMPLIED = "anyway"
-
 ENDING = (
     "write a right side that no left side matches, or add a condition that the results do not fulfil; until"
     " then, the engine stops the rule at a limit, and other rules may not get to run"
@@ -402,7 +402,7 @@ def _complaint(idle: Sequence[Need], implied: bool, needs: Sequence[Need]) -> tu
         hold = "holds" if len(idle) == 1 else "hold"
         return (
             position,
-            f"{condition} {names} {hold} {IMPLIED}",
+            f"{condition} {names} {hold} anyway",
             f"the rest of the rule implies {it}: leave {it} out{stays}",
         )
     advice = f"leave {it} out, or add a `reject` on which the rule fires without {it}{stays}"

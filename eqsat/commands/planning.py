@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -98,6 +99,8 @@ def _asked(
     """Optimises the function that a command line names, and returns what `asks` returns for it."""
     shapes = parse_arguments(arguments.shapes)
     args, kwargs = as_called(shapes)
+    # JAX logs a traceback for every plugin of a device that is absent, which is no error here.
+    logging.getLogger("jax._src.xla_bridge").setLevel(logging.CRITICAL)
     function = find_function(arguments.function)
     from eqsat.api import optimize
 

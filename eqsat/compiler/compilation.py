@@ -24,11 +24,13 @@ from eqsat.compiler.stored_plans import StoredPlan
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext, reason_to_leave
+from eqsat.reports.plan import Plan
 from eqsat.reports.records import Tuning
 from eqsat.support.gc_pause import uncollected
 from eqsat.support.progress import Progress
 from eqsat.support.units import UNLIMITED, format_bytes
 from eqsat.targets.calibration import default_target
+from eqsat.targets.catalogue import smallest_with
 from eqsat.targets.device_memory import free_budget
 from eqsat.targets.target import Target
 
@@ -115,6 +117,7 @@ class Compilation:
                 budget = found.plan.budget_bytes if found else self._budget(placement, present)
                 found = self._stored_or_new(budget, placement, donation, values)
             found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
+            found = replace(found, plan=_on_device(found.plan, self.target))
             if self.settings.tune and found.plan.tuning is None:
                 found = replace(found, plan=replace(found.plan, tuning=WAITING))
             self._plans[placement, donated] = found
@@ -250,7 +253,7 @@ class Compilation:
         try:
             return planner(budget).planned()
         except BudgetError as error:
-            message = f"{self.title}: {error}{self._whose()}"
+            message = f"{self.title}: {error}{self._whose(error.smallest_peak)}"
             refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors, error.search)
             refused.__cause__ = error.__cause__  # the defect, if planning has failed by one
         except EqsatError as error:
@@ -267,9 +270,14 @@ class Compilation:
 
     def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
         """The budget in bytes: the caller's, or the free memory of the devices."""
-        if self.settings.budget is not None:
-            return self.settings.budget
-        target = self.target
+        target, named = self.target, self.settings.budget
+        if named is not None:
+            if self.settings.target is not None and target.memory is not None and named > target.memory:
+                raise EqsatError(
+                    f"the budget of {format_bytes(named)} exceeds the memory of {target},"
+                    f" {format_bytes(target.memory)}"
+                )
+            return named
         if target.absent is not None:
             if target.usable_memory is None:
                 raise EqsatError(f"the memory of {target} is unknown: name a budget")
@@ -280,13 +288,21 @@ class Compilation:
         }
         return free_budget(devices, sum(map(_share, [*present, *self.closed.consts])))
 
-    def _whose(self) -> str:
-        """A sentence on the origin of the default budget, for errors."""
+    def _whose(self, peak: int | None) -> str:
+        """Sentences on the origin of the default budget, for errors.
+
+        **Arguments:**
+
+        - `peak`: the smallest peak reached, in bytes; None if unknown.
+        """
         if self.settings.budget is not None:
             return ""
-        if self.target.absent is not None:
-            return f"\nThe budget is what JAX lets programs have on {self.target}, since none was named."
-        return "\nThe budget is what the device had free, less a reserve, since none was named."
+        target = self.target
+        if target.absent is None:
+            return "\nThe budget is what the device had free, less a reserve, since none was named."
+        other = None if peak is None else smallest_with(peak, target.platform)
+        fits = f" It fits {other}." if other else ""
+        return f"\nThe budget is what JAX lets programs have on {target}, since none was named.{fits}"
 
     def run(self, *arguments: Any, donated: tuple[bool, ...] = ()) -> Sequence[Any]:
         """The results, by the certified executable.
@@ -326,6 +342,15 @@ class Compilation:
 
     def _results(self, planned: Planned, arrays: Sequence[Any]) -> Sequence[Any]:
         return results_of(planned.run, self.closed, arrays)
+
+
+def _on_device(plan: Plan, target: Target) -> Plan:
+    """The plan with what is known of the device that it is for."""
+    usable, remedy = target.usable_memory, ""
+    if usable is not None and plan.original_peak_bytes > usable:
+        other = smallest_with(plan.original_peak_bytes, target.platform)
+        remedy = f"as written it fits {other}" if other else "as written it fits no device of the kind"
+    return replace(plan, target=target.name, device_bytes=usable or 0, remedy=remedy)
 
 
 def _is_tuned(planned: Planned) -> bool:

@@ -84,6 +84,14 @@ class Statics(Marked):
         dynamic = tuple(None if n in static else value for n, value in enumerate(args))
         return dynamic, {name: None if name in static else v for name, v in kwargs.items()}, static
 
+    def left_out(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments without the static ones."""
+        dynamic, named, static = self.split(args, kwargs)
+        positional = tuple(value for n, value in enumerate(dynamic) if n not in static)
+        return positional, {name: value for name, value in named.items() if name not in static}
+
 
 def _numbers(keyword: str, given: int | Iterable[int] | None) -> tuple[int, ...]:
     try:

@@ -298,8 +298,13 @@ class CostModel:
         if isinstance(op, Operation) and op.spec.beside is not None:
             slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
             return math.ceil(op.spec.beside(core_sizes(op)) * slices) * itemsize(op.dtype)
-        if not isinstance(op, Dot) or not self.machine.panel_columns:
+        if not isinstance(op, Dot):
             return 0
+        if not self.machine.panel_columns:
+            vector = self.multiplies_vectors(op.axes, operands) or any(
+                operand.axes == op.axes for operand in operands
+            )
+            return 0 if vector else self.machine.product_workspace
         shared = operands[0].axes & operands[1].axes
         sizes = []
         for operand in operands:

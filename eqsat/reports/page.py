@@ -66,6 +66,8 @@ def _figures(plan: PlanRecord) -> list[str]:
     budget = f"budget {format_bytes(plan.budget_bytes)}"
     after = format_bytes(plan.peak_bytes) if plan.changed else "the same"
     rows.append(("peak memory", format_bytes(plan.original_peak_bytes), after, f"certified by XLA; {budget}"))
+    if plan.device_bytes:
+        rows.append((f"fits {plan.target}", *_fits(plan)))
     if plan.original_seconds:
         before = format_seconds(plan.original_seconds)
         after, note = "the same", "predicted"
@@ -89,6 +91,14 @@ def _figures(plan: PlanRecord) -> list[str]:
         inside = "as any jit" if own else "another jit needs compiler_options=eqsat.compiler_options()"
         lines.append(f"  {'compiled with':<16}{plan.options} options; {inside}")
     return lines
+
+
+def _fits(plan: PlanRecord) -> tuple[str, str, str]:
+    """Whether the function fits the device as written and as planned, and what there is of its memory."""
+    before = "yes" if plan.original_peak_bytes <= plan.device_bytes else "no"
+    after = "yes" if plan.peak_bytes <= plan.device_bytes else "no"
+    note = f"{format_bytes(plan.device_bytes)} for programs"
+    return before, after if plan.changed else "the same", f"{note}; {plan.remedy}" if plan.remedy else note
 
 
 def _guard_lines(guard: GuardRecord) -> list[str]:

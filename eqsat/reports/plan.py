@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from eqsat.errors import EqsatError
 from eqsat.reports.records import PlanRecord
 from eqsat.reports.showing import Report
 from eqsat.support.serialisation import from_json, to_json
@@ -23,10 +24,11 @@ class Plan(PlanRecord, Report):
 
     `print(plan)` shows a page that says what was done and why. `plan.show()` adds a picture of memory over
     time. `plan.save("plan.html")` writes both as a page. `plan.save("plan.png")` (or .svg, .pdf) writes the
-    picture, "plan.txt" the text, "plan.py" the source, and "plan.dot" the graph of arrays for graphviz.
+    picture, "plan.txt" the text, "plan.py" the source, "plan.dot" the graph of arrays for graphviz, and
+    "f.plan" what `eqsat.load` reads on another machine.
 
-    A plan is plain data apart from `constants`. `plan.save("plan.json")` saves it, and `Plan.from_json(text)`
-    reads it back.
+    A plan is plain data apart from `constants` and `deployment`. `plan.save("plan.json")` saves it, and
+    `Plan.from_json(text)` reads it back.
 
     **Attributes:**
 
@@ -56,6 +58,10 @@ class Plan(PlanRecord, Report):
       passes, except those of memory, which cover both programs, and `loops`.
     - `tuning`: the programs that were timed before the plan was chosen; None if timing was not requested.
     - `search`: the decisions of the search for a program, each with its outcome.
+    - `target`: the name of the device that it is for.
+    - `device_bytes`: what programs may have of that device's memory; 0 if unknown.
+    - `deployment`: what carries it out, for `save` and `export`; None if it was read from a file.
+    - `remedy`: what would make the function fit as written, if it does not: another device.
     """
 
     def __str__(self) -> str:
@@ -84,11 +90,33 @@ class Plan(PlanRecord, Report):
         from eqsat.reports.dot import graph_dot
 
         dot = partial(graph_dot, self.graph, self.heading)
-        return {**super().texts(), "json": self.to_json, "py": lambda: self.source, "dot": dot}
+        own: dict[str, Callable[[], str]] = {"json": self.to_json, "py": lambda: self.source, "dot": dot}
+        return {**super().texts(), **own, "plan": lambda: str(self._deployed().text())}
+
+    def export(self) -> bytes:
+        """The planned program as `jax.export` bytes, for the platform that it is planned for.
+
+        `jax.export.deserialize(bytearray(data)).call` has the signature of the function, without its static
+        arguments, and needs JAX alone. The certified peak holds if it is compiled with
+        `eqsat.compiler_options()`.
+
+        **Raises:** `EqsatError` if the plan was read from a file, or if the program calls what JAX can't
+        export.
+        """
+        data: bytes = self._deployed().export()
+        return data
+
+    def _deployed(self) -> Any:
+        if self.deployment is None:
+            raise EqsatError(
+                "this plan was read from a file, so there is no program to export: plan.save and plan.export"
+                " are for what optimize(fn, …).plan(…) returns"
+            )
+        return self.deployment
 
     def to_json(self) -> str:
         """The plan as JSON, without `constants`."""
-        return to_json(self, frozenset({"constants"}))
+        return to_json(self, frozenset({"constants", "deployment"}))
 
     @staticmethod
     def from_json(text: str) -> Plan:

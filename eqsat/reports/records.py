@@ -201,6 +201,10 @@ class PlanRecord:
     tuning: Tuning | None = None
     guard: GuardRecord | None = None
     search: tuple[SearchStep, ...] = field(default=(), repr=False)
+    target: str = ""
+    device_bytes: int = 0
+    remedy: str = ""
+    deployment: Any = field(default=None, repr=False, compare=False)
 
     @property
     def inside_jit(self) -> str:

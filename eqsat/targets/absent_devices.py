@@ -23,11 +23,18 @@ from eqsat.errors import EqsatError
 PLUGINS = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
 """The modules of JAX's plugins for NVIDIA GPUs, which hold the compiler."""
 
-NO_DRIVER = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
-"""The environment variable without which a plugin refuses to start where there is no driver."""
-
-NO_METADATA = "TPU_SKIP_MDS_QUERY"
-"""The environment variable without which libtpu asks the network which TPU it runs on."""
+SETTINGS = {
+    # Without it, JAX's plugin refuses to start where there is no driver.
+    "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    # Without it, one process at a time may load libtpu.
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    # Without these, libtpu asks the network which TPU it runs on, and complains that there is none.
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+    "TPU_STDERR_LOG_LEVEL": "3",
+}
+"""Environment variables for compilers whose devices are absent."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,8 @@ class AbsentDevice:
     - `platform`: "cuda" or "tpu".
     - `packages`: the extra of eqsat that installs its compiler.
     - `configuration`: of a GPU, the text of XLA's `GpuTargetConfigProto`.
-    - `topology`: the name of the topology: "1x1x1" is one GPU of one host of one slice, "v5e:1x1" one TPU.
+    - `topology`: the name of a topology, of which the first device is taken: "1x1x1" is one GPU of one host
+      of one slice, "v5e:2x2" are four TPUs.
     """
 
     name: str
@@ -103,8 +111,8 @@ def _load_plugin() -> None:
 @contextmanager
 def _environment() -> Iterator[None]:
     """Settings under which compilers start where their devices are absent, and say nothing about it."""
-    before = {name: os.environ.get(name) for name in (NO_DRIVER, NO_METADATA)}
-    os.environ.update({NO_DRIVER: "1", NO_METADATA: "1"})
+    before = {name: os.environ.get(name) for name in SETTINGS}
+    os.environ.update({name: value for name, value in SETTINGS.items() if before[name] is None})
     logger = logging.getLogger("jax._src.xla_bridge")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

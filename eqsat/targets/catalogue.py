@@ -5,7 +5,7 @@ A description is a TOML file:
     platform = "cuda"                           # or "tpu"
     description = "NVIDIA H100 80GB HBM3"       # what JAX calls the device
     memory = 84_942_979_072                     # bytes
-    topology = "1x1x1"                          # the name of the topology with one such device
+    topology = "1x1x1"                          # the name of a topology of such devices
 
     [facts]                                     # of a GPU, the fields of XLA's GpuDeviceInfoProto;
     core_count = 132                            # of a TPU, bfloat16_flops and memory_bandwidth
@@ -75,7 +75,7 @@ class Platform:
     - `facts`: the names of the facts in descriptions.
     - `machine`: from the facts to the machine.
     - `unknown`: the machine of a device without a description.
-    - `topology`: the usual name of a topology of one device.
+    - `topology`: the usual name of a topology.
     """
 
     compiler: CompilerProfile
@@ -184,7 +184,7 @@ def parsed(text: str, name: str, source: str) -> Target:
             raise wrong(f"{key} is a number, not {value!r}")
     topology = content.get("topology", known.topology)
     if not isinstance(topology, str) or not topology:
-        raise wrong('topology is the name of a topology of one device, such as "v5e:1x1"')
+        raise wrong('topology is the name of a topology of such devices, such as "v5e:2x2"')
     unknown = [*content.keys() - {"platform", "description", "memory", "topology", "facts"}]
     unknown += facts.keys() - set(known.facts)
     if unknown:

@@ -35,6 +35,9 @@ class CompilerProfile:
     - `reduces_precision`: whether a product computes in less than single precision unless the program asks
       for more.
     - `memory_share`: the share of a device's memory that JAX makes available to programs.
+    - `refusal`: a pattern of the error by which the compiler refuses a program that exceeds the device's
+      memory. Its groups are the size of the temporaries and the unit of that: "37.29", "G". "" if it refuses
+      none.
     - `packages`: the extra of eqsat with which this compiler runs where the device is absent.
     """
 
@@ -45,4 +48,5 @@ class CompilerProfile:
     scratch: str = ""
     reduces_precision: bool = True
     memory_share: float = 1.0
+    refusal: str = ""
     packages: str = ""

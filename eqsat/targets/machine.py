@@ -29,6 +29,7 @@ class Machine:
     - `rows`: the fewest rows with which a matrix product runs near full speed.
     - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
       of its own. A batch of products packs all columns. 0 if nothing is packed.
+    - `product_workspace`: bytes that a matrix product takes while it runs, whatever its size.
     - `packing`: the slowdown of a program whose products are emitted so that they pack less.
     - `lanes`: the number of entries, adjacent in memory, that are processed at once; 0 if their order does
       not matter.
@@ -50,6 +51,7 @@ class Machine:
     fused_reduction: int = 32
     rows: int = 64
     panel_columns: int = 128
+    product_workspace: int = 0
     packing: float = 1.2
     lanes: int = 8
     copies: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from eqsat.targets.compiler_profile import CompilerProfile
@@ -12,6 +13,7 @@ COMPILER = CompilerProfile(
     # XLA's own options are honest: it places every value that is not in registers or vector memory.
     # Of the 16 GiB of a v5e, its compiler lets programs have 15.75.
     memory_share=0.98,
+    refusal=r"RESOURCE_EXHAUSTED(?s:.*)HLO temporaries \(([\d.]+)([KMGT]?)\)",
     packages="tpu",
 )
 """XLA for TPUs. It refuses programs that exceed the memory of the chip."""
@@ -23,6 +25,9 @@ one of the latter (`jax.lax.Precision.HIGHEST`)."""
 ELEMENTWISE = 1 / 50
 """The share of the rate of products in bfloat16 that elementwise operations reach. A v5e has vectors of 8 ×
 128 lanes and four units, at 0.94 GHz: 3.9e12 of 197e12 per second."""
+
+CACHED = 10.0
+"""How many times as fast as the memory of the chip its vector memory is. An estimate, not measured."""
 
 TPU = Machine(
     flops=3.3e13,
@@ -44,18 +49,10 @@ TPU = Machine(
 
 def tpu_machine(facts: Mapping[str, Any]) -> Machine:
     """A TPU as a machine, by its products in bfloat16 per second and the bandwidth of its memory."""
-    return Machine(
+    return replace(
+        TPU,
         flops=SINGLE * facts["bfloat16_flops"],
         elements=ELEMENTWISE * facts["bfloat16_flops"],
         bytes=float(facts["memory_bandwidth"]),
-        cached_bytes=10.0 * facts["memory_bandwidth"],
-        cache=TPU.cache,
-        kept=TPU.kept,
-        call=TPU.call,
-        fused_reduction=TPU.fused_reduction,
-        rows=TPU.rows,
-        panel_columns=TPU.panel_columns,
-        lanes=TPU.lanes,
-        adds_rows=TPU.adds_rows,
-        joins=TPU.joins,
+        cached_bytes=CACHED * facts["memory_bandwidth"],
     )

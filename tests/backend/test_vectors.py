@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,7 +14,10 @@ from jax import lax
 
 from eqsat.backend import certificate, vectors
 from eqsat.backend.certificate import certify
-from eqsat.backend.vectors import WIDTH, saved
+from eqsat.backend.vectors import saved
+from eqsat.targets import cpu
+from eqsat.targets.catalogue import find_target
+from eqsat.targets.cpu import WIDTH
 from tests.stages import normal
 
 N = 64
@@ -122,7 +126,9 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(jax.stages.Lowered, "compile", watched)
     monkeypatch.setattr(certificate, "has_wide", lambda: True)
-    monkeypatch.setitem(certificate.WIDE, "cpu", {"xla_cpu_no_such_width": 512})
+    profile = replace(cpu.COMPILER, wide={"xla_cpu_no_such_width": 512})
+    target = replace(find_target("cpu"), compiler=profile)
+    monkeypatch.setattr(certificate, "default_target", lambda: target)
     return tried
 
 

@@ -13,8 +13,18 @@ from eqsat.testing import check_rules
 MODULES = (attention, conjugate_gradients, own_identity, tiles)
 
 
+SLOW = (attention, tiles)
+"""Modules whose cases take minutes; the others stand for them in the ordinary tests."""
+
+
 @pytest.mark.parametrize(
-    "case", [case for module in MODULES for case in module.QUICK], ids=lambda case: case.title
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.nightly if module in SLOW else ())
+        for module in MODULES
+        for case in module.QUICK
+    ],
+    ids=lambda case: case.title,
 )
 def test_all_ways_agree(case: Case) -> None:
     rows = measure(case, runs=1)

@@ -25,6 +25,7 @@ def rows_of(benchmark: Callable[..., Any], folder: Path, *suffixes: str) -> Any:
     return rows
 
 
+@pytest.mark.nightly
 def test_a_kernel_matrix_times_a_vector_is_plain_jaxs(tmp_path: Path) -> None:
     rows = rows_of(kernel_matvec.main, tmp_path, ".json", ".md", ".png")
     assert all(row.apart < 1e-12 for row in rows)

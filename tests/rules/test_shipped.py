@@ -12,7 +12,7 @@ from eqsat.rulesets.selection import rules_for
 from eqsat.testing import check_rules
 
 FEW = 3
-"""Examples in the tier that draws most: enough for what is plainly wrong, too few to see that every condition
+"""The base number of examples: enough for what is plainly wrong, too few to see that every condition
 is needed. `make test-all` draws all."""
 
 

@@ -1,0 +1,129 @@
+"""A plan on its way to another machine: as `jax.export` bytes, and as a file for `eqsat.load`.
+
+A file is data: the plan as JSON, and the planned program as portable StableHLO (`jax.export`), which is
+compiled where the device is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+from jax import export
+
+from eqsat.compiler.planned import Planned
+from eqsat.compiler.settings import Settings
+from eqsat.errors import EqsatError
+from eqsat.reports.plan import Plan
+
+FORMAT = "eqsat plan 1"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What carries out a plan, with the tree of its arguments.
+
+    **Attributes:**
+
+    - `tree`: of the arguments: a pair of a tuple and a dict.
+    - `unflatten`: from flat results to those of the function.
+    - `platform`: that it is for: "cpu", "cuda", "rocm" or "tpu".
+    - `accuracy`: the accuracy class of its rules.
+    """
+
+    planned: Planned
+    tree: Any
+    unflatten: Callable[[Sequence[Any]], Any]
+    platform: str
+    settings: Settings
+
+    def export(self) -> bytes:
+        """The planned program as the bytes of `jax.export.Exported.serialize`.
+
+        **Raises:** `EqsatError` if the program calls what JAX can't export, such as callbacks.
+        """
+        planned = self.planned
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return self.unflatten(planned.inline(*jax.tree.leaves((args, kwargs))))
+
+        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in planned.traced.closed.in_avals]
+        args, kwargs = jax.tree.unflatten(self.tree, avals)
+        try:
+            with self.settings.alone():
+                return bytes(
+                    export.export(jax.jit(function), platforms=[self.platform])(*args, **kwargs).serialize()
+                )
+        except (ValueError, NotImplementedError, TypeError) as error:
+            raise EqsatError(f"{planned.plan.title} can't be exported: {error}") from error
+
+    def text(self) -> str:
+        """The content of a file for `eqsat.load`.
+
+        **Raises:** as `export`.
+        """
+        plan = replace(self.planned.plan, constants=(), deployment=None)
+        content = {
+            "format": FORMAT,
+            "plan": json.loads(plan.to_json()),
+            "accuracy": self.settings.accuracy,
+            "rules": [str(path) for path in self.settings.rules],
+            "max_slowdown": self.settings.max_slowdown,
+            "double": self.settings.double,
+            "donated": list(self.planned.donated),
+            "program": base64.b64encode(self.export()).decode(),
+        }
+        return json.dumps(content) + "\n"
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """What a file for `eqsat.load` holds.
+
+    **Attributes:**
+
+    - `exported`: the planned program.
+    - `accuracy`, `rules`, `max_slowdown`: the options that it was planned with.
+    - `double`: whether JAX had 64-bit numbers enabled.
+    - `donated`: the numbers of the arguments whose place results take.
+    """
+
+    plan: Plan
+    exported: export.Exported
+    accuracy: str
+    rules: tuple[str, ...]
+    max_slowdown: float | None
+    double: bool
+    donated: tuple[int, ...]
+
+    @classmethod
+    def read(cls, text: str, source: str) -> PlanFile:
+        """The content of a file.
+
+        **Arguments:**
+
+        - `source`: the name of the file, for messages.
+
+        **Raises:** `EqsatError` if it is none that `plan.save` wrote.
+        """
+        try:
+            content = json.loads(text)
+            if content["format"] != FORMAT:
+                raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
+            slowdown = content["max_slowdown"]
+            return cls(
+                Plan.from_json(json.dumps(content["plan"])),
+                export.deserialize(bytearray(base64.b64decode(content["program"], validate=True))),
+                str(content["accuracy"]),
+                tuple(map(str, content["rules"])),
+                None if slowdown is None else float(slowdown),
+                bool(content["double"]),
+                tuple(map(int, content["donated"])),
+            )
+        except Exception as error:
+            reason = f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            raise EqsatError(f"{source} is no file that plan.save of this version wrote: {reason}") from error

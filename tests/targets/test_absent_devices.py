@@ -1,0 +1,160 @@
+"""Programs are planned for GPUs and TPUs that are not present, and certified by their compilers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import eqsat
+from eqsat.backend.certificate import certify
+from eqsat.errors import BudgetError, EqsatError
+from eqsat.support.units import parse_budget
+from eqsat.targets.absent_devices import AbsentDevice
+from eqsat.targets.catalogue import find_target
+from eqsat.targets.cpu import CPU
+
+TARGETS = ("h100", "tpu-v5e")
+
+
+def shape(*lengths: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(lengths, dtype)
+
+
+def kernel_matvec(x: Any, y: Any, v: Any) -> Any:
+    return jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, -1) / 2) @ v
+
+
+def neighbours(x: Any, y: Any) -> Any:
+    return lax.top_k(-jnp.sum((x[:, None] - y[None]) ** 2, -1), 5)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jax.nn.softmax(q @ k.T) @ v
+
+
+def gaussian_process(x: Any, y: Any) -> Any:
+    factor = jnp.linalg.cholesky(kernel(x) + jnp.eye(len(x)))
+    return jnp.sum(jax.scipy.linalg.solve_triangular(factor, y, lower=True) ** 2)
+
+
+def kernel(x: Any) -> Any:
+    return jnp.exp(-jnp.sum((x[:, None] - x[None]) ** 2, -1))
+
+
+CASES: list[tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...], str]] = [
+    (kernel_matvec, (shape(6_000, 3), shape(5_000, 3), shape(5_000)), "10MB"),
+    (
+        jax.grad(lambda *xs: kernel_matvec(*xs).sum()),
+        (shape(3_000, 3), shape(2_000, 3), shape(2_000)),
+        "10MB",
+    ),
+    (neighbours, (shape(500, 20), shape(4_000, 20)), "4MB"),
+    (attention, (shape(2_048, 64), shape(2_048, 64), shape(2_048, 64)), "8MB"),
+    (gaussian_process, (shape(1_000, 4), shape(1_000)), "20MB"),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", CASES, ids=["kernel", "gradient", "neighbours", "attention", "cholesky"])
+def test_the_targets_own_compiler_certifies_the_plan(
+    target: str, case: tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...], str]
+) -> None:
+    function, shapes, budget = case
+    plan = eqsat.optimize(function, budget=budget, target=target).plan(*shapes)
+    assert plan.target == target
+    assert plan.peak_bytes <= parse_budget(budget)
+    # What anybody gets who compiles the source for the device.
+    namespace: dict[str, Any] = {}
+    exec(plan.source, namespace)
+    found = certify(namespace["optimized"], [*shapes, *plan.constants], target=find_target(target))
+    assert found.peak <= parse_budget(budget)
+    if plan.changed:
+        assert plan.original_peak_bytes > plan.peak_bytes
+
+
+def test_without_a_budget_it_is_the_memory_that_jax_lets_programs_have() -> None:
+    shapes = shape(100_000), shape(100_000), shape(100_000)
+    plan = eqsat.optimize(lambda x, y, v: x + y * v, target="h100").plan(*shapes)
+    assert plan.budget_bytes == int(0.75 * 84_942_979_072) == plan.device_bytes
+    assert "fits h100       yes           the same      63.7 GB for programs" in str(plan)
+
+
+def test_what_fits_no_device_says_which_one_it_would_fit() -> None:
+    with pytest.raises(BudgetError, match="what JAX lets programs have on v100, since none was named"):
+        eqsat.optimize(lambda x: x + 1, target="v100").plan(shape(2_000_000_000))
+
+
+def test_a_program_that_the_compiler_refuses_for_its_size_is_planned_all_the_same() -> None:
+    shapes = shape(100_000, 3), shape(100_000, 3), shape(100_000)
+    plan = eqsat.optimize(kernel_matvec, target="tpu-v5e").plan(*shapes)
+    assert plan.changed
+    assert plan.original_peak_bytes > 40e9
+    assert plan.remedy == "as written it fits tpu-v5p"
+    assert plan.peak_bytes < plan.device_bytes
+
+
+def test_a_budget_above_the_memory_of_the_device_is_refused() -> None:
+    with pytest.raises(EqsatError, match="exceeds the memory of h100"):
+        eqsat.optimize(jnp.sin, budget="900GB", target="h100").plan(shape(3))
+
+
+def test_a_plan_for_an_absent_device_is_not_called() -> None:
+    optimized = eqsat.optimize(jnp.sin, budget="1MB", target="h100")
+    for call in (optimized, jax.jit(optimized), jax.grad(optimized)):
+        with pytest.raises(EqsatError, match=r"plan.save\(.*plan.export\(\).*plan.source"):
+            call(1.0)
+
+
+def test_minimum_budgets_and_explanations_are_the_targets() -> None:
+    shapes = shape(6_000, 3), shape(5_000, 3), shape(5_000)
+    explanation = eqsat.explain(kernel_matvec, budgets=2, target="h100")(*shapes)
+    least = eqsat.minimum_budget(kernel_matvec, target="h100")(*shapes)
+    assert explanation.minimum_bytes == least < 1_000_000 < explanation.original_peak_bytes
+
+
+def test_the_branch_for_the_platform_is_taken() -> None:
+    def function(x: Any) -> Any:
+        return lax.platform_dependent(x, cpu=jnp.sin, cuda=jnp.cos, default=jnp.tan)
+
+    sources = {
+        name: eqsat.optimize(function, budget="1MB", target=name).plan(shape(10)).source
+        for name in ("cpu", "h100", "tpu-v5e")
+    }
+    assert {
+        name: next(op for op in ("sin", "cos", "tan") if f"lax.{op}(" in text)
+        for name, text in sources.items()
+    } == {
+        "cpu": "sin",
+        "h100": "cos",
+        "tpu-v5e": "tan",
+    }
+
+
+def test_products_that_rules_make_are_in_full_precision_where_the_default_is_less() -> None:
+    def distances(x: Any, y: Any) -> Any:
+        return jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, -1)).sum(1)
+
+    plan = partial(eqsat.optimize, distances, budget="4MB", accuracy="cancels", machine=CPU)
+    shapes = shape(2_000, 40), shape(2_000, 40)
+    product = re.compile(r'einsum\("\w\w,\w\w->\w\w", .*precision="highest"')
+    assert product.search(plan(target="h100").plan(*shapes).source)
+    assert not product.search(plan(target="cpu").plan(*shapes).source)
+
+
+def test_without_its_compiler_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        raise ModuleNotFoundError("No module named 'libtpu'")
+
+    monkeypatch.setattr("jax.experimental.topologies.get_topology_desc", missing)
+    target = find_target("tpu-v5e")
+    other = replace(target, absent=AbsentDevice("tpu-v5e", "tpu", "tpu", topology="v5e:4x4"))
+    with pytest.raises(EqsatError, match=r"No module named 'libtpu'.*pip install 'eqsat\[tpu\]'"):
+        certify(lambda x: [x], [shape(3)], target=other)
