@@ -5,6 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+FOR_TARGETS = frozenset({"fused_products"})
+"""The files, without their suffix, whose rules are only for targets that name the file. They gain nothing
+elsewhere."""
+
 
 def shipped() -> tuple[Path, ...]:
     """The paths of all shipped `.rules` files, by name."""

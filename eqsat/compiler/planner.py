@@ -33,6 +33,7 @@ from eqsat.compiler.plan_assembly import PlanAssembly
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.search import Goal, Search
 from eqsat.engine.compiled import CompiledRule
+from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
 from eqsat.planning.candidates import Candidate, contracts
@@ -238,6 +239,8 @@ class Planner:
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         exact = all(rule.accuracy == "exact" for rule in self.rules)
         machine = self.machine
+        if machine.written_sum and not exact:
+            program = with_written_sums(program, machine.written_sum, machine.inlined_reduction)
         compiler = CandidateCompiler(
             self.traced,
             self.names,

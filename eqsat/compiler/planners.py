@@ -42,7 +42,7 @@ def planner_for(
     deadline = Deadline.after(settings.planning_seconds)
     progress.say("reading rules")
     slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
-    rules = rules_for(settings.rules, settings.accuracy, target.new_product_precision)
+    rules = rules_for(settings.rules, settings.accuracy, target.new_product_precision, target.compiler.rules)
     kind = Planner if values is None else partial(Tuner, values)
     return kind(
         traced, names, budget, rules, target, deadline, placement, donation, progress, obstacle, slowdown

@@ -70,6 +70,9 @@ VIEW_PRIMITIVES = frozenset(
 VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "take"})
 """Operations of which the same is true."""
 
+EXPENSIVE = 3.0
+"""The elementwise cost per element from which XLA stores a value rather than compute it twice."""
+
 SHORT_ROW = 256
 """The cost of starting a row of a selection, in elements."""
 
@@ -111,6 +114,9 @@ LEAST_FILLING = 0.2
 
 PANEL_TILE = 4
 """The width of a panel is a multiple of this number of columns."""
+
+INDEX_BYTES = 4
+"""Bytes of an index that goes with an entry while the least or greatest one is found."""
 
 SOLVES = {"triangular_solve": 1.0, "cholesky": 1 / 3, "eigh": 9.0, "svd": 20.0, "qr": 4.0, "lu": 2 / 3}
 """Primitives of cubic cost: flops per (longest core axis) x (elements of the result)."""
@@ -205,6 +211,8 @@ class CostModel:
                 return 2 * self.traffic(operands[0]) + self.machine.call
         seconds = self.machine.call + self.traffic(result)
         match op:
+            case Reduce() if not self.stores_result(op):
+                return self.elements(operands[0].axes, operands[0].open) / self.machine.elements
             case Reduce():
                 seconds += self.elements(operands[0].axes, operands[0].open) / self.machine.elements
                 if self.stores_operands(op, operands):
@@ -223,7 +231,8 @@ class CostModel:
                 seconds = self.machine.call + max(compute, moving)
             case Select():
                 seconds += self.selection(op, operands[0]) / self.machine.elements
-                seconds += 2 * self.traffic(operands[0])
+                if self.stores_operands(op, operands):
+                    seconds += 2 * self.traffic(operands[0])
             case Operation():
                 # Written out, a named operation is several.
                 seconds += 4 * self.machine.call
@@ -298,6 +307,8 @@ class CostModel:
         if isinstance(op, Operation) and op.spec.beside is not None:
             slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
             return math.ceil(op.spec.beside(core_sizes(op)) * slices) * itemsize(op.dtype)
+        if isinstance(op, (Reduce, Select)):
+            return self.first_step(op, operands[0])
         if not isinstance(op, Dot):
             return 0
         if not self.machine.panel_columns:
@@ -316,11 +327,25 @@ class CostModel:
             sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
         return min(sizes) if min(sizes) >= LEAST_PANEL else 0
 
+    def first_step(self, op: Reduce | Select, operand: Valued) -> int:
+        """Bytes of the results of the first of the two steps in which a long reduction is done."""
+        reduced = op.axes if isinstance(op, Reduce) else frozenset({op.axis})
+        length = self.elements(reduced, operand.open)
+        if not self.machine.split_reduction or length <= self.machine.split_reduction:
+            return 0
+        if isinstance(op, Select) and op.kind == "top_k":
+            return 0
+        rows = self.elements(operand.axes - reduced, operand.open)
+        kept = itemsize(operand.dtype) + (INDEX_BYTES if isinstance(op, Select) else 0)
+        return rows * parts_of(length) * kept
+
     def stores_operands(self, op: Op, operands: Sequence[Valued]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""
         match op:
-            case Dot() | Select():
-                return True
+            case Dot():
+                return not self.machine.fuses_products
+            case Select(kind=kind):
+                return kind == "top_k" or not self.machine.fuses_extremes
             case Fold(monoid=Select() | Opaque()):
                 return True
             case Operation(spec=spec):
@@ -337,7 +362,11 @@ class CostModel:
     def stores_result(self, op: Op) -> bool:
         """Whether the op's result has a buffer, whatever consumes it."""
         match op:
-            case Dot() | Select() | Reduce() | Concat() | Fold():
+            case Dot():
+                return not self.machine.fuses_products
+            case Reduce(axes=axes):
+                return math.prod(axis.size for axis in axes) > self.machine.inlined_reduction
+            case Select() | Concat() | Fold():
                 return True
             case Operation(spec=spec):
                 return spec.name not in VIEW_OPERATIONS
@@ -345,6 +374,23 @@ class CostModel:
                 return call.primitive.name not in VIEW_PRIMITIVES
             case _:
                 return False
+
+
+def is_expensive(op: Op) -> bool:
+    """Whether a value is rather stored than computed twice."""
+    return isinstance(op, (Dot, Reduce)) or (isinstance(op, Map) and ELEMENTWISE[op.name].cost >= EXPENSIVE)
+
+
+def parts_of(length: int) -> int:
+    """The parts of a reduction in two steps: near the root of its length, with the least padding.
+
+    XLA's `TreeReductionRewriter` does the like.
+
+    >>> parts_of(30_000), parts_of(100_000), parts_of(10_007)
+    (150, 250, 89)
+    """
+    root = math.isqrt(length)
+    return min(range(root, root // 2, -1), key=lambda parts: -length % parts)
 
 
 def selection_work(op: Select, length: int, dtype: str, library: bool = False) -> float:

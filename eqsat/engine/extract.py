@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.cost import CostModel, Value, is_expensive
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
 from eqsat.engine.local_search import Switcher
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.weights import Weights
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Opaque, Rename
+from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Opaque, Rename
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
@@ -110,6 +110,7 @@ class Extractor:
         self.values = [Value(c.axes, c.open, c.dtype) for c in graph.classes]
         self.bytes = [model.bytes(value) for value in self.values]
         self.given = self._given()
+        self.expensive = self._expensive() if model.machine.stores_broadcasts else []
         self.one_pass = False
         self._weighed: dict[int, list[NodeChoice]] = {}
         self._bits: dict[Axis, int] = {}
@@ -137,11 +138,27 @@ class Extractor:
                 reached.extend(named.get(number, ()))
         return given
 
+    def _expensive(self) -> list[bool]:
+        """Which classes are expensive to compute again, whichever of their nodes is chosen."""
+        found = [False] * len(self.graph.classes)
+        changed = True
+        while changed:
+            changed = False
+            for number, eclass in enumerate(self.graph.classes):
+                if found[number] or self.given[number] or not eclass.nodes:
+                    continue
+                if all(is_expensive(n.op) or any(found[child] for child in n.children) for n in eclass.nodes):
+                    found[number] = changed = True
+        return found
+
     def _stored(self, number: int, node: ENode, operands: list[Value]) -> tuple[int, ...]:
         """The classes that get a buffer when this node is chosen, but for results of the program."""
         stored = [number] if self.model.stores_result(node.op) and number not in self.roots else []
         if self.model.stores_operands(node.op, operands):
             stored += [child for child in node.children if not self.given[child]]
+        elif self.expensive and isinstance(node.op, Map):
+            axes = self.values[number].axes
+            stored += [c for c in node.children if self.expensive[c] and self.values[c].axes < axes]
         return tuple(stored)
 
     def _largest_stored(self, number: int, node: ENode, stored: tuple[int, ...]) -> int:

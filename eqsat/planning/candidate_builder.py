@@ -10,7 +10,7 @@ from itertools import islice
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Chunk, Opaque, Operation
+from eqsat.ir.ops import Call, Chunk, Map, Op, Opaque, Operation
 from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
@@ -23,6 +23,7 @@ from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import SearchSpace
 from eqsat.planning.simplified_terms import simplified
+from eqsat.targets.machine import Machine
 
 MOST_LIVE = 4
 """The number of values alive at the peak, largest first, that are tried as candidates not to be stored."""
@@ -52,8 +53,21 @@ REMATERIALISED = "rematerialised-in-loop"
 REORDERED = "contraction-order"
 """The report's name for the steps of a contraction of many factors in an order found by a path solver."""
 
-KNOWN_AS = {Operation: NAMED, Opaque: REMATERIALISED}
-"""The report's names for ops that were added to the e-graph as equalities; other ops are `REORDERED`."""
+WRITTEN = "short-sum-written-out"
+"""The report's name for a short sum as its entries added up."""
+
+
+def known_as(op: Op, machine: Machine) -> str:
+    """Returns the report's name for an op that was added to the e-graph as part of an equality."""
+    match op:
+        case Operation():
+            return NAMED
+        case Opaque(call=call):
+            return REMATERIALISED if call.bodies else WRITTEN
+        case Map() if machine.written_sum:
+            return WRITTEN
+        case _:
+            return REORDERED
 
 
 @dataclass(frozen=True)
@@ -113,7 +127,7 @@ class BuiltCandidate:
             term = program.terms.make(op, args)
             terms[number] = term
             if node.maker == EQUATED:
-                makers[term.number] = KNOWN_AS.get(type(node.op), REORDERED)
+                makers[term.number] = known_as(node.op, space.machine)
             elif node.maker != LOADED:
                 makers[term.number] = space.rules[node.maker].name
         class_of = space.saturation.graph.class_of

@@ -8,21 +8,19 @@ a block is analysed once, not for every chunk length that is tried.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from eqsat.engine.cost import CostModel, Value, Valued
+from eqsat.engine.cost import CostModel, Value, Valued, is_expensive
 from eqsat.ir.dtypes import accumulator, itemsize
-from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
 from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Reduce, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
-
-EXPENSIVE = 3.0
-"""The elementwise cost per element from which XLA stores a value rather than compute it twice."""
+from eqsat.targets.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,10 @@ class _Facts:
                     continue
             if model.stores_operands(term.op, operands):
                 always.update(arg.number for arg in term.args)
+        if model.machine.stores_broadcasts:
+            always.update(_broadcast(block, always))
         for number, count in uses.items():
-            if count > 1 and number in self.here and is_expensive(self.here[number].op):
+            if number in self.here and count > cheap_uses(self.here[number].op, model.machine):
                 always.add(number)
         always.update(term.number for term in block.needs)
 
@@ -111,16 +111,16 @@ class _Facts:
         return frozenset(n for n in self.always | read if n in here and not is_given(here[n]))
 
 
-_FACTS: WeakKeyDictionary[Block, dict[int, _Facts]] = WeakKeyDictionary()
-"""The facts about each block, by the length from which reductions are long on a machine."""
+_FACTS: WeakKeyDictionary[Block, dict[Machine, _Facts]] = WeakKeyDictionary()
+"""The facts about each block, by machine."""
 
 
 def storage(block: Block, model: CostModel) -> Storage:
     """The storage of a block at the model's chunk lengths."""
     of_block = _FACTS.setdefault(block, {})
-    facts = of_block.get(model.machine.fused_reduction)
+    facts = of_block.get(model.machine)
     if facts is None:
-        facts = of_block[model.machine.fused_reduction] = _Facts(block, model)
+        facts = of_block[model.machine] = _Facts(block, model)
     long = tuple(model.stores_operands(op, [operand]) for op, operand, _ in facts.reductions)
     found = facts.known.get(long)
     if found is None:
@@ -232,8 +232,25 @@ def buffers(step: Compute | Loop) -> dict[int, tuple[Valued, ...]]:
     return found
 
 
-def is_expensive(op: Op) -> bool:
-    return isinstance(op, Map) and ELEMENTWISE[op.name].cost >= EXPENSIVE
+def _broadcast(block: Block, stored: set[int]) -> Iterator[int]:
+    """Yields the numbers of expensive values that are read along more axes than they have."""
+    expensive: set[int] = set()
+    for step in block.steps:
+        if not isinstance(step, Compute):
+            continue
+        term = step.term
+        inside = [arg.number for arg in term.args if arg.number in expensive]
+        if term.number not in stored and (inside or is_expensive(term.op)):
+            expensive.add(term.number)
+        if isinstance(term.op, Map):
+            yield from (arg.number for arg in term.args if arg.number in inside and arg.axes < term.axes)
+
+
+def cheap_uses(op: Op, machine: Machine) -> float:
+    """Returns the number of consumers up to which a value is computed for each of them, and not stored."""
+    if not is_expensive(op):
+        return math.inf
+    return machine.cheap_uses if isinstance(op, Map) else 1
 
 
 def is_given(term: Term) -> bool:

@@ -26,13 +26,15 @@ from eqsat.language.syntax import (
 )
 from eqsat.language.traverse import walk
 from eqsat.language.vocabulary import all_files
-from eqsat.rules import shipped
+from eqsat.rules import FOR_TARGETS, shipped
 from eqsat.rulesets.options import RulePath
 from eqsat.storage.values import kept
 from eqsat.support.serialisation import Codec, Special
 
 
-def compiled_rules(paths: Sequence[RulePath], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
+def compiled_rules(
+    paths: Sequence[RulePath], accuracy: Accuracy, precision: str, of_target: frozenset[str]
+) -> tuple[CompiledRule, ...]:
     """Returns the rules and facts of the shipped files and of the user's, compiled for the engine.
 
     **Arguments:**
@@ -41,12 +43,13 @@ def compiled_rules(paths: Sequence[RulePath], accuracy: Accuracy, precision: str
     - `accuracy`: the last accuracy class, in the order of `ACCURACIES`, whose rules are used.
     - `precision`: the precision of the contractions that rules make out of sums; "" for JAX's
       default.
+    - `of_target`: the files of `FOR_TARGETS` whose rules are used.
 
     **Raises:** `RuleError` if a file does not exist, or if something in it is wrong.
     """
     files = tuple(all_files([load_file(path) for path in paths]))
     check_operations(files)
-    return _compiled(files, accuracy, precision)
+    return _compiled(files, accuracy, precision, of_target)
 
 
 def load_file(path: RulePath, imports: bool = True) -> RuleFile:
@@ -141,10 +144,15 @@ def _guarded(rule: Rule, allowed: Collection[Accuracy]) -> bool:
 
 
 @lru_cache(maxsize=32)
-def _compiled(extra: tuple[RuleFile, ...], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
+def _compiled(
+    extra: tuple[RuleFile, ...], accuracy: Accuracy, precision: str, of_target: frozenset[str]
+) -> tuple[CompiledRule, ...]:
     allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
     chosen: list[Rule | Fact] = []
+    left_out = {path for path in shipped() if path.stem in FOR_TARGETS - of_target}
     for file in all_files([*shipped_files(), *extra]):
+        if Path(file.file) in left_out:
+            continue
         chosen += [rule for rule in file.rules if rule.accuracy in allowed or _guarded(rule, allowed)]
         chosen += file.facts
     names = Counter(rule.name for rule in chosen)

@@ -11,8 +11,12 @@ from eqsat.rules import shipped
 from eqsat.rulesets.options import RulePath, check_accuracy
 from eqsat.storage.values import kept
 
+NONE: frozenset[str] = frozenset()
 
-def rules_for(extra: Sequence[RulePath], accuracy: str, precision: str = "") -> tuple[CompiledRule, ...]:
+
+def rules_for(
+    extra: Sequence[RulePath], accuracy: str, precision: str = "", of_target: frozenset[str] = NONE
+) -> tuple[CompiledRule, ...]:
     """Returns the compiled rules and facts of a run.
 
     **Arguments:**
@@ -22,21 +26,26 @@ def rules_for(extra: Sequence[RulePath], accuracy: str, precision: str = "") -> 
       used.
     - `precision`: the precision that products made of sums ask for; "" for the compiler's default. It is
       "HIGHEST" where the compiler rounds products more than sums by default.
+    - `of_target`: the files of `FOR_TARGETS` that the target names.
 
     **Raises:** `RuleError` if there is no such class or file, or if something in a file is wrong.
     """
     allowed = check_accuracy(accuracy)
-    return _read(extra, allowed, precision) if extra else _shipped(allowed, precision)
+    if extra:
+        return _read(extra, allowed, precision, of_target)
+    return _shipped(allowed, precision, of_target)
 
 
 @cache
-def _shipped(accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
-    name = f"rules of {shipped()[0].parent}, compiled: {accuracy}, {precision}"
-    return kept(name, tuple[CompiledRule, ...], lambda: _read((), accuracy, precision))
+def _shipped(accuracy: Accuracy, precision: str, of_target: frozenset[str]) -> tuple[CompiledRule, ...]:
+    name = f"rules of {shipped()[0].parent}, compiled: {accuracy}, {precision}, {' '.join(sorted(of_target))}"
+    return kept(name, tuple[CompiledRule, ...], lambda: _read((), accuracy, precision, of_target))
 
 
-def _read(extra: Sequence[RulePath], accuracy: Accuracy, precision: str) -> tuple[CompiledRule, ...]:
+def _read(
+    extra: Sequence[RulePath], accuracy: Accuracy, precision: str, of_target: frozenset[str]
+) -> tuple[CompiledRule, ...]:
     # This import is slow, and not needed if the compiled shipped rules are stored.
     from eqsat.rulesets.files import compiled_rules
 
-    return compiled_rules(extra, accuracy, precision)
+    return compiled_rules(extra, accuracy, precision, of_target)

@@ -34,6 +34,7 @@ class CompilerProfile:
       libraries on CPU and hidden fusions, "cuda" for the workspaces of NVIDIA's libraries, "" for none.
     - `reduces_precision`: whether a product computes in less than single precision unless the program asks
       for more.
+    - `rules`: the names of shipped files of rules that are for this compiler.
     - `memory_share`: the share of a device's memory that JAX makes available to programs.
     - `refusal`: a pattern of the error by which the compiler refuses a program that exceeds the device's
       memory. Its groups are the size of the temporaries and the unit of that: "37.29", "G". "" if it refuses
@@ -47,6 +48,7 @@ class CompilerProfile:
     wide: Flags = field(default_factory=dict)
     scratch: str = ""
     reduces_precision: bool = True
+    rules: frozenset[str] = frozenset()
     memory_share: float = 1.0
     refusal: str = ""
     packages: str = ""

@@ -15,11 +15,17 @@ COMPILER = CompilerProfile(
     # not depend on whether there is a device.
     options={HONEST: {"xla_gpu_enable_triton_gemm": False}},
     scratch="cuda",
+    rules=frozenset({"fused_products"}),
     # JAX's default: XLA_PYTHON_CLIENT_MEM_FRACTION (docs.jax.dev, "GPU memory allocation").
     memory_share=0.75,
     packages="gpu",
 )
 """XLA for GPUs."""
+
+# What XLA for GPUs stores (jaxlib 0.10, by its buffers for an H100; `python -m benchmarks.storage_model`): it
+# computes what a reduction reads on the fly, and reductions of up to 8 entries inside of what reads them; a
+# value with an exponential is stored if more than two read it, or if it is broadcast. `TreeReductionRewriter`
+# splits long reductions.
 
 ISSUED = 0.5
 """The share of the peak rate of elementwise operations that a kernel reaches: the rest goes to addresses,
@@ -47,6 +53,12 @@ GPU = Machine(
     kept=1 << 60,
     call=LAUNCH,
     fused_reduction=1 << 40,
+    inlined_reduction=8,
+    written_sum=16,
+    cheap_uses=2,
+    split_reduction=4096,
+    stores_broadcasts=True,
+    fuses_extremes=True,
     rows=256,
     panel_columns=0,
     product_workspace=WORKSPACE,

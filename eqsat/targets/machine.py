@@ -26,6 +26,16 @@ class Machine:
     - `call`: seconds to start one operation.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
+    - `inlined_reduction`: the longest reduction whose result is computed inside of what reads it, and not
+      stored; 0 if none is.
+    - `written_sum`: the most entries of a sum that may be written out, entry by entry; 0 for none.
+    - `fuses_products`: whether matrix products compute their operands on the fly, and their results are
+      consumed on the fly if they are read once.
+    - `cheap_uses`: an expensive value that is read by no more than so many is computed for each of them.
+    - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
+      the results of the first step are stored; 0 if none is.
+    - `fuses_extremes`: whether argmax and argmin compute their operand on the fly.
+    - `stores_broadcasts`: whether an expensive value is stored before it is broadcast.
     - `rows`: the fewest rows with which a matrix product runs near full speed.
     - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
       of its own. A batch of products packs all columns. 0 if nothing is packed.
@@ -49,6 +59,13 @@ class Machine:
     fresh: float = 1e9
     call: float = 2e-6
     fused_reduction: int = 32
+    inlined_reduction: int = 0
+    written_sum: int = 0
+    fuses_products: bool = False
+    cheap_uses: int = 1
+    split_reduction: int = 0
+    stores_broadcasts: bool = False
+    fuses_extremes: bool = False
     rows: int = 64
     panel_columns: int = 128
     product_workspace: int = 0

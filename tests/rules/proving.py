@@ -38,6 +38,7 @@ from eqsat.ir.term import Term
 from eqsat.language.accuracies import ACCURACIES
 from eqsat.planning.search_space import stored_results
 from eqsat.reports.plan import Plan
+from eqsat.rules import FOR_TARGETS
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.cpu import CPU
 from examples.comparison import in_double_precision
@@ -120,7 +121,8 @@ def function(*expressions: str, names: tuple[str, ...]) -> Callable[..., tuple[A
 @cache
 def shipped() -> Mapping[str, CompiledRule]:
     """Returns every shipped rule by name, compiled for a run of all of them."""
-    return {compiled.name: compiled for compiled in rules_for((), ACCURACIES[-1])}
+    every = rules_for((), ACCURACIES[-1], of_target=FOR_TARGETS)
+    return {compiled.name: compiled for compiled in every}
 
 
 @dataclass(frozen=True)
