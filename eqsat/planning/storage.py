@@ -125,7 +125,7 @@ def storage(block: Block, model: CostModel) -> Storage:
     found = facts.known.get(long)
     if found is None:
         stored = facts.stored(long)
-        found = facts.known[long] = Storage(stored, tuple(_spans(block, stored)))
+        found = facts.known[long] = Storage(stored, tuple(_spans(block, stored, model.machine.overwrites)))
     return found
 
 
@@ -134,11 +134,11 @@ def stored_terms(block: Block, model: CostModel) -> frozenset[int]:
     return storage(block, model).stored
 
 
-def _spans(block: Block, stored: frozenset[int]) -> Iterator[Span]:
+def _spans(block: Block, stored: frozenset[int], overwrites: bool) -> Iterator[Span]:
     last = _last_uses(block, stored)
     # An elementwise term overwrites the first of its operands that is not read again.
     donation = set()
-    places = overwritten(block, stored)
+    places = overwritten(block, stored) if overwrites else {}
     for index, step in enumerate(block.steps):
         for term in places.get(step.results[0].number, ()):
             if last[term.number] == index:

@@ -113,7 +113,7 @@ def tasks_of(
     model = CostModel(simulator.machine, lengths)
     stores = storage(block, model)
     sizes = {span.term.number: span.bytes(model) for span in stores.spans}
-    places = overwritten(block, stores.stored)
+    places = overwritten(block, stores.stored) if simulator.machine.overwrites else {}
     needs = {term.number for term in block.needs}
     tasks = Tasks()
     value_of: dict[int, int] = {}

@@ -35,6 +35,7 @@ class Machine:
     - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
       the results of the first step are stored; 0 if none is.
     - `fuses_extremes`: whether argmax and argmin compute their operand on the fly.
+    - `overwrites`: whether elementwise values may take the place of a value that they are computed from.
     - `stores_broadcasts`: whether an expensive value is stored before it is broadcast.
     - `rows`: the fewest rows with which a matrix product runs near full speed.
     - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
@@ -66,6 +67,7 @@ class Machine:
     split_reduction: int = 0
     stores_broadcasts: bool = False
     fuses_extremes: bool = False
+    overwrites: bool = True
     rows: int = 64
     panel_columns: int = 128
     product_workspace: int = 0
