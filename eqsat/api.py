@@ -387,6 +387,8 @@ def optimize(
     amount = None if budget is None else parse_budget(budget)
     slowdown = None if max_slowdown is None else float(max_slowdown)
     device = None if target is None else find_target(target)
+    if tune and device is not None and device.absent is not None:
+        raise ValueError(f"tune=True times programs on the device, and {device} is not one of this machine")
     settings = Settings(
         amount,
         _paths(rules),

@@ -96,7 +96,7 @@ class _Facts:
                     self.reductions.append((term.op, operands[0], term.args[0].number))
                     continue
             if model.stores_operands(term.op, operands):
-                always.update(arg.number for arg in term.args)
+                always.update(_read_from(arg, model.machine).number for arg in term.args)
         if model.machine.stores_broadcasts:
             always.update(_broadcast(block, always))
         for number, count in uses.items():
@@ -125,7 +125,7 @@ def storage(block: Block, model: CostModel) -> Storage:
     found = facts.known.get(long)
     if found is None:
         stored = facts.stored(long)
-        found = facts.known[long] = Storage(stored, tuple(_spans(block, stored, model.machine.overwrites)))
+        found = facts.known[long] = Storage(stored, tuple(_spans(block, stored, model.machine)))
     return found
 
 
@@ -134,11 +134,11 @@ def stored_terms(block: Block, model: CostModel) -> frozenset[int]:
     return storage(block, model).stored
 
 
-def _spans(block: Block, stored: frozenset[int], overwrites: bool) -> Iterator[Span]:
+def _spans(block: Block, stored: frozenset[int], machine: Machine) -> Iterator[Span]:
     last = _last_uses(block, stored)
     # An elementwise term overwrites the first of its operands that is not read again.
     donation = set()
-    places = overwritten(block, stored) if overwrites else {}
+    places = overwritten_on(block, stored, machine)
     for index, step in enumerate(block.steps):
         for term in places.get(step.results[0].number, ()):
             if last[term.number] == index:
@@ -154,6 +154,20 @@ def _spans(block: Block, stored: frozenset[int], overwrites: bool) -> Iterator[S
             for result in wanted:
                 death = last.get(result.number, index)
                 yield Span(result, holds[result.number], begin, death - (result.number in donation))
+
+
+def overwritten_on(block: Block, stored: frozenset[int], machine: Machine) -> dict[int, list[Term]]:
+    """Returns the same as `overwritten`, as far as the machine's compiler does it.
+
+    A compiler that does not overwrite still computes an elementwise function of a reduction with it.
+    """
+    found = overwritten(block, stored)
+    if machine.overwrites:
+        return found
+    fused = (
+        (number, [term for term in terms if isinstance(term.op, Reduce)]) for number, terms in found.items()
+    )
+    return {number: terms for number, terms in fused if terms}
 
 
 def overwritten(block: Block, stored: frozenset[int]) -> dict[int, list[Term]]:
@@ -230,6 +244,16 @@ def buffers(step: Compute | Loop) -> dict[int, tuple[Valued, ...]]:
             case _:
                 found[result.number] = (result,)
     return found
+
+
+def _read_from(arg: Term, machine: Machine) -> Term:
+    """Returns the term whose buffer an operand is read from.
+
+    Where the order of entries does not matter, an array with its axes renamed is read as it is.
+    """
+    while not machine.lanes and isinstance(arg.op, Rename):
+        arg = arg.args[0]
+    return arg
 
 
 def _broadcast(block: Block, stored: set[int]) -> Iterator[int]:

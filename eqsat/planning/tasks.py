@@ -13,7 +13,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 from eqsat.planning.liveness import Simulator
-from eqsat.planning.storage import overwritten, storage
+from eqsat.planning.storage import overwritten_on, storage
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ def tasks_of(
     model = CostModel(simulator.machine, lengths)
     stores = storage(block, model)
     sizes = {span.term.number: span.bytes(model) for span in stores.spans}
-    places = overwritten(block, stores.stored) if simulator.machine.overwrites else {}
+    places = overwritten_on(block, stores.stored, simulator.machine)
     needs = {term.number for term in block.needs}
     tasks = Tasks()
     value_of: dict[int, int] = {}

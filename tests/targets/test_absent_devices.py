@@ -80,6 +80,48 @@ def test_the_targets_own_compiler_certifies_the_plan(
         assert plan.original_peak_bytes > plan.peak_bytes
 
 
+def kernel_density(x: Any, y: Any) -> Any:
+    return jnp.mean(jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, -1)), 1)
+
+
+def nearest(x: Any, y: Any) -> Any:
+    return jnp.argmin(jnp.sum((x[:, None] - y[None]) ** 2, -1), 1)
+
+
+def log_density(x: Any, y: Any) -> Any:
+    return jax.nn.logsumexp(-jnp.sum((x[:, None] - y[None]) ** 2, -1), 1)
+
+
+@pytest.mark.parametrize(("target", "budget"), [("h100", "250MB"), ("tpu-v5e", "20MB")])
+@pytest.mark.parametrize("function", [kernel_matvec, kernel_density, nearest, log_density])
+def test_what_the_compiler_fuses_needs_no_loop(
+    target: str, budget: str, function: Callable[..., Any]
+) -> None:
+    """Kernel matrices of 100,000 by 100,000 points, which are 40 GB if they are stored."""
+    vector = [shape(100_000)] if function is kernel_matvec else []
+    plan = eqsat.optimize(function, budget=budget, target=target).plan(
+        shape(100_000, 3), shape(100_000, 3), *vector
+    )
+    assert not plan.loops
+    assert plan.peak_bytes <= parse_budget(budget)
+
+
+def test_predictions_are_the_buffers_that_the_compiler_assigns() -> None:
+    def gram(x: Any, z: Any) -> Any:
+        features = jnp.exp(-jnp.sum((x[:, None] - z[None]) ** 2, -1))
+        return features.T @ features
+
+    for function, shapes in (
+        (kernel_matvec, (shape(9_000, 3), shape(8_000, 3), shape(8_000))),
+        (attention, (shape(4_096, 64), shape(4_096, 64), shape(4_096, 64))),
+        (neighbours, (shape(1_000, 20), shape(20_000, 20))),
+        (gram, (shape(50_000, 3), shape(300, 3))),
+        (kernel_density, (shape(40_000, 3), shape(40_000, 3))),
+    ):
+        plan = eqsat.optimize(function, target="h100").plan(*shapes)
+        assert plan.before.peak_bytes == pytest.approx(plan.original_peak_bytes, rel=0.15, abs=1e6)
+
+
 def test_without_a_budget_it_is_the_memory_that_jax_lets_programs_have() -> None:
     shapes = shape(100_000), shape(100_000), shape(100_000)
     plan = eqsat.optimize(lambda x, y, v: x + y * v, target="h100").plan(*shapes)
@@ -104,6 +146,11 @@ def test_a_program_that_the_compiler_refuses_for_its_size_is_planned_all_the_sam
 def test_a_budget_above_the_memory_of_the_device_is_refused() -> None:
     with pytest.raises(EqsatError, match="exceeds the memory of h100"):
         eqsat.optimize(jnp.sin, budget="900GB", target="h100").plan(shape(3))
+
+
+def test_programs_are_not_timed_on_an_absent_device() -> None:
+    with pytest.raises(ValueError, match="h100 is not one of this machine"):
+        eqsat.optimize(jnp.sin, target="h100", tune=True)
 
 
 def test_a_plan_for_an_absent_device_is_not_called() -> None:
