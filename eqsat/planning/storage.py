@@ -9,7 +9,7 @@ a block is analysed once, not for every chunk length that is tried.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -17,7 +17,7 @@ from eqsat.engine.cost import CostModel, Value, Valued, is_expensive
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Const, Fold, Iota, Leaf, Map, Op, Reduce, Rename
+from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 from eqsat.targets.machine import Machine
@@ -99,6 +99,8 @@ class _Facts:
                 always.update(_read_from(arg, model.machine).number for arg in term.args)
         if model.machine.stores_broadcasts:
             always.update(_broadcast(block, always))
+        if model.machine.fuses_products:
+            always.update(_shared_products(block, uses, always))
         for number, count in uses.items():
             if number in self.here and count > cheap_uses(self.here[number].op, model.machine):
                 always.add(number)
@@ -268,6 +270,19 @@ def _broadcast(block: Block, stored: set[int]) -> Iterator[int]:
             expensive.add(term.number)
         if isinstance(term.op, Map):
             yield from (arg.number for arg in term.args if arg.number in inside and arg.axes < term.axes)
+
+
+def _shared_products(block: Block, uses: Mapping[int, int], stored: set[int]) -> Iterator[int]:
+    """Yields the numbers of values that several read and that have a product inside, computed on the fly."""
+    inside: set[int] = set()
+    for step in block.steps:
+        if isinstance(step, Compute) and step.term.number not in stored:
+            term = step.term
+            if isinstance(term.op, Dot) or any(arg.number in inside for arg in term.args):
+                if uses.get(term.number, 0) > 1:
+                    yield term.number
+                else:
+                    inside.add(term.number)
 
 
 def cheap_uses(op: Op, machine: Machine) -> float:

@@ -106,6 +106,14 @@ def test_what_the_compiler_fuses_needs_no_loop(
     assert plan.peak_bytes <= parse_budget(budget)
 
 
+def test_scores_that_a_softmax_reads_twice_are_stored_on_a_tpu() -> None:
+    def scaled(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.softmax(q @ k.T / 8) @ v
+
+    plan = eqsat.optimize(scaled, target="tpu-v5e").plan(*[shape(8_192, 64)] * 3)
+    assert plan.before.peak_bytes == pytest.approx(plan.original_peak_bytes, rel=0.15)
+
+
 def test_predictions_are_the_buffers_that_the_compiler_assigns() -> None:
     def gram(x: Any, z: Any) -> Any:
         features = jnp.exp(-jnp.sum((x[:, None] - z[None]) ** 2, -1))
