@@ -140,16 +140,17 @@ class Extractor:
 
     def _expensive(self) -> list[bool]:
         """Which classes are expensive to compute again, whichever of their nodes is chosen."""
-        found = [False] * len(self.graph.classes)
+        cheap = list(self.given)
         changed = True
         while changed:
             changed = False
             for number, eclass in enumerate(self.graph.classes):
-                if found[number] or self.given[number] or not eclass.nodes:
-                    continue
-                if all(is_expensive(n.op) or any(found[child] for child in n.children) for n in eclass.nodes):
-                    found[number] = changed = True
-        return found
+                if not cheap[number] and any(
+                    not is_expensive(node.op) and all(cheap[child] for child in node.children)
+                    for node in eclass.nodes
+                ):
+                    cheap[number] = changed = True
+        return [not each for each in cheap]
 
     def _stored(self, number: int, node: ENode, operands: list[Value]) -> tuple[int, ...]:
         """The classes that get a buffer when this node is chosen, but for results of the program."""

@@ -106,6 +106,15 @@ def test_what_the_compiler_fuses_needs_no_loop(
     assert plan.peak_bytes <= parse_budget(budget)
 
 
+def test_a_kernel_matrix_times_several_vectors_is_split() -> None:
+    """As a sum of products it would be stored, too, before it is broadcast along the vectors."""
+    with jax.enable_x64(True):
+        points, vectors = shape(10_000, 1, dtype="float64"), shape(10_000, 8, dtype="float64")
+        plan = eqsat.optimize(kernel_matvec, budget="82MB", target="h100").plan(points, points, vectors)
+    assert plan.loops
+    assert plan.peak_bytes <= 82_000_000
+
+
 def test_scores_that_a_softmax_reads_twice_are_stored_on_a_tpu() -> None:
     def scaled(q: Any, k: Any, v: Any) -> Any:
         return jax.nn.softmax(q @ k.T / 8) @ v
