@@ -10,7 +10,13 @@ from benchmarks.paper import knn, knn_methods
 from eqsat.support.units import parse_budget
 
 
-@pytest.mark.parametrize("metric", knn_methods.FUNCTIONS)
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metric if metric == "L2" else pytest.param(metric, marks=pytest.mark.nightly)
+        for metric in knn_methods.FUNCTIONS
+    ],
+)
 def test_rows_of_a_small_case(metric: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     own = {name: make for name, make in knn_methods.METHODS.items() if name not in knn_methods.PEERS}
     monkeypatch.setattr(knn, "METHODS", own)
