@@ -291,10 +291,8 @@ class Trial:
         if any(is_slow(statement.rule) for statement, _ in fitting):
             count = max(3, count // SLOW)
         awaited = _awaited(regime, fitting)
-        # Every choice of kinds is drawn at least once, if there are not far more of them than examples.
-        least = max(count, min(len(fitting), 2 * count))
-        for number in range(least + MOST_AWAITED):
-            if number >= least and not awaited:
+        for number in range(max(count, min(len(fitting), 2 * count)) + MOST_AWAITED):
+            if number >= count and not awaited:
                 break
             place = number % len(fitting)
             statement, kinds = fitting[place]
