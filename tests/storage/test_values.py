@@ -36,7 +36,7 @@ def test_rules_that_were_kept_are_those_that_were_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("EQSAT_CACHE_DIR", str(tmp_path))
-    compiled = [selection._shipped.__wrapped__("exact", "") for _ in range(2)]
+    compiled = [selection._shipped.__wrapped__("exact", "", frozenset()) for _ in range(2)]
     assert compiled[0] == compiled[1]
     assert compiled[0] is not compiled[1]
     read = [files.shipped_files.__wrapped__() for _ in range(2)]
