@@ -189,7 +189,8 @@ def _refused_bytes(message: str, target: Target) -> int | None:
     if not found:
         return None
     unit: float = 1024.0 ** "_KMGT".index(found[2] or "_")
-    return int(float(found[1]) * unit)
+    # It keeps some of the memory for itself: what it refuses fits no budget.
+    return max(int(float(found[1]) * unit), target.memory or 0)
 
 
 def _bytes(aval: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from eqsat.backend.certificate import certify
 from eqsat.compiler.deployment import PlanFile
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.reports.plan import Plan
+from eqsat.rulesets.options import RulePath
 from eqsat.support.units import format_bytes
 from eqsat.targets.calibration import default_target
 
@@ -30,7 +31,9 @@ class Loaded:
     - `replanned`: whether that of the plan in the file exceeded the budget, so that it was planned again.
     """
 
-    def __init__(self, file: PlanFile, source: str, fn: Callable[..., Any] | None) -> None:
+    def __init__(
+        self, file: PlanFile, source: str, fn: Callable[..., Any] | None, rules: RulePath | Sequence[RulePath]
+    ) -> None:
         self.replanned = False
         self._file = file
         self._plan = file.plan
@@ -46,7 +49,7 @@ class Loaded:
             self._certified = certify(self._flat, avals, donated=file.donated, target=target)
         self.peak_bytes = self._certified.peak
         if self.peak_bytes > file.plan.budget_bytes:
-            self._replan(fn, source)
+            self._replan(fn, source, rules)
 
     @property
     def plan(self) -> Plan:
@@ -78,7 +81,9 @@ class Loaded:
                     )
             return jax.tree.unflatten(exported.out_tree, self._certified(*arrays))
 
-    def _replan(self, fn: Callable[..., Any] | None, source: str) -> None:
+    def _replan(
+        self, fn: Callable[..., Any] | None, source: str, rules: RulePath | Sequence[RulePath]
+    ) -> None:
         """Plan again for this machine, whose compiler needs more than the budget for the plan in the file."""
         file, budget = self._file, self._file.plan.budget_bytes
         needs = (
@@ -93,7 +98,7 @@ class Loaded:
             )
         warnings.warn(f"{needs}: it is planned again", stacklevel=4)
         optimized = optimize(
-            fn, budget=budget, rules=file.rules, accuracy=file.accuracy, max_slowdown=file.max_slowdown
+            fn, budget=budget, rules=rules, accuracy=file.accuracy, max_slowdown=file.max_slowdown
         )
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in file.exported.in_avals]
         args, kwargs = jax.tree.unflatten(file.exported.in_tree, avals)
@@ -103,7 +108,12 @@ class Loaded:
         self._call = functools.wraps(fn)(optimized)
 
 
-def load(path: str | PathLike[str], fn: Callable[..., Any] | None = None) -> Loaded:
+def load(
+    path: str | PathLike[str],
+    fn: Callable[..., Any] | None = None,
+    *,
+    rules: RulePath | Sequence[RulePath] = (),
+) -> Loaded:
     """The function of a plan that `plan.save("f.plan")` wrote, for the device of this machine.
 
     The planned program is compiled here, and certified again before it runs: the compiler of a device that
@@ -114,6 +124,8 @@ def load(path: str | PathLike[str], fn: Callable[..., Any] | None = None) -> Loa
     - `path`: the file.
     - `fn`: the function that the plan is of. If what is compiled here exceeds the plan's budget, it is
       planned again, with a warning.
+    - `rules`: the paths of `.rules` files to plan again with besides the shipped ones. The file of the plan
+      names none, since rules may name Python functions, which are imported.
 
     **Returns:** a callable with the signature of the function, without its static arguments. Its `plan` is
     the plan.
@@ -135,4 +147,4 @@ def load(path: str | PathLike[str], fn: Callable[..., Any] | None = None) -> Loa
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise EqsatError(f"{path} can't be read: {error}") from None
-    return Loaded(PlanFile.read(text, str(path)), str(path), fn)
+    return Loaded(PlanFile.read(text, str(path)), str(path), fn, rules)

@@ -41,7 +41,8 @@ ALLOWED = {
     "eqsat.api": "errors support.units targets frontend.trace frontend.trace_context reports"
     " rulesets.options compiler transforms dispatch",
     "eqsat.questions": "errors language.accuracies reports rulesets api",
-    "eqsat.loading": "errors support.units targets backend.certificate compiler.deployment reports api",
+    "eqsat.loading": "errors support.units targets backend.certificate compiler.deployment reports"
+    " rulesets.options api",
     "eqsat.testing": "errors language rulesets.files checking",
     "eqsat.running": "errors support targets reports backend.certificate api compiler transforms",
     "eqsat.commands": "errors support reports language rulesets frontend.lower frontend.trace checking api"

@@ -103,6 +103,13 @@ def test_a_damaged_program_is_refused(file: Path) -> None:
         eqsat.load(file)
 
 
+def test_a_program_that_calls_python_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "%0 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%arg0)"
+    monkeypatch.setattr(jax.export.Exported, "mlir_module", lambda _: text)
+    with pytest.raises(EqsatError, match="calls back to Python"):
+        eqsat.load(file)
+
+
 def test_exported_bytes_need_jax_alone() -> None:
     data = eqsat.optimize(kernel, budget=BUDGET).plan(PARAMS, X).export()
     check(jax.export.deserialize(bytearray(data)).call(PARAMS, X))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -22,6 +23,9 @@ from eqsat.reports.plan import Plan
 
 FORMAT = "eqsat plan 1"
 
+CALLBACK = re.compile(r"custom_call\s*@\S*callback")
+"""A call of Python in a program. JAX exports none, so a file with one was not written by `plan.save`."""
+
 
 @dataclass(frozen=True)
 class Deployment:
@@ -32,7 +36,7 @@ class Deployment:
     - `tree`: of the arguments: a pair of a tuple and a dict.
     - `unflatten`: from flat results to those of the function.
     - `platform`: that it is for: "cpu", "cuda", "rocm" or "tpu".
-    - `accuracy`: the accuracy class of its rules.
+    - `settings`: the options that it was planned with.
     """
 
     planned: Planned
@@ -66,12 +70,10 @@ class Deployment:
 
         **Raises:** as `export`.
         """
-        plan = replace(self.planned.plan, constants=(), deployment=None)
         content = {
             "format": FORMAT,
-            "plan": json.loads(plan.to_json()),
+            "plan": json.loads(self.planned.plan.to_json()),
             "accuracy": self.settings.accuracy,
-            "rules": [str(path) for path in self.settings.rules],
             "max_slowdown": self.settings.max_slowdown,
             "double": self.settings.double,
             "donated": list(self.planned.donated),
@@ -87,7 +89,7 @@ class PlanFile:
     **Attributes:**
 
     - `exported`: the planned program.
-    - `accuracy`, `rules`, `max_slowdown`: the options that it was planned with.
+    - `accuracy`, `max_slowdown`: the options that it was planned with.
     - `double`: whether JAX had 64-bit numbers enabled.
     - `donated`: the numbers of the arguments whose place results take.
     """
@@ -95,7 +97,6 @@ class PlanFile:
     plan: Plan
     exported: export.Exported
     accuracy: str
-    rules: tuple[str, ...]
     max_slowdown: float | None
     double: bool
     donated: tuple[int, ...]
@@ -115,11 +116,13 @@ class PlanFile:
             if content["format"] != FORMAT:
                 raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
             slowdown = content["max_slowdown"]
+            exported = export.deserialize(bytearray(base64.b64decode(content["program"], validate=True)))
+            if CALLBACK.search(exported.mlir_module()):
+                raise ValueError("its program calls back to Python, which no exported program does")
             return cls(
                 Plan.from_json(json.dumps(content["plan"])),
-                export.deserialize(bytearray(base64.b64decode(content["program"], validate=True))),
+                exported,
                 str(content["accuracy"]),
-                tuple(map(str, content["rules"])),
                 None if slowdown is None else float(slowdown),
                 bool(content["double"]),
                 tuple(map(int, content["donated"])),
