@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from jax import lax
-from jax.extend.core import primitives
-
-from eqsat.backend.literals import NotLiteral, literal
+from eqsat.backend.literals import NotLiteral, literal, public_primitives
 from eqsat.backend.namespace import Namespace
 
 Unprintable = NotLiteral
@@ -111,7 +107,7 @@ class BoundCall:
 
 def bind_source(primitive: Any, params: dict[str, Any], args: Sequence[str], names: Namespace) -> str:
     """A call of the primitive with just these parameters."""
-    name = _public_primitives().get(primitive)
+    name = public_primitives().get(primitive)
     try:
         if name is None:
             raise NotLiteral(f"{primitive.name} has no public name")
@@ -122,14 +118,3 @@ def bind_source(primitive: Any, params: dict[str, Any], args: Sequence[str], nam
         names.imported("from jax.extend.core import primitives")
     text = call(f"{name}.bind", *args, **options)
     return f"tuple({text})" if primitive.multiple_results else text
-
-
-@cache
-def _public_primitives() -> dict[Any, str]:
-    """Where JAX exports its primitives."""
-    found: dict[Any, str] = {}
-    for module, prefix in ((primitives, "primitives"), (lax.linalg, "lax.linalg"), (lax, "lax")):
-        for name in dir(module):
-            if name.endswith("_p"):
-                found[getattr(module, name)] = f"{prefix}.{name}"
-    return found

@@ -41,6 +41,7 @@ class Certified:
     - `executable`: None if the compiler refused it, since it exceeds the memory of the device.
     - `draft`: whether its machine code was made in a hurry: it is there to be looked at, not to be run.
     - `doubt`: by how many bytes its temporaries may be off then.
+    - `seconds`: the time of a call by its compiled text, if that is how the target's programs are compared.
     """
 
     executable: Any
@@ -52,6 +53,7 @@ class Certified:
     options: str = HONEST
     draft: bool = False
     doubt: int = 0
+    seconds: float | None = None
 
     @property
     def peak(self) -> int:
@@ -153,7 +155,7 @@ def certify(
         place = {"out_shardings": target.sharding}
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=target.sharding) for aval in avals]
     traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
-    lowered = traced.lower()
+    lowered = _lowered(traced, target)
     flags, hurry = target.compiler.options[options], Flags()
     try:
         if draft:
@@ -170,17 +172,32 @@ def certify(
     memory = executable.memory_analysis()
     if memory is None:
         raise EqsatError(f"the compiler for {target} does not say what its programs need")
+    scratch, seconds = _read(executable, target)
     return Certified(
         executable,
         int(memory.argument_size_in_bytes) + captured,
         int(memory.output_size_in_bytes),
         int(memory.temp_size_in_bytes),
         int(memory.alias_size_in_bytes),
-        _scratch(executable, target),
+        scratch,
         options,
         bool(hurry),
         indexed_bytes(lowered.as_text()) if target.compiler.inexact_draft in hurry else 0,
+        seconds,
     )
+
+
+def _lowered(traced: Any, target: Target) -> Any:
+    """A traced program, lowered for a target."""
+    try:
+        return traced.lower()
+    except RuntimeError as error:
+        if target.absent is None or "Unknown backend" not in str(error):
+            raise
+        raise EqsatError(
+            f"the function calls back into Python (jax.pure_callback, or equinox's error_if, which"
+            f" EQX_ON_ERROR=nan turns off), and JAX lowers that only where the device is: {target} is absent"
+        ) from error
 
 
 def _refused_bytes(message: str, target: Target) -> int | None:
@@ -208,7 +225,7 @@ def peak_of(executable: Any) -> int | None:
         + memory.temp_size_in_bytes
         - memory.alias_size_in_bytes
     )
-    return int(assigned) + _scratch(executable, default_target())
+    return int(assigned) + _read(executable, default_target())[0]
 
 
 def _compiled(lowered: Any, options: Flags, wide: Flags) -> Any:
@@ -227,15 +244,19 @@ def _wide(jaxpr: Jaxpr, target: Target) -> Flags:
     return flags if flags and has_wide() and saved(jaxpr) > 0 else {}
 
 
-def _scratch(executable: Any, target: Target) -> int:
-    """Bytes that a program takes beside the buffers that XLA counts, by its text."""
-    if not target.compiler.scratch:
-        return 0
+def _read(executable: Any, target: Target) -> tuple[int, float | None]:
+    """What the text of a program says: the bytes that it takes beside XLA's buffers, and its seconds."""
+    profile = target.compiler
+    text = executable.as_text() if profile.scratch or profile.estimates else ""
+    if not text:
+        return 0, None
     # Imported late: a second start compiles nothing.
     from eqsat.backend.cuda_scratch import cuda_scratch_bytes
     from eqsat.backend.hlo import parse
+    from eqsat.backend.module_time import estimated_seconds
     from eqsat.backend.scratch import scratch_bytes
 
-    counter = {"host": scratch_bytes, "cuda": cuda_scratch_bytes}[target.compiler.scratch]
-    text = executable.as_text()
-    return counter(parse(text)) if text else 0
+    module = parse(text)
+    counter = {"host": scratch_bytes, "cuda": cuda_scratch_bytes}.get(profile.scratch)
+    scratch = counter(module) if counter else 0
+    return scratch, estimated_seconds(module, target.machine) if profile.estimates else None

@@ -52,6 +52,7 @@ class Instruction:
 
     - `results`: its arrays: several if it returns a tuple.
     - `attributes`: the rest of its line.
+    - `literal`: the value of a constant, as text.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Instruction:
     operands: tuple[str, ...]
     attributes: str
     is_root: bool
+    literal: str = ""
 
     def calls(self) -> tuple[str, ...]:
         """The names of the computations that it executes as such: bodies, branches, fused ones."""
@@ -119,8 +121,10 @@ def parse(text: str) -> HloModule:
             found = INSTRUCTION.match(line)
             if found:
                 root, name, kind, opcode, operands, attributes = found.groups()
+                literal = operands if opcode == "constant" else ""
+                found_operands = tuple(OPERAND.findall(operands))
                 current[name] = Instruction(
-                    name, opcode, arrays(kind), tuple(OPERAND.findall(operands)), attributes, bool(root)
+                    name, opcode, arrays(kind), found_operands, attributes, bool(root), literal
                 )
         elif line.endswith("{"):
             found = HEADER.match(line)

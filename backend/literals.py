@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import Primitive, primitives
 
 LARGEST_ARRAY = 16
 """Constant arrays of more elements than this are not written out."""
@@ -35,6 +36,8 @@ def literal(value: Any) -> str:
             return f"{_public_type(value)}.{value.name}"
         case None | bool() | int() | str() | bytes():
             return repr(value)
+        case Primitive() if public_primitives().get(value, "").startswith("lax."):
+            return public_primitives()[value]
         case np.dtype():
             return f'jnp.dtype("{_dtype_name(value)}")'
         case np.generic():
@@ -175,3 +178,14 @@ def _named_tuple(value: Any) -> str:
 
 def _fields(value: Any, named: Mapping[str, Any]) -> str:
     return f"{_public_type(value)}({', '.join(f'{k}={literal(v)}' for k, v in named.items())})"
+
+
+@cache
+def public_primitives() -> dict[Any, str]:
+    """Where JAX exports its primitives."""
+    found: dict[Any, str] = {}
+    for module, prefix in ((primitives, "primitives"), (lax.linalg, "lax.linalg"), (lax, "lax")):
+        for name in dir(module):
+            if name.endswith("_p"):
+                found[getattr(module, name)] = f"{prefix}.{name}"
+    return found

@@ -28,9 +28,9 @@ import jax
 import numpy as np
 
 import eqsat
-from backend.certificate import certify
 from benchmarks.fresh import ROOT
 from benchmarks.records import RESULTS, cpu_name, markdown, write
+from eqsat.backend.certificate import certify
 from eqsat.reports.plan import Plan
 from eqsat.support.units import format_bytes, format_seconds
 from eqsat.targets.catalogue import find_target

@@ -7,7 +7,7 @@ or if the model is wrong, a few calls of each show which one is faster.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from statistics import median
@@ -16,26 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from eqsat.backend.certificate import Certified
-from eqsat.compiler.candidate_compiler import CompiledCandidate, total_bytes
+from eqsat.compiler.contenders import CLEARLY, Contenders
 from eqsat.compiler.planned import Planned
-from eqsat.compiler.planner import Planner
-from eqsat.planning.candidates import Candidate, fusions_round, rescaled
 from eqsat.reports.records import TimedProgram, Tuning
 from eqsat.support.deadline import Deadline
-from eqsat.targets.compiler_profile import HONEST, OWN
 
 MOST_TIMED = 6
 """The number of programs timed at most, including the one predicted to be fastest."""
-
-RIVALS = 2
-"""How many of them are further programs of the search."""
-
-SLOWEST = 2.0
-"""Programs predicted to take longer than the best by this factor are not timed."""
-
-CHUNKS = (0.5, 2.0)
-"""Factors of the chosen chunk lengths that are timed as well."""
 
 ROUNDS = 7
 """Timed calls of each program, after one warm-up call. The programs take turns."""
@@ -63,14 +50,11 @@ fastest of several timed programs may only have been lucky.
 FEWEST_PAIRS = 3
 """The minimum number of such pairs, however long they take."""
 
-CLEARLY = 0.95
-"""A program replaces the predicted best only if it takes less than this part of its time."""
-
 WINS = 0.75
 """It must also be faster in this share of the pairs."""
 
 
-class Tuner(Planner):
+class Tuner(Contenders):
     """A planner that times its best few programs on the arguments of a call.
 
     **Attributes:**
@@ -99,78 +83,12 @@ class Tuner(Planner):
         if not self._has_room(first):
             return untimed(first, "there is no room for copies of the donated arguments")
         try:
-            others = islice(self._others(first, chosen), MOST_TIMED - 1)
+            others = islice(self.others(first, chosen), MOST_TIMED - 1)
             contenders = [first, *others]
             return self.stopwatch.timed("tune", lambda: self._timed_fastest(contenders))
         except Exception as error:
             # Any function survives: there is a plan without timing anything.
             return untimed(first, f"timing failed: {error!r}")
-
-    def _others(self, first: Planned, chosen: CompiledCandidate | None) -> Iterator[Planned]:
-        """Further programs that fit, possibly more than are timed."""
-        seen = [first.certified]
-        for found in self._found(chosen):
-            certified = found.certified if isinstance(found, CompiledCandidate) else found
-            if not any(certified is one for one in seen):
-                seen.append(certified)
-                planned = self._planned_by(found)
-                if self._has_room(planned):
-                    yield planned
-
-    def _found(self, chosen: CompiledCandidate | None) -> Iterator[CompiledCandidate | Certified]:
-        """Programs that fit and may be faster than the one chosen, and the function as it is."""
-        best = chosen.candidate if chosen else self.written
-        longest = SLOWEST * best.predicted_seconds
-        yield from self._unrewritten(self.written.predicted_seconds < longest)
-        rivals: list[CompiledCandidate] = []
-        if self.search is not None:
-            further = (one for one in self.search.further(longest) if one is not chosen)
-            rivals += islice(further, RIVALS)
-        yield from rivals
-        for compiled in filter(None, [chosen, *rivals][:2]):
-            for candidate in self._variants(compiled.candidate):
-                if self.deadline.passed():
-                    return
-                if candidate.predicted_peak <= self.budget and candidate.predicted_seconds < longest:
-                    other = self.lowered.compiler.compile(candidate, self.budget)
-                    if other.peak <= self.budget:
-                        yield other
-
-    def _unrewritten(self, every: bool) -> Iterator[Certified]:
-        """The function as written, if it fits. It is timed even if it is predicted to be slow.
-
-        **Arguments:**
-
-        - `every`: whether to time it under each set of options, or only under the one that should be fastest.
-        """
-        if self.baseline.within(self.budget).peak > self.budget:
-            return
-        if not every:
-            yield self.baseline.to_run(self.budget)
-            return
-        for options in (HONEST, OWN) if OWN in self.target.compiler.options else (HONEST,):
-            if self.deadline.passed():
-                return
-            if self.baseline.certified(options, draft=options == HONEST).peak <= self.budget:
-                yield self.baseline.certified(options)
-
-    def _variants(self, candidate: Candidate) -> Iterator[Candidate]:
-        """The same program with longer and shorter chunks, and under other compiler options."""
-        if candidate.loops:
-            for factor in CHUNKS:
-                yield rescaled(candidate, factor, self.machine)
-        if OWN in self.target.compiler.options and fusions_round(candidate.schedule.program):
-            yield replace(candidate, fused=not candidate.fused)
-
-    def _planned_by(self, found: CompiledCandidate | Certified) -> Planned:
-        if isinstance(found, CompiledCandidate):
-            return self._changed(found, self.baseline.certified(draft=True))
-        return self.assembly.as_written(found, self.lowered, self.written)
-
-    def _has_room(self, planned: Planned) -> bool:
-        """Whether it fits the budget together with copies of the donated arguments."""
-        deleted = total_bytes([self.traced.closed.in_avals[number] for number in planned.donated])
-        return planned.certified.peak + deleted <= self.budget
 
     def _timed_fastest(self, contenders: Sequence[Planned]) -> Planned:
         """The fastest contender, or the first one if none is clearly faster."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eqsat.backend.certificate import Certified
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch, input_names
@@ -58,6 +58,7 @@ class PlanAssembly:
         source = lowered.compiler.emitted(written, OWN).source
         plan = self._plan(certified, certified, reason, source, lowered)
         plan = recorded(plan, written, None, self._inputs(lowered), self.target.machine)
+        plan = _estimated(plan, certified, certified)
         derivation = Derivation(lowered.program, lowered.compiler.emission(written, OWN))
         return Planned(plan, self.traced, None, certified, lowered.hoisted, self.donated, derivation)
 
@@ -68,6 +69,7 @@ class PlanAssembly:
         source, candidate = compiled.module.source, compiled.candidate
         plan = self._plan(compiled.certified, original, self.stop_reason, source, lowered, changed=True)
         plan = recorded(plan, written, candidate, self._inputs(lowered), self.target.machine)
+        plan = _estimated(plan, original, compiled.certified)
         emission = lowered.compiler.emission(candidate, compiled.certified.options, compiled.panel)
         return Planned(
             plan,
@@ -107,3 +109,11 @@ class PlanAssembly:
             options=certified.options,
             search=tuple(self.log),
         )
+
+
+def _estimated(plan: Plan, original: Certified, certified: Certified) -> Plan:
+    """The plan with the times that the texts of the compiled programs say, if both do."""
+    if original.seconds is None or certified.seconds is None:
+        return plan
+    before, after = original.seconds, certified.seconds
+    return replace(plan, original_seconds=before, predicted_seconds=after, estimated=True)

@@ -12,6 +12,7 @@ import jax
 from eqsat.backend.donation import Donation
 from eqsat.compiler.autotuning import Tuner
 from eqsat.compiler.baseline import Obstacle
+from eqsat.compiler.estimation import Estimator
 from eqsat.compiler.planner import Planner
 from eqsat.compiler.settings import Settings
 from eqsat.frontend.trace import Traced
@@ -43,7 +44,10 @@ def planner_for(
     progress.say("reading rules")
     slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
     rules = rules_for(settings.rules, settings.accuracy, target.new_product_precision, target.compiler.rules)
-    kind = Planner if values is None else partial(Tuner, values)
-    return kind(
+    kind: Any = Estimator if target.compiler.estimates else Planner
+    if values is not None:
+        kind = partial(Tuner, values)
+    planner: Planner = kind(
         traced, names, budget, rules, target, deadline, placement, donation, progress, obstacle, slowdown
     )
+    return planner

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import iterations
-from eqsat.ir.ops import Opaque
+from eqsat.ir.ops import Opaque, Operation
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.horizontal_fusion import fused_products
@@ -171,9 +171,15 @@ class Simulator:
     ) -> tuple[int, ...]:
         """The bytes in use during each step of a block."""
         change = [0] * (len(block.steps) + 2)
-        for _, size, birth, death in _spans(block, model, from_start, elsewhere):
+        fast = self.machine.fast_memory
+        kept = [0] * (len(block.steps) + 2)
+        for term, size, birth, death in _spans(block, model, from_start, elsewhere):
             change[birth] += size
             change[death + 1] -= size
+            called = isinstance(term.op, (Opaque, Operation))
+            if size <= fast and term.number not in from_start and not called:
+                kept[birth] += size
+                kept[death + 1] -= size
         timeline: list[int] = []
         entering = _entering(block)
         copies = relayouts(block, model)
@@ -182,9 +188,11 @@ class Simulator:
         alive = sum(held) if in_loop else 0
         first = {group.products[0].number: group for group in together}
         last = {group.products[-1].number: group for group in together}
+        small = 0
         for index, step in enumerate(block.steps):
             alive += change[index]
-            during = alive
+            small += kept[index]
+            during = alive - min(small, fast)
             if isinstance(step, Loop):
                 inner = _inside(index, elsewhere)
                 during += self.peak(step.body, self._within(step, lengths), in_loop=True, elsewhere=inner)

@@ -70,11 +70,12 @@ def _figures(plan: PlanRecord) -> list[str]:
         rows.append((f"fits {plan.target}", *_fits(plan)))
     if plan.original_seconds:
         before = format_seconds(plan.original_seconds)
-        after, note = "the same", "predicted"
+        how = "estimated from the compiled programs" if plan.estimated else "predicted"
+        after, note = "the same", how
         if plan.changed:
             after = format_seconds(plan.predicted_seconds)
             ratio = f"{plan.predicted_seconds / plan.original_seconds:.2g}"
-            note = "predicted: " + ("about as long" if ratio == "1" else f"{ratio} times as long")
+            note = f"{how}: " + ("about as long" if ratio == "1" else f"{ratio} times as long")
             note += ", if guards hold" if plan.guard is not None else ""
         rows.append(("time of a call", before, after, note))
     lines = [f"  {label:<16}{one:<14}{other:<14}{note}".rstrip() for label, one, other, note in rows]

@@ -45,6 +45,7 @@ class Plan(PlanRecord, Report):
     - `banned`: the rules that were stopped because they made too many terms; they may have missed rewrites.
     - `predicted_peak_bytes`, `predicted_seconds`: the peak by simulation, the time by the machine model.
     - `original_seconds`: the time of the function as written, by the machine model.
+    - `estimated`: whether these two times are by the text of the compiled programs instead.
     - `planning_seconds`: the time that planning took, by stage.
     - `title`: the name of the function.
     - `argument_bytes`, `result_bytes`, `scratch_bytes`: parts of the peak; the rest are temporaries. Scratch

@@ -185,6 +185,7 @@ class PlanRecord:
     predicted_peak_bytes: int = 0
     predicted_seconds: float = 0.0
     original_seconds: float = 0.0
+    estimated: bool = False
     planning_seconds: dict[str, float] = field(default_factory=dict)
     constants: tuple[Any, ...] = field(default=(), repr=False)
     banned: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ A description is a TOML file:
     topology = "1x1x1"                          # the name of a topology of such devices
 
     [facts]                                     # of a GPU, the fields of XLA's GpuDeviceInfoProto;
-    core_count = 132                            # of a TPU, bfloat16_flops and memory_bandwidth
+    core_count = 132                            # of a TPU, the names in TPU_FACTS
     …
 """
 
@@ -62,7 +62,7 @@ GPU_FACTS = (
 )
 """The facts in the description of a GPU."""
 
-TPU_FACTS = ("bfloat16_flops", "memory_bandwidth")
+TPU_FACTS = ("bfloat16_flops", "memory_bandwidth", "clock_rate_ghz")
 """The facts in the description of a TPU."""
 
 

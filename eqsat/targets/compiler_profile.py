@@ -40,6 +40,8 @@ class CompilerProfile:
       memory. Its groups are the size of the temporaries and the unit of that: "37.29", "G". "" if it refuses
       none.
     - `packages`: the extra of eqsat with which this compiler runs where the device is absent.
+    - `estimates`: whether the time of a program is better estimated from its compiled text than from what
+      planning predicts.
     """
 
     options: Mapping[str, Flags] = field(default_factory=lambda: {HONEST: {}})
@@ -52,3 +54,4 @@ class CompilerProfile:
     memory_share: float = 1.0
     refusal: str = ""
     packages: str = ""
+    estimates: bool = False

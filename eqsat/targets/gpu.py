@@ -9,16 +9,22 @@ from typing import Any
 from eqsat.targets.compiler_profile import HONEST, CompilerProfile
 from eqsat.targets.machine import Machine
 
+SOFTMAX_REWRITER = "triton-softmax-rewriter"
+"""XLA's name of the pass that makes one kernel of a softmax or a normalisation."""
+
 COMPILER = CompilerProfile(
     # A product in a Triton kernel takes no workspace, and one in cuBLAS does; which of the two is faster is
     # tried out on the device. Without Triton, the workspace is a buffer that is counted, and the choice does
-    # not depend on whether there is a device.
-    options={HONEST: {"xla_gpu_enable_triton_gemm": False}},
+    # not depend on whether there is a device. The softmax rewriter makes Triton kernels whose compilation may
+    # end the process: "LLVM Fatal Error while compiling Triton kernel: Dimensions must match" (jaxlib 0.10.2,
+    # a fused layer normalisation over three axes).
+    options={HONEST: {"xla_gpu_enable_triton_gemm": False, "xla_disable_hlo_passes": SOFTMAX_REWRITER}},
     scratch="cuda",
     rules=frozenset({"fused_products"}),
     # JAX's default: XLA_PYTHON_CLIENT_MEM_FRACTION (docs.jax.dev, "GPU memory allocation").
     memory_share=0.75,
     packages="gpu",
+    estimates=True,
 )
 """XLA for GPUs."""
 

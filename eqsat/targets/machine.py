@@ -37,6 +37,8 @@ class Machine:
     - `fuses_extremes`: whether argmax and argmin compute their operand on the fly.
     - `overwrites`: whether elementwise values may take the place of a value that they are computed from.
     - `stores_broadcasts`: whether an expensive value is stored before it is broadcast.
+    - `fast_memory`: bytes of values that the compiler keeps apart from the device's memory, where they take
+      none of it; a larger value is not kept there.
     - `rows`: the fewest rows with which a matrix product runs near full speed.
     - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
       of its own. A batch of products packs all columns. 0 if nothing is packed.
@@ -49,6 +51,7 @@ class Machine:
     - `joins`: whether products of one matrix with several narrow ones are taken as one.
     - `copies`: whether operands of short reductions may be copied to an order for `lanes`, and operands of
       products so that these can be taken as one.
+    - `clock`: cycles per second, if the compiler states the cycles of its kernels; else 0.
     """
 
     flops: float = 6e10
@@ -68,6 +71,7 @@ class Machine:
     stores_broadcasts: bool = False
     fuses_extremes: bool = False
     overwrites: bool = True
+    fast_memory: int = 0
     rows: int = 64
     panel_columns: int = 128
     product_workspace: int = 0
@@ -76,6 +80,7 @@ class Machine:
     copies: bool = True
     adds_rows: bool = True
     joins: bool = True
+    clock: float = 0.0
 
     def taking(self, size: float) -> float:
         """Seconds to get a block of `size` bytes for a call. Large blocks are not kept between calls."""

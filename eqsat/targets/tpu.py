@@ -15,6 +15,7 @@ COMPILER = CompilerProfile(
     memory_share=0.98,
     refusal=r"RESOURCE_EXHAUSTED(?s:.*)HLO temporaries \(([\d.]+)([KMGT]?)\)",
     packages="tpu",
+    estimates=True,
 )
 """XLA for TPUs. It refuses programs that exceed the memory of the chip."""
 
@@ -22,16 +23,20 @@ SINGLE = 1 / 6
 """The share of the rate of products in bfloat16 that those in single precision reach: six of the former make
 one of the latter (`jax.lax.Precision.HIGHEST`)."""
 
-ELEMENTWISE = 1 / 50
-"""The share of the rate of products in bfloat16 that elementwise operations reach. A v5e has vectors of 8 ×
-128 lanes and four units, at 0.94 GHz: 3.9e12 of 197e12 per second."""
+ELEMENTWISE = 1 / 32
+"""The share of the rate of products in bfloat16 that elementwise operations reach. A v5e has four units for
+vectors of 8 × 128 lanes, and four that make 128 × 128 multiply-adds, at the same clock."""
 
 CACHED = 10.0
 """How many times as fast as the memory of the chip its vector memory is. An estimate, not measured."""
 
+FAST = 24 << 20
+"""Bytes of values that the compiler keeps in vector memory, at most. Of values of 1 to 200 MB, it kept those
+of up to 24 MB there, one at a time (jaxlib 0.10.2, libtpu 0.0.42 for a v5e)."""
+
 TPU = Machine(
     flops=3.3e13,
-    elements=3.9e12,
+    elements=6.2e12,
     bytes=8e11,
     cached_bytes=8e12,
     cache=32 << 20,
@@ -43,21 +48,24 @@ TPU = Machine(
     cheap_uses=1 << 10,
     stores_broadcasts=True,
     fuses_extremes=True,
+    fast_memory=FAST,
     rows=128,
     panel_columns=0,
     lanes=0,
     adds_rows=False,
     joins=False,
+    clock=1.5e9,
 )
 """A TPU of which nothing is known: of the class of a v5e, by its public figures; not measured."""
 
 
 def tpu_machine(facts: Mapping[str, Any]) -> Machine:
-    """A TPU as a machine, by its products in bfloat16 per second and the bandwidth of its memory."""
+    """A TPU as a machine, by its rate of products in bfloat16, the bandwidth of its memory, and its clock."""
     return replace(
         TPU,
         flops=SINGLE * facts["bfloat16_flops"],
         elements=ELEMENTWISE * facts["bfloat16_flops"],
         bytes=float(facts["memory_bandwidth"]),
         cached_bytes=CACHED * facts["memory_bandwidth"],
+        clock=facts["clock_rate_ghz"] * 1e9,
     )

@@ -139,6 +139,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "convolution": (lambda x: jnp.convolve(x.ravel(), x[0]), (x34,)),
     "fft": (lambda x: (jnp.fft.rfft(x), jnp.fft.ifft2(x)), (x34,)),
     "windows": (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (1, 1), "SAME"), (x34,)),
+    "gradient of a window": (
+        jax.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (1, 1), "SAME").sum()), (x34,),
+    ),
     "sorting": (lambda x: (jnp.argsort(x), lax.top_k(x, 2), jnp.argmax(x), jnp.median(x)), (x34,)),
     "joining": (
         lambda x: (jnp.stack([x, x]), jnp.pad(x, 1), jnp.tile(x, (2, 1)), lax.split(x, (1, 3), 1)),
@@ -304,6 +307,7 @@ def test_literals() -> None:
         lax.Precision.HIGH,
     ):
         assert repr(eval(literal(value))) == repr(value)
+    assert eval(literal(lax.ge_p)) is lax.ge_p
     assert eval(literal(jnp.dtype("bfloat16"))) == jnp.dtype("bfloat16")
     assert literal((np.int64(3), np.float32(0.5))) == "(3, 0.5)"
     numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))

@@ -357,3 +357,21 @@ def test_panels_that_a_product_packs_count_while_it_runs() -> None:
     assert peak == made.fixed_bytes + both.bytes + panels
     assert simulate(schedule(made), NO_PANELS)[0] == made.fixed_bytes + both.bytes
     assert (both, both.bytes) in usage.live
+
+
+def test_small_values_take_no_memory_where_the_compiler_keeps_them_apart() -> None:
+    """Of two intermediate values, 4 * 40 * 64 and 4 * 90 * 64 bytes, the smaller fits the fast memory."""
+    terms = Terms()
+    x, y = leaf(terms, 0, A, B, C), leaf(terms, 1, B, D, C)
+    small, large = (terms.make(Reduce("sum", frozenset({C}), F32), [each]) for each in (x, y))
+    result = terms.make(Dot(frozenset({B}), F32), [small, large])
+    made = program(terms, [x, y], result)
+
+    def temporaries(fast: int) -> int:
+        machine = replace(NO_PANELS, fast_memory=fast)
+        return simulate(schedule(made), machine)[0] - made.fixed_bytes
+
+    sizes = small.bytes, large.bytes
+    assert temporaries(0) == sum(sizes)
+    assert temporaries(min(sizes)) == max(sizes)
+    assert temporaries(sum(sizes)) == 0

@@ -177,6 +177,14 @@ def test_a_plan_for_an_absent_device_is_not_called() -> None:
             call(1.0)
 
 
+def test_a_function_that_calls_back_into_python_is_refused_with_the_reason() -> None:
+    def called_back(x: Any) -> Any:
+        return jax.pure_callback(lambda v: v, x, x) + 1
+
+    with pytest.raises(EqsatError, match=r"calls back into Python .* h100 is absent"):
+        eqsat.optimize(called_back, target="h100", budget="1GB").plan(shape(8))
+
+
 def test_minimum_budgets_and_explanations_are_the_targets() -> None:
     shapes = shape(6_000, 3), shape(5_000, 3), shape(5_000)
     explanation = eqsat.explain(kernel_matvec, budgets=2, target="h100")(*shapes)

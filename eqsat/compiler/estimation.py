@@ -1,0 +1,57 @@
+"""Estimation: the best few programs that fit are compared by what their compiled text says.
+
+A compiler decides what it fuses and stores after planning has predicted it. On a device that is absent,
+nothing can be timed, but the kernels of a compiled program and the bytes that they move are known
+(`backend/module_time.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from eqsat.compiler.contenders import CLEARLY, Contenders
+from eqsat.compiler.planned import Planned
+from eqsat.support.records import SearchStep
+from eqsat.support.units import format_seconds
+
+MOST = 6
+"""The number of programs compared at most, including the one predicted to be fastest."""
+
+
+class Estimator(Contenders):
+    """A planner that chooses among its best few programs by the times that their compiled text says."""
+
+    longer = (2.0, 4.0)
+
+    def planned(self) -> Planned:
+        """The fastest of the programs that are certified to fit.
+
+        **Raises:** `BudgetError` if there is none.
+        """
+        first, chosen = super().planned(), self.chosen
+        if self.obstacle is not None or first.certified.seconds is None:
+            return first
+        began = time.perf_counter()
+        programs = [first, *islice(self.others(first, chosen), MOST - 1)]
+        best = fastest([program.certified.seconds for program in programs])
+        told = ", ".join(format_seconds(program.certified.seconds or 0.0) for program in programs)
+        outcome = f"{told}: number {best + 1} is taken"
+        step = SearchStep("compare compiled programs", outcome, time.perf_counter() - began)
+        self.stopwatch.progress.tell(str(step))
+        taken = programs[best]
+        return replace(taken, plan=replace(taken.plan, search=(*taken.plan.search, step)))
+
+
+def fastest(seconds: Sequence[Any]) -> int:
+    """The number of the shortest time, or 0 if none is clearly shorter than the first one.
+
+    >>> fastest([1.0, 0.5, 0.6]), fastest([1.0, 0.98])
+    (1, 0)
+    """
+    known = {number: each for number, each in enumerate(seconds) if each is not None}
+    best = min(known, key=lambda number: known[number])
+    return best if known[best] < CLEARLY * known[0] else 0
