@@ -8,7 +8,7 @@ chunk). `direction` writes each of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -20,6 +20,7 @@ from eqsat.engine.rule_triggers import triggers
 from eqsat.ir.elementwise import COMMUTATIVE
 from eqsat.ir.operations import known_operation
 from eqsat.language.listed import each_function
+from eqsat.language.rewriting import bare, with_operands
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -42,26 +43,32 @@ from eqsat.language.traverse import is_set, operands, variables, walk
 
 
 def orders(expression: Expression) -> Iterator[Expression]:
-    """The expression with the operands of commutative functions in every order."""
-    match expression:
-        case Number() | Variable() | IotaOf() | DeltaOf():
-            yield expression
-        case Apply(operands=operands):
-            for chosen in product(*(list(orders(operand)) for operand in operands)):
-                yield replace(expression, operands=chosen)
-                if expression.function in COMMUTATIVE and len(chosen) == 2 and chosen[0] != chosen[1]:
-                    yield replace(expression, operands=chosen[::-1])
-        case OperationOf(operands=operands) | FoldOf(operands=operands):
-            for chosen in product(*(list(orders(operand)) for operand in operands)):
-                yield replace(expression, operands=chosen)
-        case Contraction(left=left, right=right):
-            for first, second in product(list(orders(left)), list(orders(right))):
-                yield replace(expression, left=first, right=second)
-                if first != second:
-                    yield replace(expression, left=second, right=first)
-        case _:
-            for operand in orders(expression.operand):
-                yield replace(expression, operand=operand)
+    """The expression with the operands of commutative functions in every order.
+
+    Parts that are equal have one order: they match the same e-class.
+    """
+    found = list(dict.fromkeys(_commutative(expression)))
+    for choice in product(*[(False, True)] * len(found)):
+        swapped = {node for node, turned in zip(found, choice, strict=True) if turned}
+        yield _ordered(expression, swapped)
+
+
+def _commutative(expression: Expression) -> Iterator[Expression]:
+    """The bare parts whose two operands may stand in either order, each after its operands."""
+    for operand in operands(expression):
+        yield from _commutative(operand)
+    if isinstance(expression, Contraction) or (
+        isinstance(expression, Apply) and expression.function in COMMUTATIVE and len(expression.operands) == 2
+    ):
+        first, second = operands(expression)
+        if first != second:
+            yield bare(expression)
+
+
+def _ordered(expression: Expression, swapped: Collection[Expression]) -> Expression:
+    """The expression with the operands of some bare parts swapped."""
+    below = tuple(_ordered(operand, swapped) for operand in operands(expression))
+    return with_operands(expression, below[::-1] if bare(expression) in swapped else below)
 
 
 def expand(expression: Expression, variable: str, count: int) -> Expression:

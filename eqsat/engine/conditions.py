@@ -78,6 +78,7 @@ class Conditions:
         self.actions: list[str] = []
         self.counter = 0
         self.terms: dict[str, Variable] = {}
+        self.matched: dict[Expression, str] = {}
         self.contractions = [e for e in walk(left) if isinstance(e, Contraction)]
         # Arithmetic holds among values of one dtype, as elementwise operands always are and those of
         # a contraction with a `uniform` precision; moving a chunk or a name does not care.

@@ -9,6 +9,7 @@ from eqsat.engine.encode import core_list, monoid_key, operand_list, quote
 from eqsat.engine.schema import AXES_OF, OPEN_OF
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.language.functions import PLACES
+from eqsat.language.rewriting import bare
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -44,7 +45,16 @@ class Matching(Conditions):
     """The facts that must hold for a rule to match."""
 
     def match(self, expression: Expression, root: bool = False) -> str:
-        """Facts that match the expression; the egglog variable of what it matched."""
+        """Facts that match the expression; the egglog variable of what it matched.
+
+        Equal expressions match one e-class, and are matched once. Only constants may differ in dtype.
+        """
+        key = bare(expression)
+        if root or isinstance(expression, (Number, Variable)) or key not in self.matched:
+            self.matched[key] = self._match(expression, root)
+        return self.matched[key]
+
+    def _match(self, expression: Expression, root: bool) -> str:
         if isinstance(expression, Variable):
             self.terms.setdefault(expression.name, expression)
             name = f"t_{expression.name}"

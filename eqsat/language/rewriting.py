@@ -42,3 +42,15 @@ def rewritten(expression: Expression, replaced: Callable[[Expression], Expressio
     found = replaced(expression)
     node = expression if found is None else found
     return with_operands(node, tuple(rewritten(operand, replaced) for operand in operands(node)))
+
+
+def bare(expression: Expression) -> Expression:
+    """Returns an expression without what it says of the axes of its variables.
+
+    Expressions that are equal then match the same e-class.
+    """
+
+    def without(node: Expression) -> Expression | None:
+        return replace(node, has=(), lacks=()) if isinstance(node, Variable) else None
+
+    return rewritten(expression, without)

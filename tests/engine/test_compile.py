@@ -43,6 +43,9 @@ def variants(text: str) -> int:
         ("max(a, b) - c => max(a - c, b - c)", 2),
         ("a / b => a * b^-1", 1),
         ("dot[K](-a, b) => -dot[K](a, b)", 2),
+        # parts that are equal have one order
+        ("(a + b) * (a + b) => (a + b)^2", 2),
+        ("max(a, b) - c * max(a, b) => max(a, b) * (1 - c)", 4),
         # one for each direction
         ("-(a - b) == b - a", 2),
         ("sum[K] (-a) == -sum[K] a", 2),
@@ -196,3 +199,10 @@ for rule in rules_for((), 'reassociates'): print(rule.text)
         for seed in ("1", "2")
     }
     assert len(texts) == 1
+
+
+def test_equal_parts_are_matched_once() -> None:
+    """Whatever is said of the axes of their variables."""
+    text = compiled("exp(a{!k} + b{k}) - (sum[k] (a + b)) => -((sum[k] (a + b)) - exp(a + b))").text
+    for rule in text.split("\n(rule ")[1:]:
+        assert rule[: rule.index("(let ")].count('(Map2 "add"') == 1
