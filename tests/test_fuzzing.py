@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from tests.fuzzing.oracle import CHUNKS, Finding, Plain, difference, fuzz
+from tests.nightly import THOROUGH
 
 CLASSES = {"exact": 40, "reassociates": 60, CHUNKS: 80}
 """The first seed for each."""
 
-COUNT = 6
+COUNT = 6 if THOROUGH else 3
 """Programs for each class: a second each."""
 
 REWRITTEN = 0.5

@@ -6,7 +6,6 @@ and run by the reference interpreter.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -21,11 +20,12 @@ from eqsat.frontend.trace import trace
 from eqsat.ir.interpret import interpret
 from eqsat.ir.spec import check_program
 from examples.measure import plain_peak
+from tests.nightly import THOROUGH
 from tests.program_text import ProgramText
 from tests.random_control import random_loops
 from tests.random_programs import bottlenecks, random_programs
 
-MANY = 8 if "EQSAT_NIGHTLY" in os.environ else 1
+MANY = 8 if THOROUGH else 0.5
 """How many times as many examples `make test-all` tries."""
 
 UNHURRIED = settings(
@@ -65,7 +65,7 @@ def budget_between(low: int, high: int, fraction: float) -> int:
     return max(1, int(low + fraction * (high - low)))
 
 
-@settings(UNHURRIED, max_examples=MANY * 250)
+@settings(UNHURRIED, max_examples=int(MANY * 250))
 @given(random_programs() | bottlenecks() | random_loops(), st.integers(0, 3))
 def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramText, seed: int) -> None:
     arrays = program.arrays(seed)
@@ -76,7 +76,7 @@ def test_a_lowered_program_is_well_formed_and_means_the_same(program: ProgramTex
         np.testing.assert_allclose(result, reference, rtol=1e-9, atol=1e-9)
 
 
-@settings(UNHURRIED, max_examples=MANY * 25)
+@settings(UNHURRIED, max_examples=int(MANY * 25))
 @given(random_programs() | bottlenecks() | bottlenecks() | random_loops(), BUDGETS, st.integers(0, 3))
 def test_an_optimized_program_keeps_to_the_budget_and_agrees_with_plain_jax(
     program: ProgramText, fraction: float, seed: int
@@ -113,7 +113,7 @@ PAIRWISE: dict[str, Callable[..., jax.Array]] = {
 """Programs whose only large value is pairwise and splits along either axis."""
 
 
-@settings(UNHURRIED, max_examples=MANY * 12)
+@settings(UNHURRIED, max_examples=int(MANY * 12))
 @given(st.sampled_from(sorted(PAIRWISE)), st.integers(300, 700), st.integers(300, 700), st.floats(0.15, 0.9))
 def test_a_pairwise_program_always_fits_a_fraction(name: str, n: int, m: int, fraction: float) -> None:
     """Here no `BudgetError` is acceptable: 0.15 of the pairwise value is room for many rows of it."""

@@ -19,6 +19,7 @@ from eqsat.ir.interpret import interpret
 from eqsat.planning.candidates import as_written
 from eqsat.targets.cpu import CPU
 from examples.measure import plain_peak
+from tests.nightly import THOROUGH
 from tests.stages import lowered, normal
 
 Shape = tuple[int, ...]
@@ -117,7 +118,7 @@ def _check(chain: tuple[list[Shape], list[str]], compute: Callable[[Any, list[An
 UNHURRIED = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-@settings(UNHURRIED, max_examples=150)
+@settings(UNHURRIED, max_examples=150 if THOROUGH else 60)
 @given(chains())
 def test_a_chain_of_reshapes_is_lowered_to_what_it_means(chain: tuple[list[Shape], list[str]]) -> None:
     def interpreted(fn: Callable[..., Any], arrays: list[Any]) -> Any:
@@ -127,7 +128,7 @@ def test_a_chain_of_reshapes_is_lowered_to_what_it_means(chain: tuple[list[Shape
     _check(chain, interpreted)
 
 
-@settings(UNHURRIED, max_examples=30)
+@settings(UNHURRIED, max_examples=30 if THOROUGH else 12)
 @given(chains())
 def test_a_chain_of_reshapes_is_emitted_as_what_it_means(chain: tuple[list[Shape], list[str]]) -> None:
     def run(fn: Callable[..., Any], arrays: list[Any]) -> Any:
@@ -138,7 +139,7 @@ def test_a_chain_of_reshapes_is_emitted_as_what_it_means(chain: tuple[list[Shape
     _check(chain, run)
 
 
-@settings(UNHURRIED, max_examples=20)
+@settings(UNHURRIED, max_examples=20 if THOROUGH else 8)
 @given(chains(), st.floats(0.1, 0.9))
 def test_a_chain_of_reshapes_is_optimized_to_what_it_means(
     chain: tuple[list[Shape], list[str]], fraction: float

@@ -15,6 +15,7 @@ import eqsat
 from eqsat.backend.emit import emit
 from eqsat.planning.candidates import as_written
 from eqsat.targets.cpu import CPU
+from tests.nightly import nightly_but
 from tests.stages import lowered, normal
 
 CORE, FIRST, SECOND, THIRD = normal(4, 5, 6), normal(7, 4), normal(8, 5), normal(9, 6)
@@ -76,7 +77,7 @@ def test_what_is_read_by_others_too_keeps_its_order() -> None:
 # Copies in another order.
 
 
-@pytest.mark.parametrize("budget", [140_000, 200_000])
+@pytest.mark.parametrize("budget", nightly_but([200_000], [140_000, 200_000]))
 def test_what_two_loops_compute_is_copied_for_the_one_that_reduces_it(budget: int) -> None:
     def pieces(x: Any, y: Any, w: Any, v: Any) -> Any:
         t = x[:, None] - y[None]

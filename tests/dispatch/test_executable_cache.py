@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import eqsat
 from eqsat.compiler.compilation import Compilation
+from tests.nightly import THOROUGH
 from tests.stages import normal
 
 
@@ -88,7 +89,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-@settings(deadline=None, max_examples=15, derandomize=True)
+@settings(deadline=None, max_examples=15 if THOROUGH else 6, derandomize=True)
 @given(st.lists(st.sampled_from(sorted(CALLS)), min_size=2, max_size=6))
 def test_whatever_came_before_a_call_gives_what_it_gives_by_itself(names: list[str]) -> None:
     x, v = jnp.asarray(normal(20)), jnp.asarray(normal(20, seed=1))

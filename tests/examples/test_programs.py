@@ -28,6 +28,7 @@ from examples.programs import (
     sparse_gp,
     sparse_gp_data,
 )
+from tests.nightly import nightly_but
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], float]] = {
     "kernel matvec": (kernel_matvec, kernel_data(1501, seed=1), 0.1),
@@ -68,7 +69,7 @@ def test_an_example_fits_its_budget_and_is_as_right_as_plain_jax(name: str) -> N
     check_as_right_as_plain(name, jax.tree.leaves(result))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", nightly_but(("attention", "chain"), PROGRAMS))
 def test_the_source_of_a_plan_runs_with_jax_alone(name: str, tmp_path: Path) -> None:
     arguments = PROGRAMS[name][1]
     optimized, _ = optimized_within_budget(name)

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 import examples
+from tests.nightly import nightly_but
 
 FOLDER = Path(examples.__file__).parent
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "\ndef main(args" in path.read_text())
 
 NEED_GPJAX = {name for name in SCRIPTS if "import gpjax" in (FOLDER / f"{name}.py").read_text()}
 
-SLOW = {"encoder", "kernel_ridge", "sinkhorn", "sparse_gp"}
-"""Those that take a quarter of a minute and more."""
+SLOW = {"encoder", "gp_prediction", "jacobians", "kernel_ridge", "sinkhorn", "sparse_gp"}
+"""Those that take long."""
 
 LABELS = re.compile(r"^\s+(peak|time|error|loops|rules)  ", re.MULTILINE)
 
@@ -26,9 +27,7 @@ LABELS = re.compile(r"^\s+(peak|time|error|loops|rules)  ", re.MULTILINE)
 # Other people's libraries may be late to follow what they use.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore:. is not of type float64")  # GPJax's advice
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly) if name in SLOW else name for name in SCRIPTS]
-)
+@pytest.mark.parametrize("name", nightly_but([name for name in SCRIPTS if name not in SLOW], SCRIPTS))
 def test_an_example_keeps_to_its_budget_and_is_as_right_as_plain_jax(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

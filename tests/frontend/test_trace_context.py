@@ -203,6 +203,7 @@ def test_functions_may_name_a_mesh() -> None:
                 small(*POINTS)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(DEVICES > 1, reason="this is what it runs")
 def test_all_of_this_on_four_devices() -> None:
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}

@@ -80,6 +80,7 @@ def steps_of(candidate: Candidate) -> int:
     return sum(len(block.steps) for block in candidate.schedule.block.blocks())
 
 
+@pytest.mark.nightly
 def test_loops_that_do_the_same_again_and_again_are_put_off() -> None:
     """Each step of a path is a loop of its own, that could do all of the steps before once more."""
     search, budget = explored(lowered("ode steps", 3000), 0.2)
