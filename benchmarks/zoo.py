@@ -126,7 +126,10 @@ def measured(file: Path, target: Target, scale: str, share: float) -> Row:
     row.predicted = plan.predicted_peak_bytes
     row.predicted_plain = plan.before.peak_bytes
     if plan.changed:
-        row.source = _alone(plan, avals, target).peak
+        try:
+            row.source = _alone(plan, avals, target).peak
+        except NameError as error:  # Text can't contain a callback.
+            row.message = f"the source needs an object: {error}"
     if target.absent is None:
         _run(row, plain, leaves, lambda: optimized(*arguments))
     return row

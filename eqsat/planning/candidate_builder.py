@@ -14,6 +14,7 @@ from eqsat.ir.ops import Call, Chunk, Map, Op, Opaque, Operation
 from eqsat.ir.program import Output
 from eqsat.ir.substitution import in_chunks
 from eqsat.ir.term import Term
+from eqsat.ir.unused_results import without_unused_results
 from eqsat.ir.widening import widened
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.chunks import WORTH_MEMORY
@@ -139,9 +140,14 @@ class BuiltCandidate:
             if number in terms:
                 program.terms.origins.setdefault(terms[number].number, place)
         alike = tuple(terms[number] for number in space.families.computed(selection.nodes))
-        wide = widened(replace(program, outputs=outputs, equalities=(), facts=(), alike=alike))
+        whole = replace(program, outputs=outputs, equalities=(), facts=(), alike=alike)
+        needed, replaced = without_unused_results(whole)
+        wide = widened(needed)
         classes: dict[int, int] = {}
-        for number, term in terms.items():
+        for number, old in terms.items():
+            term = replaced.get(old.number, old)
+            if old.number in makers:
+                makers.setdefault(term.number, makers[old.number])
             for made in wide.terms.get(term.number, (term,)):
                 classes[made.number] = number
                 if term.number in makers:

@@ -12,6 +12,7 @@ from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import Dot, Leaf, Map, Operation, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
+from eqsat.ir.unused_results import without_unused_results
 from eqsat.planning.blocks import Block, Compute, FusedProducts, Relayout, Schedule
 from eqsat.planning.chunks import choose_lengths, even_length
 from eqsat.planning.horizontal_fusion import fused_products_in
@@ -89,6 +90,7 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
     """
     if library:
         machine = replace(machine, copies=False)
+    program, _ = without_unused_results(program)
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)
     return predicted(schedule, {}, peak, machine, library)
