@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import Jaxpr
 
 from eqsat.backend.vectors import has_wide, saved
@@ -154,8 +156,9 @@ def certify(
     if target.sharding is not None:
         place = {"out_shardings": target.sharding}
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=target.sharding) for aval in avals]
-    traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
-    lowered = _lowered(traced, target)
+    with _mesh(target):
+        traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
+        lowered = _lowered(traced, target)
     flags, hurry = target.compiler.options[options], Flags()
     try:
         if draft:
@@ -185,6 +188,15 @@ def certify(
         indexed_bytes(lowered.as_text()) if target.compiler.inexact_draft in hurry else 0,
         seconds,
     )
+
+
+def _mesh(target: Target) -> AbstractContextManager[Any]:
+    """The mesh of one device that the caller is on, with an absent device in its place."""
+    mesh = jax.sharding.get_mesh()
+    if target.absent is None or mesh.size != 1 or mesh.empty:
+        return nullcontext()
+    devices = np.array([target.absent.device()]).reshape(mesh.devices.shape)
+    return jax.set_mesh(jax.sharding.Mesh(devices, mesh.axis_names, axis_types=mesh.axis_types))
 
 
 def _lowered(traced: Any, target: Target) -> Any:

@@ -178,6 +178,7 @@ class Extractor:
         split: frozenset[Axis] | None = None,
         one_pass: bool = False,
         without: frozenset[int] = frozenset(),
+        unmade: frozenset[int] = frozenset(),
     ) -> Selection | None:
         """The cheapest program that stores nothing over `cap` bytes, the roots excepted.
 
@@ -190,11 +191,13 @@ class Extractor:
         - `one_pass`: whether to exclude programs in which a loop needs the result of another one over the
           same axis.
         - `without`: classes that must not be stored, however small they are.
+        - `unmade`: classes that must not be computed at all, since they would be stored: the schedule shows
+          how many read a value.
 
         **Returns:** None if every program stores a larger value, or one of those classes.
         """
         self.one_pass = one_pass
-        return agreed(self.families, self.choices(cap, split, without), self._cheapest)
+        return agreed(self.families, self.choices(cap, split, without, unmade), self._cheapest)
 
     def _cheapest(self, choices: list[NodeChoice]) -> Selection | None:
         """The cheapest program that is found of some nodes."""
@@ -243,6 +246,7 @@ class Extractor:
         cap: float,
         split: frozenset[Axis] | None = None,
         without: frozenset[int] = frozenset(),
+        unmade: frozenset[int] = frozenset(),
     ) -> list[NodeChoice]:
         """The nodes that are allowed, of the classes that the roots may need."""
         loops = ~0 if split is None else sum(map(self._bit, split))
@@ -253,7 +257,7 @@ class Extractor:
             for choice in self._weigh(stack.pop()):
                 if choice.largest > cap or (choice.loop and not choice.loop & loops):
                     continue
-                if without and not without.isdisjoint(choice.stored):
+                if choice.number in unmade or not without.isdisjoint(choice.stored):
                     continue
                 choices.append(choice)
                 for child in choice.node.children:

@@ -81,9 +81,40 @@ class Extraction:
     one_pass: bool
     selection: Selection
 
-    def again(self, split: frozenset[Axis] | None, without: frozenset[int] = frozenset()) -> Selection | None:
-        """The same extraction with loops over other axes, or without storing values of some e-classes."""
-        return self.extractor.extract(self.cap, split, self.one_pass, without)
+    def again(
+        self,
+        split: frozenset[Axis] | None,
+        without: frozenset[int] = frozenset(),
+        unmade: frozenset[int] = frozenset(),
+    ) -> Selection | None:
+        """The same extraction with loops over other axes, or without storing or making some e-classes."""
+        return self.extractor.extract(self.cap, split, self.one_pass, without, unmade)
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """The e-classes that an extraction does without.
+
+    **Attributes:**
+
+    - `not_stored`: those that nothing may read from memory.
+    - `not_made`: those that are not computed at all. Extraction does not know how many read a value, so it
+      may take one for computed on the fly that is stored.
+    """
+
+    not_stored: frozenset[int] = frozenset()
+    not_made: frozenset[int] = frozenset()
+
+    def __contains__(self, number: int) -> bool:
+        return number in self.not_stored or number in self.not_made
+
+    def without(self, number: int) -> Spilled:
+        """Also without storing a class."""
+        return replace(self, not_stored=self.not_stored | {number})
+
+    def unmade(self, number: int) -> Spilled:
+        """Also without making a class."""
+        return replace(self, not_made=self.not_made | {number})
 
 
 @dataclass(frozen=True)
@@ -248,35 +279,36 @@ class CandidateBuilder:
         one that gives the fastest program.
         """
         found: list[Candidate] = []
-        without: frozenset[int] = frozenset()
+        spilled = Spilled()
         most_tried = 1 if seconds == math.inf else MOST_LIVE
         while len(found) < MOST_SPILLED and built.candidate.predicted_peak > self.budget:
-            fewer = list(islice(self._spilling_one(extraction, built, without, seconds), most_tried))
+            fewer = list(islice(self._spilling_one(extraction, built, spilled, seconds), most_tried))
             if not fewer:
                 break
             found += [other.candidate for _, other in fewer]
-            without, built = min(fewer, key=lambda one: self._ranked(one[1].candidate))
+            spilled, built = min(fewer, key=lambda one: self._ranked(one[1].candidate))
         return found
 
     def _ranked(self, candidate: Candidate) -> tuple[bool, float]:
         return candidate.predicted_peak > self.budget, candidate.predicted_seconds
 
     def _spilling_one(
-        self, extraction: Extraction, built: BuiltCandidate, without: frozenset[int], seconds: float
-    ) -> Iterator[tuple[frozenset[int], BuiltCandidate]]:
+        self, extraction: Extraction, built: BuiltCandidate, spilled: Spilled, seconds: float
+    ) -> Iterator[tuple[Spilled, BuiltCandidate]]:
         live = simulate(built.candidate.schedule, self.space.machine)[1].live
         numbers = [built.classes[term.number] for term, _ in live if term.number in built.classes]
-        for number in [number for number in numbers if number not in without][:MOST_LIVE]:
-            fewer = without | {number}
-            selection = extraction.again(extraction.split, fewer)
-            if selection is None or selection.seconds >= seconds or not self._is_new(selection):
-                continue
-            other = self._build(selection)
-            if (
-                other.candidate.predicted_peak < built.candidate.predicted_peak
-                and other.candidate.predicted_seconds < seconds
-            ):
-                yield fewer, other
+        for number in [number for number in numbers if number not in spilled][:MOST_LIVE]:
+            for fewer in (spilled.without(number), spilled.unmade(number)):
+                selection = extraction.again(extraction.split, fewer.not_stored, fewer.not_made)
+                if selection is None or selection.seconds >= seconds or not self._is_new(selection):
+                    continue
+                other = self._build(selection)
+                if (
+                    other.candidate.predicted_peak < built.candidate.predicted_peak
+                    and other.candidate.predicted_seconds < seconds
+                ):
+                    yield fewer, other
+                    break
 
     def _build(self, selection: Selection, most: float = math.inf) -> BuiltCandidate:
         return BuiltCandidate.of(self.space, selection, self.budget, self.planned, self.largest_block, most)

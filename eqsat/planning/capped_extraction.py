@@ -323,7 +323,11 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
     if builder is not None:
         if not builder.found:
             builder.add_repetitive()
-        state.latest = next(iter(ranked(builder.found, budget)), None)
+        found = builder.found
+        if found and all(candidate.predicted_peak > budget for candidate in found):
+            extraction, least = min(builder.built, key=lambda one: one[1].candidate.predicted_peak)
+            found = [*found, *builder.spilling(extraction, least)]
+        state.latest = next(iter(ranked(found, budget)), None)
     if state.latest is None:
         state.latest = as_written(program, state.space.machine)
     return state.latest

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from eqsat.planning.candidates import Candidate, rechunk
+from eqsat.planning.candidates import Candidate, rechunk, rescaled
 from eqsat.targets.machine import Machine
 
 RECHUNKS = 4
@@ -99,7 +99,8 @@ class Ranking:
     def came_out(self, candidate: Candidate, peak: int) -> None:
         """Record the peak in bytes of a compiled candidate that is too big, and add it with smaller chunks.
 
-        The predicted memory for temporaries shrinks by the factor by which the real one exceeds the budget's.
+        The predicted memory for temporaries shrinks by the factor by which the real one exceeds the budget's,
+        or else the chunks do.
         """
         self._too_big.append(candidate)
         self._waiting += [other for other in self._fitting if self._alike(candidate, other)]
@@ -115,6 +116,12 @@ class Ranking:
         excess = max((peak - self.fixed) / max(self.budget - self.fixed, 1), 1.0)
         bound = self.fixed + (candidate.predicted_peak - self.fixed) / (MARGIN * excess)
         smaller = rechunk(candidate, bound, self.machine)
+        if smaller.predicted_peak > bound:
+            # What it stores should depend on the chunks less than that. What it stores all the same may.
+            shorter = rescaled(candidate, 1 / (MARGIN * excess), self.machine)
+            if shorter.predicted_peak <= self.budget and shorter.schedule.chunks != candidate.schedule.chunks:
+                self._fitting.append(shorter)
+                return
         if smaller.schedule.chunks != candidate.schedule.chunks:
             self._enter(smaller, bound)
 

@@ -102,6 +102,15 @@ def test_a_cap_strikes_out_large_values() -> None:
     assert graph.chosen(9) is None
 
 
+def test_a_class_that_must_not_be_made_is_gone_round() -> None:
+    """Extraction takes it for computed on the fly; the schedule stores it, since several read it."""
+    graph = Graph({"a": [(1, "read"), (5, "piecewise")], "read": [(1, "")], "piecewise": [(1, "")]})
+    selection = graph.extractor().extract(1e9, unmade=frozenset({graph.names.index("read")}))
+    assert selection is not None
+    assert [graph.names[number] for number in selection.nodes] == ["piecewise", "a"]
+    assert graph.extractor().extract(1e9, unmade=frozenset({1, 2})) is None
+
+
 def test_the_result_is_not_under_the_cap() -> None:
     """It has a buffer anyway."""
     graph = Graph({"a": [(1, "b")], "b": [(1, "")]}, {"a": 1000, "b": 10})
