@@ -89,13 +89,10 @@ class _Facts:
             term = step.term
             for arg in term.args:
                 uses[arg.number] = uses.get(arg.number, 0) + 1
-            operands: list[Valued] = []
-            if isinstance(term.op, Reduce):
-                operands = [term.args[0]]
-                if term.op.axes & term.args[0].open:
-                    self.reductions.append((term.op, operands[0], term.args[0].number))
-                    continue
-            if model.stores_operands(term.op, operands):
+            if isinstance(term.op, Reduce) and term.op.axes & term.args[0].open:
+                self.reductions.append((term.op, term.args[0], term.args[0].number))
+                continue
+            if model.stores_operands(term.op, term.args):
                 always.update(_read_from(arg, model.machine).number for arg in term.args)
         if model.machine.stores_broadcasts:
             always.update(_broadcast(block, always))

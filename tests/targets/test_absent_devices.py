@@ -144,7 +144,11 @@ def test_predictions_are_the_buffers_that_the_compiler_assigns() -> None:
         features = jnp.exp(-jnp.sum((x[:, None] - z[None]) ** 2, -1))
         return features.T @ features
 
+    def products_of_pairs(x: Any, y: Any) -> Any:
+        return jnp.exp(-jax.vmap(lambda a: jax.vmap(lambda b: jnp.dot(a - b, a - b))(y))(x)).sum()
+
     for function, shapes in (
+        (products_of_pairs, (shape(3_000, 20), shape(2_000, 20))),
         (kernel_matvec, (shape(9_000, 3), shape(8_000, 3), shape(8_000))),
         (attention, (shape(4_096, 64), shape(4_096, 64), shape(4_096, 64))),
         (neighbours, (shape(1_000, 20), shape(20_000, 20))),
