@@ -31,6 +31,7 @@ from eqsat.dispatch.arguments import (
 from eqsat.dispatch.budget_scope import override
 from eqsat.dispatch.executable_cache import CachedCall, circumstances, static_key
 from eqsat.errors import EqsatError
+from eqsat.frontend.one_device import on_one_device
 from eqsat.frontend.trace import Traced, trace
 from eqsat.frontend.trace_context import NO_MESH, NOWHERE, TraceContext, needs_trace_context
 from eqsat.reports.plan import Plan
@@ -228,13 +229,21 @@ class Optimized(Generic[P, R]):
         plain = all(map(is_plain, leaves))
         if not around.empty or not plain:
             here = trace(flat, tuple(around.made_to_vary(leaves)), {})
+            single = on_one_device(here.closed) if around.on_one_device and plain else None
+            if single is not None and not here.captured and not needs_trace_context(single.jaxpr):
+                return self._instance_of(replace(here, closed=single), names)
             captured = bool(here.captured) and not around.mesh.empty
             if captured or not plain or needs_trace_context(here.closed.jaxpr):
                 return self._instance_of(here, names, around)
         # Without a mesh there is none to leave, and what a jit in here has traced JAX keeps for other calls.
         nowhere = contextlib.nullcontext() if around.mesh.empty else jax.sharding.use_abstract_mesh(NO_MESH)
         with nowhere:
-            return self._instance_of(trace(flat, tuple(map(abstract, leaves)), {}), names)
+            traced = trace(flat, tuple(map(abstract, leaves)), {})
+            if not traced.captured and needs_trace_context(traced.closed.jaxpr):
+                # It names a mesh itself.
+                single = on_one_device(traced.closed)
+                traced = traced if single is None else replace(traced, closed=single)
+            return self._instance_of(traced, names)
 
     def _instance_of(
         self, traced: Traced, names: Sequence[str], around: TraceContext = NOWHERE

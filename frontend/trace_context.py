@@ -44,6 +44,12 @@ class TraceContext:
         return self.mesh.empty and not self.axes
 
     @property
+    def on_one_device(self) -> bool:
+        """Whether it is called on a mesh of one device, outside of `shard_map` and `vmap`."""
+        automatic = all(kind == jax.sharding.AxisType.Auto for kind in self.mesh.axis_types)
+        return not self.mesh.empty and self.mesh.size == 1 and automatic and not self.axes
+
+    @property
     def manual(self) -> tuple[Any, ...]:
         """The axes of a `shard_map` that it is called in."""
         kinds = zip(self.mesh.axis_names, self.mesh.axis_types, strict=True)

@@ -199,6 +199,9 @@ def test_functions_may_name_a_mesh() -> None:
             eqsat.optimize(constrained, budget=5_000),
             jax.jit(eqsat.optimize(constrained, budget=5_000)),
         ):
+            if DEVICES == 1:  # A mesh of one device says nothing.
+                close(small(*POINTS), kernel(*POINTS))
+                continue
             with pytest.raises(eqsat.BudgetError, match="depends on the mesh"):
                 small(*POINTS)
 

@@ -1,0 +1,85 @@
+"""On a mesh of one device, shardings and collectives say nothing, and programs are planned."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
+
+import eqsat
+from eqsat.frontend.one_device import on_one_device
+from tests.stages import normal
+
+X, Y = normal(900, 3), normal(800, 3, seed=1)
+MESH = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+ROWS = NamedSharding(MESH, PartitionSpec("data"))
+BUDGET = 400_000
+"""Bytes: a seventh of the kernel matrix."""
+
+
+def kernel(x: Any, y: Any) -> Any:
+    return jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1))
+
+
+def constrained(x: Any, y: Any) -> Any:
+    return lax.with_sharding_constraint(kernel(x, y), ROWS).sum(1)
+
+
+def mapped(x: Any, y: Any) -> Any:
+    def shard(x: Any, y: Any) -> Any:
+        rows = lax.axis_index("data") + lax.all_gather(x, "data", tiled=True)
+        return lax.pmean(kernel(rows, y), "data").sum(1), lax.psum(jnp.sum(x), "data")
+
+    specs = PartitionSpec("data"), PartitionSpec()
+    return jax.shard_map(shard, mesh=MESH, in_specs=specs, out_specs=specs, check_vma=False)(x, y)
+
+
+def in_a_loop(x: Any, y: Any) -> Any:
+    def step(total: Any, _: Any) -> Any:
+        return lax.with_sharding_constraint(total + kernel(x, y).sum(1), ROWS), None
+
+    return lax.scan(step, jnp.zeros(len(x)), None, length=3)[0]
+
+
+def differentiated(x: Any, y: Any) -> Any:
+    return jax.grad(lambda x: jnp.sum(constrained(x, y) ** 2))(x)
+
+
+@pytest.mark.parametrize("fn", [constrained, mapped, in_a_loop, differentiated])
+@pytest.mark.parametrize("ambient", [False, True])
+def test_it_is_planned_within_the_budget(fn: Callable[..., Any], ambient: bool) -> None:
+    with jax.set_mesh(MESH) if ambient else contextlib.nullcontext():
+        optimized = eqsat.optimize(fn, budget=BUDGET)
+        plan = optimized.plan(X, Y)
+        found, expected = optimized(X, Y), jax.jit(fn)(X, Y)
+    assert plan.changed
+    assert plan.peak_bytes <= BUDGET < plan.original_peak_bytes
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        assert np.abs(one - other).max() <= 1e-5 * np.abs(other).max()
+
+
+def test_on_several_devices_it_stays_as_it_is() -> None:
+    mesh = jax.sharding.AbstractMesh((2,), ("data",))
+    spec = PartitionSpec("data")
+
+    def program(x: Any) -> Any:
+        return jax.shard_map(lambda x: lax.psum(x, "data") + x, mesh=mesh, in_specs=spec, out_specs=spec)(x)
+
+    assert on_one_device(jax.make_jaxpr(program)(X)) is None
+
+
+def test_a_message_to_nobody_is_not_taken_for_one_to_itself() -> None:
+    def program(x: Any) -> Any:
+        spec = PartitionSpec("data")
+        return jax.shard_map(lambda x: lax.ppermute(x, "data", []), mesh=MESH, in_specs=spec, out_specs=spec)(
+            x
+        )
+
+    assert on_one_device(jax.make_jaxpr(program)(X)) is None
