@@ -36,6 +36,7 @@ from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
+from eqsat.ir.last_entries import with_last_entries_carried
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.recording import peak_tensors
 from eqsat.planning.search_space import SPLIT_AXES, Saturations, SearchSpace, prepare
@@ -235,6 +236,7 @@ class Planner:
     def lowered(self) -> Lowered:
         """The function as a program, and the compiler of candidates for it. All budgets share it."""
         program, hoisted, _ = self.baseline.lowered
+        program = with_last_entries_carried(program)
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         exact = all(rule.accuracy == "exact" for rule in self.rules)
