@@ -38,8 +38,8 @@ ALLOWED = {
     "eqsat.checking": "errors ir language engine planning targets.cpu backend",
     "eqsat.transforms": "errors frontend reports compiler",
     "eqsat.dispatch": "support.units compiler transforms",
-    "eqsat.api": "errors support.units targets frontend.one_device frontend.trace frontend.trace_context reports"
-    " rulesets.options compiler transforms dispatch",
+    "eqsat.api": "errors support.units targets frontend.one_device frontend.trace frontend.trace_context"
+    " reports rulesets.options compiler transforms dispatch",
     "eqsat.questions": "errors language.accuracies reports rulesets api",
     "eqsat.loading": "errors support.units targets backend.certificate compiler.deployment reports"
     " rulesets.options api",
