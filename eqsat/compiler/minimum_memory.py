@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandidate
-from eqsat.planning.candidates import Candidate, rechunk
+from eqsat.planning.candidates import Candidate, rechunk, rescaled
 from eqsat.planning.capped_extraction import every_attempt
 from eqsat.planning.ranking import HOPELESS
 from eqsat.planning.search_space import SearchSpace
@@ -87,7 +87,7 @@ def grown(
     """The same program with the longest chunks that are certified to fit, by bisection.
 
     Steps double the memory predicted for temporaries, starting from that of `compiled`, so that they are the
-    same for every budget.
+    same for every budget. If it then needs far less than predicted, further steps double the chunks.
     """
     fixed = compiled.candidate.schedule.program.fixed_bytes
     room = max(compiled.candidate.predicted_peak - fixed, 1)
@@ -96,6 +96,15 @@ def grown(
     while too_big - fits > 1 and not deadline.passed():
         middle = (fits + too_big) // 2
         other = compiler.compile(rechunk(compiled.candidate, fixed + room * 2**middle, machine), budget)
+        if other.peak <= budget:
+            fits, best = middle, other
+        else:
+            too_big = middle
+    spare = (budget - fixed) / max(best.peak - fixed, 1)
+    fits, too_big, base = 0, int(math.log2(max(spare, 1.0))) + 1, best.candidate
+    while too_big - fits > 1 and not deadline.passed():
+        middle = (fits + too_big) // 2
+        other = compiler.compile(rescaled(base, 2.0**middle, machine), budget)
         if other.peak <= budget:
             fits, best = middle, other
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -9,11 +11,16 @@ import jax.numpy as jnp
 import pytest
 
 import eqsat
+from eqsat.compiler.minimum_memory import grown, leanest
+from eqsat.planning.search_space import prepare
+from eqsat.rulesets.selection import rules_for
+from eqsat.support.deadline import NO_DEADLINE
+from eqsat.targets.cpu import CPU
 from tests.nightly import one_in
 from tests.rules.exla_loops import INSIDE_LOOPS
 from tests.rules.exla_programs import PROGRAMS, Program
 from tests.rules.test_exla_programs import check_results
-from tests.stages import normal
+from tests.stages import lowered, normal
 
 SLICES = {
     "exp(A B') v": 0,
@@ -87,3 +94,28 @@ def test_the_floor_of_what_is_left_as_it_is_is_what_it_needs() -> None:
     assert not eqsat.optimize(fn, budget=floor).plan(x).changed
     with pytest.raises(eqsat.BudgetError):
         eqsat.optimize(fn, budget=floor - 1).plan(x)
+
+
+def test_chunks_grow_by_what_is_certified_if_far_more_is_predicted() -> None:
+    """A program that is predicted to exceed the budget whatever its chunks, and needs 100 bytes a row."""
+
+    def sums(x: Any, y: Any) -> Any:
+        return jnp.exp(-jnp.abs(x[:, None] - y)).sum(1)
+
+    program, _ = lowered(sums, normal(3000), normal(2000))
+    space = prepare(program, rules_for((), "rescales"), program.fixed_bytes + 50_000, CPU)
+    shortest = next(one for one in leanest(space, NO_DEADLINE) if one.loops == 1)
+    fixed, budget = program.fixed_bytes, program.fixed_bytes + 50_000
+
+    class Certifying:
+        """A compiler to which all programs need 100 bytes a row."""
+
+        def compile(self, candidate: Any, _: float) -> Any:
+            (length,) = candidate.schedule.chunks.values()
+            return SimpleNamespace(candidate=candidate, peak=fixed + 100 * length)
+
+    compiler: Any = Certifying()
+    huge = replace(shortest, predicted_peak=10 * budget)
+    found = grown(compiler.compile(huge, 0), budget, compiler, CPU, NO_DEADLINE)
+    (length,) = found.candidate.schedule.chunks.values()
+    assert found.peak <= budget < fixed + 2.5 * 100 * length
