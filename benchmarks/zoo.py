@@ -180,9 +180,8 @@ def difference(expected: Any, found: Any) -> float:
             return float("inf")
         if finite.any():
             top = np.abs(x[finite]).max()
-            worst = max(
-                worst, float(np.abs(x - y)[finite].max() / top) if top else float(np.abs(y[finite]).max())
-            )
+            off = np.abs(x[finite] - y[finite]).max()
+            worst = max(worst, float(off / top if top else off))
         elif x.size:
             worst = max(worst, float(np.mean((x != y) & ~(np.isnan(x) & np.isnan(y)))))
     return worst
