@@ -19,11 +19,14 @@ class Lowered:
 
     **Attributes:**
 
+    - `function`: the function as it was lowered.
+    - `program`: the same with what is known to be equal, which candidates are made of.
     - `hoisted`, `constants`: the arrays that it closes over, as it has them and as arrays of JAX.
     - `compiler`: compiles candidates in its place.
     - `least`: the programs that need least memory.
     """
 
+    function: Program
     program: Program
     hoisted: Sequence[Any]
     constants: Sequence[jax.Array]

@@ -59,7 +59,7 @@ class PlanAssembly:
         plan = self._plan(certified, certified, reason, source, lowered)
         plan = recorded(plan, written, None, self._inputs(lowered), self.target.machine)
         plan = _estimated(plan, certified, certified)
-        derivation = Derivation(lowered.program, lowered.compiler.emission(written, OWN))
+        derivation = Derivation(lowered.function, lowered.compiler.emission(written, OWN))
         return Planned(plan, self.traced, None, certified, lowered.hoisted, self.donated, derivation)
 
     def rewritten(
@@ -78,7 +78,7 @@ class PlanAssembly:
             compiled.certified,
             lowered.hoisted,
             self.donated,
-            Derivation(lowered.program, emission),
+            Derivation(lowered.function, emission),
         )
 
     def _inputs(self, lowered: Lowered) -> list[str]:

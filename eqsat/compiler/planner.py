@@ -235,8 +235,8 @@ class Planner:
     @cached_property
     def lowered(self) -> Lowered:
         """The function as a program, and the compiler of candidates for it. All budgets share it."""
-        program, hoisted, _ = self.baseline.lowered
-        program = with_last_entries_carried(program)
+        function, hoisted, _ = self.baseline.lowered
+        program = with_last_entries_carried(function)
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         exact = all(rule.accuracy == "exact" for rule in self.rules)
@@ -258,7 +258,8 @@ class Planner:
         def smallest() -> SearchSpace:
             return self._saturated(SPLIT_AXES[-1], self.baseline.certified(draft=True).fixed)
 
-        return Lowered(program, hoisted, constants, compiler, LeastMemory(smallest, compiler, self.deadline))
+        least = LeastMemory(smallest, compiler, self.deadline)
+        return Lowered(function, program, hoisted, constants, compiler, least)
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
         """Refuse a budget that the arguments and results alone exceed, in bytes."""
