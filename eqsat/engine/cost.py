@@ -343,8 +343,7 @@ class CostModel:
         """Whether the op reads its operands from memory, whatever computed them."""
         match op:
             case Dot():
-                # Products of pairs of vectors are sums for accelerators.
-                pairs = not self.machine.panel_columns and operands[0].axes == operands[1].axes
+                pairs = self.machine.sums_pairs and operands[0].axes == operands[1].axes
                 return not (self.machine.fuses_products or pairs)
             case Select(kind=kind):
                 return kind == "top_k" or not self.machine.fuses_extremes

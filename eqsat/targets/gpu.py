@@ -61,6 +61,7 @@ GPU = Machine(
     fused_reduction=1 << 40,
     inlined_reduction=8,
     written_sum=16,
+    sums_pairs=True,
     cheap_uses=2,
     split_reduction=1 << 14,
     stores_broadcasts=True,

@@ -31,6 +31,7 @@ class Machine:
     - `written_sum`: the most entries of a sum that may be written out, entry by entry; 0 for none.
     - `fuses_products`: whether matrix products compute their operands on the fly, and their results are
       consumed on the fly if they are read once.
+    - `sums_pairs`: whether products of pairs of vectors are sums, which compute their operands on the fly.
     - `cheap_uses`: an expensive value that is read by no more than so many is computed for each of them.
     - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
       the results of the first step are stored; 0 if none is.
@@ -66,6 +67,7 @@ class Machine:
     inlined_reduction: int = 0
     written_sum: int = 0
     fuses_products: bool = False
+    sums_pairs: bool = False
     cheap_uses: int = 1
     split_reduction: int = 0
     stores_broadcasts: bool = False
