@@ -192,10 +192,12 @@ def certify(
 
 def _mesh(target: Target) -> AbstractContextManager[Any]:
     """The mesh of one device that the caller is on, with an absent device in its place."""
-    mesh = jax.sharding.get_abstract_mesh()
-    if target.absent is None or mesh.empty or mesh.size != 1:
+    if target.absent is None:
         return nullcontext()
-    devices = np.array([target.absent.device()]).reshape(mesh.axis_sizes)
+    mesh = jax.sharding.get_mesh()
+    if mesh.empty or mesh.size != 1:
+        return nullcontext()
+    devices = np.array([target.absent.device()]).reshape(mesh.devices.shape)
     return jax.set_mesh(jax.sharding.Mesh(devices, mesh.axis_names, axis_types=mesh.axis_types))
 
 

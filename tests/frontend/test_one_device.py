@@ -83,3 +83,10 @@ def test_a_message_to_nobody_is_not_taken_for_one_to_itself() -> None:
         )
 
     assert on_one_device(jax.make_jaxpr(program)(X)) is None
+
+
+def test_it_is_planned_for_an_absent_device_too() -> None:
+    """The mesh is one of the device at hand, whichever way it was set."""
+    with jax.set_mesh(MESH):
+        plan = eqsat.optimize(constrained, budget=BUDGET, target="h100").plan(X, Y)
+    assert plan.peak_bytes <= BUDGET
