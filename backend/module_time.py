@@ -59,7 +59,17 @@ NOTHING = NOT_RUN - {"iota"} | {
 VIEWS = frozenset({"slice", "dynamic-slice", "gather"})
 """Opcodes that read of an operand no more than their result has."""
 
-MOVES = VIEWS | {"broadcast", "concatenate", "copy", "iota", "pad", "reshape", "reverse", "transpose"}
+MOVES = VIEWS | {
+    "broadcast",
+    "concatenate",
+    "copy",
+    "dynamic-update-slice",
+    "iota",
+    "pad",
+    "reshape",
+    "reverse",
+    "transpose",
+}
 """Opcodes that compute nothing when they are fused."""
 
 TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
@@ -139,7 +149,7 @@ class _Estimate:
             for instruction in condition.instructions.values()
             if instruction.opcode == "constant" and (found := re.fullmatch(r"(\d+)", instruction.literal))
         ]
-        return max(limits) if len(limits) == 1 else 1
+        return limits[0] if len(limits) == 1 else 1
 
     def _moving(self, array: Array) -> float:
         """Seconds to read or to write an array."""
@@ -228,7 +238,8 @@ def _touched(instruction: Instruction, arrays: tuple[Array, ...]) -> tuple[Array
         case "dynamic-update-slice":
             return arrays[1:2] * 2
         case "custom-call":
-            return tuple(array for array in arrays if array.dtype != "s8")  # workspaces
+            # The last of several results is a workspace.
+            return arrays[:-1] if len(instruction.results) > 1 else arrays
     return arrays
 
 
@@ -244,6 +255,7 @@ def _contracted(instruction: Instruction, operands: list[Array]) -> int:
         return 1
     first = operands[0]
     if instruction.opcode == "convolution":
+        # What is last in the result is taken for the kernel's output features.
         return max(operands[1].elements // max(instruction.results[0].shape[-1], 1), 1)
     stated = CONTRACTED.search(instruction.attributes)
     if stated:

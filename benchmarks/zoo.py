@@ -199,8 +199,9 @@ def table(rows: Sequence[Row]) -> str:
         "loops",
         "compile, s",
         "plan, s",
+        "speed",
+        "error",
     ]
-    heading += ["speed", "error"]
 
     def size(value: int | None) -> str:
         return "–" if value is None else f"{value / 1e6:,.1f}"

@@ -34,10 +34,10 @@ SAME = frozenset(
 SHARDED = ("sharding", "out_sharding")
 """The names of parameters that say how a result is sharded."""
 
-REWRITTEN = frozenset({"scan", "while", "cond"})
+REWRITTEN = frozenset({"scan", "while", "cond", "checkpoint", "remat", "remat2"})
 """Primitives whose jaxprs are rewritten in place."""
 
-INLINED = frozenset({"custom_jvp_call", "custom_vjp_call", "remat", "remat2", "checkpoint", "closed_call"})
+INLINED = frozenset({"custom_jvp_call", "custom_vjp_call", "closed_call"})
 """Primitives that are what the jaxpr inside of them is."""
 
 
@@ -82,6 +82,13 @@ def _evaluated(jaxpr: Jaxpr, constants: Sequence[Any], values: Sequence[Any]) ->
 def _results(equation: Any, operands: list[Any]) -> Sequence[Any]:
     name, params = equation.primitive.name, dict(equation.params)
     if name in SAME:
+        for value in params.values():
+            if isinstance(value, jax.sharding.NamedSharding):
+                _check(value.mesh)
+            elif isinstance(value, jax.sharding.Sharding):
+                raise OnSeveralDevices(value)
+        if any(isinstance(axis, int) for axis in params.get("axes") or ()):
+            raise OnSeveralDevices(name)  # It sums over a dimension, too.
         return operands
     match name:
         case "shard_map":
@@ -118,8 +125,9 @@ def _results(equation: Any, operands: list[Any]) -> Sequence[Any]:
 
 
 def _check(mesh: Any) -> None:
-    """Raises an error if a mesh has several devices."""
-    if mesh.size != 1:
+    """Raises an error if a mesh has several devices, or one that programs do not run on by themselves."""
+    elsewhere = isinstance(mesh, jax.sharding.Mesh) and mesh.devices.item(0) != jax.devices()[0]
+    if mesh.size != 1 or elsewhere:
         raise OnSeveralDevices(mesh)
 
 
@@ -136,6 +144,11 @@ def _rewritten(value: Any) -> Any:
         if found is None:
             raise OnSeveralDevices(value)
         return found
+    if isinstance(value, Jaxpr):
+        found = _rewritten(ClosedJaxpr(value, ()))
+        if found.consts:
+            raise OnSeveralDevices(value)
+        return found.jaxpr
     if isinstance(value, tuple) and value and all(isinstance(one, ClosedJaxpr) for one in value):
         return tuple(map(_rewritten, value))
     return value

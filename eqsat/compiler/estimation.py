@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from eqsat.compiler.contenders import CLEARLY, Contenders
 from eqsat.compiler.planned import Planned
@@ -36,17 +35,25 @@ class Estimator(Contenders):
         if self.obstacle is not None or first.certified.seconds is None:
             return first
         began = time.perf_counter()
-        programs = [first, *islice(self.others(first, chosen), MOST - 1)]
+        try:
+            programs = [first, *islice(self.others(first, chosen), MOST - 1)]
+        except Exception as error:
+            # Any function survives: there is a plan without comparing anything.
+            return _noted(first, f"nothing was compared: {error!r}", time.perf_counter() - began)
         best = fastest([program.certified.seconds for program in programs])
         told = ", ".join(format_seconds(program.certified.seconds or 0.0) for program in programs)
         outcome = f"{told}: number {best + 1} is taken"
-        step = SearchStep("compare compiled programs", outcome, time.perf_counter() - began)
-        self.stopwatch.progress.tell(str(step))
-        taken = programs[best]
-        return replace(taken, plan=replace(taken.plan, search=(*taken.plan.search, step)))
+        self.stopwatch.progress.tell(outcome)
+        return _noted(programs[best], outcome, time.perf_counter() - began)
 
 
-def fastest(seconds: Sequence[Any]) -> int:
+def _noted(planned: Planned, outcome: str, seconds: float) -> Planned:
+    """A plan whose search ends with what came of the comparison."""
+    step = SearchStep("compare compiled programs", outcome, seconds)
+    return replace(planned, plan=replace(planned.plan, search=(*planned.plan.search, step)))
+
+
+def fastest(seconds: Sequence[float | None]) -> int:
     """The number of the shortest time, or 0 if none is clearly shorter than the first one.
 
     >>> fastest([1.0, 0.5, 0.6]), fastest([1.0, 0.98])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -44,10 +44,9 @@ def planner_for(
     progress.say("reading rules")
     slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
     rules = rules_for(settings.rules, settings.accuracy, target.new_product_precision, target.compiler.rules)
-    kind: Any = Estimator if target.compiler.estimates else Planner
+    kind: Callable[..., Planner] = Estimator if target.compiler.estimates else Planner
     if values is not None:
         kind = partial(Tuner, values)
-    planner: Planner = kind(
+    return kind(
         traced, names, budget, rules, target, deadline, placement, donation, progress, obstacle, slowdown
     )
-    return planner

@@ -8,7 +8,7 @@ has no name for the entries of an axis, so these equalities are loaded beside th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
 from math import prod
@@ -72,7 +72,7 @@ class _Writer:
     def __init__(self, program: Program) -> None:
         self.terms = program.terms
         self.terms_made: set[int] = set()
-        self._next_call = 1 + max(_calls(program), default=0)
+        self._next_call = program.next_call()
         self._known: dict[tuple[int, Place], Term | None] = {}
 
     def written(self, term: Term) -> Term | None:
@@ -140,11 +140,3 @@ class _Writer:
         made = self.terms.make(op, args)
         self.terms_made.add(made.number)
         return made
-
-
-def _calls(program: Program) -> Iterator[int]:
-    """Yields the numbers of all calls of a program, and of the bodies inside."""
-    for part in program.inside():
-        for term in part.known():
-            if isinstance(term.op, Opaque):
-                yield term.op.call.id

@@ -87,7 +87,7 @@ def _carried(program: Program, scan: Term, result: int, slices: list[Term]) -> M
     args = (*scan.args, start)
     made = replace(
         call,
-        id=1 + max(_calls(program)),
+        id=program.next_call(),
         arg_layouts=(*call.arg_layouts, entry),
         out_layouts=tuple(layouts),
         out_dtypes=tuple(call.out_dtypes[r] for r in order),
@@ -107,11 +107,3 @@ def _carried(program: Program, scan: Term, result: int, slices: list[Term]) -> M
 
 def _zero(terms: Terms, dtype: str) -> Term:
     return terms.make(Const(repr(np.zeros((), numpy_dtype(dtype)).item()), dtype))
-
-
-def _calls(program: Program) -> Iterator[int]:
-    """Yields the numbers of all calls of a program, and of the bodies inside."""
-    for part in program.inside():
-        for term in part.known():
-            if isinstance(term.op, Opaque):
-                yield term.op.call.id

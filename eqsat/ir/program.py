@@ -102,6 +102,16 @@ class Program:
                 if isinstance(term.op, Opaque):
                     stack.extend(body.program for body in term.op.call.bodies)
 
+    def next_call(self) -> int:
+        """Returns a number that no call of the program, or of the bodies inside, has."""
+        numbers = (
+            term.op.call.id
+            for program in self.inside()
+            for term in program.known()
+            if isinstance(term.op, Opaque)
+        )
+        return 1 + max(numbers, default=0)
+
     def known(self) -> Iterator[Term]:
         """Yields every term that the outputs, the equalities or the facts refer to, operands first."""
         roots = [output.term for output in self.outputs]

@@ -7,7 +7,7 @@ programs that keep such results would be predicted to need more than they do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis
@@ -23,7 +23,7 @@ Application = tuple[Call, tuple[int, ...]]
 def without_unused_results(program: Program) -> tuple[Program, Mapping[int, Term]]:
     """Returns the program without the results of control flow that its outputs do not need.
 
-    Equalities and facts are left out: the program is meant to be carried out.
+    If there are such results, equalities and facts are left out, too: the program is meant to be carried out.
 
     **Returns:** the program, and its terms by the numbers of those that they replace.
     """
@@ -52,7 +52,7 @@ class _Trimming:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.terms = list(program.reachable())
-        self.next_call = 1 + max(_call_numbers(program), default=0)
+        self.next_call = program.next_call()
         self.used: dict[Application, set[int]] = {}
         self.calls: dict[Application, tuple[Call, tuple[Term, ...]]] = {}
         for term in self.terms:
@@ -91,14 +91,6 @@ class _Trimming:
         alike = tuple(found[term.number] for term in self.program.alike if term.number in found)
         program = replace(self.program, outputs=outputs, alike=alike, equalities=(), facts=())
         return program, found
-
-
-def _call_numbers(program: Program) -> Iterable[int]:
-    """Yields the numbers of all calls of a program, and of the bodies inside."""
-    for part in program.inside():
-        for term in part.reachable():
-            if isinstance(term.op, Opaque):
-                yield term.op.call.id
 
 
 Trimmed = tuple[Call, dict[int, int], list[int]]

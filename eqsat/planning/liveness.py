@@ -176,6 +176,7 @@ class Simulator:
         for term, size, birth, death in _spans(block, model, from_start, elsewhere):
             change[birth] += size
             change[death + 1] -= size
+            # Calls, such as sorts, read and write the device's memory.
             called = isinstance(term.op, (Opaque, Operation))
             if size <= fast and term.number not in from_start and not called:
                 kept[birth] += size

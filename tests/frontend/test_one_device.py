@@ -75,6 +75,22 @@ def test_on_several_devices_it_stays_as_it_is() -> None:
     assert on_one_device(jax.make_jaxpr(program)(X)) is None
 
 
+def test_a_constraint_on_several_devices_is_not_dropped() -> None:
+    sharding = NamedSharding(jax.sharding.AbstractMesh((2,), ("data",)), PartitionSpec("data"))
+    closed = jax.make_jaxpr(lambda x: lax.with_sharding_constraint(x, sharding) + 1)(X)
+    assert on_one_device(closed) is None
+
+
+def test_checkpoints_stay() -> None:
+    def loss(x: Any) -> Any:
+        return jnp.sum(jax.checkpoint(lambda x: lax.with_sharding_constraint(jnp.sin(x), ROWS) ** 2)(x))
+
+    found = on_one_device(jax.make_jaxpr(jax.grad(loss))(X))
+    assert found is not None
+    assert "prevent_cse" in str(found)
+    assert "sharding_constraint" not in str(found)
+
+
 def test_a_message_to_nobody_is_not_taken_for_one_to_itself() -> None:
     def program(x: Any) -> Any:
         spec = PartitionSpec("data")
