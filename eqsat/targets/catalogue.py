@@ -3,7 +3,8 @@
 A description is a TOML file:
 
     platform = "cuda"                           # or "tpu"
-    description = "NVIDIA H100 80GB HBM3"       # what JAX calls the device
+    description = "NVIDIA H100 80GB HBM3"       # what XLA calls the device
+    kinds = ["NVIDIA H100 80GB HBM3"]           # what JAX calls it, if that is something else
     memory = 84_942_979_072                     # bytes
     topology = "1x1x1"                          # the name of a topology of such devices
 
@@ -125,7 +126,7 @@ def target_of(device: jax.Device) -> Target:
     if device.platform == "cpu":
         return Target("cpu", device.device_kind, "cpu", cpu.host_machine(), None, cpu.COMPILER)
     for target in _shipped().values():
-        if target.description == device.device_kind:
+        if device.device_kind in target.kinds:
             return replace(target, absent=None)
     version = str(getattr(device.client, "platform_version", "")).lower()
     platform = "rocm" if "rocm" in version else {"gpu": "cuda"}.get(device.platform, device.platform)
@@ -175,7 +176,7 @@ def parsed(text: str, name: str, source: str) -> Target:
         raise wrong(f"platform is {' or '.join(map(repr, DESCRIBED))}, not {platform!r}")
     known = DESCRIBED[platform]
     if not isinstance(content.get("description"), str):
-        raise wrong("description is what JAX calls the device, as text")
+        raise wrong("description is what XLA calls the device, as text")
     if not isinstance(facts, dict):
         raise wrong("there is no table [facts]")
     numbers = {"memory": content.get("memory"), **{name: facts.get(name) for name in known.facts}}
@@ -185,7 +186,10 @@ def parsed(text: str, name: str, source: str) -> Target:
     topology = content.get("topology", known.topology)
     if not isinstance(topology, str) or not topology:
         raise wrong('topology is the name of a topology of such devices, such as "v5e:2x2"')
-    unknown = [*content.keys() - {"platform", "description", "memory", "topology", "facts"}]
+    kinds = content.get("kinds", [content["description"]])
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) for kind in kinds):
+        raise wrong(f"kinds is a list of names that JAX has for the device, not {kinds!r}")
+    unknown = [*content.keys() - {"platform", "description", "kinds", "memory", "topology", "facts"}]
     unknown += facts.keys() - set(known.facts)
     if unknown:
         raise wrong(f"it has no {', '.join(sorted(unknown))}")
@@ -193,7 +197,9 @@ def parsed(text: str, name: str, source: str) -> Target:
     configuration = gpu.configuration(facts, memory, description) if platform == "cuda" else ""
     absent = AbsentDevice(name, platform, known.compiler.packages, configuration, topology)
     machine = known.machine(facts)
-    return Target(name, description, platform, machine, memory, known.compiler, absent=absent)
+    return Target(
+        name, description, platform, machine, memory, known.compiler, kinds=tuple(kinds), absent=absent
+    )
 
 
 @cache
@@ -210,7 +216,7 @@ def _shipped() -> Mapping[str, Target]:
 def _present(target: Target) -> Target:
     """The target on a present device of its kind, if there is one."""
     for device in jax.devices():
-        if device.device_kind == target.description:
+        if device.device_kind in target.kinds:
             return _on(device, target)
     return target
 

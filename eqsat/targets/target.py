@@ -22,11 +22,12 @@ class Target:
     **Attributes:**
 
     - `name`: "h100"; of a device that no description is known of, its platform.
-    - `description`: what JAX calls the device: "NVIDIA H100 80GB HBM3".
+    - `description`: what XLA calls the device: "NVIDIA H100 80GB HBM3".
     - `platform`: JAX's name of the platform that programs are lowered for: "cpu", "cuda", "rocm" or "tpu".
     - `machine`: its rates and sizes, and what its compiler stores.
     - `memory`: bytes of the device's memory; None if they are unknown, or shared with the system.
     - `compiler`: the profile of its compiler.
+    - `kinds`: what JAX calls such a device, where it is present.
     - `device`: the device, if it is present and not JAX's default device.
     - `absent`: how the device is compiled for although it is not present; None if it is.
     """
@@ -37,6 +38,7 @@ class Target:
     machine: Machine
     memory: int | None = None
     compiler: CompilerProfile = field(default_factory=CompilerProfile, compare=False, repr=False)
+    kinds: tuple[str, ...] = field(default=(), compare=False, repr=False)
     device: jax.Device | None = field(default=None, compare=False, repr=False)
     absent: AbsentDevice | None = field(default=None, compare=False, repr=False)
 
