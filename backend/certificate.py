@@ -28,6 +28,8 @@ DOUBT = 0.05
 """Without emitters, gathers and scatters become other loops, whose memory a draft may miss: half of it for a
 graph attention. A draft is in doubt if their results exceed this part of the temporaries."""
 
+PRODUCT = "stablehlo.dot_general"
+
 INDEXED = re.compile(r'"stablehlo\.(?:gather|scatter)"(?:.|\n)*?-> tensor<((?:\d+x)*)[a-z]+(\d+)>')
 
 
@@ -103,7 +105,7 @@ def _drafted(lowered: Any, options: Flags, closely: bool, target: Target) -> tup
     known = [
         (number, flags)
         for number, flags in enumerate(target.compiler.drafts)
-        if (platform, number) not in _UNKNOWN and not (closely and target.compiler.inexact_draft in flags)
+        if (platform, number) not in _UNKNOWN and not (closely and _inexact(flags, target))
     ]
     for place, (_, flags) in enumerate(known):
         try:
@@ -115,6 +117,11 @@ def _drafted(lowered: Any, options: Flags, closely: bool, target: Target) -> tup
     executable = lowered.compile(compiler_options=options)
     _UNKNOWN.update((platform, number) for number, _ in known)
     return executable, {}
+
+
+def _inexact(flags: Flags, target: Target) -> bool:
+    """Whether drafts with these options may differ from programs in full by more than a little."""
+    return target.compiler.inexact_draft in flags or target.machine.product_workspace > 0
 
 
 def indexed_bytes(text: str) -> int:
@@ -161,7 +168,7 @@ def certify(
         lowered = _lowered(traced, target)
     flags, hurry = target.compiler.options[options], Flags()
     try:
-        if draft:
+        if draft and target.absent is None:
             executable, hurry = _drafted(lowered, flags, closely, target)
         else:
             executable = _compiled(lowered, flags, _wide(traced.jaxpr.jaxpr, target))
@@ -185,9 +192,17 @@ def certify(
         scratch,
         options,
         bool(hurry),
-        indexed_bytes(lowered.as_text()) if target.compiler.inexact_draft in hurry else 0,
+        _doubt(lowered, hurry, target),
         seconds,
     )
+
+
+def _doubt(lowered: Any, hurry: Flags, target: Target) -> int:
+    """By how many bytes a program that was drafted with these options may differ from one in full."""
+    if target.compiler.inexact_draft in hurry:
+        return indexed_bytes(lowered.as_text())
+    workspace = target.machine.product_workspace if hurry else 0
+    return workspace if workspace and PRODUCT in lowered.as_text() else 0
 
 
 def _mesh(target: Target) -> AbstractContextManager[Any]:
@@ -271,6 +286,9 @@ def _read(executable: Any, target: Target) -> tuple[int, float | None]:
     from eqsat.backend.scratch import scratch_bytes
 
     module = parse(text)
-    counter = {"host": scratch_bytes, "cuda": cuda_scratch_bytes}.get(profile.scratch)
-    scratch = counter(module) if counter else 0
+    scratch = 0
+    if profile.scratch == "host":
+        scratch = scratch_bytes(module)
+    elif profile.scratch == "cuda":
+        scratch = cuda_scratch_bytes(module, target.machine.product_workspace if target.absent else 0)
     return scratch, estimated_seconds(module, target.machine) if profile.estimates else None

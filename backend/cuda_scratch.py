@@ -1,12 +1,13 @@
 """Scratch on NVIDIA GPUs: what libraries take while they run, beside the buffers that XLA counts.
 
-Workspaces of cuBLAS are buffers of the program, and are counted, if products are not made by Triton. Those of
+Workspaces of cuBLAS are buffers of the program, and are counted, if products are not made by Triton. For an
+absent device, they are what XLA gives to every product; on a device, what the algorithm takes that is fastest
+there, which may be more. Those of
 cuSOLVER and cuFFT are taken from JAX's allocator when a call runs. XLA sorts long rows by CUB where it has a
 device, and otherwise by a kernel of its own, which takes nothing. One stream runs one call at a time, so a
 program needs the most that one of its calls needs.
 
-These are upper bounds by documentation where there is any, and estimates otherwise. Nothing here was measured
-on a device.
+These are upper bounds by documentation where there is any, and estimates otherwise.
 """
 
 from __future__ import annotations
@@ -42,11 +43,20 @@ SMALL_FACTOR = 7
 and 7 as the factors that it has kernels for)."""
 
 
-def cuda_scratch_bytes(module: HloModule) -> int:
-    """Bytes that one call of a library takes at most."""
+PRODUCTS = ("__cublas$gemm", "__cublas$lt$matmul")
+"""The names of calls of matrix products begin so."""
+
+
+def cuda_scratch_bytes(module: HloModule, workspace: int = 0) -> int:
+    """Bytes that one call of a library takes at most, beside what its buffers hold.
+
+    **Arguments:**
+
+    - `workspace`: bytes that a matrix product may come to take on the device.
+    """
     return max(
         (
-            _needed(computation, instruction)
+            _needed(computation, instruction, workspace)
             for computation in module.computations.values()
             for instruction in computation.instructions.values()
         ),
@@ -54,7 +64,7 @@ def cuda_scratch_bytes(module: HloModule) -> int:
     )
 
 
-def _needed(computation: Computation, instruction: Instruction) -> int:
+def _needed(computation: Computation, instruction: Instruction, workspace: int) -> int:
     operands = [
         result
         for name in instruction.operands
@@ -66,7 +76,11 @@ def _needed(computation: Computation, instruction: Instruction) -> int:
     first = operands[0]
     match instruction.opcode:
         case "custom-call":
-            copies = COPIES.get(instruction.attribute("custom_call_target").strip('"'), 0.0)
+            called = instruction.attribute("custom_call_target").strip('"')
+            if called.startswith(PRODUCTS):
+                counted = sum(result.bytes for result in instruction.results if result.dtype == "s8")
+                return max(workspace - counted, 0)
+            copies = COPIES.get(called, 0.0)
             batch = max(first.elements // max(_matrix(first.shape), 1), 1)
             return int(copies * first.bytes) // batch
         case "fft":

@@ -27,7 +27,7 @@ class CompilerProfile:
     - `options`: sets of options by name. There is always the set `HONEST`, under which the compiler's figures
       are true, or exceeded by no more than the scratch memory that is counted beside them.
     - `drafts`: options under which the same buffers are assigned but machine code is made in less time, best
-      first. Not every version of the compiler knows all of them.
+      first. Not every version of the compiler knows all of them. They are for devices that are present.
     - `inexact_draft`: an option of drafts that gathers and scatters differ under.
     - `wide`: options for programs that are faster with the widest vectors of the processor.
     - `scratch`: which memory programs take besides the buffers that the compiler counts: "host" for XLA's
