@@ -79,6 +79,11 @@ CYCLES = re.compile(r'"estimated_cycles":"(\d+)"')
 FACTORISATION = re.compile(r"cusolver|potrf|trsm|getrf|Cholesky|Triangular|Eigh|Qr|Lu")
 """Of the names of calls, those of factorisations and solves."""
 
+SELECTION = re.compile(r"TopK", re.IGNORECASE)
+"""Of the names of calls, those that select the largest entries of rows."""
+
+PRECISE = re.compile(r"operand_precision[^\]}]*high", re.IGNORECASE)
+
 CONTRACTED = re.compile(r'"lhs_contracting_dimensions":\["([\d",]*)"\]')
 
 
@@ -112,7 +117,9 @@ class _Estimate:
         called = [name for name in instruction.calls() if name in self.module.computations]
         match instruction.opcode:
             case "while":
-                return self._trips(instruction) * sum(map(self.computation, called))
+                return self._trips(instruction) * (
+                    self.machine.iteration + sum(map(self.computation, called))
+                )
             case "conditional":
                 return self.machine.call + max(map(self.computation, called), default=0.0)
             case "call":
@@ -159,6 +166,7 @@ class _Estimate:
     def _body(self, body: Computation) -> float:
         """Seconds to compute what is fused, whatever is moved."""
         seconds = 0.0
+        read = {name for i in body.instructions.values() if i.opcode != "tuple" for name in i.operands}
         for instruction in body.instructions.values():
             if instruction.opcode in NOTHING or instruction.opcode in MOVES:
                 continue
@@ -166,31 +174,67 @@ class _Estimate:
             if instruction.opcode == "fusion":
                 seconds += sum(map(self._body, inner))
             else:
-                seconds += self._computing(instruction, _operands(body, instruction))
+                inlined = instruction.name in read
+                seconds += self._computing(instruction, _operands(body, instruction), inlined)
         return seconds
 
-    def _computing(self, instruction: Instruction, operands: list[Array]) -> float:
-        """Seconds to compute one instruction, whatever is moved."""
+    def _computing(self, instruction: Instruction, operands: list[Array], inlined: bool = False) -> float:
+        """Seconds to compute one instruction, whatever is moved.
+
+        **Arguments:**
+
+        - `inlined`: whether the kernel computes something else with its result.
+        """
         entries = instruction.results[0].elements if instruction.results else 0
         read = max((array.elements for array in operands), default=0)
         match instruction.opcode:
             case "dot" | "convolution":
-                return 2 * entries * _contracted(instruction, operands) / self.machine.flops
+                return self._product(instruction, operands)
             case "custom-call" if "gemm_backend_config" in instruction.attributes:
-                return 2 * entries * _contracted(instruction, operands) / self.machine.flops
+                return self._product(instruction, operands)
             case "cholesky" | "triangular-solve":
-                return _cubic(operands) / self.machine.flops
+                return self._solving(operands)
             case "custom-call" if FACTORISATION.search(instruction.attribute("custom_call_target")):
-                return _cubic(operands) / self.machine.flops
-            case "reduce" | "reduce-window" | "scatter" | "select-and-scatter":
+                return self._solving(operands)
+            case "custom-call" if SELECTION.search(instruction.attribute("custom_call_target")):
+                work = self.machine.selected * read
+            case "reduce":
+                work = read * self._reducing(instruction, operands, inlined)
+            case "reduce-window" | "scatter" | "select-and-scatter":
                 work = read
             case "sort":
                 along = instruction.dimensions("dimensions")
                 length = operands[0].shape[along[0]] if operands and along else 1
-                work = int(read * max(math.log2(max(length, 2)), 1) ** 2)
+                work = self.machine.sorted * read * max(math.log2(max(length, 2)), 1) ** 2
             case _:
                 work = entries
         return COSTS.get(instruction.opcode, 1.0) * work / self.machine.elements
+
+    def _solving(self, operands: list[Array]) -> float:
+        """Seconds of a factorisation or a solve, cubic in the last dimension of the first operand.
+
+        A solve takes the larger of its operands as often as the matrix has rows.
+        """
+        first = operands[0] if operands else None
+        if first is None or not first.shape:
+            return 0.0
+        rows, work = first.shape[-1], 2.0 * max(array.elements for array in operands)
+        return rows * (work / self.machine.flops + self.machine.row)
+
+    def _product(self, instruction: Instruction, operands: list[Array]) -> float:
+        """Seconds of the multiplications and additions of a matrix product."""
+        entries = instruction.results[0].elements
+        precise = PRECISE.search(instruction.attributes) is not None
+        dtype = operands[0].dtype if operands else ""
+        rate = self.machine.product_flops(dtype, precise)
+        return 2 * entries * _contracted(instruction, operands) / rate
+
+    def _reducing(self, instruction: Instruction, operands: list[Array], inlined: bool) -> float:
+        """Additions that an entry costs which a reduction reads."""
+        length = operands[0].elements // max(instruction.results[0].elements, 1)
+        if not inlined:
+            return self.machine.reduction
+        return 1.0 if length <= self.machine.short_reduction else self.machine.long_inlined
 
 
 def _operands(computation: Computation, instruction: Instruction) -> list[Array]:
@@ -241,12 +285,6 @@ def _touched(instruction: Instruction, arrays: tuple[Array, ...]) -> tuple[Array
             # The last of several results is a workspace.
             return arrays[:-1] if len(instruction.results) > 1 else arrays
     return arrays
-
-
-def _cubic(operands: list[Array]) -> float:
-    """The operations of a factorisation or a solve, cubic in the last dimension of the first operand."""
-    first = operands[0] if operands else None
-    return 2.0 * first.elements * first.shape[-1] if first and first.shape else 0.0
 
 
 def _contracted(instruction: Instruction, operands: list[Array]) -> int:

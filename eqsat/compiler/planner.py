@@ -242,7 +242,7 @@ class Planner:
         exact = all(rule.accuracy == "exact" for rule in self.rules)
         machine = self.machine
         if machine.written_sum and not exact:
-            program = with_written_sums(program, machine.written_sum, machine.inlined_reduction)
+            program = with_written_sums(program, machine.written_sum, machine.short_reduction)
         compiler = CandidateCompiler(
             self.traced,
             self.names,

@@ -212,9 +212,11 @@ class CostModel:
         seconds = self.machine.call + self.traffic(result)
         match op:
             case Reduce() if not self.stores_result(op):
-                return self.elements(operands[0].axes, operands[0].open) / self.machine.elements
+                weight = 1.0 if is_short(op, self.machine) else self.machine.long_inlined
+                return weight * self.elements(operands[0].axes, operands[0].open) / self.machine.elements
             case Reduce():
-                seconds += self.elements(operands[0].axes, operands[0].open) / self.machine.elements
+                read = self.elements(operands[0].axes, operands[0].open)
+                seconds += self.machine.reduction * read / self.machine.elements
                 if self.stores_operands(op, operands):
                     seconds += 2 * self.traffic(operands[0])
             case Dot(axes=axes):
@@ -224,7 +226,8 @@ class CostModel:
                 if self.multiplies_vectors(axes, operands):
                     rate = self.machine.elements
                 else:
-                    rate = self.machine.flops * self.filling(axes, operands)
+                    precise = "HIGH" in (op.precision or "")
+                    rate = self.machine.product_flops(op.dtype, precise) * self.filling(axes, operands)
                 compute = flops / rate
                 # Reading the operands overlaps with computing: the slower of the two counts.
                 moving = self.traffic(result) + sum(self.traffic(operand) for operand in operands)
@@ -237,6 +240,8 @@ class CostModel:
                 # Written out, a named operation is several.
                 seconds += 4 * self.machine.call
                 seconds += self.operation(op, result, operands) / self.machine.flops
+                if op.spec.once:
+                    seconds += max(core_sizes(op).values(), default=1) * self.machine.row
                 seconds += sum(self.traffic(operand) for operand in operands)
             case Opaque(call=call):
                 opened = result.open.union(*(operand.open for operand in operands))
@@ -245,7 +250,7 @@ class CostModel:
                 if cubic is not None:
                     core = [d for d in call.out_layouts[0] if call.passing.isdisjoint(parts(d))]
                     longest = max(layout_shape(tuple(core)), default=1)
-                    seconds += 2 * cubic * longest * work / self.machine.flops
+                    seconds += longest * (2 * cubic * work / self.machine.flops + self.machine.row)
                 else:
                     weight = WORK.get(call.primitive.name, CALL_WORK)
                     seconds += weight * work / self.machine.elements
@@ -377,9 +382,20 @@ class CostModel:
                 return False
 
 
-def is_expensive(op: Op) -> bool:
-    """Whether a value is rather stored than computed twice."""
-    return isinstance(op, (Dot, Reduce)) or (isinstance(op, Map) and ELEMENTWISE[op.name].cost >= EXPENSIVE)
+def is_expensive(op: Op, machine: Machine) -> bool:
+    """Whether a machine's compiler rather stores a value than computes it twice."""
+    match op:
+        case Map():
+            return ELEMENTWISE[op.name].cost >= EXPENSIVE
+        case Reduce():
+            return not (is_short(op, machine) and math.isinf(machine.short_uses))
+        case _:
+            return isinstance(op, Dot)
+
+
+def is_short(op: Reduce, machine: Machine) -> bool:
+    """Whether a reduction that is computed inside of another kernel costs no more than its operations."""
+    return math.prod(axis.size for axis in op.axes) <= machine.short_reduction
 
 
 def parts_of(length: int) -> int:

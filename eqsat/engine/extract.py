@@ -146,7 +146,8 @@ class Extractor:
             changed = False
             for number, eclass in enumerate(self.graph.classes):
                 if not cheap[number] and any(
-                    not is_expensive(node.op) and all(cheap[child] for child in node.children)
+                    not is_expensive(node.op, self.model.machine)
+                    and all(cheap[child] for child in node.children)
                     for node in eclass.nodes
                 ):
                     cheap[number] = changed = True

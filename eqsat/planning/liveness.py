@@ -313,5 +313,6 @@ def _seconds(block: Block, model: CostModel, chunks: Mapping[int, int]) -> float
         inner = replace(model, chunks={**model.chunks, loop.axis: chunk})
         iterations = -(-loop.axis.size // chunk)
         seconds += predicted_seconds(loop.body, inner, chunks, iterations)
+        seconds += iterations * model.machine.iteration
         seconds += iterations * sum(run(inner, result) for result in loop.results)
     return seconds

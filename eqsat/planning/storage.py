@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from eqsat.engine.cost import CostModel, Value, Valued, is_expensive
+from eqsat.engine.cost import CostModel, Value, Valued, is_expensive, is_short
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
@@ -95,7 +95,7 @@ class _Facts:
             if model.stores_operands(term.op, term.args):
                 always.update(_read_from(arg, model.machine).number for arg in term.args)
         if model.machine.stores_broadcasts:
-            always.update(_broadcast(block, always))
+            always.update(_broadcast(block, always, model.machine))
         if model.machine.fuses_products:
             always.update(_shared_products(block, uses, always))
         for number, count in uses.items():
@@ -255,7 +255,7 @@ def _read_from(arg: Term, machine: Machine) -> Term:
     return arg
 
 
-def _broadcast(block: Block, stored: set[int]) -> Iterator[int]:
+def _broadcast(block: Block, stored: set[int], machine: Machine) -> Iterator[int]:
     """Yields the numbers of expensive values that are read along more axes than they have."""
     expensive: set[int] = set()
     for step in block.steps:
@@ -263,7 +263,7 @@ def _broadcast(block: Block, stored: set[int]) -> Iterator[int]:
             continue
         term = step.term
         inside = [arg.number for arg in term.args if arg.number in expensive]
-        if term.number not in stored and (inside or is_expensive(term.op)):
+        if term.number not in stored and (inside or is_expensive(term.op, machine)):
             expensive.add(term.number)
         if isinstance(term.op, Map):
             yield from (arg.number for arg in term.args if arg.number in inside and arg.axes < term.axes)
@@ -284,8 +284,10 @@ def _shared_products(block: Block, uses: Mapping[int, int], stored: set[int]) ->
 
 def cheap_uses(op: Op, machine: Machine) -> float:
     """Returns the number of consumers up to which a value is computed for each of them, and not stored."""
-    if not is_expensive(op):
+    if not is_expensive(op, machine):
         return math.inf
+    if isinstance(op, Reduce) and is_short(op, machine):
+        return machine.short_uses
     return machine.cheap_uses if isinstance(op, Map) else 1
 
 

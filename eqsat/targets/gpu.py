@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,6 +20,10 @@ COMPILER = CompilerProfile(
     # end the process: "LLVM Fatal Error while compiling Triton kernel: Dimensions must match" (jaxlib 0.10.2,
     # a fused layer normalisation over three axes).
     options={HONEST: {"xla_gpu_enable_triton_gemm": False, "xla_disable_hlo_passes": SOFTMAX_REWRITER}},
+    # Where the device is present, XLA tries out kernels of products on it while it compiles: that takes
+    # seconds, and as much memory as their operands and results, which is just what the device lacks for a
+    # program that is too large for it (80 GB for a kernel matrix of 40 GB on an H200, jaxlib 0.11.2).
+    drafts=({"xla_gpu_autotune_level": 0},),
     scratch="cuda",
     rules=frozenset({"fused_products"}),
     # JAX's default: XLA_PYTHON_CLIENT_MEM_FRACTION (docs.jax.dev, "GPU memory allocation").
@@ -29,37 +34,87 @@ COMPILER = CompilerProfile(
 """XLA for GPUs."""
 
 # What XLA for GPUs stores (jaxlib 0.10, by its buffers for an H100; `python -m benchmarks.storage_model`): it
-# computes what a reduction reads on the fly, and reductions of up to 8 entries inside of what reads them; a
-# value with an exponential is stored if more than two read it, or if it is broadcast. `TreeReductionRewriter`
-# splits long reductions.
+# computes what a reduction reads on the fly, and reductions of up to 8 entries inside of what reads them, if
+# there is one reader. Those of up to 3 entries may have two readers on a V100 or an A100, and eight on
+# an H100 or H200 (squared distances, with 1 to 8 maxima of them). A value with an exponential is stored if
+# more than two read it, or if it is broadcast. `TreeReductionRewriter` splits long reductions.
+
+# Measured on an H200 (jaxlib 0.11.2, CUDA 13; the table is in docs/log/accelerators.md), taken for all GPUs:
+
+MOVED = 0.76
+"""The share of the memory's bandwidth that kernels reach: a copy reached 0.76 of it, a sum of rows 0.61."""
+
+MULTIPLIED = 0.75
+"""The share of the peak that large products reach: 0.74 in single precision, 0.77 in TF32."""
 
 ISSUED = 0.5
-"""The share of the peak rate of elementwise operations that a kernel reaches: the rest goes to addresses,
-conversions and control. An estimate, not measured."""
+"""Two instructions count as one addition, which is the unit of the costs of elementwise functions. A chain of
+multiplications and additions in registers reaches the peak; an exponential takes 10 instructions, a division
+9, a logarithm 33, a power 78."""
+
+REDUCTION = 6.0
+"""Additions that an entry of a reduction costs. An entry of a kernel matrix of 100,000² points takes 1.4 ps,
+of which 1 ps are its operations; one of a logsumexp, read twice, 1.9 ps, and one of an argmin 1 ps."""
+
+LONG_INLINED = 14.0
+"""Additions that an entry of a reduction costs that is computed inside of another, if it has more than three:
+an entry of a kernel matrix takes 9.9 ps with ten coordinates, and 1.4 ps with three."""
+
+SELECTED = 200.0
+"""Additions that an entry costs of which the ten largest are selected: 12 ps in rows of 500,000, 20 ps in
+rows of 50,000."""
+
+SORTED = 5.0
+"""Additions for each of the log2(n)² comparisons of an entry that is sorted: 70 ps in rows of 50,000."""
+
+ROW = 4.6e-7
+"""Seconds for a row of a factorisation: Cholesky's takes 0.56 ms for 1,000 rows, and 1.86 ms for 4,000."""
+
+LAUNCH = 2.5e-6
+"""Seconds to start a kernel in a loop: 2.8 us for the second of an iteration, less for further ones."""
+
+ITERATION = 4.5e-6
+"""Seconds to start an iteration: 7.0 us for one with a single kernel."""
+
+TENSOR = {(8, 0): 512, (8, 6): 256, (8, 9): 256, (9, 0): 1024, (10, 0): 2048, (12, 0): 256}
+"""By compute capability, multiply-adds in TF32 per core and cycle, dense (NVIDIA's data sheets: 156 TFLOPS
+for an A100, 77 for an RTX A6000, 494 for an H100). Before 8.0 there is no TF32."""
 
 CACHED = 2.0
 """How many times as fast as the memory the L2 cache is. An estimate, not measured."""
 
 WORKSPACE = 4 << 20
-"""Bytes of the buffer that XLA gives to every product by cuBLAS (`s8[4194304]` in the text of programs that
-are compiled for a V100 or an H100, jaxlib 0.10)."""
+"""Bytes of the buffer that XLA gives to every product by cuBLAS where it can't ask the library on a device
+(`s8[4194304]` in the text of programs that are compiled for an absent V100 or H100, jaxlib 0.10)."""
+
+HOPPER, HOPPER_WORKSPACE = 9, 32 << 20
+"""From this compute capability on, a product may take so many bytes: NVIDIA recommends as much (cuBLAS's
+documentation, "cublasSetWorkspace"), and XLA lets the algorithms that it tries out on a device have it. On an
+H200 with jaxlib 0.11.2, four of 33 plans for an absent H100 needed 25 to 49 MB more than they were certified
+for, when 4 MB were all that was counted."""
 
 SMALLEST_BLOCK = 32 << 20
 """Bytes. A block of 2^22 numbers in double precision fills any of these chips, whatever its cache."""
 
-LAUNCH = 5e-6
-"""Seconds to start a kernel in a loop. An estimate, not measured."""
-
 GPU = Machine(
-    flops=1e14,
+    flops=1.4e13,
+    reduced_flops=1.2e14,
     elements=5e12,
     bytes=2e12,
     cached_bytes=4e12,
     cache=SMALLEST_BLOCK,
     kept=1 << 60,
     call=LAUNCH,
+    iteration=ITERATION,
+    reduction=REDUCTION,
+    long_inlined=LONG_INLINED,
+    row=ROW,
+    selected=SELECTED,
+    sorted=SORTED,
     fused_reduction=1 << 40,
     inlined_reduction=8,
+    short_reduction=3,
+    short_uses=2,
     written_sum=16,
     sums_pairs=True,
     cheap_uses=2,
@@ -83,14 +138,20 @@ def gpu_machine(facts: Mapping[str, Any]) -> Machine:
     Single-precision operations per second are cores × units of each × clock, and twice as many with fused
     multiply-adds.
     """
-    issued = facts["core_count"] * facts["fpus_per_core"] * facts["clock_rate_ghz"] * 1e9
+    cycles = facts["core_count"] * facts["clock_rate_ghz"] * 1e9
+    issued = cycles * facts["fpus_per_core"]
+    capability = (facts["compute_capability_major"], facts["compute_capability_minor"])
+    tensor = TENSOR.get(capability, TENSOR.get((capability[0], 0), 0))
     return replace(
         GPU,
-        flops=2 * issued,
+        flops=MULTIPLIED * 2 * issued,
+        reduced_flops=MULTIPLIED * 2 * tensor * cycles,
         elements=ISSUED * issued,
-        bytes=float(facts["memory_bandwidth"]),
+        bytes=MOVED * facts["memory_bandwidth"],
         cached_bytes=CACHED * facts["memory_bandwidth"],
         cache=max(SMALLEST_BLOCK, facts["l2_cache_size"] // 2),
+        short_uses=math.inf if capability[0] >= HOPPER else GPU.short_uses,
+        product_workspace=HOPPER_WORKSPACE if capability[0] >= HOPPER else WORKSPACE,
     )
 
 

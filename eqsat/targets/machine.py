@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+REDUCED = frozenset({"float32", "bfloat16", "float16", "f32", "bf16", "f16"})
+"""The dtypes of which a product may be computed in less than single precision."""
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -15,7 +18,9 @@ class Machine:
 
     **Attributes:**
 
-    - `flops`: floating-point operations per second in a large matrix product.
+    - `flops`: floating-point operations per second in a large matrix product in full precision.
+    - `reduced_flops`: the same for products of single precision and less at the default precision, if that
+      is less than full; 0 if it is not.
     - `elements`: elementwise additions per second, operands in cache.
     - `bytes`: bytes per second to and from main memory.
     - `cached_bytes`: bytes per second where the data fits `cache`.
@@ -24,10 +29,18 @@ class Machine:
     - `fresh`: bytes per second of a larger block, which comes from the system in every call, in pages that
       are cleared first.
     - `call`: seconds to start one operation.
+    - `iteration`: seconds to start an iteration of a loop.
+    - `reduction`: how many additions an entry costs that a reduction reads; `long_inlined`: the same for
+      reductions that are computed inside of what reads them, if they are longer than `short_reduction`.
+    - `row`: seconds that a factorisation or a solve takes for each row of its matrix, one after the other.
+    - `selected`: how many additions an entry costs of which the largest few are selected; `sorted`: the same
+      for an entry that is sorted, for each comparison that a sorting network makes.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
     - `inlined_reduction`: the longest reduction whose result is computed inside of what reads it, and not
       stored; 0 if none is.
+    - `short_reduction`: the longest of these whose entries cost no more than elsewhere; it is computed again
+      for each of up to `short_uses` readers.
     - `written_sum`: the most entries of a sum that may be written out, entry by entry; 0 for none.
     - `fuses_products`: whether matrix products compute their operands on the fly, and their results are
       consumed on the fly if they are read once.
@@ -56,6 +69,7 @@ class Machine:
     """
 
     flops: float = 6e10
+    reduced_flops: float = 0.0
     elements: float = 4e9
     bytes: float = 1e10
     cached_bytes: float = 4e10
@@ -63,8 +77,16 @@ class Machine:
     kept: int = 32 << 20
     fresh: float = 1e9
     call: float = 2e-6
+    iteration: float = 0.0
+    reduction: float = 1.0
+    long_inlined: float = 1.0
+    row: float = 0.0
+    selected: float = 1.0
+    sorted: float = 1.0
     fused_reduction: int = 32
     inlined_reduction: int = 0
+    short_reduction: int = 0
+    short_uses: float = 1
     written_sum: int = 0
     fuses_products: bool = False
     sums_pairs: bool = False
@@ -83,6 +105,17 @@ class Machine:
     adds_rows: bool = True
     joins: bool = True
     clock: float = 0.0
+
+    def product_flops(self, dtype: str, precise: bool) -> float:
+        """Operations per second of a product.
+
+        **Arguments:**
+
+        - `dtype`: the name of the operands' dtype, as NumPy or as XLA writes it.
+        - `precise`: whether more than the default precision is asked for.
+        """
+        reduced = dtype in REDUCED and not precise and self.reduced_flops
+        return self.reduced_flops if reduced else self.flops
 
     def taking(self, size: float) -> float:
         """Seconds to get a block of `size` bytes for a call. Large blocks are not kept between calls."""

@@ -42,8 +42,10 @@ def test_a_copy_of_a_large_array_takes_its_bytes_over_the_bandwidth() -> None:
 def test_a_large_product_takes_its_operations_over_the_rate() -> None:
     n = 16_384
     assert seconds(lambda x, y: x @ y, shape(n, n), shape(n, n)) == pytest.approx(
-        2 * n**3 / H100.flops, rel=0.01
+        2 * n**3 / H100.reduced_flops, rel=0.01
     )
+    precise = seconds(lambda x, y: jnp.matmul(x, y, precision="highest"), shape(n, n), shape(n, n))
+    assert precise == pytest.approx(2 * n**3 / H100.flops, rel=0.01)
 
 
 def test_what_a_loop_runs_counts_for_every_iteration() -> None:
@@ -60,14 +62,30 @@ def test_a_slice_of_a_large_array_is_read_alone() -> None:
     def rows(x: Any) -> Any:
         return lax.scan(lambda total, row: (total + jnp.sin(row), None), jnp.zeros(LONG), x)[0]
 
-    assert seconds(rows, shape(LONG, LONG)) < 4 * LONG * H100.call
+    assert seconds(rows, shape(LONG, LONG)) < LONG * (H100.iteration + 4 * H100.call)
 
 
 def test_an_update_in_place_writes_the_update_alone() -> None:
     def updated(x: Any) -> Any:
         return lax.scan(lambda c, row: (c, jnp.cos(row)), 0.0, x)[1]
 
-    assert seconds(updated, shape(LONG, LONG)) < 4 * LONG * H100.call
+    assert seconds(updated, shape(LONG, LONG)) < LONG * (H100.iteration + 4 * H100.call)
+
+
+def test_the_largest_of_rows_cost_more_than_their_sums() -> None:
+    x = shape(4_000, 100_000)
+    assert seconds(lambda x: lax.top_k(x, 10)[1], x) > 5 * seconds(lambda x: jnp.sum(x, 1), x)
+
+
+def test_a_long_sum_inside_of_another_costs_more_than_its_operations() -> None:
+    """On an H200, a kernel matrix's entry took 1.4 ps with three coordinates, and 9.9 ps with ten."""
+
+    def kernel(x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.exp(-jnp.sum((x[:, None] - y[None]) ** 2, -1)), 1)
+
+    n = 50_000
+    short, long = (seconds(kernel, shape(n, d), shape(n, d)) for d in (3, 8))
+    assert long > 3 * short
 
 
 def test_expensive_functions_take_longer_than_cheap_ones() -> None:

@@ -23,7 +23,7 @@ def planned(budget: str, target: str = "h100") -> Plan:
 
 
 def test_the_estimated_times_are_those_of_the_compiled_programs() -> None:
-    plan = planned("25MB")
+    plan = planned("60MB")
     assert plan.changed
     assert plan.estimated
     assert "estimated from the compiled programs" in str(plan)
@@ -31,7 +31,7 @@ def test_the_estimated_times_are_those_of_the_compiled_programs() -> None:
 
 
 def test_the_program_that_is_taken_is_the_fastest_of_those_compared() -> None:
-    (step,) = [step for step in planned("25MB").search if "compare" in step.decision]
+    (step,) = [step for step in planned("60MB").search if "compare" in step.decision]
     times, number = re.fullmatch(r"(.*): number (\d+) is taken", step.outcome).groups()  # type: ignore[union-attr]
     values = [
         float(value) * {"us": 1, "ms": 1000}[unit] for value, unit in re.findall(r"([\d.]+) (\w+)", times)

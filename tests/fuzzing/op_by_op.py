@@ -24,6 +24,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.extend.core import Literal as Constant
 
 from eqsat.checking.kinds import words
+from eqsat.frontend.control import scan_groups
 
 Freedom = Literal["class", "xla", "own"]
 
@@ -126,7 +127,7 @@ class OpByOp:
         params = equation.params
         match equation.primitive.name:
             case "scan":
-                return self.scan(params, args)
+                return self.scan(equation, args)
             case "while":
                 return self.loop(params, args)
             case "cond":
@@ -151,8 +152,9 @@ class OpByOp:
             return self.evaluate(inner.jaxpr, inner.consts, args)
         return self.evaluate(inner, [], args)
 
-    def scan(self, params: Any, args: list[Held]) -> list[Held]:
-        fixed, carried = params["num_consts"], params["num_carry"]
+    def scan(self, equation: Any, args: list[Held]) -> list[Held]:
+        params = equation.params
+        fixed, carried = scan_groups(equation)
         consts, carry, sequences = args[:fixed], args[fixed : fixed + carried], args[fixed + carried :]
         stacked: list[list[Held]] = []
         iterations = range(params["length"])
