@@ -21,18 +21,24 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write(
-    name: str, rows: Sequence[Any], text: str = "", figure: Figure | None = None, folder: Path = RESULTS
+    name: str,
+    rows: Sequence[Any],
+    text: str = "",
+    figure: Figure | None = None,
+    folder: Path = RESULTS,
+    machine: str | None = None,
 ) -> Path:
-    """Writes `NAME-CPU.json`, and beside it `.md` if there is a text, and `.png` if there is a figure.
+    """Writes `NAME-MACHINE.json`, and beside it `.md` if there is a text, and `.png` if there is a figure.
 
     **Arguments:**
 
     - `rows`: data classes or dictionaries whose values JSON can represent.
+    - `machine`: the name of the device that the figures are of; by default, the processor.
 
     **Returns:** the path without a suffix.
     """
     folder.mkdir(exist_ok=True)
-    stem = folder / f"{name}-{cpu_name()}"
+    stem = folder / f"{name}-{machine or cpu_name()}"
     plain = [asdict(row) if is_dataclass(row) else row for row in rows]
     record = {"jax": jax.__version__, "cpu": cpu_name(), "rows": plain}
     stem.with_suffix(".json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
