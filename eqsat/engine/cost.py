@@ -404,7 +404,7 @@ def parts_of(length: int) -> int:
     XLA's `TreeReductionRewriter` does the like.
 
     >>> parts_of(30_000), parts_of(100_000), parts_of(10_007)
-    (150, 250, 89)
+    (150, 250, 72)
     """
     root = math.isqrt(length)
     return min(range(root, root // 2, -1), key=lambda parts: -length % parts)
