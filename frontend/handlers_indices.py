@@ -1,0 +1,185 @@
+"""Gathers and scatters with indices that count along a dimension, as in `x[jnp.arange(n), labels]`.
+
+    y_i = x[i, j_i]  for i = 0, 1, ..., n - 1
+
+takes an entry of each row: one gather for each i, along rows that both have. Written so, with the rows as
+batching dimensions, it can be given chunks of rows. A gather by pairs of indices needs all rows for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from eqsat.frontend.draft import View
+from eqsat.frontend.registry import Views, handles
+from eqsat.ir.dtypes import is_extended
+from eqsat.ir.ops import Const, Map, Opaque
+
+if TYPE_CHECKING:
+    from eqsat.frontend.lower import Lowering
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A column of indices that counts.
+
+    **Attributes:**
+
+    - `column`: its number.
+    - `along`: the dimension of the indices along which it does: 0, 1, 2, ...
+    - `dimension`: the dimension of the table that it is the index of.
+    """
+
+    column: int
+    along: int
+    dimension: int
+
+
+@handles("gather")
+def gather(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """The gather with rows as batching dimensions; None if no column of its indices counts."""
+    numbers = equation.params["dimension_numbers"]
+    found = _counting(
+        lowering,
+        operands[:2],
+        numbers.start_index_map,
+        numbers.start_indices_batching_dims,
+        numbers.collapsed_slice_dims,
+    )
+    if found is None:
+        return None
+    batching = _batching(numbers.operand_batching_dims, numbers.start_indices_batching_dims, found)
+    changed = numbers._replace(
+        collapsed_slice_dims=_without(numbers.collapsed_slice_dims, found.dimension),
+        start_index_map=_without(numbers.start_index_map, found.dimension),
+        operand_batching_dims=batching[0],
+        start_indices_batching_dims=batching[1],
+    )
+    return _batched(lowering, equation, operands, found, changed)
+
+
+@handles("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
+def scatter(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """The scatter with rows as batching dimensions; None if no column of its indices counts."""
+    numbers = equation.params["dimension_numbers"]
+    found = _counting(
+        lowering,
+        operands[:2],
+        numbers.scatter_dims_to_operand_dims,
+        numbers.scatter_indices_batching_dims,
+        numbers.inserted_window_dims,
+    )
+    if found is None or lowering.shape(operands[0])[found.dimension] != _length(lowering, operands, found):
+        return None  # Rows beyond the last index would have to be put back.
+    batching = _batching(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, found)
+    changed = numbers._replace(
+        inserted_window_dims=_without(numbers.inserted_window_dims, found.dimension),
+        scatter_dims_to_operand_dims=_without(numbers.scatter_dims_to_operand_dims, found.dimension),
+        operand_batching_dims=batching[0],
+        scatter_indices_batching_dims=batching[1],
+    )
+    return _batched(lowering, equation, operands, found, changed)
+
+
+def _counting(
+    lowering: Lowering,
+    operands: Views,
+    dimensions: Sequence[int],
+    taken: Sequence[int],
+    collapsed: Sequence[int],
+) -> Counting | None:
+    """The first column of indices that counts, beside others that don't have to.
+
+    **Arguments:**
+
+    - `operands`: the table and the indices.
+    - `dimensions`: of the table, by column.
+    - `taken`: the dimensions of the indices that are batching dimensions already.
+    - `collapsed`: the dimensions of the table of which single entries are taken.
+    """
+    table, indices = operands
+    if len(dimensions) < 2 or is_extended(table.dtype):
+        return None
+    columns = _columns(lowering, indices)
+    if columns is None or len(columns) != len(dimensions):
+        return None
+    lengths = lowering.shape(table)
+    for number, (column, dimension) in enumerate(zip(columns, dimensions, strict=True)):
+        for along, axis in enumerate(column.layout[:-1]):
+            if axis is None or along in taken or dimension not in collapsed:
+                continue
+            fits = lowering.draft.axes.size(axis) <= lengths[dimension]
+            if fits and _counts(lowering, column.node, axis):
+                return Counting(number, along, int(dimension))
+    return None
+
+
+def _columns(lowering: Lowering, indices: View) -> Sequence[View] | None:
+    """The columns that indices were put together from; None if they were not, or not one by one."""
+    made = lowering.made.get(indices.node)
+    if made is None or made.primitive != "concatenate" or made.view.layout != indices.layout:
+        return None
+    op = lowering.draft.op(indices.node)
+    last = len(indices.layout) - 1
+    if not isinstance(op, Opaque) or op.call.params["dimension"] != last:
+        return None
+    return made.operands if all(view.layout[last] is None for view in made.operands) else None
+
+
+def _counts(lowering: Lowering, node: int, axis: int | None) -> bool:
+    """Whether a node is 0, 1, 2, ... along an axis, and nothing else.
+
+    Indexing adds the length to negative indices, of which there are none: `select_n(i < 0, i, i + n)`.
+    """
+    draft = lowering.draft
+    if draft.counts_along(node, axis):
+        return True
+    op, args = draft.op(node), draft.nodes[node].args
+    if not isinstance(op, Map) or op.name != "select_n" or len(args) != 3:
+        return False
+    test, test_args = draft.op(args[0]), draft.nodes[args[0]].args
+    if not isinstance(test, Map) or test.name != "lt" or not _counts(lowering, test_args[0], axis):
+        return False
+    bound = draft.op(test_args[1])
+    return isinstance(bound, Const) and float(bound.text) <= 0 and _counts(lowering, args[1], axis)
+
+
+def _length(lowering: Lowering, operands: Views, found: Counting) -> int:
+    return lowering.shape(operands[1])[found.along]
+
+
+def _batching(of_table: Sequence[int], of_indices: Sequence[int], found: Counting) -> Any:
+    """The batching dimensions of the table, in order, and those of the indices, with one more pair."""
+    pairs = sorted([*zip(of_table, of_indices, strict=True), (found.dimension, found.along)])
+    return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
+
+
+def _without(dimensions: Sequence[int], gone: int) -> tuple[int, ...]:
+    return tuple(dimension for dimension in dimensions if dimension != gone)
+
+
+def _batched(lowering: Lowering, equation: Any, operands: Views, found: Counting, numbers: Any) -> list[View]:
+    """The results with other dimension numbers, and without the column that counts."""
+    table, indices, *rest = operands
+    together = enumerate(_columns(lowering, indices) or ())
+    columns = [view for number, view in together if number != found.column]
+    shape, length = lowering.shape(indices)[:-1], _length(lowering, operands, found)
+    params = {**equation.params, "dimension_numbers": numbers, "indices_are_sorted": False}
+
+    def function(table: Any, *others: Any) -> Any:
+        rows = table
+        if length < table.shape[found.dimension]:
+            rows = lax.slice_in_dim(table, 0, length, axis=found.dimension)
+        parts = [jnp.broadcast_to(part, (*shape, 1)) for part in others[: len(columns)]]
+        left = lax.concatenate(parts, len(shape)) if len(parts) > 1 else parts[0]
+        return equation.primitive.bind(rows, left, *others[len(columns) :], **params)
+
+    views = [table, *columns, *rest]
+    avals = [jax.ShapeDtypeStruct(lowering.shape(view), view.dtype) for view in views]
+    return lowering.inline(jax.make_jaxpr(function)(*avals), views)
