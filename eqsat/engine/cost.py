@@ -18,6 +18,7 @@ from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import (
+    Call,
     Chunk,
     Concat,
     Const,
@@ -66,6 +67,9 @@ VIEW_PRIMITIVES = frozenset(
     {"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze", "bitcast_convert_type"}
 )
 """Primitives that read their operand where they are fused; they need no buffer of their own."""
+
+JOINS = frozenset({"concatenate", "pad"})
+"""Primitives of which the same is true for some compilers."""
 
 VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "take"})
 """Operations of which the same is true."""
@@ -359,7 +363,7 @@ class CostModel:
             case Reduce(axes=axes):
                 return self.elements(axes, operands[0].open) > self.machine.fused_reduction
             case Opaque(call=call):
-                return call.primitive.name not in VIEW_PRIMITIVES
+                return not self._is_view(call)
             case Chunk():
                 return True
             case _:
@@ -377,9 +381,14 @@ class CostModel:
             case Operation(spec=spec):
                 return spec.name not in VIEW_OPERATIONS
             case Opaque(call=call):
-                return call.primitive.name not in VIEW_PRIMITIVES
+                return not self._is_view(call)
             case _:
                 return False
+
+    def _is_view(self, call: Call) -> bool:
+        """Whether a call reads its operands where it is fused."""
+        name = call.primitive.name
+        return name in VIEW_PRIMITIVES or (self.machine.fuses_joins and name in JOINS)
 
 
 def is_expensive(op: Op, machine: Machine) -> bool:

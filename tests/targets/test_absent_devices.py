@@ -167,7 +167,16 @@ def test_predictions_are_the_buffers_that_the_compiler_assigns() -> None:
     def products_of_pairs(x: Any, y: Any) -> Any:
         return jnp.exp(-jax.vmap(lambda a: jax.vmap(lambda b: jnp.dot(a - b, a - b))(y))(x)).sum()
 
+    def joined(x: Any, y: Any) -> Any:
+        first, second = (jnp.exp(-jnp.sum((x[:, None] - other) ** 2, -1)) for other in (x, y))
+        return jnp.sum(jnp.sin(jnp.concatenate([first, second], 1)), 1)
+
+    def padded(x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.pad(jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1)), ((0, 0), (1, 1))) ** 2, 1)
+
     for function, shapes in (
+        (joined, (shape(5_000, 3), shape(6_000, 3))),
+        (padded, (shape(5_000, 3), shape(6_000, 3))),
         (products_of_pairs, (shape(3_000, 20), shape(2_000, 20))),
         (kernel_matvec, (shape(9_000, 3), shape(8_000, 3), shape(8_000))),
         (attention, (shape(4_096, 64), shape(4_096, 64), shape(4_096, 64))),
