@@ -71,6 +71,9 @@ VIEW_PRIMITIVES = frozenset(
 JOINS = frozenset({"concatenate", "pad"})
 """Primitives of which the same is true for some compilers."""
 
+SCATTERS = frozenset({"scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"})
+"""Primitives that write updates into their first operand."""
+
 VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "take"})
 """Operations of which the same is true."""
 
@@ -368,6 +371,13 @@ class CostModel:
                 return True
             case _:
                 return False
+
+    def read_operands(self, op: Op, operands: Sequence[Valued]) -> range:
+        """The numbers of the operands that the op reads from memory: not always a scatter's updates."""
+        if not self.stores_operands(op, operands):
+            return range(0)
+        fused = self.machine.fuses_joins and isinstance(op, Opaque) and op.call.primitive.name in SCATTERS
+        return range(1 if fused else len(operands))
 
     def stores_result(self, op: Op) -> bool:
         """Whether the op's result has a buffer, whatever consumes it."""

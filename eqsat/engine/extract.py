@@ -156,8 +156,9 @@ class Extractor:
     def _stored(self, number: int, node: ENode, operands: list[Value]) -> tuple[int, ...]:
         """The classes that get a buffer when this node is chosen, but for results of the program."""
         stored = [number] if self.model.stores_result(node.op) and number not in self.roots else []
-        if self.model.stores_operands(node.op, operands):
-            stored += [child for child in node.children if not self.given[child]]
+        read = self.model.read_operands(node.op, operands)
+        if read:
+            stored += [child for child in node.children[: len(read)] if not self.given[child]]
         elif self.expensive and isinstance(node.op, Map):
             axes = self.values[number].axes
             stored += [c for c in node.children if self.expensive[c] and self.values[c].axes < axes]

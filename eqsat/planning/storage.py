@@ -92,8 +92,8 @@ class _Facts:
             if isinstance(term.op, Reduce) and term.op.axes & term.args[0].open:
                 self.reductions.append((term.op, term.args[0], term.args[0].number))
                 continue
-            if model.stores_operands(term.op, term.args):
-                always.update(_read_from(arg, model.machine).number for arg in term.args)
+            for position in model.read_operands(term.op, term.args):
+                always.add(_read_from(term.args[position], model.machine).number)
         if model.machine.stores_broadcasts:
             always.update(_broadcast(block, always, model.machine))
         if model.machine.fuses_products:

@@ -37,8 +37,8 @@ COMPILER = CompilerProfile(
 # computes what a reduction reads on the fly, and reductions of up to 8 entries inside of what reads them, if
 # there is one reader. Those of up to 3 entries may have two readers on a V100 or an A100, and eight on
 # an H100 or H200 (squared distances, with 1 to 8 maxima of them). A value with an exponential is stored if
-# more than two read it, or if it is broadcast. Concatenations and padded arrays are computed on the fly, too.
-# `TreeReductionRewriter` splits long reductions.
+# more than two read it, or if it is broadcast. Concatenations, padded arrays and a scatter's updates are
+# computed on the fly, too. `TreeReductionRewriter` splits long reductions.
 
 # Measured on an H200 (jaxlib 0.11.2, CUDA 13; the table is in docs/log/accelerators.md), taken for all GPUs:
 

@@ -48,7 +48,8 @@ class Machine:
     - `cheap_uses`: an expensive value that is read by no more than so many is computed for each of them.
     - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
       the results of the first step are stored; 0 if none is.
-    - `fuses_joins`: whether concatenations and padded arrays are computed on the fly, and what they are of.
+    - `fuses_joins`: whether concatenations and padded arrays are computed on the fly, and what they are of;
+      and the updates of scatters.
     - `fuses_extremes`: whether argmax and argmin compute their operand on the fly.
     - `overwrites`: whether elementwise values may take the place of a value that they are computed from.
     - `stores_broadcasts`: whether an expensive value is stored before it is broadcast.

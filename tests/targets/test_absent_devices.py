@@ -174,7 +174,12 @@ def test_predictions_are_the_buffers_that_the_compiler_assigns() -> None:
     def padded(x: Any, y: Any) -> Any:
         return jnp.sum(jnp.pad(jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1)), ((0, 0), (1, 1))) ** 2, 1)
 
+    def messages(nodes: Any, senders: Any, receivers: Any) -> Any:
+        return jax.ops.segment_sum(jax.nn.relu(nodes[senders] - nodes[receivers]), receivers, len(nodes))
+
+    edges = shape(2_000_000, dtype="int32")
     for function, shapes in (
+        (messages, (shape(10_000, 32), edges, edges)),
         (joined, (shape(5_000, 3), shape(6_000, 3))),
         (padded, (shape(5_000, 3), shape(6_000, 3))),
         (products_of_pairs, (shape(3_000, 20), shape(2_000, 20))),
