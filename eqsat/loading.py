@@ -28,6 +28,7 @@ class Loaded:
     **Attributes:**
 
     - `peak_bytes`: the peak that this machine's compiler certifies.
+    - `seconds`: the time of a call, estimated from the compiled program; None if its compiler says nothing.
     - `replanned`: whether that of the plan in the file exceeded the budget, so that it was planned again.
     """
 
@@ -47,7 +48,7 @@ class Loaded:
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
         with jax.enable_x64(file.double):
             self._certified = certify(self._flat, avals, donated=file.donated, target=target)
-        self.peak_bytes = self._certified.peak
+        self.peak_bytes, self.seconds = self._certified.peak, self._certified.seconds
         if self.peak_bytes > file.plan.budget_bytes:
             self._replan(fn, source, rules)
 
@@ -105,6 +106,7 @@ class Loaded:
         with jax.enable_x64(file.double):
             self._plan = optimized.plan(*args, **kwargs)
         self.replanned, self.peak_bytes = True, self._plan.peak_bytes
+        self.seconds = self._plan.predicted_seconds if self._plan.estimated else None
         self._call = functools.wraps(fn)(optimized)
 
 

@@ -245,7 +245,7 @@ def _planned(
         stated = eqsat.Plan.from_json(json.dumps(json.loads(file.read_text())["plan"])).peak_bytes
         row = Row(program.name, "plan", share, plan.budget_bytes, run.peak_bytes, stated)
         row.note = "planned again" if run.replanned else ""
-        row.estimate = None if run.replanned else run._certified.seconds
+        row.estimate = run.seconds
     else:
         run = eqsat.optimize(program.function, budget=budget)
         plan = run.plan(*arguments)
