@@ -41,69 +41,43 @@ class Counting:
     dimension: int
 
 
+@dataclass(frozen=True)
+class Fields:
+    """The names of dimension numbers: which dimensions of the table the columns of indices are of, of which
+    dimensions single entries are taken, and which dimensions of the indices are batching dimensions."""
+
+    columns: str
+    single: str
+    batching: str
+
+
+GATHER = Fields("start_index_map", "collapsed_slice_dims", "start_indices_batching_dims")
+SCATTER = Fields("scatter_dims_to_operand_dims", "inserted_window_dims", "scatter_indices_batching_dims")
+
+
 @handles("gather")
 def gather(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """The gather with rows as batching dimensions; None if no column of its indices counts."""
-    numbers = equation.params["dimension_numbers"]
-    found = _counting(
-        lowering,
-        operands[:2],
-        numbers.start_index_map,
-        numbers.start_indices_batching_dims,
-        numbers.collapsed_slice_dims,
-    )
-    if found is None:
-        return None
-    batching = _batching(numbers.operand_batching_dims, numbers.start_indices_batching_dims, found)
-    changed = numbers._replace(
-        collapsed_slice_dims=_without(numbers.collapsed_slice_dims, found.dimension),
-        start_index_map=_without(numbers.start_index_map, found.dimension),
-        operand_batching_dims=batching[0],
-        start_indices_batching_dims=batching[1],
-    )
-    return _batched(lowering, equation, operands, found, changed)
+    found = _counting(lowering, equation, operands, GATHER)
+    return None if found is None else _batched(lowering, equation, operands, found, GATHER)
 
 
 @handles("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 def scatter(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """The scatter with rows as batching dimensions; None if no column of its indices counts."""
-    numbers = equation.params["dimension_numbers"]
-    found = _counting(
-        lowering,
-        operands[:2],
-        numbers.scatter_dims_to_operand_dims,
-        numbers.scatter_indices_batching_dims,
-        numbers.inserted_window_dims,
-    )
+    found = _counting(lowering, equation, operands, SCATTER)
     if found is None or lowering.shape(operands[0])[found.dimension] != _length(lowering, operands, found):
         return None  # Rows beyond the last index would have to be put back.
-    batching = _batching(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, found)
-    changed = numbers._replace(
-        inserted_window_dims=_without(numbers.inserted_window_dims, found.dimension),
-        scatter_dims_to_operand_dims=_without(numbers.scatter_dims_to_operand_dims, found.dimension),
-        operand_batching_dims=batching[0],
-        scatter_indices_batching_dims=batching[1],
+    return _batched(lowering, equation, operands, found, SCATTER)
+
+
+def _counting(lowering: Lowering, equation: Any, operands: Views, fields: Fields) -> Counting | None:
+    """The first column of indices that counts, beside others that don't have to."""
+    table, indices, *_ = operands
+    numbers = equation.params["dimension_numbers"]
+    dimensions, single, batching = (
+        getattr(numbers, name) for name in (fields.columns, fields.single, fields.batching)
     )
-    return _batched(lowering, equation, operands, found, changed)
-
-
-def _counting(
-    lowering: Lowering,
-    operands: Views,
-    dimensions: Sequence[int],
-    taken: Sequence[int],
-    collapsed: Sequence[int],
-) -> Counting | None:
-    """The first column of indices that counts, beside others that don't have to.
-
-    **Arguments:**
-
-    - `operands`: the table and the indices.
-    - `dimensions`: of the table, by column.
-    - `taken`: the dimensions of the indices that are batching dimensions already.
-    - `collapsed`: the dimensions of the table of which single entries are taken.
-    """
-    table, indices = operands
     if len(dimensions) < 2 or is_extended(table.dtype):
         return None
     columns = _columns(lowering, indices)
@@ -112,7 +86,7 @@ def _counting(
     lengths = lowering.shape(table)
     for number, (column, dimension) in enumerate(zip(columns, dimensions, strict=True)):
         for along, axis in enumerate(column.layout[:-1]):
-            if axis is None or along in taken or dimension not in collapsed:
+            if axis is None or along in batching or dimension not in single:
                 continue
             fits = lowering.draft.axes.size(axis) <= lengths[dimension]
             if fits and _counts(lowering, column.node, axis):
@@ -154,22 +128,32 @@ def _length(lowering: Lowering, operands: Views, found: Counting) -> int:
     return lowering.shape(operands[1])[found.along]
 
 
-def _batching(of_table: Sequence[int], of_indices: Sequence[int], found: Counting) -> Any:
-    """The batching dimensions of the table, in order, and those of the indices, with one more pair."""
-    pairs = sorted([*zip(of_table, of_indices, strict=True), (found.dimension, found.along)])
-    return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
+def _renumbered(numbers: Any, found: Counting, fields: Fields) -> Any:
+    """Dimension numbers with one more pair of batching dimensions, in the order of the table's."""
+    pairs = zip(numbers.operand_batching_dims, getattr(numbers, fields.batching), strict=True)
+    ordered = sorted([*pairs, (found.dimension, found.along)])
+    changed = {
+        "operand_batching_dims": tuple(first for first, _ in ordered),
+        fields.batching: tuple(second for _, second in ordered),
+        fields.columns: _without(getattr(numbers, fields.columns), found.dimension),
+        fields.single: _without(getattr(numbers, fields.single), found.dimension),
+    }
+    return numbers._replace(**changed)
 
 
 def _without(dimensions: Sequence[int], gone: int) -> tuple[int, ...]:
     return tuple(dimension for dimension in dimensions if dimension != gone)
 
 
-def _batched(lowering: Lowering, equation: Any, operands: Views, found: Counting, numbers: Any) -> list[View]:
-    """The results with other dimension numbers, and without the column that counts."""
+def _batched(
+    lowering: Lowering, equation: Any, operands: Views, found: Counting, fields: Fields
+) -> list[View]:
+    """The results with rows as batching dimensions, and without the column that counts."""
     table, indices, *rest = operands
     together = enumerate(_columns(lowering, indices) or ())
     columns = [view for number, view in together if number != found.column]
     shape, length = lowering.shape(indices)[:-1], _length(lowering, operands, found)
+    numbers = _renumbered(equation.params["dimension_numbers"], found, fields)
     params = {**equation.params, "dimension_numbers": numbers, "indices_are_sorted": False}
 
     def function(table: Any, *others: Any) -> Any:
