@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import mmap
 import platform
 import time
@@ -28,8 +29,11 @@ from eqsat.targets.catalogue import target_of
 from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
-MEASURED = ("flops", "elements", "bytes", "cached_bytes", "fresh", "call")
-"""The measured attributes of a machine. The others are sizes, or belong to the compiler."""
+MEASURED = ("flops", "reduced_flops", "elements", "bytes", "cached_bytes", "fresh", "call", "iteration")
+"""The measured attributes of a machine, if it has them. The others are sizes, or belong to the compiler."""
+
+LEAST = 1e-9
+"""Seconds. No figure is less, however noisy the measurement."""
 
 RUNS = 5
 """The number of runs, of which the fastest counts, since others are disturbed."""
@@ -104,7 +108,8 @@ def _measured(known: Machine, platform: str) -> Machine:
     iterations = 200
 
     square = jnp.ones((side, side), jnp.float32)
-    product = _seconds(lambda x: x @ x, square)
+    product = _seconds(lambda x: jnp.matmul(x, x, precision="highest"), square)
+    reduced = _seconds(lambda x: x @ x, square) if known.reduced_flops else math.inf
 
     def steps(x: jax.Array) -> jax.Array:
         for number in range(32):
@@ -115,14 +120,24 @@ def _measured(known: Machine, platform: str) -> Machine:
     elementwise = _per_iteration(steps, small, iterations)
     again = _per_iteration(lambda x: x + 1, jnp.ones(known.cache // 4, jnp.float32), iterations)
     through = _per_iteration(lambda x: x + 1, jnp.ones(large, jnp.float32), 5)
-    call = _per_iteration(lambda x: x @ x / 8, jnp.ones((8, 8), jnp.float32), 1000)
+    if known.iteration:
+        # A sum of all entries is a kernel of its own, beside the one that they are computed in.
+        one = _per_iteration(lambda x: x * 0.5 + 1, jnp.ones(1024, jnp.float32), 1000)
+        two = _per_iteration(lambda x: x * 0.5 + jnp.sum(x) / 2048, jnp.ones(1024, jnp.float32), 1000)
+        call = max(two - one, LEAST)
+        iteration = max(one - call, LEAST)
+    else:
+        call = _per_iteration(lambda x: x @ x / 8, jnp.ones((8, 8), jnp.float32), 1000)
+        iteration = 0.0
     return replace(
         known,
         flops=2 * side**3 / product,
+        reduced_flops=2 * side**3 / reduced,
         elements=3 * 32 * few / elementwise,
         bytes=2 * 4 * large / through,
         cached_bytes=2 * known.cache / again,
         call=call,
+        iteration=iteration,
         fresh=_fresh_rate(2 * known.kept) if on_cpu else known.fresh,
     )
 
@@ -165,7 +180,7 @@ def _seconds(function: Callable[[jax.Array], jax.Array], argument: jax.Array) ->
 def main() -> None:
     known, machine = target_of(jax.devices()[0]).machine, calibrate()
     print(f"{jax.devices()[0].device_kind}{'':>12}measured     otherwise taken")
-    for name in MEASURED:
+    for name in filter(lambda name: getattr(known, name), MEASURED):
         print(f"  {name:<14}{getattr(machine, name):>12.3g}{getattr(known, name):>18.3g}")
     path = _path(jax.devices()[0])
     print(f"kept in {path}" if path and path.exists() else "kept nowhere")
