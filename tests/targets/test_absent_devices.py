@@ -19,6 +19,7 @@ from eqsat.errors import BudgetError, EqsatError
 from eqsat.support.units import parse_budget
 from eqsat.targets.absent_devices import AbsentDevice
 from eqsat.targets.catalogue import find_target
+from eqsat.targets.compiler_profile import HONEST
 from eqsat.targets.cpu import CPU
 
 TARGETS = ("h100", "tpu-v5e")
@@ -192,6 +193,19 @@ def test_predictions_are_the_buffers_that_the_compiler_assigns() -> None:
         # On an H100, products may take more than what is assigned here.
         plan = eqsat.optimize(function, target="a100").plan(*shapes)
         assert plan.before.peak_bytes == pytest.approx(plan.original_peak_bytes, rel=0.15, abs=1e6)
+
+
+def test_drafts_for_gpus_have_the_same_buffers_and_are_for_present_ones() -> None:
+    """XLA knows the option against trying out kernels; where the device is absent, it tries out none."""
+    target = find_target("h100")
+    hurried = {HONEST: target.compiler.options[HONEST] | target.compiler.drafts[0]}
+    hurrying = replace(target, compiler=replace(target.compiler, options=hurried))
+    shapes = [shape(2_000, 64), shape(64, 2_000)]
+    whole, draft = (
+        certify(lambda x, y: [jnp.sin(x @ y)], shapes, draft=True, target=one) for one in (target, hurrying)
+    )
+    assert draft.temporaries == whole.temporaries
+    assert not whole.draft
 
 
 def test_without_a_budget_it_is_the_memory_that_jax_lets_programs_have() -> None:
