@@ -167,6 +167,8 @@ def certify(
         traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
         lowered = _lowered(traced, target)
     flags, hurry = target.compiler.options[options], Flags()
+    if target.absent is not None:
+        flags = flags | target.compiler.absent
     try:
         if draft and target.absent is None:
             executable, hurry = _drafted(lowered, flags, closely, target)
@@ -290,5 +292,5 @@ def _read(executable: Any, target: Target) -> tuple[int, float | None]:
     if profile.scratch == "host":
         scratch = scratch_bytes(module)
     elif profile.scratch == "cuda":
-        scratch = cuda_scratch_bytes(module, target.machine.product_workspace if target.absent else 0)
+        scratch = cuda_scratch_bytes(module)
     return scratch, estimated_seconds(module, target.machine) if profile.estimates else None

@@ -1,8 +1,6 @@
 """Scratch on NVIDIA GPUs: what libraries take while they run, beside the buffers that XLA counts.
 
-Workspaces of cuBLAS are buffers of the program, and are counted, if products are not made by Triton. For an
-absent device, they are what XLA gives to every product; on a device, what the algorithm takes that is fastest
-there, which may be more. Those of
+Workspaces of cuBLAS are buffers of the program, and are counted, if products are not made by Triton. Those of
 cuSOLVER and cuFFT are taken from JAX's allocator when a call runs. XLA sorts long rows by CUB where it has a
 device, and otherwise by a kernel of its own, which takes nothing. One stream runs one call at a time, so a
 program needs the most that one of its calls needs.
@@ -43,20 +41,11 @@ SMALL_FACTOR = 7
 and 7 as the factors that it has kernels for)."""
 
 
-PRODUCTS = ("__cublas$gemm", "__cublas$lt$matmul")
-"""The names of calls of matrix products begin so."""
-
-
-def cuda_scratch_bytes(module: HloModule, workspace: int = 0) -> int:
-    """Bytes that one call of a library takes at most, beside what its buffers hold.
-
-    **Arguments:**
-
-    - `workspace`: bytes that a matrix product may come to take on the device.
-    """
+def cuda_scratch_bytes(module: HloModule) -> int:
+    """Bytes that one call of a library takes at most."""
     return max(
         (
-            _needed(computation, instruction, workspace)
+            _needed(computation, instruction)
             for computation in module.computations.values()
             for instruction in computation.instructions.values()
         ),
@@ -64,7 +53,7 @@ def cuda_scratch_bytes(module: HloModule, workspace: int = 0) -> int:
     )
 
 
-def _needed(computation: Computation, instruction: Instruction, workspace: int) -> int:
+def _needed(computation: Computation, instruction: Instruction) -> int:
     operands = [
         result
         for name in instruction.operands
@@ -76,11 +65,7 @@ def _needed(computation: Computation, instruction: Instruction, workspace: int) 
     first = operands[0]
     match instruction.opcode:
         case "custom-call":
-            called = instruction.attribute("custom_call_target").strip('"')
-            if called.startswith(PRODUCTS):
-                counted = sum(result.bytes for result in instruction.results if result.dtype == "s8")
-                return max(workspace - counted, 0)
-            copies = COPIES.get(called, 0.0)
+            copies = COPIES.get(instruction.attribute("custom_call_target").strip('"'), 0.0)
             batch = max(first.elements // max(_matrix(first.shape), 1), 1)
             return int(copies * first.bytes) // batch
         case "fft":

@@ -28,6 +28,8 @@ class CompilerProfile:
       are true, or exceeded by no more than the scratch memory that is counted beside them.
     - `drafts`: options under which the same buffers are assigned but machine code is made in less time, best
       first. Not every version of the compiler knows all of them. They are for devices that are present.
+    - `absent`: options besides, with which the compiler for an absent device counts what it would where the
+      device is present.
     - `inexact_draft`: an option of drafts that gathers and scatters differ under.
     - `wide`: options for programs that are faster with the widest vectors of the processor.
     - `scratch`: which memory programs take besides the buffers that the compiler counts: "host" for XLA's
@@ -46,6 +48,7 @@ class CompilerProfile:
 
     options: Mapping[str, Flags] = field(default_factory=lambda: {HONEST: {}})
     drafts: tuple[Flags, ...] = ()
+    absent: Flags = field(default_factory=dict)
     inexact_draft: str = ""
     wide: Flags = field(default_factory=dict)
     scratch: str = ""

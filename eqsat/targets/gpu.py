@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from eqsat.targets.compiler_profile import HONEST, CompilerProfile
+from eqsat.targets.compiler_profile import HONEST, CompilerProfile, Flags
 from eqsat.targets.machine import Machine
 
 SOFTMAX_REWRITER = "triton-softmax-rewriter"
 """XLA's name of the pass that makes one kernel of a softmax or a normalisation."""
+
+UNTUNED: Flags = {"xla_gpu_autotune_level": 0}
+"""No kernels are tried out. Products then have all the workspace that they may take."""
 
 COMPILER = CompilerProfile(
     # A product in a Triton kernel takes no workspace, and one in cuBLAS does; which of the two is faster is
@@ -23,7 +26,9 @@ COMPILER = CompilerProfile(
     # Where the device is present, XLA tries out kernels of products on it while it compiles: that takes
     # seconds, and as much memory as their operands and results, which is just what the device lacks for a
     # program that is too large for it (80 GB for a kernel matrix of 40 GB on an H200, jaxlib 0.11.2).
-    drafts=({"xla_gpu_autotune_level": 0},),
+    drafts=(UNTUNED,),
+    # Where the device is absent, XLA takes the choice for made, and counts less for it: see HOPPER_WORKSPACE.
+    absent=UNTUNED,
     scratch="cuda",
     rules=frozenset({"fused_products"}),
     # JAX's default: XLA_PYTHON_CLIENT_MEM_FRACTION (docs.jax.dev, "GPU memory allocation").
@@ -85,14 +90,14 @@ CACHED = 2.0
 """How many times as fast as the memory the L2 cache is. An estimate, not measured."""
 
 WORKSPACE = 4 << 20
-"""Bytes of the buffer that XLA gives to every product by cuBLAS where it can't ask the library on a device
-(`s8[4194304]` in the text of programs that are compiled for an absent V100 or H100, jaxlib 0.10)."""
+"""Bytes of the buffer that XLA gives to every product by cuBLAS (`s8[4194304]` in the text of programs that
+are compiled for a V100, jaxlib 0.10)."""
 
 HOPPER, HOPPER_WORKSPACE = 9, 32 << 20
 """From this compute capability on, a product may take so many bytes: NVIDIA recommends as much (cuBLAS's
 documentation, "cublasSetWorkspace"), and XLA lets the algorithms that it tries out on a device have it. On an
 H200 with jaxlib 0.11.2, four of 33 plans for an absent H100 needed 25 to 49 MB more than they were certified
-for, when 4 MB were all that was counted."""
+for: compiled for an absent device, a product has 4 MB, unless no kernels are to be tried out."""
 
 SMALLEST_BLOCK = 32 << 20
 """Bytes. A block of 2^22 numbers in double precision fills any of these chips, whatever its cache."""
