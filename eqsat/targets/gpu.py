@@ -84,7 +84,8 @@ ITERATION = 4.5e-6
 
 TENSOR = {(8, 0): 512, (8, 6): 256, (8, 9): 256, (9, 0): 1024, (10, 0): 2048, (12, 0): 256}
 """By compute capability, multiply-adds in TF32 per core and cycle, dense (NVIDIA's data sheets: 156 TFLOPS
-for an A100, 77 for an RTX A6000, 494 for an H100). Before 8.0 there is no TF32."""
+for an A100, 77 for an RTX A6000, 494 for an H100; recalled, not looked up, and only the H200's was measured).
+Before 8.0 there is no TF32."""
 
 CACHED = 2.0
 """How many times as fast as the memory the L2 cache is. An estimate, not measured."""
@@ -96,7 +97,7 @@ are compiled for a V100, jaxlib 0.10)."""
 HOPPER, HOPPER_WORKSPACE = 9, 32 << 20
 """From this compute capability on, a product may take so many bytes: NVIDIA recommends as much (cuBLAS's
 documentation, "cublasSetWorkspace"), and XLA lets the algorithms that it tries out on a device have it. On an
-H200 with jaxlib 0.11.2, four of 33 plans for an absent H100 needed 25 to 49 MB more than they were certified
+H200 with jaxlib 0.11.2, four of 32 plans for an absent H100 needed 25 to 49 MB more than they were certified
 for: compiled for an absent device, a product has 4 MB, unless no kernels are to be tried out."""
 
 SMALLEST_BLOCK = 32 << 20

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.accelerators.__main__ import Row, make, measured, table, used
+from benchmarks.accelerators.__main__ import make, measured, used
 from benchmarks.accelerators.programs import PROGRAMS, Program
+from benchmarks.accelerators.table import Row, table
 from benchmarks.zoo import difference
 from tests.nightly import one_in
 
