@@ -22,6 +22,7 @@ from eqsat.backend.vectors import has_wide, saved
 from eqsat.errors import EqsatError
 from eqsat.targets.calibration import default_target
 from eqsat.targets.compiler_profile import HONEST, OWN, Flags
+from eqsat.targets.libraries import HostLibraries, NvidiaLibraries
 from eqsat.targets.target import Target
 
 DOUBT = 0.05
@@ -278,7 +279,7 @@ def _wide(jaxpr: Jaxpr, target: Target) -> Flags:
 def _read(executable: Any, target: Target) -> tuple[int, float | None]:
     """What the text of a program says: the bytes that it takes beside XLA's buffers, and its seconds."""
     profile = target.compiler
-    text = executable.as_text() if profile.scratch or profile.estimates else ""
+    text = executable.as_text() if profile.libraries or profile.estimates else ""
     if not text:
         return 0, None
     # Imported late: a second start compiles nothing.
@@ -289,8 +290,8 @@ def _read(executable: Any, target: Target) -> tuple[int, float | None]:
 
     module = parse(text)
     scratch = 0
-    if profile.scratch == "host":
-        scratch = scratch_bytes(module)
-    elif profile.scratch == "cuda":
-        scratch = cuda_scratch_bytes(module)
+    if isinstance(profile.libraries, HostLibraries):
+        scratch = scratch_bytes(module, profile.libraries)
+    elif isinstance(profile.libraries, NvidiaLibraries):
+        scratch = cuda_scratch_bytes(module, profile.libraries)
     return scratch, estimated_seconds(module, target.machine) if profile.estimates else None

@@ -16,12 +16,7 @@ from eqsat.backend.layout_assignment import Length
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Dot
-
-COLUMNS = 128
-"""The number of columns packed at once, at most (64 for each of two threads)."""
-
-TILE = 4
-"""A multiple of this number of columns is packed."""
+from eqsat.targets.cpu import CPU
 
 WORK = 1 << 14
 """The number of multiplications and additions in the few microseconds that an iteration takes by itself."""
@@ -78,10 +73,10 @@ def packing_little(
         # Without a barrier, XLA makes the copy a part of the product again.
         left, right = Emitted(f"lax.optimization_barrier({copied.text})", copied.order), large
     depth = math.prod(map(length, op.axes))
-    fitting = panel // (depth * itemsize(op.dtype)) // TILE * TILE
-    fitting = max(fitting, TILE, WORK // (depth * _columns(op, left, length)))
+    fitting = panel // (depth * itemsize(op.dtype)) // CPU.panel_tile * CPU.panel_tile
+    fitting = max(fitting, CPU.panel_tile, WORK // (depth * _columns(op, left, length)))
     columns = _columns(op, right, length)
-    if fitting >= min(columns, COLUMNS):
+    if fitting >= min(columns, CPU.panel_columns):
         return product(left, right)
     axis = max((axis for axis in right.order if axis not in op.axes), key=length)
     width = max(fitting * length(axis) // columns, 1)

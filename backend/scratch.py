@@ -25,15 +25,7 @@ from eqsat.backend.workspaces import (
     summed_bytes,
     transform_bytes,
 )
-
-GRAIN = 1 << 17
-"""Bytes. Smaller scratch is not counted, since an allocator keeps as much ready (M_MMAP_THRESHOLD)."""
-
-SEQUENTIAL = 8
-"""Computations of at most this many instructions run one by one; others, as soon as operands are ready."""
-
-SORTED_ENTRY = 16
-"""Bytes that an entry of an operand takes while it is sorted by a comparison of several."""
+from eqsat.targets.libraries import HostLibraries
 
 NOT_RUN = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "iota", "partition-id", "after-all"}
@@ -44,21 +36,22 @@ RENAMING = frozenset({"broadcast", "bitcast", "reshape"})
 """Opcodes for which a fusion makes no value."""
 
 
-def scratch_bytes(module: HloModule, threads: int = 0) -> int:
+def scratch_bytes(module: HloModule, libraries: HostLibraries, threads: int = 0) -> int:
     """Bytes that a program needs at most beside its buffers.
 
     **Arguments:**
 
     - `threads`: of the device; those that this process may use if 0.
     """
-    return Scratch(module, threads or len(os.sched_getaffinity(0))).most()
+    return Scratch(module, libraries, threads or len(os.sched_getaffinity(0))).most()
 
 
 class Scratch:
     """The scratch of the computations of one module."""
 
-    def __init__(self, module: HloModule, threads: int) -> None:
+    def __init__(self, module: HloModule, libraries: HostLibraries, threads: int) -> None:
         self.module = module
+        self.libraries = libraries
         self.threads = threads
         self._known: dict[str, int] = {}
 
@@ -72,7 +65,7 @@ class Scratch:
             needs = {}
             for instruction in computation.instructions.values():
                 need = self._instruction(computation, instruction)
-                if need >= GRAIN:
+                if need >= self.libraries.grain:
                     needs[instruction.name] = need
             self._known[name] = self._at_once(computation, needs)
         return self._known[name]
@@ -85,7 +78,7 @@ class Scratch:
         """
         most = max(needs.values(), default=0)
         executed = sum(instruction.opcode not in NOT_RUN for instruction in computation.instructions.values())
-        if executed <= SEQUENTIAL or len(needs) < 2:
+        if executed <= self.libraries.sequential or len(needs) < 2:
             return most
         names = list(needs)
         before = _ancestors(computation, names)
@@ -113,13 +106,13 @@ class Scratch:
             case "fusion" if "__ynn_fusion" in instruction.attributes:
                 return self._fused(self.module.computations[instruction.calls()[0]])
             case "dot":
-                return product_bytes(instruction, flat, self.threads)
+                return product_bytes(instruction, flat, self.threads, self.libraries)
             case "sort":
                 return self._sort(instruction)
             case "fft":
                 return transform_bytes(instruction, flat[0], self.threads)
             case "convolution":
-                return convolution_bytes(instruction, flat)
+                return convolution_bytes(instruction, flat, self.libraries)
             case "custom-call":
                 if 'custom_call_target="TopK"' in instruction.attributes:
                     return selection_bytes(flat[0])
@@ -133,7 +126,7 @@ class Scratch:
         comparison = self.module.computations[instruction.calls()[0]]
         if len(instruction.results) == 1 and len(comparison.instructions) == 3:
             return length * first.bytes // max(2 * first.elements, 1)
-        return length * SORTED_ENTRY * len(instruction.results)
+        return length * self.libraries.sorted_entry * len(instruction.results)
 
     def _fused(self, computation: Computation) -> int:
         """The memory of a YNNPACK fusion: the peak of its values, each alive until its last use.
@@ -155,7 +148,7 @@ class Scratch:
                 continue
             if instruction.opcode == "dot":
                 flat = [computation.instructions[name].results[0] for name in instruction.operands]
-                packing = max(packing, panel_bytes(instruction, flat, self.threads))
+                packing = max(packing, panel_bytes(instruction, flat, self.threads, self.libraries))
             if instruction.opcode == "reduce":
                 packing = max(packing, self._reduced(computation, instruction))
             if not instruction.is_root:
@@ -167,7 +160,7 @@ class Scratch:
     def _reduced(self, computation: Computation, reduction: Instruction) -> int:
         """The scratch of a reduction, its operand excluded."""
         operand = computation.instructions[reduction.operands[0]].results[0]
-        columns = column_bytes(operand, frozenset(reduction.dimensions("dimensions")))
+        columns = column_bytes(operand, frozenset(reduction.dimensions("dimensions")), self.libraries)
         return max(columns, self._summed(computation, reduction))
 
     def _summed(self, computation: Computation, reduction: Instruction) -> int:
@@ -182,7 +175,7 @@ class Scratch:
             return 0
         left, right = (varying(computation, name) for name in product.operands)
         reduced = frozenset(reduction.dimensions("dimensions"))
-        return summed_bytes(product.results[0], reduced, left, right, self.threads)
+        return summed_bytes(product.results[0], reduced, left, right, self.threads, self.libraries)
 
 
 def varying(computation: Computation, name: str) -> frozenset[int]:

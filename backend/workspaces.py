@@ -9,57 +9,42 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 from eqsat.backend.hlo import Array, Instruction, itemsize
-
-EIGEN_DEPTH = 656
-"""Eigen packs so many rows of both operands of a product at a time: two panels of at most 328."""
-
-EIGEN_BATCHES = 2
-"""Products of a batch that are under way at once, per thread."""
-
-YNN_COLUMNS = 64
-"""YNNPACK packs so many columns of the right operand of a product at a time, per thread..."""
-
-YNN_TILE = 4
-"""...and a multiple of this number of them: where there are fewer, it fills up."""
-
-YNN_ROWS = 512
-"""YNNPACK adds up so many rows at a time."""
-
-PATCHES = 1 << 20
-"""Bytes of the blocks of patches in which a convolution over images is done."""
+from eqsat.targets.libraries import HostLibraries
 
 
-def product_bytes(dot: Instruction, operands: Sequence[Array], threads: int) -> int:
+def product_bytes(dot: Instruction, operands: Sequence[Array], threads: int, libraries: HostLibraries) -> int:
     """Panels of both operands that Eigen packs. A product with a vector packs nothing."""
     batch, rows, depth, columns = _product(dot, operands)
     if min(rows, columns) <= 1:
         return 0
-    at_once = min(batch, EIGEN_BATCHES * threads)
-    return at_once * min(depth, EIGEN_DEPTH) * (rows + columns) * itemsize(dot.results[0].dtype)
+    at_once = min(batch, libraries.eigen_batches * threads)
+    return at_once * min(depth, libraries.eigen_depth) * (rows + columns) * itemsize(dot.results[0].dtype)
 
 
-def panel_bytes(dot: Instruction, operands: Sequence[Array], threads: int) -> int:
+def panel_bytes(dot: Instruction, operands: Sequence[Array], threads: int, libraries: HostLibraries) -> int:
     """Panels of the right operand that YNNPACK packs: all of it in a batch."""
     batch, _, depth, columns = _product(dot, operands)
-    return _packed(batch, depth, columns, threads) * itemsize(operands[1].dtype)
+    return _packed(batch, depth, columns, threads, libraries) * itemsize(operands[1].dtype)
 
 
-def _packed(batch: int, depth: int, columns: int, threads: int) -> int:
+def _packed(batch: int, depth: int, columns: int, threads: int, libraries: HostLibraries) -> int:
     """Entries of the panels of an operand."""
     if batch == 1:
-        columns = min(columns, YNN_COLUMNS * threads)
-    return batch * depth * math.ceil(columns / YNN_TILE) * YNN_TILE
+        columns = min(columns, libraries.ynn_columns * threads)
+    return batch * depth * math.ceil(columns / libraries.ynn_tile) * libraries.ynn_tile
 
 
-def column_bytes(operand: Array, reduced: Set[int]) -> int:
+def column_bytes(operand: Array, reduced: Set[int], libraries: HostLibraries) -> int:
     """Rows that YNNPACK stores to reduce them to one, where that is not done within a row."""
     if set(range(len(operand.shape))) - reduced and len(operand.shape) - 1 not in reduced:
         rows = math.prod(operand.shape[dimension] for dimension in reduced)
-        return operand.bytes * min(rows, YNN_ROWS) // max(rows, 1)
+        return operand.bytes * min(rows, libraries.ynn_rows) // max(rows, 1)
     return 0
 
 
-def summed_bytes(product: Array, reduced: Set[int], left: Set[int], right: Set[int], threads: int) -> int:
+def summed_bytes(
+    product: Array, reduced: Set[int], left: Set[int], right: Set[int], threads: int, libraries: HostLibraries
+) -> int:
     """What YNNPACK takes for the sum of a product of two different values, entry by entry.
 
     Where one of them does not vary with what is left, or that has a dimension of one entry, it makes a
@@ -80,7 +65,7 @@ def summed_bytes(product: Array, reduced: Set[int], left: Set[int], right: Set[i
 
     batch, depth = entries(kept & left & right), entries(reduced)
     entry = itemsize(product.dtype)
-    most = max(_packed(batch, depth, entries(kept & side - other), threads) * entry
+    most = max(_packed(batch, depth, entries(kept & side - other), threads, libraries) * entry
                for side, other in ((left, right), (right, left)))  # fmt: skip
     if max(kept) > max(reduced):
         most += (entries(left) + entries(right)) * entry  # They are transposed first.
@@ -96,7 +81,7 @@ def _product(dot: Instruction, operands: Sequence[Array]) -> tuple[int, int, int
     return batch, left.elements // both, depth, right.elements // both
 
 
-def convolution_bytes(convolution: Instruction, operands: Sequence[Array]) -> int:
+def convolution_bytes(convolution: Instruction, operands: Sequence[Array], libraries: HostLibraries) -> int:
     """Patches of the image as rows of a matrix, in single precision; other dtypes are done entry by entry."""
     result = convolution.results[0]
     if result.dtype != "f32":
@@ -110,8 +95,8 @@ def convolution_bytes(convolution: Instruction, operands: Sequence[Array]) -> in
         return patches
     if spatial > 2:
         # The result is computed elsewhere, and copied.
-        return result.bytes + PATCHES
-    return min(patches, PATCHES)
+        return result.bytes + libraries.patches
+    return min(patches, libraries.patches)
 
 
 def _features(convolution: Instruction) -> int:

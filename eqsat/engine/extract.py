@@ -12,11 +12,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from eqsat.engine.cost import CostModel, Value, is_expensive
+from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
 from eqsat.engine.local_search import Switcher
 from eqsat.engine.snapshot import ENode, Snapshot
+from eqsat.engine.storage_model import Value, is_expensive
 from eqsat.engine.weights import Weights
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Opaque, Rename

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from eqsat.engine.cost import CostModel
+from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Scan
 from eqsat.ir.labels import axis_labels
@@ -78,7 +78,7 @@ class Describer:
             self.axis(axis, lengths.get(axis) if axis in term.open else None) for axis in sorted(term.axes)
         )
         if size < 0:
-            size = CostModel(machine, lengths).bytes(term)
+            size = StorageModel(machine, lengths).bytes(term)
         place = None if isinstance(term.op, Leaf) else self.place(term)
         return TensorRecord(size, term.dtype, axes, self.op(term), place)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
 
-from eqsat.engine.cost import CostModel
+from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Scan, Switch
 from eqsat.ir.ops import Const, Iota, Leaf, Opaque
@@ -53,7 +53,7 @@ class _Graph:
         self.fused: dict[int, tuple[str, ...]] = {}
 
     def block(self, block: Block, lengths: Mapping[Axis, int], box: int) -> None:
-        stored = set(stored_terms(block, CostModel(self.machine, lengths)))
+        stored = set(stored_terms(block, StorageModel(self.machine, lengths)))
         stored.update(term.number for term in block.needs if not is_free(term))
         entered: set[Hashable] = set()
         for step in block.steps:

@@ -10,9 +10,9 @@ from functools import cached_property
 from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule, Granted
 from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
-from eqsat.engine.cost import CostModel
 from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
+from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Map, Opaque, Reduce
 from eqsat.ir.program import Program
@@ -95,7 +95,7 @@ def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
 
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
     """The terms that may be computed chunk by chunk: results, and values that are stored anyway."""
-    model = CostModel(machine, {})
+    model = StorageModel(machine, {})
     found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
     axes = frozenset(large)
     for term in program.reachable():

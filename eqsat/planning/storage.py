@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from eqsat.engine.cost import CostModel, Value, Valued, is_expensive, is_short
+from eqsat.engine.storage_model import StorageModel, Value, Valued, is_expensive, is_short
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
@@ -39,7 +39,7 @@ class Span:
     birth: int
     death: int
 
-    def bytes(self, model: CostModel) -> int:
+    def bytes(self, model: StorageModel) -> int:
         return sum(model.bytes(value) for value in self.holds)
 
 
@@ -69,14 +69,14 @@ class _Facts:
     - `known`: the storage, by which of these reductions are long.
     """
 
-    def __init__(self, block: Block, model: CostModel) -> None:
+    def __init__(self, block: Block, model: StorageModel) -> None:
         self.here = {result.number: result for step in block.steps for result in step.results}
         self.always: set[int] = set()
         self.reductions: list[tuple[Reduce, Valued, int]] = []
         self.known: dict[tuple[bool, ...], Storage] = {}
         self._look(block, model)
 
-    def _look(self, block: Block, model: CostModel) -> None:
+    def _look(self, block: Block, model: StorageModel) -> None:
         uses: dict[int, int] = {}
         always = self.always
         for step in block.steps:
@@ -114,7 +114,7 @@ _FACTS: WeakKeyDictionary[Block, dict[Machine, _Facts]] = WeakKeyDictionary()
 """The facts about each block, by machine."""
 
 
-def storage(block: Block, model: CostModel) -> Storage:
+def storage(block: Block, model: StorageModel) -> Storage:
     """The storage of a block at the model's chunk lengths."""
     of_block = _FACTS.setdefault(block, {})
     facts = of_block.get(model.machine)
@@ -128,7 +128,7 @@ def storage(block: Block, model: CostModel) -> Storage:
     return found
 
 
-def stored_terms(block: Block, model: CostModel) -> frozenset[int]:
+def stored_terms(block: Block, model: StorageModel) -> frozenset[int]:
     """The numbers of the block's terms that have a buffer."""
     return storage(block, model).stored
 

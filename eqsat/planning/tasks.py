@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eqsat.engine.cost import CostModel
+from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 from eqsat.planning.liveness import Simulator
@@ -110,7 +110,7 @@ def tasks_of(
 
     The set of values that a fused term reads is kept as the bits of an integer.
     """
-    model = CostModel(simulator.machine, lengths)
+    model = StorageModel(simulator.machine, lengths)
     stores = storage(block, model)
     sizes = {span.term.number: span.bytes(model) for span in stores.spans}
     places = overwritten_on(block, stores.stored, simulator.machine)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from eqsat.targets.libraries import HostLibraries, NvidiaLibraries
+
 Flags = dict[str, str | bool | int]
 """XLA options by name."""
 
@@ -32,8 +34,8 @@ class CompilerProfile:
       device is present.
     - `inexact_draft`: an option of drafts that gathers and scatters differ under.
     - `wide`: options for programs that are faster with the widest vectors of the processor.
-    - `scratch`: which memory programs take besides the buffers that the compiler counts: "host" for XLA's
-      libraries on CPU and hidden fusions, "cuda" for the workspaces of NVIDIA's libraries, "" for none.
+    - `libraries`: those that programs call, if these take memory besides the buffers that the compiler
+      counts. On CPU, hidden fusions do too.
     - `reduces_precision`: whether a product computes in less than single precision unless the program asks
       for more.
     - `rules`: the names of shipped files of rules that are for this compiler.
@@ -51,7 +53,7 @@ class CompilerProfile:
     absent: Flags = field(default_factory=dict)
     inexact_draft: str = ""
     wide: Flags = field(default_factory=dict)
-    scratch: str = ""
+    libraries: HostLibraries | NvidiaLibraries | None = None
     reduces_precision: bool = True
     rules: frozenset[str] = frozenset()
     memory_share: float = 1.0

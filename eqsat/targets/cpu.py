@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from eqsat.targets.compiler_profile import HONEST, OWN, UNORDERED, CompilerProfile, Flags
+from eqsat.targets.libraries import HostLibraries
 from eqsat.targets.machine import Machine
 
 HIDE_NOTHING: Flags = {
@@ -21,6 +22,20 @@ EMITTERS = "xla_cpu_use_fusion_emitters"
 
 WIDTH = "xla_cpu_prefer_vector_width"
 """The option for the width of vectors, in bits."""
+
+# Measured op by op in fresh processes (jaxlib 0.10 and 0.11, x86-64; docs/xla.md).
+LIBRARIES = HostLibraries(
+    eigen_depth=656,  # two panels of at most 328
+    eigen_batches=2,
+    ynn_columns=64,
+    ynn_tile=4,
+    ynn_rows=512,
+    patches=1 << 20,
+    sorted_entry=16,
+    sequential=8,
+    grain=1 << 17,  # an allocator keeps as much ready (M_MMAP_THRESHOLD)
+)
+"""The libraries that XLA for CPUs calls."""
 
 COMPILER = CompilerProfile(
     options={
@@ -36,7 +51,7 @@ COMPILER = CompilerProfile(
     ),
     inexact_draft=EMITTERS,
     wide={WIDTH: 512},
-    scratch="host",
+    libraries=LIBRARIES,
     reduces_precision=False,
 )
 """XLA for CPUs. Its default fusions hide values from its own memory analysis, and its default scheduler

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from eqsat.targets.compiler_profile import HONEST, CompilerProfile, Flags
+from eqsat.targets.libraries import NvidiaLibraries
 from eqsat.targets.machine import Machine
 
 SOFTMAX_REWRITER = "triton-softmax-rewriter"
@@ -15,6 +16,30 @@ SOFTMAX_REWRITER = "triton-softmax-rewriter"
 
 UNTUNED: Flags = {"xla_gpu_autotune_level": 0}
 """No kernels are tried out. Products then have all the workspace that they may take."""
+
+LIBRARIES = NvidiaLibraries(
+    # LAPACK's divide and conquer for eigenvectors takes 2 n² + 6 n + 1 entries, and cuSOLVER's is the same
+    # algorithm (netlib.org, dsyevd). Blocked factorisations take a block of columns, at most all. The others
+    # are estimates. cuSOLVER has no figures in its documentation but what its `bufferSize` functions tell on
+    # a device.
+    solver_copies={
+        "cusolver_potrf_ffi": 1.0,
+        "cusolver_getrf_ffi": 1.0,
+        "cusolver_geqrf_ffi": 1.0,
+        "cusolver_orgqr_ffi": 1.0,
+        "cusolver_syevd_ffi": 3.0,
+        "cusolver_syevj_ffi": 3.0,
+        "cusolver_gesvd_ffi": 3.0,
+        "cusolver_gesvdj_ffi": 3.0,
+        "cusolver_gesvdp_ffi": 4.0,
+        "cusolver_sytrd_ffi": 1.0,
+    },
+    # cuFFT's documentation, "Plan creation": 8 * batch * n[0] * … * n[rank-1] elements.
+    most_transform_copies=8,
+    # The documentation names 2, 3, 5 and 7 as the factors that it has kernels for.
+    small_factor=7,
+)
+"""The libraries that XLA for GPUs of NVIDIA calls."""
 
 COMPILER = CompilerProfile(
     # A product in a Triton kernel takes no workspace, and one in cuBLAS does; which of the two is faster is
@@ -29,7 +54,7 @@ COMPILER = CompilerProfile(
     drafts=(UNTUNED,),
     # Where the device is absent, XLA takes the choice for made, and counts less for it: see HOPPER_WORKSPACE.
     absent=UNTUNED,
-    scratch="cuda",
+    libraries=LIBRARIES,
     rules=frozenset({"fused_products"}),
     # JAX's default: XLA_PYTHON_CLIENT_MEM_FRACTION (docs.jax.dev, "GPU memory allocation").
     memory_share=0.75,

@@ -58,6 +58,8 @@ class Machine:
     - `rows`: the fewest rows with which a matrix product runs near full speed.
     - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
       of its own. A batch of products packs all columns. 0 if nothing is packed.
+    - `panel_tile`: the number of columns packed is a multiple of this one.
+    - `least_panel`: bytes of the smallest packed panel that counts, as in the certificate.
     - `product_workspace`: bytes that a matrix product takes while it runs, whatever its size.
     - `packing`: the slowdown of a program whose products are emitted so that they pack less.
     - `lanes`: the number of entries, adjacent in memory, that are processed at once; 0 if their order does
@@ -101,6 +103,8 @@ class Machine:
     fast_memory: int = 0
     rows: int = 64
     panel_columns: int = 128
+    panel_tile: int = 4
+    least_panel: int = 1 << 17
     product_workspace: int = 0
     packing: float = 1.2
     lanes: int = 8

@@ -13,6 +13,7 @@ from eqsat.backend.certificate import certify
 from eqsat.backend.cuda_scratch import cuda_scratch_bytes
 from eqsat.backend.hlo import parse
 from eqsat.targets.catalogue import find_target
+from eqsat.targets.gpu import LIBRARIES
 
 N = 500
 MATRIX = jax.ShapeDtypeStruct((N, N), jnp.float32)
@@ -72,4 +73,4 @@ def test_a_sort_by_a_library_takes_a_copy() -> None:
 
 @pytest.mark.parametrize("text", ["", "ENTRY %main () -> f32[] {\n  ROOT %c = f32[] constant(0)\n}"])
 def test_a_program_without_calls_has_none(text: str) -> None:
-    assert cuda_scratch_bytes(parse(text)) == 0
+    assert cuda_scratch_bytes(parse(text), LIBRARIES) == 0

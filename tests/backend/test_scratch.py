@@ -14,9 +14,10 @@ from scipy.linalg import lapack
 
 from eqsat.backend.certificate import certify
 from eqsat.backend.hlo import Array, parse
-from eqsat.backend.scratch import GRAIN, scratch_bytes
+from eqsat.backend.scratch import scratch_bytes
 from eqsat.backend.workspaces import summed_bytes
 from eqsat.targets.compiler_profile import OWN
+from eqsat.targets.cpu import LIBRARIES
 
 N = 1000
 VECTOR = jax.ShapeDtypeStruct((10**6,), np.float32)
@@ -31,7 +32,9 @@ def of(*lines: str, threads: int = 2) -> int:
     """The scratch of a program of one computation, in the syntax of HLO."""
     sides = "%less (a: s32[], b: s32[]) -> pred[] {\n  %a = s32[] parameter(0)\n  %b = s32[] parameter(1)\n"
     compare = sides + "  ROOT %lt = pred[] compare(%a, %b), direction=LT\n}\n"
-    return scratch_bytes(parse("\n".join([compare + "ENTRY %main () -> s32[] {", *lines, "}"])), threads)
+    return scratch_bytes(
+        parse("\n".join([compare + "ENTRY %main () -> s32[] {", *lines, "}"])), LIBRARIES, threads
+    )
 
 
 def sort(name: str, operand: str, length: int = 10**6) -> str:
@@ -146,7 +149,7 @@ def test_a_fusion_is_bounded_by_what_its_values_need_at_once() -> None:
 
     thin = jax.ShapeDtypeStruct((N, 8), np.float32)
     own = certify(total, [thin, thin], OWN)
-    assert own.temporaries < GRAIN
+    assert own.temporaries < LIBRARIES.grain
     assert 2 * 4 * N * N <= own.scratch < 2.2 * 4 * N * N
 
 
@@ -177,8 +180,8 @@ def test_sums_of_products_that_are_no_matrix_products_take_no_more_than_their_va
 
 def test_a_sum_over_no_dimension_is_no_matrix_product() -> None:
     row = Array("f32", (1, 10**6), (1, 0))
-    assert summed_bytes(row, frozenset({1}), frozenset({1}), frozenset({1}), 2) == 4 * row.bytes
-    assert summed_bytes(row, frozenset(), frozenset({1}), frozenset({1}), 2) == 0
+    assert summed_bytes(row, frozenset({1}), frozenset({1}), frozenset({1}), 2, LIBRARIES) == 4 * row.bytes
+    assert summed_bytes(row, frozenset(), frozenset({1}), frozenset({1}), 2, LIBRARIES) == 0
 
 
 def test_reading_a_large_program_takes_milliseconds() -> None:

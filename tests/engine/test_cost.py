@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.cost import CostModel
+from eqsat.engine.storage_model import Value
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename, Select
+from eqsat.ir.ops import Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename, Select
 from eqsat.targets.cpu import CPU
-from eqsat.targets.gpu import GPU
 from eqsat.targets.machine import Machine
 
 F32 = "float32"
@@ -120,17 +120,6 @@ def matrix_elements(costs: CostModel, matrix: Value) -> int:
     return costs.elements(matrix.axes, matrix.open)
 
 
-def test_trips() -> None:
-    n, m = Axis(0, 1000), Axis(1, 64)
-    assert model(n=64).trips(NONE) == 1
-    assert model(n=64).trips(frozenset({n})) == 16
-    assert model(n=1000).trips(frozenset({n})) == 1
-    assert model(n=64, m=16).trips(frozenset({n, m})) == 16 * 4
-    # A chunk is no longer than its axis; an axis that is given no length is one chunk.
-    assert model(n=4096).trips(frozenset({n})) == 1
-    assert model().trips(frozenset({n, m})) == 1
-
-
 def test_what_is_computed_in_a_loop_counts_once_per_chunk() -> None:
     n, m = Axis(0, 4096), Axis(1, 64)
     whole = model(n=64).seconds(Map("exp", F32), value(n, m), [value(n, m)])
@@ -152,20 +141,6 @@ def test_a_loop_costs_more_the_more_turns_it_has(closer: Concat | Fold) -> None:
     assert times[0] < times[-1]
 
 
-def test_bytes() -> None:
-    n, m = Axis(0, 1000), Axis(1, 64)
-    assert model().bytes(value(n, m)) == 4 * 1000 * 64
-    assert model(n=16).bytes(value(n, m)) == 4 * 1000 * 64, "n is not open"
-    assert model(n=16).bytes(value(n, m, opened=(n,))) == 4 * 16 * 64
-    assert model(n=16).bytes(value(m, opened=(n,))) == 4 * 64
-    assert model().bytes(value()) == 4
-    assert [model().bytes(value(n, dtype=dtype)) for dtype in ("bool", "bfloat16", "float64")] == [
-        1000,
-        2000,
-        8000,
-    ]
-
-
 def test_names_and_inputs_are_free() -> None:
     n, m = Axis(0, 1000), Axis(1, 1000)
     for op, operands in (
@@ -174,38 +149,3 @@ def test_names_and_inputs_are_free() -> None:
         (Rename(m, n), [value(m)]),
     ):
         assert model().seconds(op, value(n), operands) == 0.0
-
-
-def test_what_is_stored() -> None:
-    n, k = Axis(0, 1000), Axis(1, 4096)
-    short, long = value(n, Axis(2, 8)), value(n, k)
-    stores, total = model().stores_operands, model().stores_result
-    assert stores(Dot(frozenset({k}), F32), [long, long])
-    assert stores(Select("argmax", k, 1, None, "indices", "int32"), [long])
-    assert stores(Reduce("sum", frozenset({k}), F32), [long])
-    assert not stores(Reduce("sum", frozenset({Axis(2, 8)}), F32), [short])
-    assert not stores(Map("exp", F32), [long])
-    # What is long only outside of a loop is computed on the fly inside.
-    chunk = value(n, k, opened=(k,))
-    assert not model(m=8).stores_operands(Reduce("sum", frozenset({k}), F32), [chunk])
-    assert all(total(op) for op in (Dot(frozenset({k}), F32), Concat(n), Fold(n, "sum")))
-    assert not any(total(op) for op in (Map("exp", F32), Rename(n, k), Chunk(n)))
-
-
-def test_a_product_packs_panels_of_its_smaller_operand() -> None:
-    """Of 128 columns at a time, all in a batch; small ones and those of a machine without any don't count."""
-    batch, row, column, inner = (Axis(number, size) for number, size in enumerate((6, 5000, 3000, 1000)))
-    product = Dot(frozenset({inner}), F32)
-    left, right = value(row, inner), value(column, inner)
-    assert model().workspace(product, [left, right]) == 128 * 1000 * 4
-    assert model().workspace(Map("add", F32), [left, right]) == 0
-    many = [value(batch, row, inner), value(batch, column, inner)]
-    assert model().workspace(product, many) == 6 * 3000 * 1000 * 4
-    few = Axis(7, 20)
-    assert model().workspace(Dot(frozenset({few}), F32), [value(row, few), value(column, few)]) == 0
-    assert CostModel(GPU, {}).workspace(product, [left, right]) == GPU.product_workspace
-    thin, long = Axis(8, 3), Axis(9, 50_000)
-    assert (
-        model().workspace(Dot(frozenset({long}), F32), [value(row, long), value(thin, long)])
-        == 4 * 50_000 * 4
-    )

@@ -9,10 +9,11 @@ from itertools import product
 
 import pytest
 
-from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.engine.snapshot import EClass, ENode, Snapshot
+from eqsat.engine.storage_model import Value
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Concat, Fold, Map, Op
 from eqsat.targets.cpu import CPU

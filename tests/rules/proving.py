@@ -24,9 +24,10 @@ from jax import lax
 
 import eqsat
 from eqsat.engine.compiled import CompiledRule
-from eqsat.engine.cost import CostModel, Value
+from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor
 from eqsat.engine.saturate import Saturation, saturate
+from eqsat.engine.storage_model import Value
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.axis import Axis

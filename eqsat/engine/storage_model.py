@@ -1,0 +1,230 @@
+"""The storage model: which values a compiler stores, and the memory that an op takes beside them.
+
+A value is stored if it has a buffer: XLA fuses chains of elementwise ops into their consumers, but
+contractions, sorts and long reductions read their operands from memory. The sizes of values in a loop are
+those on chunk lengths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import itemsize
+from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.operation_function import core_sizes
+from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Op, Opaque, Operation, Reduce, Select
+from eqsat.targets.machine import Machine
+
+Axes = frozenset[Axis]
+
+
+class Valued(Protocol):
+    """A value as the cost model needs it: schema, open loops and dtype. A `Term` is one."""
+
+    @property
+    def axes(self) -> Axes: ...
+
+    @property
+    def open(self) -> Axes: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of which nothing else is known."""
+
+    axes: Axes
+    open: Axes
+    dtype: str
+
+
+VIEW_PRIMITIVES = frozenset(
+    {"slice", "dynamic_slice", "reshape", "rev", "gather", "split", "squeeze", "bitcast_convert_type"}
+)
+"""Primitives that read their operand where they are fused; they need no buffer of their own."""
+
+JOINS = frozenset({"concatenate", "pad"})
+"""Primitives of which the same is true for some compilers."""
+
+SCATTERS = frozenset({"scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"})
+"""Primitives that write updates into their first operand."""
+
+VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "take"})
+"""Operations of which the same is true."""
+
+EXPENSIVE = 3.0
+"""The elementwise cost per element from which XLA stores a value rather than compute it twice."""
+
+INDEX_BYTES = 4
+"""Bytes of an index that goes with an entry while the least or greatest one is found."""
+
+
+@dataclass(frozen=True)
+class StorageModel:
+    """Storage on a machine.
+
+    **Attributes:**
+
+    - `chunks`: the chunk length assumed for each axis that may be split.
+    """
+
+    machine: Machine
+    chunks: Mapping[Axis, int]
+    _elements: dict[tuple[Axes, Axes], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def length(self, axis: Axis, opened: Axes) -> int:
+        return min(self.chunks.get(axis, axis.size), axis.size) if axis in opened else axis.size
+
+    def elements(self, axes: Axes, opened: Axes) -> int:
+        """How many elements there are along some axes, inside of these loops."""
+        key = (axes, opened)
+        found = self._elements.get(key)
+        if found is None:
+            found = self._elements[key] = math.prod(self.length(axis, opened) for axis in axes)
+        return found
+
+    def bytes(self, value: Valued) -> int:
+        """Bytes of one buffer of the value, inside the loops it varies with."""
+        return self.elements(value.axes, value.open) * itemsize(value.dtype)
+
+    def trips(self, opened: Axes) -> int:
+        """How often something that varies with these loops is computed."""
+        return math.prod(-(-axis.size // self.length(axis, opened)) for axis in opened)
+
+    def workspace(self, op: Op, operands: Sequence[Valued]) -> int:
+        """Bytes that an op takes while it runs, beside its operands and its result.
+
+        The library of a matrix product takes panels of its right operand. Which one that will be is the
+        compiler's choice: it is taken to be the one that needs less.
+        """
+        if isinstance(op, Operation) and op.spec.beside is not None:
+            slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
+            return math.ceil(op.spec.beside(core_sizes(op)) * slices) * itemsize(op.dtype)
+        if isinstance(op, (Reduce, Select)):
+            return self.first_step(op, operands[0])
+        if not isinstance(op, Dot):
+            return 0
+        if not self.machine.panel_columns:
+            vector = self.multiplies_vectors(op.axes, operands) or any(
+                operand.axes == op.axes for operand in operands
+            )
+            return 0 if vector else self.machine.product_workspace
+        shared = operands[0].axes & operands[1].axes
+        sizes = []
+        for operand in operands:
+            columns = self.elements(operand.axes - shared, operand.open)
+            if shared == op.axes:
+                columns = min(columns, self.machine.panel_columns)
+            if columns > 1:
+                columns = math.ceil(columns / self.machine.panel_tile) * self.machine.panel_tile
+            sizes.append(columns * self.elements(shared, operand.open) * itemsize(operand.dtype))
+        return min(sizes) if min(sizes) >= self.machine.least_panel else 0
+
+    def multiplies_vectors(self, contracted: Axes, operands: Sequence[Valued]) -> bool:
+        """Whether a contraction multiplies pairs of vectors, or matrices by vectors, number by number.
+
+        An operand that is not stored matrix by matrix is copied first.
+        """
+        first, second = (operand.axes for operand in operands)
+        if first == second:
+            return True
+        shared = first & second
+        batch = self.elements(shared - contracted, operands[0].open | operands[1].open)
+        return self.machine.lanes > 0 and batch > 1 and shared in (first, second)
+
+    def first_step(self, op: Reduce | Select, operand: Valued) -> int:
+        """Bytes of the results of the first of the two steps in which a long reduction is done."""
+        reduced = op.axes if isinstance(op, Reduce) else frozenset({op.axis})
+        length = self.elements(reduced, operand.open)
+        if not self.machine.split_reduction or length <= self.machine.split_reduction:
+            return 0
+        if isinstance(op, Select) and op.kind == "top_k":
+            return 0
+        rows = self.elements(operand.axes - reduced, operand.open)
+        kept = itemsize(operand.dtype) + (INDEX_BYTES if isinstance(op, Select) else 0)
+        return rows * parts_of(length) * kept
+
+    def stores_operands(self, op: Op, operands: Sequence[Valued]) -> bool:
+        """Whether the op reads its operands from memory, whatever computed them."""
+        match op:
+            case Dot():
+                pairs = self.machine.sums_pairs and operands[0].axes == operands[1].axes
+                return not (self.machine.fuses_products or pairs)
+            case Select(kind=kind):
+                return kind == "top_k" or not self.machine.fuses_extremes
+            case Fold(monoid=Select() | Opaque()):
+                return True
+            case Operation(spec=spec):
+                return spec.name not in VIEW_OPERATIONS
+            case Reduce(axes=axes):
+                return self.elements(axes, operands[0].open) > self.machine.fused_reduction
+            case Opaque(call=call):
+                return not self._is_view(call)
+            case Chunk():
+                return True
+            case _:
+                return False
+
+    def read_operands(self, op: Op, operands: Sequence[Valued]) -> range:
+        """The numbers of the operands that the op reads from memory: not always a scatter's updates."""
+        if not self.stores_operands(op, operands):
+            return range(0)
+        fused = self.machine.fuses_joins and isinstance(op, Opaque) and op.call.primitive.name in SCATTERS
+        return range(1 if fused else len(operands))
+
+    def stores_result(self, op: Op) -> bool:
+        """Whether the op's result has a buffer, whatever consumes it."""
+        match op:
+            case Dot():
+                return not self.machine.fuses_products
+            case Reduce(axes=axes):
+                return math.prod(axis.size for axis in axes) > self.machine.inlined_reduction
+            case Select() | Concat() | Fold():
+                return True
+            case Operation(spec=spec):
+                return spec.name not in VIEW_OPERATIONS
+            case Opaque(call=call):
+                return not self._is_view(call)
+            case _:
+                return False
+
+    def _is_view(self, call: Call) -> bool:
+        """Whether a call reads its operands where it is fused."""
+        name = call.primitive.name
+        return name in VIEW_PRIMITIVES or (self.machine.fuses_joins and name in JOINS)
+
+
+def is_expensive(op: Op, machine: Machine) -> bool:
+    """Whether a machine's compiler rather stores a value than computes it twice."""
+    match op:
+        case Map():
+            return ELEMENTWISE[op.name].cost >= EXPENSIVE
+        case Reduce():
+            return not (is_short(op, machine) and math.isinf(machine.short_uses))
+        case _:
+            return isinstance(op, Dot)
+
+
+def is_short(op: Reduce, machine: Machine) -> bool:
+    """Whether a reduction that is computed inside of another kernel costs no more than its operations."""
+    return math.prod(axis.size for axis in op.axes) <= machine.short_reduction
+
+
+def parts_of(length: int) -> int:
+    """The parts of a reduction in two steps: near the root of its length, with the least padding.
+
+    XLA's `TreeReductionRewriter` does the like.
+
+    >>> parts_of(30_000), parts_of(100_000), parts_of(10_007)
+    (150, 250, 72)
+    """
+    root = math.isqrt(length)
+    return min(range(root, root // 2, -1), key=lambda parts: -length % parts)

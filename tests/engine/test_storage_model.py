@@ -1,0 +1,93 @@
+"""What is stored, and what an op takes beside it."""
+
+from __future__ import annotations
+
+from eqsat.engine.storage_model import StorageModel, Value, parts_of
+from eqsat.ir.axis import Axis
+from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Map, Reduce, Rename, Select
+from eqsat.targets.cpu import CPU
+from eqsat.targets.gpu import GPU
+
+F32 = "float32"
+NONE: frozenset[Axis] = frozenset()
+SIZES = (64, 1000, 4096)
+
+
+def model(**chunks: int) -> StorageModel:
+    """A model with chunks of n, m or k of the given lengths, whatever the axis' size."""
+    numbers = dict(zip("nmk", range(3), strict=True))
+    return StorageModel(
+        CPU, {Axis(numbers[name], size): length for name, length in chunks.items() for size in SIZES}
+    )
+
+
+def value(*axes: Axis, opened: tuple[Axis, ...] = (), dtype: str = F32) -> Value:
+    return Value(frozenset(axes), frozenset(opened), dtype)
+
+
+def test_trips() -> None:
+    n, m = Axis(0, 1000), Axis(1, 64)
+    assert model(n=64).trips(NONE) == 1
+    assert model(n=64).trips(frozenset({n})) == 16
+    assert model(n=1000).trips(frozenset({n})) == 1
+    assert model(n=64, m=16).trips(frozenset({n, m})) == 16 * 4
+    # A chunk is no longer than its axis; an axis that is given no length is one chunk.
+    assert model(n=4096).trips(frozenset({n})) == 1
+    assert model().trips(frozenset({n, m})) == 1
+
+
+def test_bytes() -> None:
+    n, m = Axis(0, 1000), Axis(1, 64)
+    assert model().bytes(value(n, m)) == 4 * 1000 * 64
+    assert model(n=16).bytes(value(n, m)) == 4 * 1000 * 64, "n is not open"
+    assert model(n=16).bytes(value(n, m, opened=(n,))) == 4 * 16 * 64
+    assert model(n=16).bytes(value(m, opened=(n,))) == 4 * 64
+    assert model().bytes(value()) == 4
+    assert [model().bytes(value(n, dtype=dtype)) for dtype in ("bool", "bfloat16", "float64")] == [
+        1000,
+        2000,
+        8000,
+    ]
+
+
+def test_what_is_stored() -> None:
+    n, k = Axis(0, 1000), Axis(1, 4096)
+    short, long = value(n, Axis(2, 8)), value(n, k)
+    stores, total = model().stores_operands, model().stores_result
+    assert stores(Dot(frozenset({k}), F32), [long, long])
+    assert stores(Select("argmax", k, 1, None, "indices", "int32"), [long])
+    assert stores(Reduce("sum", frozenset({k}), F32), [long])
+    assert not stores(Reduce("sum", frozenset({Axis(2, 8)}), F32), [short])
+    assert not stores(Map("exp", F32), [long])
+    # What is long only outside of a loop is computed on the fly inside.
+    chunk = value(n, k, opened=(k,))
+    assert not model(m=8).stores_operands(Reduce("sum", frozenset({k}), F32), [chunk])
+    assert all(total(op) for op in (Dot(frozenset({k}), F32), Concat(n), Fold(n, "sum")))
+    assert not any(total(op) for op in (Map("exp", F32), Rename(n, k), Chunk(n)))
+
+
+def test_a_product_packs_panels_of_its_smaller_operand() -> None:
+    """Of 128 columns at a time, all in a batch; small ones and those of a machine without any don't count."""
+    batch, row, column, inner = (Axis(number, size) for number, size in enumerate((6, 5000, 3000, 1000)))
+    product = Dot(frozenset({inner}), F32)
+    left, right = value(row, inner), value(column, inner)
+    assert model().workspace(product, [left, right]) == 128 * 1000 * 4
+    assert model().workspace(Map("add", F32), [left, right]) == 0
+    many = [value(batch, row, inner), value(batch, column, inner)]
+    assert model().workspace(product, many) == 6 * 3000 * 1000 * 4
+    few = Axis(7, 20)
+    assert model().workspace(Dot(frozenset({few}), F32), [value(row, few), value(column, few)]) == 0
+    assert StorageModel(GPU, {}).workspace(product, [left, right]) == GPU.product_workspace
+    thin, long = Axis(8, 3), Axis(9, 50_000)
+    assert (
+        model().workspace(Dot(frozenset({long}), F32), [value(row, long), value(thin, long)])
+        == 4 * 50_000 * 4
+    )
+
+
+def test_a_long_reduction_of_a_gpu_stores_the_results_of_its_first_step() -> None:
+    n, k = Axis(0, 10), Axis(1, 30_000)
+    total = Reduce("sum", frozenset({k}), F32)
+    assert StorageModel(GPU, {}).workspace(total, [value(n, k)]) == 10 * parts_of(k.size) * 4
+    short = StorageModel(GPU, {k: 1000})
+    assert short.workspace(total, [value(n, k, opened=(k,))]) == 0, "a chunk is reduced in one step"
