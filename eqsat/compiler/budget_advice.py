@@ -71,8 +71,10 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
     if planner.deadline.passed():
         return least
     may_do = planner.searched_minimum() if refusal.reached is None else refusal.reached
+    if may_do >= least:
+        return least  # Not even the programs that need least memory need less than the function as written.
     too_small = planner.budget
-    if too_small < may_do < least:
+    if too_small < may_do:
         if _does(planner, may_do):
             return may_do
         too_small = may_do

@@ -133,8 +133,9 @@ class GuardedCompiler:
         Where that needs more than was predicted, again with so much less for tests and the plain program.
         """
         compiled = self._together(candidate, budget, budget)
-        if compiled.peak > budget and compiled.candidate.tests:
-            smaller = self._together(candidate, 2 * budget - compiled.peak, budget)
+        aim = 2 * budget - compiled.peak
+        if compiled.peak > budget and compiled.candidate.tests and aim > compiled.certified.fixed:
+            smaller = self._together(candidate, aim, budget)
             compiled = min(compiled, smaller, key=lambda one: one.peak)
         if self.smallest is None or compiled.peak < self.smallest.peak:
             self.smallest = compiled

@@ -20,7 +20,7 @@ from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
 from eqsat.engine.weights import Weights
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Opaque, Rename
+from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Opaque, Operation, Rename
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
@@ -167,7 +167,10 @@ class Extractor:
 
     def _largest_stored(self, number: int, node: ENode, stored: tuple[int, ...]) -> int:
         """Bytes of the largest buffer, or workspace, that choosing this node brings about."""
-        packed = self.model.workspace(node.op, [self.values[child] for child in node.children])
+        operands = [self.values[child] for child in node.children]
+        packed = self.model.workspace(node.op, operands)
+        if isinstance(node.op, (Opaque, Operation)) and any(operand.open for operand in operands):
+            packed = 0  # It shrinks with the chunks, which are not chosen yet.
         largest = max([packed, *(self.bytes[kept] for kept in stored)])
         if isinstance(node.op, Opaque) and node.op.call.id in self.inside:
             opened = self.graph.classes[number].open & node.op.call.cut

@@ -17,6 +17,7 @@ from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Op, Opaque, Operation, Reduce, Select
+from eqsat.ir.selection import block_length, by_blocks
 from eqsat.targets.machine import Machine
 
 Axes = frozenset[Axis]
@@ -61,8 +62,11 @@ VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "t
 EXPENSIVE = 3.0
 """The elementwise cost per element from which XLA stores a value rather than compute it twice."""
 
+SORTS = {"sort": 1, "argsort": 2}
+"""For operations that sort, how many arrays of indices go along: one keeps equal entries in order."""
+
 INDEX_BYTES = 4
-"""Bytes of an index that goes with an entry while the least or greatest one is found."""
+"""Bytes of an index that goes with an entry while it is sorted, or the least or greatest one is found."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +112,12 @@ class StorageModel:
         if isinstance(op, Operation) and op.spec.beside is not None:
             slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
             return math.ceil(op.spec.beside(core_sizes(op)) * slices) * itemsize(op.dtype)
+        if isinstance(op, Select) and self.selects_by_blocks(op, operands[0]):
+            return self._maxima(op, operands[0])
         if isinstance(op, (Reduce, Select)):
             return self.first_step(op, operands[0])
+        if isinstance(op, (Operation, Opaque)):
+            return self._sorting(op, operands)
         if not isinstance(op, Dot):
             return 0
         if not self.machine.panel_columns:
@@ -152,14 +160,48 @@ class StorageModel:
         kept = itemsize(operand.dtype) + (INDEX_BYTES if isinstance(op, Select) else 0)
         return rows * parts_of(length) * kept
 
+    def selects_by_blocks(self, op: Select, operand: Valued) -> bool:
+        """Whether a selection of the largest entries computes its operand on the fly.
+
+        The maxima of blocks are a reduction, and the entries of the best blocks are gathered.
+        """
+        if op.kind != "top_k" or not self.machine.fuses_selections:
+            return False
+        return by_blocks(op.k, self.length(op.axis, operand.open), operand.dtype)
+
+    def _maxima(self, op: Select, operand: Valued) -> int:
+        """Bytes of the maxima of all blocks, as numbers and as integers in the same order."""
+        blocks = self.length(op.axis, operand.open) // block_length(op.k, self.length(op.axis, operand.open))
+        rows = self.elements(operand.axes - {op.axis}, operand.open)
+        return 2 * rows * blocks * itemsize(operand.dtype)
+
+    def _sorting(self, op: Operation | Opaque, operands: Sequence[Valued]) -> int:
+        """Bytes that a sort takes: all that is sorted goes from one buffer to another and back."""
+        if not self.machine.sort_copies:
+            return 0
+        if isinstance(op, Operation):
+            if op.spec.name not in SORTS:
+                return 0
+            indices, dtype = SORTS[op.spec.name], op.dtype
+        elif op.call.primitive.name == "sort":
+            indices, dtype = int(op.call.params["is_stable"]), op.call.out_dtypes[op.result]
+        else:
+            return 0
+        entries = max(self.elements(operand.axes, operand.open) for operand in operands)
+        entry = sum(itemsize(operand.dtype) for operand in operands) + indices * INDEX_BYTES
+        counted = sum(map(self.bytes, operands)) + entries * itemsize(dtype)
+        return (1 + self.machine.sort_copies) * entries * entry - counted
+
     def stores_operands(self, op: Op, operands: Sequence[Valued]) -> bool:
         """Whether the op reads its operands from memory, whatever computed them."""
         match op:
             case Dot():
                 pairs = self.machine.sums_pairs and operands[0].axes == operands[1].axes
                 return not (self.machine.fuses_products or pairs)
-            case Select(kind=kind):
-                return kind == "top_k" or not self.machine.fuses_extremes
+            case Select(kind="top_k"):
+                return not self.selects_by_blocks(op, operands[0])
+            case Select():
+                return not self.machine.fuses_extremes
             case Fold(monoid=Select() | Opaque()):
                 return True
             case Operation(spec=spec):

@@ -154,6 +154,9 @@ GPU = Machine(
     stores_broadcasts=True,
     fuses_joins=True,
     fuses_extremes=True,
+    fuses_selections=True,
+    # As the certificate counts for CUB (backend/cuda_scratch.py).
+    sort_copies=1,
     overwrites=False,
     rows=256,
     panel_columns=0,

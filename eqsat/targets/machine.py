@@ -50,7 +50,10 @@ class Machine:
       the results of the first step are stored; 0 if none is.
     - `fuses_joins`: whether concatenations and padded arrays are computed on the fly, and what they are of;
       and the updates of scatters.
-    - `fuses_extremes`: whether argmax and argmin compute their operand on the fly.
+    - `fuses_extremes`: whether argmax and argmin compute their operand on the fly; `fuses_selections`: the
+      same for the largest entries of a row where they are found by blocks (`eqsat.ir.selection`).
+    - `sort_copies`: how many copies of all that it sorts a sort takes beside its result; 0 if it sorts in
+      place, without indices that keep equal entries in order.
     - `overwrites`: whether elementwise values may take the place of a value that they are computed from.
     - `stores_broadcasts`: whether an expensive value is stored before it is broadcast.
     - `fast_memory`: bytes of values that the compiler keeps apart from the device's memory, where they take
@@ -99,6 +102,8 @@ class Machine:
     stores_broadcasts: bool = False
     fuses_joins: bool = False
     fuses_extremes: bool = False
+    fuses_selections: bool = False
+    sort_copies: int = 0
     overwrites: bool = True
     fast_memory: int = 0
     rows: int = 64

@@ -40,6 +40,18 @@ def test_the_program_that_is_taken_is_the_fastest_of_those_compared() -> None:
     assert values[int(number) - 1] <= min(values) / 0.95
 
 
+def test_a_program_that_is_no_slower_than_the_function_as_written_is_compared_with_no_other() -> None:
+    def kernel(x: Any, y: Any, v: Any) -> Any:
+        return jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1)) @ v
+
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((20_000, 3), (20_000, 3), (20_000,))]
+    plan = eqsat.optimize(kernel, budget="100MB", target="h100").plan(*shapes)
+    assert plan.changed
+    assert plan.predicted_seconds <= plan.original_seconds
+    (step,) = [step for step in plan.search if "compare" in step.decision]
+    assert "the function as written" in step.outcome
+
+
 @pytest.mark.parametrize("target", ["h100", "tpu-v5e"])
 def test_a_function_that_fits_has_an_estimate_too(target: str) -> None:
     plan = planned("4GB", target)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eqsat.engine.storage_model import StorageModel, Value, parts_of
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Map, Reduce, Rename, Select
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Map, Operation, Reduce, Rename, Select
 from eqsat.targets.cpu import CPU
 from eqsat.targets.gpu import GPU
 
@@ -91,3 +94,25 @@ def test_a_long_reduction_of_a_gpu_stores_the_results_of_its_first_step() -> Non
     assert StorageModel(GPU, {}).workspace(total, [value(n, k)]) == 10 * parts_of(k.size) * 4
     short = StorageModel(GPU, {k: 1000})
     assert short.workspace(total, [value(n, k, opened=(k,))]) == 0, "a chunk is reduced in one step"
+
+
+def test_a_sort_of_a_gpu_takes_its_operands_twice_and_indices_for_ties() -> None:
+    n, k = Axis(0, 10), Axis(1, 1000)
+    entries = 10 * 1000
+    sort = Operation(OPERATIONS["sort"], (k,), F32)
+    argsort = Operation(OPERATIONS["argsort"], (k,), "int32")
+    # Keys and an index twice, less the operand and the result; for an argsort, another index.
+    assert StorageModel(GPU, {}).workspace(sort, [value(n, k)]) == (2 * (4 + 4) - 4 - 4) * entries
+    assert StorageModel(GPU, {}).workspace(argsort, [value(n, k)]) == (2 * (4 + 8) - 4 - 4) * entries
+    assert model().workspace(sort, [value(n, k)]) == 0, "in place"
+
+
+def test_a_selection_by_blocks_reads_its_operand_on_the_fly_on_a_gpu() -> None:
+    n, k = Axis(0, 10), Axis(1, 50_000)
+    gpu = StorageModel(GPU, {})
+    best = Select("top_k", k, 10, Axis(2, 10), "values", F32)
+    assert not gpu.stores_operands(best, [value(n, k)])
+    assert gpu.workspace(best, [value(n, k)]) == 2 * 10 * (50_000 // 32) * 4, "the maxima of blocks"
+    assert model().stores_operands(best, [value(n, k)])
+    few = Axis(1, 500)
+    assert gpu.stores_operands(replace(best, axis=few), [value(n, few)]), "left to the library"

@@ -1,0 +1,54 @@
+"""The budget that an error recommends."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from eqsat.compiler.budget_advice import enough
+from eqsat.reports.refusal import Refusal
+from eqsat.support.deadline import NO_DEADLINE
+
+WRITTEN, FIXED = 1000, 100
+
+
+class Planner:
+    """A planner of a function that needs `WRITTEN` bytes as written, and has plans from some budget on."""
+
+    obstacle = None
+    deadline = NO_DEADLINE
+    baseline: Any = SimpleNamespace(certified=lambda: SimpleNamespace(peak=WRITTEN, fixed=FIXED))
+
+    def __init__(self, needed: int, budget: int = 200) -> None:
+        self.needed = needed
+        self.budget = budget
+        self.tried: list[int] = []
+
+    def at(self, budget: int) -> Planner:
+        self.tried.append(budget)
+        return Planner(self.needed, budget)
+
+    def attempt(self) -> None:
+        if self.budget < self.needed:
+            raise Refusal(["too small"], None)
+
+
+def advised(needed: int, reached: int) -> tuple[int, list[int]]:
+    """The recommended budget, and the budgets that were tried for it."""
+    planner: Any = Planner(needed)
+    return enough(planner, Refusal(["too small"], reached)), planner.tried
+
+
+def test_the_smallest_peak_that_was_reached_is_enough_if_there_is_a_plan_for_it() -> None:
+    assert advised(500, 600) == (600, [600])
+
+
+def test_otherwise_the_budget_is_between_that_and_the_function_as_written() -> None:
+    budget, tried = advised(700, 600)
+    assert 700 <= budget < WRITTEN
+    assert len(tried) > 1
+
+
+def test_nothing_is_tried_if_no_program_needs_less_than_the_function_as_written() -> None:
+    assert advised(500, WRITTEN) == (WRITTEN, [])
+    assert advised(500, WRITTEN + 500) == (WRITTEN, [])
