@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from eqsat.targets.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -13,6 +15,8 @@ class CodegenOptions:
 
     - `fused_reduction`: the length of the longest reduction that does not store its operand. Longer sums may
       be emitted as products. None: no sum may be.
+    - `split_reduction`, `split_columns`: the lengths of the longest reductions that XLA does in one step:
+      along the last axis, and along another one. Longer ones may be emitted in two steps. 0: none is.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other. If
       so, products with many rows are emitted in blocks.
     - `panel`: bytes that the library may pack for a product; operands are ordered accordingly. None: no
@@ -22,3 +26,19 @@ class CodegenOptions:
     fused_reduction: int | None = None
     adds_rows: bool = False
     panel: int | None = None
+    split_reduction: int = 0
+    split_columns: int = 0
+
+
+def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
+    """The forms for a machine.
+
+    **Arguments:**
+
+    - `exact`: whether sums are to keep the order that XLA gives them, where it gives them one.
+    """
+    steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
+    forms = CodegenOptions(split_reduction=steps[0], split_columns=steps[1])
+    if exact:
+        return forms
+    return replace(forms, fused_reduction=machine.fused_reduction, adds_rows=machine.adds_rows)

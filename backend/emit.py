@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from eqsat.backend import chunk_bar, packing, selection, slicing
+from eqsat.backend import chunk_bar, packing, reduction_steps, selection, slicing
 from eqsat.backend.calls import call_source
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import contraction_text
@@ -100,7 +100,7 @@ class Emitter:
             length = schedule.chunks[loop.id]
             self.pieces[loop.axis] = self.pieces.get(loop.axis, Pieces.of(loop.axis)).with_chunks(length)
         self.bars = 0
-        self.selects = False
+        self.selects = self.divides = False
         self.copies = False
         self.rounds = False
         self.tests_magnitudes = False
@@ -164,6 +164,7 @@ class Emitter:
         body = "\n".join(self.lines)
         imports = ["import jax.numpy as jnp", "from jax import lax", *self.names.imports]
         wanted = {selection.FUNCTIONS: self.selects, COPYING: self.copies, ROUNDING: self.rounds}
+        wanted[reduction_steps.EXTREMES] = self.divides
         wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
         if self.bars:

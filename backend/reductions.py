@@ -15,7 +15,9 @@ from eqsat.backend.contractions import block_length, contraction_text, in_blocks
 from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import Emitted, Lengths, length_text, tuple_text
 from eqsat.backend.pieces import Pieces
+from eqsat.backend.reduction_steps import parts, reduced, reduced_in_steps
 from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Dot, Reduce
 from eqsat.ir.term import Term
 
@@ -48,9 +50,12 @@ def reduction_text(
     - `lengths`: as text, those that axes have here.
     """
     pieces = {axis: chunked[axis] if axis in operand.open else Pieces.of(axis) for axis in operand.axes}
+    divided = parts(value, op.axes, itemsize(op.dtype), codegen, pieces, lengths)
+    if divided is not None:
+        return reduced_in_steps(op.kind, op.axes, divided)
     axis = None if codegen.fused_reduction is None else _longest(op, operand, codegen.fused_reduction, pieces)
     if axis is None:
-        return _reduced(op.kind, op.axes, value)
+        return reduced(op.kind, op.axes, value)
     rows = math.prod(pieces[other].shortest for other in operand.axes - {axis})
     at_an_end = axis in (value.order[0], value.order[-1])  # or the product would copy the operand
     if op.kind in ("sum", "mean") and rows >= LEAST_ROWS and at_an_end:
@@ -63,8 +68,8 @@ def reduction_text(
         last = len(value.order) - 1
         # XLA would make one reduction of both.
         columns = f"lax.optimization_barrier(lax.reduce_{op.kind}({block}, axes=({last},)))"
-        return _reduced(op.kind, op.axes, Emitted(columns, value.order))
-    return _reduced(op.kind, op.axes, value)
+        return reduced(op.kind, op.axes, Emitted(columns, value.order))
+    return reduced(op.kind, op.axes, value)
 
 
 def _longest(op: Reduce, operand: Term, fused: int, pieces: Mapping[Axis, Pieces]) -> Axis | None:
@@ -91,7 +96,7 @@ def _multiplied(
         ones = Emitted(f"jnp.ones({length}, {dtype_text(op.dtype)})", (axis,))
         total = contraction_text(dot, value, ones, [operand.dtype, op.dtype], chunked, lengths)
     if op.axes != dot.axes:
-        total = _reduced(op.kind, op.axes - dot.axes, total)
+        total = reduced(op.kind, op.axes - dot.axes, total)
     if op.kind == "mean":
         total = Emitted(f"{total.text} / {length}", total.order)
     return total
@@ -102,11 +107,3 @@ def _width(pieces: Pieces) -> int | None:
     fitting = (width for width in WIDTHS if pieces.divisor % width == 0)
     widths = [width for width in fitting if pieces.shortest >= LEAST_ROWS * width]
     return max(widths, key=lambda width: (width & -width, width), default=None)
-
-
-def _reduced(kind: str, axes: frozenset[Axis], value: Emitted) -> Emitted:
-    dimensions = [str(d) for d, axis in enumerate(value.order) if axis in axes]
-    order = tuple(axis for axis in value.order if axis not in axes)
-    if kind == "mean":
-        return Emitted(f"jnp.mean({value.text}, axis={tuple_text(dimensions)})", order)
-    return Emitted(f"lax.reduce_{kind}({value.text}, axes={tuple_text(dimensions)})", order)

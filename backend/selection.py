@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 
 from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import Emitted, transposed
+from eqsat.backend.pieces import Pieces
+from eqsat.backend.reduction_steps import parts
 from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Select
 from eqsat.ir.selection import (
     LIBRARY_DTYPE,
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from eqsat.backend.emit import Emitter
     from eqsat.backend.scope import Scope
 
-NAMES = ("top_k", "top_k_successively", "ordered", "from_order")
+NAMES = ("top_k", "top_k_successively", "ordered", "from_order", "arg_in_parts")
 """The names that the text takes in the emitted program."""
 
 
@@ -36,8 +39,7 @@ def select(emitter: Emitter, term: Term, op: Select, scope: Scope) -> Emitted:
     value = emitter.value(operand, scope)
     rest = tuple(axis for axis in value.order if axis != op.axis)
     if op.kind != "top_k":
-        dimension = value.order.index(op.axis)
-        text = f"lax.{op.kind}({value.text}, {dimension}, {dtype_text(op.dtype)})"
+        text = extreme_text(emitter, op, operand, value, scope)
         return emitter.assign(scope, term, op.kind, Emitted(text, rest))
     key = (op.kind, op.axis, op.k, operand.number)
     if key not in scope.calls:
@@ -46,6 +48,19 @@ def select(emitter: Emitter, term: Term, op: Select, scope: Scope) -> Emitted:
         scope.calls[key] = emitter.local(f"best_{term.number}")
         emitter.line(scope, f"{scope.calls[key]} = {top_k}({moved.text}, {op.k})")
     return best(scope.calls[key], op, rest)
+
+
+def extreme_text(emitter: Emitter, op: Select, operand: Term, value: Emitted, scope: Scope) -> str:
+    """The place of the greatest or least entry; of a long row, in two steps."""
+    dimension = value.order.index(op.axis)
+    pieces = {a: emitter.pieces[a] if a in operand.open else Pieces.of(a) for a in operand.axes}
+    kept = itemsize(operand.dtype) + itemsize(op.dtype)
+    divided = parts(value, {op.axis}, kept, emitter.codegen, pieces, scope.lengths_of(operand))
+    if divided is None or operand.dtype == "bool":
+        return f"lax.{op.kind}({value.text}, {dimension}, {dtype_text(op.dtype)})"
+    emitter.divides = True
+    better = "lax.gt" if op.kind == "argmax" else "lax.lt"
+    return f"arg_in_parts({better}, {divided.text}, {dimension}, {dtype_text(op.dtype)})"
 
 
 def function(emitter: Emitter, k: int, length: int, dtype: str) -> str:

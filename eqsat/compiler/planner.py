@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from eqsat.backend.certificate import Certified
-from eqsat.backend.codegen_options import CodegenOptions
+from eqsat.backend.codegen_options import codegen_options
 from eqsat.backend.donation import NOTHING, Donation
 from eqsat.compiler.baseline import Baseline, Obstacle
 from eqsat.compiler.budget_advice import refused
@@ -250,7 +250,7 @@ class Planner:
             self.donation,
             self.budget,
             self.stopwatch,
-            CodegenOptions() if exact else CodegenOptions(machine.fused_reduction, machine.adds_rows),
+            codegen_options(machine, exact),
             self.target,
             exact,
         )

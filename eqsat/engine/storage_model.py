@@ -17,6 +17,7 @@ from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Op, Opaque, Operation, Reduce, Select
+from eqsat.ir.reduction_steps import library_parts, part_length
 from eqsat.ir.selection import block_length, by_blocks
 from eqsat.targets.machine import Machine
 
@@ -156,9 +157,10 @@ class StorageModel:
             return 0
         if isinstance(op, Select) and op.kind == "top_k":
             return 0
-        rows = self.elements(operand.axes - reduced, operand.open)
-        kept = itemsize(operand.dtype) + (INDEX_BYTES if isinstance(op, Select) else 0)
-        return rows * parts_of(length) * kept
+        entry = itemsize(operand.dtype) + (INDEX_BYTES if isinstance(op, Select) else 0)
+        kept = self.elements(operand.axes - reduced, operand.open) * entry
+        own = part_length(length, self.machine.split_reduction, kept) if self.machine.emits_steps else None
+        return kept * (length // own if own else library_parts(length))
 
     def selects_by_blocks(self, op: Select, operand: Valued) -> bool:
         """Whether a selection of the largest entries computes its operand on the fly.
@@ -258,15 +260,3 @@ def is_expensive(op: Op, machine: Machine) -> bool:
 def is_short(op: Reduce, machine: Machine) -> bool:
     """Whether a reduction that is computed inside of another kernel costs no more than its operations."""
     return math.prod(axis.size for axis in op.axes) <= machine.short_reduction
-
-
-def parts_of(length: int) -> int:
-    """The parts of a reduction in two steps: near the root of its length, with the least padding.
-
-    XLA's `TreeReductionRewriter` does the like.
-
-    >>> parts_of(30_000), parts_of(100_000), parts_of(10_007)
-    (150, 250, 72)
-    """
-    root = math.isqrt(length)
-    return min(range(root, root // 2, -1), key=lambda parts: -length % parts)

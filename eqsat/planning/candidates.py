@@ -89,7 +89,7 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
       nothing is copied for reductions.
     """
     if library:
-        machine = replace(machine, copies=False, fuses_selections=False)
+        machine = machine.unemitted
     program, _ = without_unused_results(program)
     block = build(program)
     schedule, peak = choose_lengths(program, block, math.inf, machine)

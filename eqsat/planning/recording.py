@@ -64,8 +64,7 @@ def recorded(
     - `chosen`: the program that the plan is for, if it is a different one.
     - `names`: the names of the inputs.
     """
-    # No copies are made for a program that is left as it is.
-    before = Recorder(written.schedule, names, replace(machine, copies=False))
+    before = Recorder(written.schedule, names, machine.unemitted)
     after = before if chosen is None else Recorder(chosen.schedule, names, machine)
     memory, written_peak = before.memory(), plan.original_peak_bytes
     room = plan.budget_bytes - plan.argument_bytes - plan.result_bytes

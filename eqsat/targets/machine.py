@@ -6,7 +6,7 @@ are beside their compilers' profiles, and `eqsat.targets.calibration` measures t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 REDUCED = frozenset({"float32", "bfloat16", "float16", "f32", "bf16", "f16"})
 """The dtypes of which a product may be computed in less than single precision."""
@@ -48,6 +48,8 @@ class Machine:
     - `cheap_uses`: an expensive value that is read by no more than so many is computed for each of them.
     - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
       the results of the first step are stored; 0 if none is.
+    - `split_columns`: the same for reductions along another axis than the last; `emits_steps`: whether such
+      reductions are emitted in two steps (`eqsat.ir.reduction_steps`).
     - `fuses_joins`: whether concatenations and padded arrays are computed on the fly, and what they are of;
       and the updates of scatters.
     - `fuses_extremes`: whether argmax and argmin compute their operand on the fly; `fuses_selections`: the
@@ -99,6 +101,8 @@ class Machine:
     sums_pairs: bool = False
     cheap_uses: int = 1
     split_reduction: int = 0
+    split_columns: int = 0
+    emits_steps: bool = False
     stores_broadcasts: bool = False
     fuses_joins: bool = False
     fuses_extremes: bool = False
@@ -117,6 +121,11 @@ class Machine:
     adds_rows: bool = True
     joins: bool = True
     clock: float = 0.0
+
+    @property
+    def unemitted(self) -> Machine:
+        """The machine for a program that is compiled without being emitted: it has none of our forms."""
+        return replace(self, copies=False, fuses_selections=False, emits_steps=False)
 
     def product_flops(self, dtype: str, precise: bool) -> float:
         """Operations per second of a product.

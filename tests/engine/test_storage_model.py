@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.engine.storage_model import StorageModel, Value, parts_of
+from eqsat.engine.storage_model import StorageModel, Value
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Map, Operation, Reduce, Rename, Select
+from eqsat.ir.reduction_steps import library_parts
 from eqsat.targets.cpu import CPU
 from eqsat.targets.gpu import GPU
 
@@ -91,7 +92,11 @@ def test_a_product_packs_panels_of_its_smaller_operand() -> None:
 def test_a_long_reduction_of_a_gpu_stores_the_results_of_its_first_step() -> None:
     n, k = Axis(0, 10), Axis(1, 30_000)
     total = Reduce("sum", frozenset({k}), F32)
-    assert StorageModel(GPU, {}).workspace(total, [value(n, k)]) == 10 * parts_of(k.size) * 4
+    assert StorageModel(GPU, {}).workspace(total, [value(n, k)]) == 10 * library_parts(k.size) * 4
+    many = Axis(0, 100_000)
+    assert StorageModel(GPU, {}).workspace(total, [value(many, k)]) == 100_000 * 2 * 4, "in its own steps"
+    written = StorageModel(replace(GPU, emits_steps=False), {})
+    assert written.workspace(total, [value(many, k)]) == 100_000 * library_parts(k.size) * 4
     short = StorageModel(GPU, {k: 1000})
     assert short.workspace(total, [value(n, k, opened=(k,))]) == 0, "a chunk is reduced in one step"
 
