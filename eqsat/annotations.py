@@ -20,7 +20,6 @@ from eqsat.ir.operations import (
     OperationSpec,
     Signature,
     definition_of,
-    known_operation,
 )
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.check import check_file
@@ -180,7 +179,7 @@ def _register(name: str, signature: Signature | None, fn: Callable[..., Any]) ->
     if signature is None and name not in REGISTERED:
         # This raises an error if no .rules file could declare an operation of this name.
         check_file(parse_rules(f"operation {name}[i](a: i) -> i", "name"))
-    known = known_operation(name)
+    known = REGISTERED.get(name)
     before = known.function if known is not None else UNDECLARED.get(name)
     if before is not None and definition_of(before) != definition_of(fn):
         raise EqsatError(

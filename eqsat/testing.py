@@ -18,7 +18,7 @@ from eqsat.checking.regimes import EXAMPLES
 from eqsat.checking.report import CheckReport, RuleReport
 from eqsat.errors import RuleError
 from eqsat.language.syntax import RuleFile
-from eqsat.rulesets.files import load_file, load_rules_from, shipped_files
+from eqsat.rulesets.files import bound_operations, load_file, load_rules_from, shipped_files
 
 __all__ = ["CheckReport", "RuleReport", "check_rules"]
 
@@ -54,7 +54,8 @@ def check_rules(
     False
     """
     file = load(rules)
-    report = FileCheck(file, shipped_files(), examples, strict).report(names or ())
+    operations = bound_operations([file])
+    report = FileCheck(file, shipped_files(), examples, strict, operations=operations).report(names or ())
     if fail and not report.ok:
         raise RuleError("\n\n".join(text for rule in report.failed for text in rule.failures))
     return report

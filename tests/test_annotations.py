@@ -13,7 +13,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import EqsatError
-from eqsat.ir.operations import REGISTERED, UNDECLARED, OperationSpec, known_operation
+from eqsat.ir.operations import REGISTERED, UNDECLARED, OperationSpec, known_operation, operations_in_scope
 from eqsat.ir.program import Program
 from eqsat.ir.properties import PROPERTIES
 from eqsat.language.parse import parse_rules
@@ -161,20 +161,12 @@ def test_an_operation_that_a_rules_file_declares() -> None:
     (declaration,) = parse_rules(f"operation {SIGNATURE}", "my.rules").operations
     rbf = eqsat.operation(kernel, name="rbf")
     assert names(rbf, X, Y) == []
-    REGISTERED["rbf"] = OperationSpec(declaration.signature)
-    found = known_operation("rbf")
-    assert found is not None
-    assert found.function is kernel
-    assert names(rbf, X, Y) == ["rbf[4 5 3](0, 1)"]
-
-
-def test_a_declaration_that_was_there_first() -> None:
-    (declaration,) = parse_rules(f"operation {SIGNATURE}", "my.rules").operations
-    REGISTERED["rbf"] = OperationSpec(declaration.signature)
-    with pytest.raises(EqsatError, match="there is already another operation"):
-        eqsat.operation(kernel, name="rbf", signature="(i,k),(j,k)->(i,j)")
-    rbf = eqsat.operation(kernel, name="rbf")
-    assert names(rbf, X, Y) == ["rbf[4 5 3](0, 1)"]
+    with operations_in_scope(lambda: {"rbf": OperationSpec(declaration.signature)}):
+        found = known_operation("rbf")
+        assert found is not None
+        assert found.function is kernel
+        assert names(rbf, X, Y) == ["rbf[4 5 3](0, 1)"]
+    assert names(rbf, X, Y) == []
 
 
 # Operations: what they take and return.

@@ -33,7 +33,8 @@ ALLOWED = {
     "eqsat.planning": "support targets.machine ir engine reports",
     "eqsat.backend": "errors targets ir planning.blocks",
     "eqsat.storage": "support ir planning.blocks frontend.foreign frontend.source backend.emission",
-    "eqsat.rulesets": "errors support.serialisation ir language rules engine storage.values",
+    "eqsat.rulesets": "errors support.serialisation ir language rules engine storage.rule_texts"
+    " storage.values",
     "eqsat.compiler": "errors support targets reports ir engine frontend planning backend storage rulesets",
     "eqsat.checking": "errors ir language engine planning targets.cpu backend",
     "eqsat.transforms": "errors frontend reports compiler",
@@ -45,8 +46,8 @@ ALLOWED = {
     " rulesets.options api",
     "eqsat.testing": "errors language rulesets.files checking",
     "eqsat.running": "errors support targets reports backend.certificate api compiler transforms",
-    "eqsat.commands": "errors support reports language rulesets frontend.lower frontend.trace checking api"
-    " questions running",
+    "eqsat.commands": "errors support reports ir.operations language rulesets frontend.lower frontend.trace"
+    " checking api questions running",
     "eqsat.cli": "errors commands",
     "eqsat.run": "cli",
     "eqsat.__init__": "annotations api backend.certificate dispatch.budget_scope targets errors"

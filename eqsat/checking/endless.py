@@ -15,10 +15,12 @@ from itertools import islice
 
 from eqsat.checking.examples import Loaded, drawn_program
 from eqsat.checking.firing import programs
+from eqsat.checking.operations import operations_of
 from eqsat.checking.statement import directions, statements
 from eqsat.engine.compile import compile_rule
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.saturate import Limits, Saturation, saturate
+from eqsat.ir.operations import OperationSpec
 from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.syntax import Fact, Rule, RuleFile
 
@@ -65,7 +67,8 @@ class Together:
     def __init__(self, file: RuleFile, known: Sequence[RuleFile]) -> None:
         usable = [rule for rule in file.rules if _by_default(rule)]
         self.names = {rule.name for rule in usable}
-        mine = [compiled(one, number) for number, one in enumerate([*usable, *file.facts])]
+        statements: list[Rule | Fact] = [*usable, *file.facts]
+        mine = [compiled(one, number) for number, one in enumerate(statements)]
         self.rules = [*mine, *_renaming(known, self.names, len(mine))]
         self.named: set[str] = set()
 
@@ -93,9 +96,14 @@ def ended(found: Saturation) -> bool:
     return found.stop_reason == "saturated" and not found.banned
 
 
-@cache
 def compiled(rule: Rule | Fact, number: int) -> CompiledRule:
     """Returns a rule compiled for the engine, without its data guard so that it applies to all matches."""
+    return _compiled(rule, number, operations_of(rule))
+
+
+@cache
+def _compiled(rule: Rule | Fact, number: int, operations: tuple[OperationSpec, ...]) -> CompiledRule:
+    """Returns the same. What it compiles to depends on the `operations` that the rule names."""
     free = replace(rule, data_guard=None) if isinstance(rule, Rule) else rule
     return compile_rule(free, number)
 

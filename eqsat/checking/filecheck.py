@@ -24,6 +24,7 @@ from eqsat.checking.showing import shown
 from eqsat.checking.shrinking import shrunk
 from eqsat.checking.statement import operation_called
 from eqsat.errors import EqsatError
+from eqsat.ir.operations import Declared, operations_in_scope
 from eqsat.language.accuracies import ACCURACIES, MEANINGS
 from eqsat.language.check import check_file
 from eqsat.language.diagnostics import diagnostic
@@ -36,7 +37,7 @@ from eqsat.language.syntax import (
     RuleFile,
 )
 from eqsat.language.traverse import variables
-from eqsat.language.vocabulary import all_files
+from eqsat.language.vocabulary import all_files, declared_operations
 
 
 class FileCheck:
@@ -50,6 +51,7 @@ class FileCheck:
       failures instead of warnings. Conditions that the rest of a rule implies stay warnings.
     - `brief`: whether to stop at the first failure of a statement, not to shrink it or search for advice,
       and to leave out suggestions for improvement.
+    - `operations`: the operations that the files declare, bound to their functions; by default, without them.
     """
 
     def __init__(
@@ -59,12 +61,14 @@ class FileCheck:
         examples: int = EXAMPLES,
         strict: bool = False,
         brief: bool = False,
+        operations: Declared | None = None,
     ) -> None:
         self.file = file
         self.known = [other for other in known if other.file != file.file]
         self.examples = examples
         self.strict = strict
         self.brief = brief
+        self.operations = declared_operations([*known, file]) if operations is None else operations
 
     def report(self, names: Sequence[str] = ()) -> CheckReport:
         """Returns the report on the rules, facts and monoids of the file.
@@ -95,11 +99,12 @@ class FileCheck:
 
     def checked(self, statement: Rule | Fact | MonoidDeclaration) -> RuleReport:
         """Returns the report on a statement."""
-        match statement:
-            case Rule() | Fact():
-                return self.statement(statement)
-            case MonoidDeclaration():
-                return self.monoid(statement)
+        with operations_in_scope(lambda: self.operations):
+            match statement:
+                case Rule() | Fact():
+                    return self.statement(statement)
+                case MonoidDeclaration():
+                    return self.monoid(statement)
 
     def statement(self, statement: Rule | Fact) -> RuleReport:
         """Returns the report on a rule or a fact. If a user's operation raises, the report says so."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from eqsat.checking.absence import absence, told
 from eqsat.checking.examples import Loaded, programs_of
+from eqsat.checking.operations import operations_of
 from eqsat.checking.oracle import Criterion, differs
 from eqsat.checking.statement import directions, loops, statements
 from eqsat.engine.compile import compile_rule
@@ -19,6 +20,7 @@ from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.errors import EqsatError
 from eqsat.ir.interpret import interpret
+from eqsat.ir.operations import OperationSpec
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term
 from eqsat.language.parse import parse_rules
@@ -93,8 +95,10 @@ def fires_on(rule: Rule | Fact, loaded: Loaded) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _compiled(rule: Rule | Fact) -> list[CompiledRule]:
+def _compiled(rule: Rule | Fact, operations: tuple[OperationSpec, ...]) -> list[CompiledRule]:
     """Returns the compiled rule, with the rules that split terms into chunks if it needs them.
+
+    What it compiles to depends on the `operations` that it names.
 
     The list is cached, since the engine keeps an e-graph for each list of rules.
     """
@@ -148,7 +152,7 @@ def _compiled_splits() -> list[CompiledRule]:
 
 
 def _run(loaded: Loaded, rule: Rule | Fact) -> Outcome:
-    program, compiled = loaded.program, _compiled(rule)
+    program, compiled = loaded.program, _compiled(rule, operations_of(rule))
     found = saturate(program, compiled, loaded.large, list(program.reachable()), LIMITS)
     matched = found.matches.get(compiled[0].name, 0) > 0
     if not matched or isinstance(rule, Fact):

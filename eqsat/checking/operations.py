@@ -8,7 +8,7 @@ import jax
 
 from eqsat.ir.operation_function import core_function
 from eqsat.ir.operations import OperationSpec, known_operation
-from eqsat.language.syntax import OperationOf, Rule
+from eqsat.language.syntax import Fact, OperationOf, Rule
 from eqsat.language.traverse import walk
 
 FIRST_LENGTH = 3
@@ -39,6 +39,13 @@ def users_operations(rule: Rule) -> list[OperationOf]:
             if isinstance(node, OperationOf) and spec is not None and not spec.text:
                 found.append(node)
     return found
+
+
+def operations_of(rule: Rule | Fact) -> tuple[OperationSpec, ...]:
+    """Returns the operations that a rule or a fact names. What it compiles to depends on them."""
+    stated = rule.as_rule() if isinstance(rule, Fact) else rule
+    names = [node.name for node in users_operations(stated)]
+    return tuple(spec for name in names if (spec := known_operation(name)) is not None)
 
 
 def _tried(spec: OperationSpec, lengths: Mapping[str, int], batch: int) -> tuple[str, str, bool] | None:

@@ -12,7 +12,7 @@ from eqsat.commands.statuses import DONE, WRONG
 from eqsat.commands.target import import_from_here
 from eqsat.errors import EqsatError
 from eqsat.language.syntax import RuleFile
-from eqsat.rulesets.files import load_file, shipped_files
+from eqsat.rulesets.files import bound_operations, load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -46,10 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
     strict = arguments.strict or not arguments.files
     if arguments.allow_imports:
         import_from_here()
-    files = [load_file(path, arguments.allow_imports) for path in arguments.files] or list(shipped_files())
+    files = [load_file(path) for path in arguments.files] or list(shipped_files())
+    operations = bound_operations(_known(files), arguments.allow_imports)
     reports: list[CheckReport] = []
     for file in files:
-        check = FileCheck(file, _known(files), arguments.examples, strict)
+        check = FileCheck(file, _known(files), arguments.examples, strict, operations=operations)
         reports.append(check.report(arguments.rule))
     whole = CheckReport(tuple(rule for report in reports for rule in report.rules))
     if arguments.rule and not whole.rules:

@@ -9,7 +9,9 @@ from eqsat.commands.shapes import parse_arguments
 from eqsat.commands.statuses import DONE
 from eqsat.commands.target import as_called, find_function, import_from_here, told
 from eqsat.errors import EqsatError
-from eqsat.rulesets.files import load_file, shipped_files
+from eqsat.ir.operations import operations_in_scope
+from eqsat.language.syntax import RuleFile
+from eqsat.rulesets.files import bound_operations, load_file, shipped_files
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     import_from_here()
     files = [*(load_file(path) for path in arguments.rules), *shipped_files()]
+    operations = bound_operations(files)
+    with operations_in_scope(lambda: operations):
+        return _explained(arguments, files)
+
+
+def _explained(arguments: argparse.Namespace, files: list[RuleFile]) -> int:
     if arguments.function is None:
         print(explained(arguments.name, files))
         return DONE

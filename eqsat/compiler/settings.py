@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
 
 from eqsat.compiler.observer import Observer
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
+from eqsat.ir.operations import operations_in_scope
 from eqsat.rulesets.options import RulePath
+from eqsat.rulesets.selection import operations_for
 from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
@@ -56,6 +59,8 @@ class Settings:
     def alone(self, around: TraceContext = NOWHERE) -> Iterator[None]:
         """A context in which programs are traced and compiled by themselves.
 
+        The operations that its files of rules declare are known in it, and those of other files are not.
+
         Transformations and `shard_map`s in progress do not apply to them, except those in `around`, on which
         they depend.
         """
@@ -64,5 +69,6 @@ class Settings:
             jax.enable_x64(self.double),
             jax.disable_jit(False),
             around.entered(),
+            operations_in_scope(partial(operations_for, self.rules)),
         ):
             yield

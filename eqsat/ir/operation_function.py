@@ -71,7 +71,7 @@ def applied(
 def check_shapes(op: Operation, dtypes: Sequence[str]) -> None:
     """Raises an `EqsatError` unless the op gives a result of the right shape for operands of these dtypes."""
     sizes = core_sizes(op)
-    shape = _result_shape(op.spec, op.spec.function, tuple(sizes.items()), tuple(dtypes))
+    shape = _result_shape(op.spec, tuple(sizes.items()), tuple(dtypes))
     expected = tuple(axis.size for axis in op.core(op.spec.signature.result))
     if isinstance(shape, str):
         raise EqsatError(f"{op.spec.name} cannot be applied: {shape}")
@@ -81,18 +81,9 @@ def check_shapes(op: Operation, dtypes: Sequence[str]) -> None:
 
 @cache
 def _result_shape(
-    spec: OperationSpec,
-    function: Callable[..., Any] | None,
-    sizes: tuple[tuple[str, int], ...],
-    dtypes: tuple[str, ...],
+    spec: OperationSpec, sizes: tuple[tuple[str, int], ...], dtypes: tuple[str, ...]
 ) -> tuple[int, ...] | str:
-    """Returns the shape of the result for core axes of those lengths, or an error message.
-
-    **Arguments:**
-
-    - `function`: `spec.function`. Specs compare by signature only, so the cache needs it to tell apart the
-      functions of users.
-    """
+    """Returns the shape of the result for core axes of those lengths, or an error message."""
     lengths = dict(sizes)
     arrays = [
         jax.ShapeDtypeStruct(tuple(lengths[letter] for letter in letters), numpy_dtype(dtype))

@@ -7,8 +7,11 @@ axes of the operands it is applied to each slice separately, as `jax.vmap` would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 Sizes = Mapping[str, float]
@@ -35,7 +38,9 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class OperationSpec:
-    """How to compute a named operation, and what it costs. Specs are compared by their signatures only.
+    """How to compute a named operation, and what it costs.
+
+    Specs are compared by their signatures and functions.
 
     **Attributes:**
 
@@ -54,7 +59,7 @@ class OperationSpec:
 
     signature: Signature
     text: str = field(default="", compare=False)
-    function: Callable[..., Any] | None = field(default=None, compare=False)
+    function: Callable[..., Any] | None = None
     dtype: str = field(default="", compare=False)
     uniform: bool = field(default=False, compare=False)
     once: Callable[[Sizes], float] | None = field(default=None, compare=False)
@@ -143,10 +148,34 @@ OPERATIONS: dict[str, OperationSpec] = _table()
 """The built-in operations, by the names that rules use."""
 
 REGISTERED: dict[str, OperationSpec] = {}
-"""The operations that users registered by `eqsat.operation` or declared in a `.rules` file, by name."""
+"""The operations that users registered by `eqsat.operation`, by name. They are known in the whole process."""
 
 UNDECLARED: dict[str, Callable[..., Any]] = {}
 """Functions that users registered without a signature, by name. A `.rules` file may declare the signature."""
+
+Declared = Mapping[str, OperationSpec]
+"""The operations that `.rules` files declare, by name."""
+
+_declared: ContextVar[Callable[[], Declared]] = ContextVar("_declared", default=dict)
+"""Finds the operations that the files in use declare."""
+
+
+@contextmanager
+def operations_in_scope(declared: Callable[[], Declared]) -> Iterator[None]:
+    """A context in which the operations that some `.rules` files declare are known, and those of no others.
+
+    New threads begin outside of it.
+
+    **Arguments:**
+
+    - `declared`: finds them. It is called at most once, when a name is looked up that is neither built in nor
+      registered.
+    """
+    token = _declared.set(cache(declared))
+    try:
+        yield
+    finally:
+        _declared.reset(token)
 
 
 def definition_of(fn: Callable[..., Any]) -> str:
@@ -160,9 +189,10 @@ def definition_of(fn: Callable[..., Any]) -> str:
 def known_operation(name: str) -> OperationSpec | None:
     """Returns the operation of that name, or None if there is none.
 
-    An operation that was declared without a function gets the undeclared function of its name, if any.
+    An operation is built in, registered, or declared by a file in use (`operations_in_scope`). One that was
+    declared without a function gets the undeclared function of its name, if any.
     """
-    spec = OPERATIONS.get(name) or REGISTERED.get(name)
+    spec = OPERATIONS.get(name) or REGISTERED.get(name) or _declared.get()().get(name)
     if spec is not None and not spec.text and spec.function is None and name in UNDECLARED:
         return replace(spec, function=UNDECLARED[name])
     return spec

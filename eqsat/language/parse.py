@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedInput
 
 from eqsat.errors import RuleSyntaxError
-from eqsat.ir.operations import REGISTERED, OperationSpec
 from eqsat.language.build import build, position_of
 from eqsat.language.check import problems_in
 from eqsat.language.diagnostics import Problem, Rejection, raise_problems
@@ -20,11 +19,11 @@ from eqsat.language.limits import MOST_CHARACTERS, MOST_INCLUDED, MOST_NESTED, M
 from eqsat.language.statements import declared_in, parts_of
 from eqsat.language.syntax import Fact, MonoidDeclaration, OperationDeclaration, Position, Rule, RuleFile
 from eqsat.language.syntax_errors import syntax_error
-from eqsat.language.vocabulary import Vocabulary, all_files, vocabulary_of
+from eqsat.language.vocabulary import Vocabulary, vocabulary_of
 
 
 def load_rules(path: str | Path, known: Sequence[RuleFile] = ()) -> RuleFile:
-    """Reads, parses and checks a `.rules` file and all that it includes, and registers their operations.
+    """Reads, parses and checks a `.rules` file and all that it includes.
 
     >>> from eqsat.rules import shipped
     >>> [loaded] = [load_rules(path) for path in shipped() if path.stem == "distance"]
@@ -53,18 +52,7 @@ def load_text(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:
     reader = _Reader(known)
     rule_file = reader.parse(text, file)
     raise_problems([*reader.problems, *problems_in(rule_file, known, reader.unread, reader.partial)])
-    register_operations([rule_file])
     return rule_file
-
-
-def register_operations(files: Iterable[RuleFile]) -> None:
-    """Registers the operations that the files and their includes declare.
-
-    A name that is registered already keeps its operation.
-    """
-    for part in all_files(files):
-        for operation in part.operations:
-            REGISTERED.setdefault(operation.signature.name, OperationSpec(operation.signature))
 
 
 def parse_rules(text: str, file: str, known: Sequence[RuleFile] = ()) -> RuleFile:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.formula import Monoid
-from eqsat.ir.operations import OPERATIONS, REGISTERED, Signature
+from eqsat.ir.operations import OPERATIONS, REGISTERED, Declared, OperationSpec, Signature
 from eqsat.language.syntax import RuleFile
 
 
@@ -33,10 +33,16 @@ def all_files(files: Iterable[RuleFile]) -> Iterator[RuleFile]:
         yield from visit(file)
 
 
+def declared_operations(files: Iterable[RuleFile]) -> Declared:
+    """Returns the operations that the files and their includes declare, without their functions."""
+    declarations = (operation for file in all_files(files) for operation in file.operations)
+    return {one.signature.name: OperationSpec(one.signature) for one in declarations}
+
+
 def vocabulary_of(files: Iterable[RuleFile]) -> Vocabulary:
     """Returns the operations and monoids that can be named where these files are known.
 
-    JAX's operations and the registered ones are always among them. If two operations have the same
+    The built-in operations and the registered ones are always among them. If two operations have the same
     name, the first one counts; of two monoids, the last.
     """
     specs = {**OPERATIONS, **REGISTERED}

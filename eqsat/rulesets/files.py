@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
 from os import fspath
 from pathlib import Path
+from typing import Any, NoReturn, cast
 
 from eqsat.engine.compile import compile_rule
 from eqsat.engine.compiled import CompiledRule
 from eqsat.errors import RuleError
-from eqsat.ir.operations import REGISTERED, definition_of, known_operation
+from eqsat.ir.operations import (
+    REGISTERED,
+    UNDECLARED,
+    OperationSpec,
+    Signature,
+    definition_of,
+    known_operation,
+    operations_in_scope,
+)
 from eqsat.language.accuracies import ACCURACIES, Accuracy
-from eqsat.language.parse import load_rules, load_text, register_operations
+from eqsat.language.parse import load_rules, load_text
 from eqsat.language.position import Position
 from eqsat.language.syntax import (
     Fact,
@@ -48,24 +57,23 @@ def compiled_rules(
     **Raises:** `RuleError` if a file does not exist, or if something in it is wrong.
     """
     files = tuple(all_files([load_file(path) for path in paths]))
-    check_operations(files)
-    return _compiled(files, accuracy, precision, of_target)
+    operations = bound_operations(files)
+    with operations_in_scope(lambda: operations):
+        check_operations(files)
+        known = {**operations, **REGISTERED}
+        signatures = frozenset(spec.signature for spec in known.values())
+        return _compiled(files, signatures, accuracy, precision, of_target)
 
 
-def load_file(path: RulePath, imports: bool = True) -> RuleFile:
+def load_file(path: RulePath) -> RuleFile:
     """Reads a user's `.rules` file, which may use the declarations of the shipped ones.
-
-    **Arguments:**
-
-    - `imports`: whether to import the functions of the file's operations.
 
     **Raises:** `RuleError` if the file does not exist, or if something in it is wrong.
     """
     file = Path(fspath(path))
     if not file.is_file():
         raise RuleError(f"there is no rules file {str(file)!r}")
-    found = load_rules(file, shipped_files())
-    return _bound(found) if imports else found
+    return load_rules(file, shipped_files())
 
 
 def load_rules_from(text: str, name: str) -> RuleFile:
@@ -73,15 +81,7 @@ def load_rules_from(text: str, name: str) -> RuleFile:
 
     **Raises:** `RuleError` if something in the text is wrong.
     """
-    return _bound(load_text(text, name, shipped_files()))
-
-
-def _bound(loaded: RuleFile) -> RuleFile:
-    """Binds the operations that a file and its includes declare to their functions, and returns the file."""
-    for part in all_files([loaded]):
-        for declaration in part.operations:
-            _bind(declaration)
-    return loaded
+    return load_text(text, name, shipped_files())
 
 
 @cache
@@ -91,23 +91,47 @@ def shipped_files() -> tuple[RuleFile, ...]:
     # Positions of rules contain the folder, so the name of the stored value must contain it too.
     name = f"rules of {paths[0].parent}"
     codec = Codec({Position: Special(str, Position.read)})
-    files = kept(
+    return kept(
         name, tuple[RuleFile, ...], lambda: tuple(all_files([load_rules(path) for path in paths])), codec
     )
-    register_operations(files)
-    return files
 
 
-def _bind(declaration: OperationDeclaration) -> None:
-    """Binds a declared operation to the function "module:name" of its declaration, if it has one.
+def bound_operations(files: Iterable[RuleFile], imports: bool = True) -> dict[str, OperationSpec]:
+    """Returns the operations that files in use together and their includes declare, bound to their functions.
 
-    **Raises:** `RuleError` if there is no such function, or if the operation is bound to another
-    one already.
+    **Arguments:**
+
+    - `imports`: whether to import the functions of the operations.
+
+    **Raises:** `RuleError` if there is no function of a name, or if a name is declared or registered as two
+    operations.
     """
-    spec = REGISTERED[declaration.signature.name]
-    if not declaration.function:
-        return
-    where = f"{declaration.position}: operation {spec.name}"
+    found: dict[str, tuple[OperationDeclaration, Callable[..., Any] | None]] = {}
+    for declaration in (one for file in all_files(files) for one in file.operations):
+        name = declaration.signature.name
+        function = _imported(declaration) if imports and declaration.function else None
+        first, known = found.get(name, (declaration, function))
+        place = f"in {first.position}"
+        if first.signature != declaration.signature:
+            _refuse(declaration, str(declaration.signature), str(first.signature), place)
+        # Without imports, the names of the functions have to do.
+        same = first.function == declaration.function or (known is not None and known is function)
+        if first.function and declaration.function and not same:
+            _refuse(declaration, declaration.function, first.function, place)
+        _check_registered(declaration, function)
+        found[name] = (first, known) if first.function else (declaration, function)
+    return {
+        name: OperationSpec(declaration.signature, function=function)
+        for name, (declaration, function) in found.items()
+    }
+
+
+def _imported(declaration: OperationDeclaration) -> Callable[..., Any]:
+    """Returns the function "module:name" of a declaration.
+
+    **Raises:** `RuleError` if there is no such function.
+    """
+    where = f"{declaration.position}: operation {declaration.signature.name}"
     module, _, name = declaration.function.partition(":")
     try:
         function = getattr(import_module(module), name)
@@ -115,12 +139,24 @@ def _bind(declaration: OperationDeclaration) -> None:
         raise RuleError(f"{where}: cannot import {declaration.function!r}: {error}") from error
     if not callable(function):
         raise RuleError(f"{where}: {declaration.function!r} is not a function")
-    if spec.function is not None and definition_of(spec.function) != definition_of(function):
-        raise RuleError(
-            f"{where}: it is {definition_of(function)} here, but already {definition_of(spec.function)}, by"
-            " `eqsat.operation` or another file; rename one of the two"
-        )
-    REGISTERED[spec.name] = replace(spec, function=function)
+    return cast("Callable[..., Any]", function)
+
+
+def _check_registered(declaration: OperationDeclaration, function: Callable[..., Any] | None) -> None:
+    """Raises `RuleError` if `eqsat.operation` has registered another operation of a declaration's name."""
+    name = declaration.signature.name
+    registered = REGISTERED.get(name)
+    if registered is not None and registered.signature != declaration.signature:
+        _refuse(declaration, str(declaration.signature), str(registered.signature), "by `eqsat.operation`")
+    known = registered.function if registered else UNDECLARED.get(name)
+    if known is not None and function is not None and definition_of(known) != definition_of(function):
+        _refuse(declaration, definition_of(function), definition_of(known), "by `eqsat.operation`")
+
+
+def _refuse(declaration: OperationDeclaration, here: str, there: str, place: str) -> NoReturn:
+    """Refuses a declaration because its name means something else elsewhere."""
+    where = f"{declaration.position}: operation {declaration.signature.name}"
+    raise RuleError(f"{where}: it is {here} here, but already {there} {place}; rename one of the two")
 
 
 def check_operations(files: Iterable[RuleFile]) -> None:
@@ -145,8 +181,13 @@ def _guarded(rule: Rule, allowed: Collection[Accuracy]) -> bool:
 
 @lru_cache(maxsize=32)
 def _compiled(
-    extra: tuple[RuleFile, ...], accuracy: Accuracy, precision: str, of_target: frozenset[str]
+    extra: tuple[RuleFile, ...],
+    signatures: frozenset[Signature],
+    accuracy: Accuracy,
+    precision: str,
+    of_target: frozenset[str],
 ) -> tuple[CompiledRule, ...]:
+    """Returns the rules, compiled while the operations of these `signatures` are known."""
     allowed = ACCURACIES[: ACCURACIES.index(accuracy) + 1]
     chosen: list[Rule | Fact] = []
     left_out = {path for path in shipped() if path.stem in FOR_TARGETS - of_target}

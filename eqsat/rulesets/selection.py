@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 
 from eqsat.engine.compiled import CompiledRule
+from eqsat.ir.operations import Declared
 from eqsat.language.accuracies import Accuracy
 from eqsat.rules import shipped
 from eqsat.rulesets.options import RulePath, check_accuracy
+from eqsat.storage.rule_texts import rule_texts
 from eqsat.storage.values import kept
 
 NONE: frozenset[str] = frozenset()
+
+DECLARATION = re.compile(r"^\s*operation\b", re.MULTILINE)
+"""The first word of a declaration of an operation, in the text of a `.rules` file."""
 
 
 def rules_for(
@@ -34,6 +41,18 @@ def rules_for(
     if extra:
         return _read(extra, allowed, precision, of_target)
     return _shipped(allowed, precision, of_target)
+
+
+def operations_for(extra: Sequence[RulePath]) -> Declared:
+    """Returns the operations that the user's `.rules` files declare, bound to their functions.
+
+    **Raises:** `RuleError` if something in a file is wrong.
+    """
+    if not any(DECLARATION.search(text) for path in extra for text in rule_texts(Path(path))):
+        return {}
+    from eqsat.rulesets.files import bound_operations, load_file  # imported late, as below
+
+    return bound_operations([load_file(path) for path in extra])
 
 
 @cache

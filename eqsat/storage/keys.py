@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
@@ -22,9 +21,7 @@ from jax.extend.core import ClosedJaxpr
 from eqsat.ir.operations import REGISTERED, UNDECLARED
 from eqsat.storage.files import KeptFiles
 from eqsat.storage.fingerprints import Fingerprint
-
-INCLUDE = re.compile(r'^\s*include\s+"([^"\n]+)"', re.MULTILINE)
-"""An include of another file in a `.rules` file."""
+from eqsat.storage.rule_texts import rule_texts
 
 SOURCES = (".py", ".rules", ".lark")
 
@@ -56,28 +53,14 @@ def plan_key(
     found.add(program)
     found.add(asked)
     for path in rules:
-        found.add(list(_texts(Path(path))))
-    found.add([str(spec.signature) for _, spec in sorted(REGISTERED.items()) if spec.function is not None])
+        found.add(list(rule_texts(Path(path))))
+    found.add([str(spec.signature) for _, spec in sorted(REGISTERED.items())])
     found.add(sorted(UNDECLARED))
     settings = {name: str(getattr(jax.config, name, value)) for name, value in jax.config.values.items()}
     host = _device() if platform == "cpu" else ()
     found.add({name: value for name, value in settings.items() if host or name not in OF_HOSTS})
     found.add([*_versions(), *host])
     return found.hexdigest()
-
-
-def _texts(path: Path, seen: frozenset[Path] = frozenset()) -> Iterator[str]:
-    """The names and texts of a `.rules` file and of those that it includes."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError):
-        return  # the parser will report what is wrong with it
-    yield path.name
-    yield text
-    for name in INCLUDE.findall(text):
-        included = Path(os.path.normpath(path.parent / name))
-        if included not in seen:
-            yield from _texts(included, seen | {path})
 
 
 @cache

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from eqsat.errors import RuleError
-from eqsat.ir.operations import REGISTERED, OperationSpec, parse_signature
 from eqsat.testing import check_rules
 
 WRONG = {
@@ -172,7 +171,6 @@ def test_a_users_operation_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
     module.write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setitem(REGISTERED, "kernel_matvec", OperationSpec(parse_signature(SIGNATURE)))
     path = tmp_path / "fused.rules"
     path.write_text(FUSED)
     assert check_rules(path, examples=8).ok

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from eqsat.cli import main
-from eqsat.errors import RuleError
-from eqsat.rulesets.files import load_file
 
 RULES = """
 operation {name}[i](a: i) -> i  from "{module}:softly"
@@ -22,10 +20,9 @@ rule twice-{name} [exact]  {name}[i](a) + {name}[i](a) => 2 * {name}[i](a)
 def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
-    for module in ("importable_once", "importable_twice"):
-        (tmp_path / f"{module}.py").write_text(
-            "import pathlib\npathlib.Path('ran').touch()\ndef softly(a):\n    return a\n"
-        )
+    (tmp_path / "importable_once.py").write_text(
+        "import pathlib\npathlib.Path('ran').touch()\ndef softly(a):\n    return a\n"
+    )
     file = tmp_path / "mine.rules"
     file.write_text(RULES.format(name="softly_checked", module="importable_once"))
     return file
@@ -39,13 +36,3 @@ def test_nothing_is_imported_unless_allowed(rules: Path, capsys: pytest.CaptureF
     assert not (rules.parent / "ran").exists()
     assert main(["check", "--allow-imports", "--examples", "5", str(rules)]) == 0
     assert (rules.parent / "ran").exists()
-
-
-def test_one_operation_cannot_have_two_functions(rules: Path) -> None:
-    other = rules.with_name("other.rules")
-    rules.write_text(RULES.format(name="softly_twice", module="importable_once"))
-    other.write_text(RULES.format(name="softly_twice", module="importable_twice"))
-    load_file(rules)
-    load_file(rules)
-    with pytest.raises(RuleError, match=r"_twice\.softly here, but already importable_once\.softly"):
-        load_file(other)

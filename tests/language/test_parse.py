@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from eqsat.errors import RuleError, RuleSyntaxError
-from eqsat.ir.operations import REGISTERED
+from eqsat.ir.operations import REGISTERED, OperationSpec
 from eqsat.language.parse import load_rules, load_text, parse_rules
 from eqsat.language.vocabulary import all_files
 
 RBF = "operation rbf[i, j, k](x: i k, y: j k) -> i j\n"
 LARGEST = "monoid largest state m = -inf merge m = max(m1, m2)\n"
-
-
-@pytest.fixture(autouse=True)
-def _registered() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
-    before = dict(REGISTERED)
-    yield
-    REGISTERED.clear()
-    REGISTERED.update(before)
 
 
 @pytest.fixture
@@ -108,27 +98,30 @@ def test_a_file_may_declare_a_monoid_of_a_known_name() -> None:
     assert file.rules[0].monoids == (("largest", file.monoids[0].monoid),)
 
 
-def test_loading_registers_operations(write: Path) -> None:
+def test_loading_registers_nothing(write: Path) -> None:
     (write / "mine.rules").write_text(RBF)
     load_rules("mine.rules")
-    assert str(REGISTERED["rbf"].signature) == "rbf[i, j, k](x: i k, y: j k) -> i j"
-    assert REGISTERED["rbf"].function is None
-    load_rules("mine.rules")  # again
-    (write / "other.rules").write_text("operation rbf[i, j, k](x: k i, y: k j) -> i j")
-    with pytest.raises(RuleError, match="there is already another operation `rbf`"):
-        load_rules("other.rules")
-
-
-def test_parsing_registers_nothing() -> None:
-    parse_rules(RBF, "mine.rules")
     assert "rbf" not in REGISTERED
+    (write / "other.rules").write_text("operation rbf[i, j, k](x: k i, y: k j) -> i j")
+    assert load_rules("other.rules").operations
+
+
+def test_a_file_cannot_name_the_operation_of_a_file_that_it_does_not_include(write: Path) -> None:
+    (write / "first.rules").write_text(RBF)
+    load_rules("first.rules")
+    rule = "rule r  rbf[i, j, k](a, b) => rbf[j, i, k](b, a)"
+    (write / "second.rules").write_text(rule)
+    with pytest.raises(RuleError, match="there is no operation `rbf`"):
+        load_rules("second.rules")
+    (write / "second.rules").write_text(f'include "first.rules"\n{rule}')
+    assert load_rules("second.rules").rules
 
 
 def test_a_registered_operation_can_be_used_without_a_declaration(write: Path) -> None:
-    (write / "first.rules").write_text(RBF)
-    load_rules("first.rules")
-    (write / "second.rules").write_text("rule r  rbf[i, j, k](a, b) => rbf[j, i, k](b, a)")
-    assert load_rules("second.rules").rules
+    (declaration,) = parse_rules(RBF, "my.rules").operations
+    REGISTERED["rbf"] = OperationSpec(declaration.signature)
+    (write / "mine.rules").write_text("rule r  rbf[i, j, k](a, b) => rbf[j, i, k](b, a)")
+    assert load_rules("mine.rules").rules
 
 
 HOSTILE = {

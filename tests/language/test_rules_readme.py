@@ -20,7 +20,7 @@ from eqsat.language.check import check_file
 from eqsat.language.functions import CLASSES, GUARDS, REDUCTIONS
 from eqsat.language.parse import parse_rules
 from eqsat.rulesets import files
-from eqsat.rulesets.files import load_file, shipped_files
+from eqsat.rulesets.files import bound_operations, load_file, shipped_files
 from tests.stages import normal
 
 FOLDER = Path(__file__).parents[2] / "rules"
@@ -42,7 +42,9 @@ def test_examples_pass_the_check(text: str, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "example.rules"
     file.write_text(text)
-    report = FileCheck(load_file(file), shipped_files(), examples=5, brief=True).report()
+    loaded = load_file(file)
+    operations = bound_operations([loaded])
+    report = FileCheck(loaded, shipped_files(), examples=5, brief=True, operations=operations).report()
     assert report.ok, report.failed
 
 
