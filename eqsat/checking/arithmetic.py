@@ -19,7 +19,7 @@ from eqsat.checking.kinds import words
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import is_inexact, is_real_float, limits_of, numpy_dtype
 from eqsat.ir.interpret import Interpreter, Values
-from eqsat.ir.jax_calls import Ranges
+from eqsat.ir.jax_calls import NO_LENGTHS, Ranges
 from eqsat.ir.numpy_arrays import aligned, in_order, position, reduced
 from eqsat.ir.numpy_functions import OWN
 from eqsat.ir.ops import (
@@ -96,13 +96,14 @@ class _Computer(Interpreter):
         chunk_lengths: Mapping[Axis, int],
         arithmetic: DtypeArithmetic,
         precision: str,
+        short: Mapping[Axis, int] = NO_LENGTHS,
     ) -> None:
-        super().__init__(arrays, chunk_lengths, precision)
+        super().__init__(arrays, chunk_lengths, precision, short)
         self.arithmetic = arithmetic
         self.rng = np.random.default_rng(arithmetic.noise)
 
-    def another(self, arrays: Sequence[Any]) -> Interpreter:
-        return _Computer(arrays, self.chunk_lengths, self.arithmetic, self.precision)
+    def another(self, arrays: Sequence[Any], short: Mapping[Axis, int]) -> Interpreter:
+        return _Computer(arrays, self.chunk_lengths, self.arithmetic, self.precision, short)
 
     def value(self, term: Term, ranges: Ranges, values: Values) -> Any:
         op = term.op

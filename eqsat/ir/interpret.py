@@ -18,7 +18,7 @@ from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.formula import Monoid
-from eqsat.ir.jax_calls import Ranges, called, operated
+from eqsat.ir.jax_calls import NO_LENGTHS, Ranges, called, operated
 from eqsat.ir.merging import Merging
 from eqsat.ir.numpy_arrays import Array, aligned, as_value, contracted, laid_out, position, reduced, selected
 from eqsat.ir.numpy_functions import PRECISIONS, apply, reference_dtype
@@ -77,12 +77,24 @@ class Interpreter:
     """One run of the interpreter on given input arrays.
 
     A value is an array with one dimension per axis of its term, in the order of the axes' ids.
+
+    **Attributes:**
+
+    - `short`: the lengths of axes along which all arrays are chunks. A body of control flow gets chunks along
+      the axes that the control flow sums over.
     """
 
-    def __init__(self, arrays: Sequence[Any], chunk_lengths: Mapping[Axis, int], precision: str) -> None:
+    def __init__(
+        self,
+        arrays: Sequence[Any],
+        chunk_lengths: Mapping[Axis, int],
+        precision: str,
+        short: Mapping[Axis, int] = NO_LENGTHS,
+    ) -> None:
         self.arrays = arrays
         self.chunk_lengths = chunk_lengths
         self.precision = precision
+        self.short = short
         self.schedules: dict[tuple[int, ...], list[Term]] = {}
 
     def run(self, program: Program) -> list[Array]:
@@ -92,20 +104,24 @@ class Interpreter:
         values: Values = ChainMap({})
         self.indices = {leaf.number: index for index, leaf in enumerate(program.inputs)}
         # The outputs of a body may be open. Its inputs are taken whole along those axes.
-        whole = {axis: slice(None) for output in program.outputs for axis in output.term.open}
+        whole = {axis: slice(0, self.length(axis)) for out in program.outputs for axis in out.term.open}
         self.evaluate(list(program.reachable()), whole, values)
         return [
-            np.array(laid_out(values[out.term.number], sorted(out.term.axes), out.layout))
+            np.array(laid_out(values[out.term.number], sorted(out.term.axes), out.layout, self.short))
             for out in program.outputs
         ]
 
-    def inside(self, program: Program, arrays: Sequence[Any]) -> list[Array]:
+    def inside(self, program: Program, arrays: Sequence[Any], short: Mapping[Axis, int]) -> list[Array]:
         """Returns the outputs of a body of control flow."""
-        return self.another(arrays).run(program)
+        return self.another(arrays, short).run(program)
 
-    def another(self, arrays: Sequence[Any]) -> Interpreter:
+    def another(self, arrays: Sequence[Any], short: Mapping[Axis, int]) -> Interpreter:
         """Returns a run with the same settings on other arrays."""
-        return Interpreter(arrays, self.chunk_lengths, self.precision)
+        return Interpreter(arrays, self.chunk_lengths, self.precision, short)
+
+    def length(self, axis: Axis) -> int:
+        """Returns the length of an axis in this run."""
+        return self.short.get(axis, axis.size)
 
     def dtype(self, name: str) -> np.dtype[Any]:
         """Returns the dtype in which this run holds values of dtype `name`."""
@@ -131,10 +147,13 @@ class Interpreter:
         match op:
             case Leaf(layout=layout, dtype=dtype):
                 index = self.indices[term.number]
-                return as_value(self.arrays[index], layout, None if is_extended(dtype) else self.dtype(dtype))
+                target = None if is_extended(dtype) else self.dtype(dtype)
+                return as_value(self.arrays[index], layout, target, self.short)
             case Const(text=text, dtype=dtype):
                 with np.errstate(all="ignore"):
                     return np.asarray(parse_const(text, dtype), self.dtype(dtype))
+            case Iota() | Delta() if not term.axes.isdisjoint(self.short):
+                raise EqsatError(f"{term} counts along an axis of which only a chunk is given")
             case Iota(axis=axis, dtype=dtype):
                 return np.arange(axis.size).astype(self.dtype(dtype))
             case Delta(first=first):
@@ -165,7 +184,9 @@ class Interpreter:
             case Opaque(call=call, result=result):
                 key = (call, tuple(arg.number for arg in term.args))
                 if key not in values:
-                    values[key] = called(call, args, term.args, ranges, self.precision, self.inside)
+                    values[key] = called(
+                        call, args, term.args, ranges, self.precision, self.inside, short=self.short
+                    )
                 return values[key][result]
 
     def loop(self, term: Term, op: Concat | Fold, ranges: Ranges, values: Values) -> Array:
@@ -198,6 +219,7 @@ class Interpreter:
                         self.precision,
                         self.inside,
                         frozenset({axis}),
+                        self.short,
                     )
                     held = term
                 return state
@@ -245,8 +267,9 @@ class Interpreter:
 
     def chunks(self, axis: Axis) -> Iterator[slice]:
         """Returns the chunks of an axis, in order. An axis of length 0 has one empty chunk."""
-        step = self.chunk_lengths.get(axis, axis.size)
-        if step < 1 and axis.size > 0:
+        size = self.length(axis)
+        step = self.chunk_lengths.get(axis, size)
+        if step < 1 and size > 0:
             raise EqsatError(f"chunks of axis {axis} cannot be {step} long")
-        starts = [*range(0, axis.size, max(step, 1)), axis.size] if axis.size else [0, 0]
+        starts = [*range(0, size, max(step, 1)), size] if size else [0, 0]
         return (slice(start, stop) for start, stop in pairwise(starts))

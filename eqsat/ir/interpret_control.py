@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from eqsat.ir.axis import layout_shape
+from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, Scan, Switch, While
-from eqsat.ir.numpy_arrays import Array
+from eqsat.ir.numpy_arrays import Array, array_shape
 from eqsat.ir.ops import Call
 from eqsat.ir.program import Program
 
@@ -17,13 +17,14 @@ Run = Callable[[Program, Sequence[Any]], list[Array]]
 """Returns the outputs of a program for the given inputs."""
 
 
-def controlled(call: Call, operands: Sequence[Any], run: Run) -> list[Array]:
+def controlled(call: Call, operands: Sequence[Any], run: Run, lengths: Mapping[Axis, int]) -> list[Array]:
     """Returns the results of a call of control flow.
 
     **Arguments:**
 
     - `operands`: arrays of the call's argument layouts.
     - `run`: evaluates a body.
+    - `lengths`: the lengths of axes of which the operands are chunks.
     """
 
     def iteration(body: Body, given: Sequence[Any]) -> list[Array]:
@@ -41,12 +42,16 @@ def controlled(call: Call, operands: Sequence[Any], run: Run) -> list[Array]:
                     given[place] = value
             return [np.asarray(given[place]) for place in carried]
         case Scan() as scan:
-            return _scanned(call, scan, given, iteration)
+            return _scanned(call, scan, given, iteration, lengths)
     raise AssertionError(f"{call.primitive} is no control flow")
 
 
 def _scanned(
-    call: Call, scan: Scan, given: list[Any], iteration: Callable[[Body, Sequence[Any]], list[Array]]
+    call: Call,
+    scan: Scan,
+    given: list[Any],
+    iteration: Callable[[Body, Sequence[Any]], list[Array]],
+    lengths: Mapping[Axis, int],
 ) -> list[Array]:
     (body,) = call.bodies
     sequences = {place: given[place] for place in scan.sliced}
@@ -62,7 +67,7 @@ def _scanned(
         entries[index] = results[count:]
     stacked = []
     for number, layout in enumerate(call.out_layouts[count:]):
-        rest = layout_shape(layout[1:])
+        rest = array_shape(layout[1:], lengths)
         pieces = [entries[index][number] for index in range(scan.length)]
         stacked.append(np.stack(pieces) if pieces else np.zeros((0, *rest)))
     return [*(np.asarray(given[place]) for place in scan.carried), *stacked]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -11,16 +11,23 @@ import numpy as np
 
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.dtypes import is_extended, numpy_dtype
-from eqsat.ir.interpret_control import Run, controlled
+from eqsat.ir.interpret_control import controlled
 from eqsat.ir.numpy_arrays import Array, as_value, laid_out, position
 from eqsat.ir.numpy_functions import for_jax, reference_dtype
 from eqsat.ir.numpy_operations import in_numpy
 from eqsat.ir.operation_function import applied
 from eqsat.ir.ops import Call, Operation
+from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
 Ranges = Mapping[Axis, slice]
 """The current chunk of the axis of every open loop."""
+
+NO_LENGTHS: Mapping[Axis, int] = {}
+"""All axes are at full length."""
+
+RunOnChunks = Callable[[Program, Sequence[Any], Mapping[Axis, int]], list[Array]]
+"""Returns the outputs of a program for the given inputs, which may be chunks: the lengths of those axes."""
 
 
 def called(
@@ -29,31 +36,33 @@ def called(
     terms: Sequence[Term],
     ranges: Ranges,
     precision: str,
-    run: Run,
+    run: RunOnChunks,
     cut: frozenset[Axis] = frozenset(),
+    short: Mapping[Axis, int] = NO_LENGTHS,
 ) -> list[Any]:
     """Returns the results of a call, each with its dimensions in the order of its axes' ids.
 
     The call gets operands of full length, and its results are sliced. A chunk of an operand is padded with
     copies of itself: along an axis that passes through, a slice of the results depends only on the same slice
-    of the operands. Exceptions are the axes `cut` and, except in control flow, those that the call sums over.
-    Along these, the call gets the chunk.
+    of the operands. Exceptions are the axes `cut` and those that the call sums over. Along these, the call
+    gets the chunk, as do the bodies of control flow.
 
     **Arguments:**
 
     - `args`, `terms`: the values of the operands, and their terms.
     - `run`: evaluates a body of control flow.
     - `cut`: the axes that the call accumulates along, chunk by chunk.
+    - `short`: the lengths of axes along which all values are chunks, in the body of a call that got chunks.
     """
-    opened = frozenset[Axis]().union(*(arg.open for arg in terms))
-    if call.control is None:  # the bodies of control flow take chunks themselves
-        cut = cut | (call.sums & opened)
+    opened = frozenset[Axis]().union(*(arg.open for arg in terms)) | short.keys()
+    ranges = {**{axis: slice(0, length) for axis, length in short.items()}, **ranges}
+    cut = cut | (call.sums & opened)
+    lengths = {axis: ranges[axis].stop - ranges[axis].start for axis in cut}
     any_dtype = call.control is not None or _takes_any_dtype(call.params)
     arrays = []
     for value, arg, layout in zip(args, terms, call.arg_layouts, strict=True):
-        for axis in arg.open & arg.axes - cut:
+        for axis in (arg.open | short.keys()) & arg.axes - cut:
             value = _surrounded(value, position(arg, axis), ranges[axis], axis.size)
-        lengths = {axis: ranges[axis].stop - ranges[axis].start for axis in cut}
         array = laid_out(value, sorted(arg.axes), layout, lengths)
         if not any_dtype and not is_extended(arg.dtype):
             array = array.astype(numpy_dtype(arg.dtype))
@@ -61,7 +70,7 @@ def called(
             array = for_jax(array)
         arrays.append(array)
     if call.control is not None:
-        results = controlled(call, arrays, run)
+        results = controlled(call, arrays, lambda body, given: run(body, given, lengths), lengths)
     else:
         with jax.enable_x64(True):
             params = call.primitive.get_bind_params(dict(call.params))
@@ -70,9 +79,9 @@ def called(
     values = []
     for result, layout, dtype in zip(results, call.out_layouts, call.out_dtypes, strict=True):
         target = None if is_extended(dtype) else reference_dtype(dtype, precision)
-        value = as_value(result, layout, target)
+        value = as_value(result, layout, target, lengths)
         for place, axis in enumerate(sorted(layout_axes(layout))):
-            if axis in opened:
+            if axis in opened - cut:
                 value = value[(slice(None),) * place + (ranges[axis],)]
         values.append(value)
     return values

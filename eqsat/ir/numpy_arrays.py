@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.ir.axis import Axis, Layout, layout_axes, layout_shape, parts
+from eqsat.ir.axis import Axis, Layout, layout_axes, parts
 from eqsat.ir.ops import Select
 from eqsat.ir.term import Term
 
@@ -25,17 +25,36 @@ def position(term: Term, axis: Axis) -> int:
     return sorted(term.axes).index(axis)
 
 
-def as_value(array: Any, layout: Layout, dtype: np.dtype[Any] | None) -> Any:
+def array_shape(layout: Layout, lengths: Mapping[Axis, int]) -> tuple[int, ...]:
+    """Returns the shape of an array of a layout.
+
+    **Arguments:**
+
+    - `lengths`: the lengths of axes that are not at full length.
+    """
+    return tuple(math.prod(lengths.get(axis, axis.size) for axis in parts(dimension)) for dimension in layout)
+
+
+def as_value(
+    array: Any, layout: Layout, dtype: np.dtype[Any] | None, lengths: Mapping[Axis, int] | None = None
+) -> Any:
     """Converts an array of a layout to a value, which has one dimension per axis, in the order of their ids.
 
-    The array keeps its dtype if `dtype` is None. Raises an `EqsatError` if its shape does not fit the layout.
+    The array keeps its dtype if `dtype` is None.
+
+    **Arguments:**
+
+    - `lengths`: the lengths of axes that are not at full length.
+
+    **Raises:** `EqsatError` if the shape does not fit the layout.
     """
+    known = lengths or {}
     with np.errstate(all="ignore"):
         value = array if dtype is None else np.asarray(array).astype(dtype)
     axes = layout_axes(layout)
-    if value.shape != layout_shape(layout):
+    if value.shape != array_shape(layout, known):
         raise EqsatError(f"an array of shape {value.shape} does not fit the layout {layout}")
-    flat = value.reshape(tuple(axis.size for axis in axes))
+    flat = value.reshape(tuple(known.get(axis, axis.size) for axis in axes))
     return flat.transpose([axes.index(axis) for axis in sorted(axes)])
 
 
@@ -60,13 +79,12 @@ def laid_out(value: Any, axes: list[Axis], layout: Layout, chunks: Mapping[Axis,
     - `chunks`: the lengths of axes that are not at full length.
     """
     known = chunks or {}
-    lengths = [[known.get(axis, axis.size) for axis in parts(dimension)] for dimension in layout]
     order = layout_axes(layout)
-    flat = tuple(length for dimension in lengths for length in dimension)
+    flat = tuple(known.get(axis, axis.size) for axis in order)
     moved = value.transpose([axes.index(axis) for axis in order if axis in axes])
     padded = moved.reshape(tuple(n if axis in axes else 1 for axis, n in zip(order, flat, strict=True)))
     numpy: Any = jax.numpy if isinstance(value, jax.Array) else np
-    return numpy.broadcast_to(padded, flat).reshape(tuple(map(math.prod, lengths)))
+    return numpy.broadcast_to(padded, flat).reshape(array_shape(layout, known))
 
 
 _UFUNCS: dict[str, np.ufunc] = {
