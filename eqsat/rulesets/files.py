@@ -24,7 +24,7 @@ from eqsat.ir.operations import (
     operations_in_scope,
 )
 from eqsat.language.accuracies import ACCURACIES, Accuracy
-from eqsat.language.parse import load_rules, load_text
+from eqsat.language.parse import load_rules, load_text, parse_rules
 from eqsat.language.position import Position
 from eqsat.language.syntax import (
     Fact,
@@ -86,14 +86,16 @@ def load_rules_from(text: str, name: str) -> RuleFile:
 
 @cache
 def shipped_files() -> tuple[RuleFile, ...]:
-    """Returns the parsed and checked shipped `.rules` files."""
+    """Returns the parsed shipped `.rules` files. Tests check them, so this does not, which takes as long."""
     paths = shipped()
     # Positions of rules contain the folder, so the name of the stored value must contain it too.
     name = f"rules of {paths[0].parent}"
     codec = Codec({Position: Special(str, Position.read)})
-    return kept(
-        name, tuple[RuleFile, ...], lambda: tuple(all_files([load_rules(path) for path in paths])), codec
-    )
+
+    def parsed() -> tuple[RuleFile, ...]:
+        return tuple(all_files([parse_rules(path.read_text("utf-8"), str(path)) for path in paths]))
+
+    return kept(name, tuple[RuleFile, ...], parsed, codec)
 
 
 def bound_operations(files: Iterable[RuleFile], imports: bool = True) -> dict[str, OperationSpec]:
