@@ -253,6 +253,9 @@ def is_expensive(op: Op, machine: Machine) -> bool:
             return ELEMENTWISE[op.name].cost >= EXPENSIVE
         case Reduce():
             return not (is_short(op, machine) and math.isinf(machine.short_uses))
+        case Opaque(call=call):
+            # To copy an array's parts again for each of many readers is not worth it.
+            return machine.fuses_joins and call.primitive.name in JOINS
         case _:
             return isinstance(op, Dot)
 

@@ -17,7 +17,7 @@ from eqsat.engine.storage_model import StorageModel, Value, Valued, is_expensive
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename
+from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Reduce, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 from eqsat.targets.machine import Machine
@@ -266,7 +266,8 @@ def _broadcast(block: Block, stored: set[int], machine: Machine) -> Iterator[int
         if term.number not in stored and (inside or is_expensive(term.op, machine)):
             expensive.add(term.number)
         if isinstance(term.op, Map):
-            yield from (arg.number for arg in term.args if arg.number in inside and arg.axes < term.axes)
+            wider = (arg for arg in term.args if arg.number in inside and arg.axes < term.axes)
+            yield from (_read_from(arg, machine).number for arg in wider)
 
 
 def _shared_products(block: Block, uses: Mapping[int, int], stored: set[int]) -> Iterator[int]:
@@ -288,7 +289,7 @@ def cheap_uses(op: Op, machine: Machine) -> float:
         return math.inf
     if isinstance(op, Reduce) and is_short(op, machine):
         return machine.short_uses
-    return machine.cheap_uses if isinstance(op, Map) else 1
+    return machine.cheap_uses if isinstance(op, (Map, Opaque)) else 1
 
 
 def is_given(term: Term) -> bool:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from eqsat.engine.storage_model import StorageModel, Value
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from eqsat.engine.storage_model import StorageModel, Value, is_expensive
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS
-from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Map, Operation, Reduce, Rename, Select
+from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.reduction_steps import library_parts
 from eqsat.targets.cpu import CPU
 from eqsat.targets.gpu import GPU
@@ -121,3 +125,11 @@ def test_a_selection_by_blocks_reads_its_operand_on_the_fly_on_a_gpu() -> None:
     assert model().stores_operands(best, [value(n, k)])
     few = Axis(1, 500)
     assert gpu.stores_operands(replace(best, axis=few), [value(n, few)]), "left to the library"
+
+
+def test_parts_that_are_joined_on_the_fly_are_rather_stored_than_joined_for_many() -> None:
+    n = Axis(0, 10)
+    (joined,) = jax.make_jaxpr(lambda x: lax.concatenate((x, x), 0))(jnp.ones(5)).eqns
+    call = Call(0, joined.primitive, joined.params, (((n,)),), (((n,)),), (F32,), frozenset())
+    assert is_expensive(Opaque(call, 0), GPU)
+    assert not is_expensive(Opaque(call, 0), CPU), "stored whatever reads it"

@@ -193,6 +193,16 @@ def test_predictions_are_the_buffers_that_the_compiler_assigns() -> None:
         assert plan.before.peak_bytes == pytest.approx(plan.original_peak_bytes, rel=0.15, abs=1e6)
 
 
+def test_an_array_that_is_multiplied_with_itself_renamed_is_stored_once() -> None:
+    def gram(x: Any, z: Any) -> Any:
+        features = jnp.exp(-jnp.sum((x[:, None] - z[None]) ** 2, -1))
+        return features.T @ features
+
+    plan = eqsat.optimize(gram, budget="12MB", target="h100").plan(shape(50_000, 3), shape(300, 3))
+    assert plan.loops
+    assert plan.predicted_peak_bytes == pytest.approx(plan.peak_bytes, rel=0.15)
+
+
 def test_less_is_counted_where_the_choice_of_kernels_is_taken_for_made() -> None:
     """A property of jaxlib: without the option for absent devices, a product on an H100 has 4 MB, not 32."""
     target = find_target("h100")
