@@ -134,6 +134,8 @@ class FileCheck:
         except EqsatError as error:
             return replace(report, failures=(self.at(rule.position, f"this rule can't be tested: {error}"),))
         report = replace(report, regimes=dict(trial.tally.drawn))
+        if failure is None:
+            report = replace(report, choices=trial.choices, untried=len(trial.untried()))
         if failure is not None and self.brief:
             text = self.at(rule.position, f"the two sides differ {failure.criterion.value}")
             return replace(report, failures=(text,))
@@ -261,6 +263,7 @@ class FileCheck:
             if self.brief:
                 return replace(report, failures=(text,))
             return replace(report, failures=(text + "\n" + indented(shown(shrunk(failure, trial.judge))),))
+        report = replace(report, choices=trial.choices, untried=len(trial.untried()))
         if not trial.tally.drawn:
             return replace(report, failures=(self.at(fact.position, "no instance was found"),))
         failures, warnings, tried = self.examples_and_conditions(fact)

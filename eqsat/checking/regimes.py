@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from eqsat.checking.accuracy import Fits, as_drawn
@@ -18,7 +18,7 @@ from eqsat.checking.memberships import constant_names, variable_names
 from eqsat.checking.operand_constraints import OperandConstraints
 from eqsat.checking.oracle import PROMISES, Criterion, Failure, finite_part, judge
 from eqsat.checking.statement import Statement, directions, is_slow, loops, statements
-from eqsat.checking.typing import Kinds, kinds_of
+from eqsat.checking.typing import MOST_ASSIGNMENTS, Kinds, all_kinds_of
 from eqsat.checking.values import Style
 from eqsat.language.accuracies import ACCURACIES, Accuracy
 from eqsat.language.syntax import Apply, FoldOf, IotaOf, OperationOf, Reduction, Rule
@@ -41,6 +41,13 @@ MOST_AWAITED = 12
 
 SLOW = 8
 """By which factor fewer instances are drawn of calls and users' operations: JAX compiles each shape."""
+
+
+MOST_COMPLETED = 64
+"""How many choices that no regime has drawn are tried in the end, once each."""
+
+Choice = tuple[Statement, Kinds]
+"""Functions for a rule, and kinds for its terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +176,10 @@ def regimes_of(rule: Rule, ring: bool, maskable: bool) -> list[Regime]:
 class Trial:
     """Draws and judges instances of a rule, in all its directions and for all its functions.
 
+    **Attributes:**
+
+    - `sources`: the choices of functions and kinds that take turns in the regimes.
+
     **Arguments:**
 
     - `examples`: how many instances are drawn in a regime whose share is 1.
@@ -195,13 +206,13 @@ class Trial:
         self.seen = seen
         self.tally = Tally()
         self.rng = random.Random(zlib.crc32(f"{rule.space}.{rule.name}".encode()))
-        self.sources = [
-            (statement, kinds)
-            for one_way in directions(rule)
-            for statement in statements(one_way)
-            for kinds in kinds_of(statement)
-            if signature_of_kinds(kinds) not in seen
-        ]
+        self.sources: list[Choice] = []
+        self._others: list[Choice] = []
+        self._tried: set[int] = set()
+        for statement in (statement for one_way in directions(rule) for statement in statements(one_way)):
+            for place, kinds in enumerate(all_kinds_of(statement)):
+                if signature_of_kinds(kinds) not in seen:
+                    (self.sources if place < MOST_ASSIGNMENTS else self._others).append((statement, kinds))
         self._drawers: dict[int, Drawer] = {}
 
     def drawer(self, statement: Statement) -> Drawer:
@@ -237,10 +248,35 @@ class Trial:
         """Yields all failures, regime by regime, as they are found."""
         for regime in self.regimes():
             yield from self.failures_of(regime)
+        if self.violated is None:
+            yield from self.failures_of_untried()
+
+    def failures_of_untried(self) -> Iterator[Failure]:
+        """Yields failures of choices that no regime has drawn, once each, in the first regime that can."""
+        regimes = self.regimes()
+        for choice in self.untried()[:MOST_COMPLETED]:
+            for regime in regimes:
+                if self.fitting(regime, [choice]):
+                    yield from self.judged(regime, self.drawn(regime, choice, 0))
+                    if id(choice[1]) in self._tried:
+                        break
+
+    def untried(self) -> list[Choice]:
+        """Returns the choices of functions and kinds of which no instance has been drawn so far."""
+        return [one for one in (*self.sources, *self._others) if id(one[1]) not in self._tried]
+
+    @property
+    def choices(self) -> int:
+        """The number of choices of functions and kinds."""
+        return len(self.sources) + len(self._others)
 
     def failures_of(self, regime: Regime) -> Iterator[Failure]:
         """Yields all failures in a regime. Loops run with chunks of each length of `CHUNKS`."""
-        for instance in self.instances(regime):
+        yield from self.judged(regime, self.instances(regime))
+
+    def judged(self, regime: Regime, instances: Iterable[Instance]) -> Iterator[Failure]:
+        """Yields the failures among instances of a regime."""
+        for instance in instances:
             for chunk in CHUNKS if loops(instance.statement.rule) else (0,):
                 failure = self.judge(replace(instance, chunk=chunk), regime.criterion)
                 self.tally.count(regime.name, instance)
@@ -263,11 +299,11 @@ class Trial:
             name in constraints and constraints[name].maskable for name in variable_names(statement.rule)
         )
 
-    def instances(self, regime: Regime) -> Iterator[Instance]:
-        """Yields instances of a regime. The functions and kinds of the rule take turns."""
+    def fitting(self, regime: Regime, choices: Sequence[Choice]) -> list[Choice]:
+        """Returns the choices of functions and kinds that a regime is for."""
         fitting = [
             (statement, kinds)
-            for statement, kinds in self.sources
+            for statement, kinds in choices
             if set(kinds.variables.values()) & set(regime.kinds)
             or (not kinds.variables and set(kinds.nodes.values()) & set(regime.kinds))
         ]
@@ -285,6 +321,31 @@ class Trial:
             fitting = shown or fitting
             if "c" not in regime.kinds:
                 fitting = [one for one in fitting if "c" not in one[1].nodes.values()]
+        return fitting
+
+    def drawn(
+        self, regime: Regime, choice: Choice, turn: int, awaited: set[str] | None = None
+    ) -> Iterator[Instance]:
+        """Yields the instances that are tried for one that is drawn, if one can be.
+
+        **Arguments:**
+
+        - `turn`: of the dtypes.
+        - `awaited`: the dtypes that an instance is still to be drawn of.
+        """
+        statement, kinds = choice
+        dtypes = in_turn(kinds, turn, regime.rotating, regime.narrow)
+        instance = self.drawer(statement).draw(self.rng, kinds, regime.style, regime.lengths, dtypes)
+        if instance is not None:
+            if awaited is not None:
+                awaited -= set(dtypes.chosen.values())
+            for one in self.fits(instance):
+                self._tried.add(id(kinds))
+                yield one
+
+    def instances(self, regime: Regime) -> Iterator[Instance]:
+        """Yields instances of a regime. The functions and kinds of the rule take turns."""
+        fitting = self.fitting(regime, self.sources)
         if not fitting:
             return
         count = max(4, round(self.examples * regime.share))
@@ -295,15 +356,10 @@ class Trial:
             if number >= count and not awaited:
                 break
             place = number % len(fitting)
-            statement, kinds = fitting[place]
-            dtypes = in_turn(kinds, number // len(fitting) + place, regime.rotating, regime.narrow)
-            instance = self.drawer(statement).draw(self.rng, kinds, regime.style, regime.lengths, dtypes)
-            if instance is not None:
-                awaited -= set(dtypes.chosen.values())
-                yield from self.fits(instance)
+            yield from self.drawn(regime, fitting[place], number // len(fitting) + place, awaited)
 
 
-def _awaited(regime: Regime, fitting: Sequence[tuple[Statement, Kinds]]) -> set[str]:
+def _awaited(regime: Regime, fitting: Sequence[Choice]) -> set[str]:
     """Returns the dtypes of which a regime has to draw at least one instance."""
     found: set[str] = set()
     for _, kinds in fitting:

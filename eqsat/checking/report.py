@@ -22,6 +22,8 @@ class RuleReport:
     - `declared`: the accuracy class that a rule declares.
     - `measured`: the accuracy class that a rule deserves, if that could be measured.
     - `regimes`: by regime, how many instances were tried.
+    - `choices`, `untried`: how many choices there are of functions for classes and of kinds of numbers for
+      terms, and of how many no instance was drawn.
     - `failures`: what is wrong. Each text begins with a place in the file.
     - `warnings`: what might be better.
     - `notes`: what is worth knowing.
@@ -33,6 +35,8 @@ class RuleReport:
     declared: Accuracy | None = None
     measured: Accuracy | None = None
     regimes: dict[str, int] = field(default_factory=dict)
+    choices: int = 0
+    untried: int = 0
     failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -45,8 +49,11 @@ class RuleReport:
 
     @property
     def tried(self) -> str:
-        """How many instances of which regimes were tried, as a text."""
-        return ", ".join(f"{count} {regime}" for regime, count in self.regimes.items() if count)
+        """How many instances of which regimes were tried, and how many choices were not, as a text."""
+        parts = [f"{count} {regime}" for regime, count in self.regimes.items() if count]
+        if self.untried:
+            parts.append(f"not tried: {self.untried} of {self.choices} choices of functions and kinds")
+        return ", ".join(parts)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from eqsat.language.syntax import (
 from eqsat.language.traverse import operands
 
 MOST_ASSIGNMENTS = 12
-"""How many ways to choose kinds are tried at most."""
+"""How many ways to choose kinds are tried in turn at most. Each further one is tried once."""
 
 MOST_CONSIDERED = 20_000
 """How many ways to choose kinds are enumerated at most."""
@@ -196,6 +196,11 @@ def kinds_of(statement: Statement) -> list[Kinds]:
 
     There are at most `MOST_ASSIGNMENTS`.
     """
+    return all_kinds_of(statement)[:MOST_ASSIGNMENTS]
+
+
+def all_kinds_of(statement: Statement) -> list[Kinds]:
+    """Returns all ways to choose kinds, as far as they are enumerated, in the same order."""
     inference = _Inference(statement)
     inference.node(statement.rule.left)
     inference.guards()
@@ -217,4 +222,4 @@ def kinds_of(statement: Statement) -> list[Kinds]:
             )
     # In most programs, most terms have one dtype.
     found.sort(key=lambda kinds: len(set(kinds.variables.values())))
-    return found[:MOST_ASSIGNMENTS]
+    return found
