@@ -33,6 +33,10 @@ class BudgetPlanner(Protocol):
         """The smallest budget in bytes that may be enough."""
         ...
 
+    def is_certain(self, budget: int) -> bool:
+        """Whether there is a plan for a budget, as far as is known without a search."""
+        ...
+
     def at(self, budget: int) -> Self:
         """The planner of the same function for another budget."""
         ...
@@ -75,7 +79,7 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
         return least  # Not even the programs that need least memory need less than the function as written.
     too_small = planner.budget
     if too_small < may_do:
-        if _does(planner, may_do):
+        if planner.is_certain(may_do) or _does(planner, may_do):
             return may_do
         too_small = may_do
     too_small = max(too_small, planner.baseline.certified().fixed)

@@ -276,13 +276,19 @@ class CandidateBuilder:
 
         Each excludes one more of the values alive at the peak from storage. If `seconds` is infinite, that is
         the largest value that can be excluded. Otherwise several are tried, and the search continues from the
-        one that gives the fastest program.
+        one that gives the fastest program. If the program would still be too big without the largest values
+        of all, nothing is tried.
         """
         found: list[Candidate] = []
         spilled = Spilled()
         most_tried = 1 if seconds == math.inf else MOST_LIVE
         while len(found) < MOST_SPILLED and built.candidate.predicted_peak > self.budget:
-            fewer = list(islice(self._spilling_one(extraction, built, spilled, seconds), most_tried))
+            live = simulate(built.candidate.schedule, self.space.machine)[1].live
+            largest = sum(size for _, size in live[: MOST_SPILLED - len(found)])
+            if built.candidate.predicted_peak - largest > self.budget:
+                break
+            numbers = [built.classes[term.number] for term, _ in live if term.number in built.classes]
+            fewer = list(islice(self._spilling_one(extraction, built, spilled, numbers, seconds), most_tried))
             if not fewer:
                 break
             found += [other.candidate for _, other in fewer]
@@ -293,10 +299,14 @@ class CandidateBuilder:
         return candidate.predicted_peak > self.budget, candidate.predicted_seconds
 
     def _spilling_one(
-        self, extraction: Extraction, built: BuiltCandidate, spilled: Spilled, seconds: float
+        self,
+        extraction: Extraction,
+        built: BuiltCandidate,
+        spilled: Spilled,
+        numbers: Sequence[int],
+        seconds: float,
     ) -> Iterator[tuple[Spilled, BuiltCandidate]]:
-        live = simulate(built.candidate.schedule, self.space.machine)[1].live
-        numbers = [built.classes[term.number] for term, _ in live if term.number in built.classes]
+        """Without one more of the e-classes with these `numbers`."""
         for number in [number for number in numbers if number not in spilled][:MOST_LIVE]:
             for fewer in (spilled.without(number), spilled.unmade(number)):
                 selection = extraction.again(extraction.split, fewer.not_stored, fewer.not_made)

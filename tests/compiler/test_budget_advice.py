@@ -19,23 +19,27 @@ class Planner:
     deadline = NO_DEADLINE
     baseline: Any = SimpleNamespace(certified=lambda: SimpleNamespace(peak=WRITTEN, fixed=FIXED))
 
-    def __init__(self, needed: int, budget: int = 200) -> None:
+    def __init__(self, needed: int, budget: int = 200, certain: int = WRITTEN) -> None:
         self.needed = needed
         self.budget = budget
+        self.certain = certain
         self.tried: list[int] = []
 
     def at(self, budget: int) -> Planner:
         self.tried.append(budget)
         return Planner(self.needed, budget)
 
+    def is_certain(self, budget: int) -> bool:
+        return budget >= self.certain
+
     def attempt(self) -> None:
         if self.budget < self.needed:
             raise Refusal(["too small"], None)
 
 
-def advised(needed: int, reached: int) -> tuple[int, list[int]]:
+def advised(needed: int, reached: int, certain: int = WRITTEN) -> tuple[int, list[int]]:
     """The recommended budget, and the budgets that were tried for it."""
-    planner: Any = Planner(needed)
+    planner: Any = Planner(needed, certain=certain)
     return enough(planner, Refusal(["too small"], reached)), planner.tried
 
 
@@ -52,3 +56,7 @@ def test_otherwise_the_budget_is_between_that_and_the_function_as_written() -> N
 def test_nothing_is_tried_if_no_program_needs_less_than_the_function_as_written() -> None:
     assert advised(500, WRITTEN) == (WRITTEN, [])
     assert advised(500, WRITTEN + 500) == (WRITTEN, [])
+
+
+def test_a_budget_that_is_certainly_enough_is_not_tried() -> None:
+    assert advised(500, 600, certain=600) == (600, [])
