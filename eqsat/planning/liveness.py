@@ -156,6 +156,26 @@ class Simulator:
                 within = self._within(step, lengths)
                 yield from self._temporaries(step.body, within, results, (*path, index))
 
+    def buffers(self, block: Block, results: frozenset[int]) -> Iterator[Temporary]:
+        """The buffers and workspaces of a program's outermost block and its loops, results excepted."""
+        elsewhere = self._hosted(block, {}, results)
+        for path, temporary in self._temporaries(block, {}, results):
+            if path not in elsewhere:
+                yield temporary
+        yield from self._workspaces(block, {})
+
+    def _workspaces(
+        self, block: Block, lengths: Mapping[Axis, int], path: tuple[int, ...] = ()
+    ) -> Iterator[Temporary]:
+        """What the ops of a block and of its loops take while they run."""
+        model = CostModel(self.machine, lengths)
+        for index, step in enumerate(block.steps):
+            here = (*path, index)
+            if isinstance(step, Loop):
+                yield from self._workspaces(step.body, self._within(step, lengths), here)
+            elif size := model.workspace(step.term.op, step.term.args):
+                yield Temporary(size, here, (*here, math.inf))
+
     def _within(self, loop: Loop, lengths: Mapping[Axis, int]) -> dict[Axis, int]:
         """The chunk lengths of the loops around a loop's body."""
         return {**lengths, loop.axis: self.chunks[loop.id]}
