@@ -3,7 +3,7 @@
 The state is a search space, what has been extracted from it, how that ranks, and what was found to fit.
 Candidates come from lower and lower caps on what is stored. The best of them is compiled once some caps in a
 row have given none that is better. If what fits is slow, or nothing does, the search goes on in a wider
-space. If nothing fits there either, it ends among the programs that need least memory.
+space, and at last among the programs that need least memory.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class Search:
             return Saturate(self._wider[0])
         if self._small is not None:
             return Grow(self._small)
-        if self._least is not None and fastest is None:
+        if self._least is not None:
             return DraftLeast(self._drafted + 1)
         if self._deadline.passed():
             return Stop(f"planning took {self._deadline.seconds:g} s")

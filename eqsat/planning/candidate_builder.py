@@ -276,8 +276,8 @@ class CandidateBuilder:
 
         Each excludes one more of the values alive at the peak from storage. If `seconds` is infinite, that is
         the largest value that can be excluded. Otherwise several are tried, and the search continues from the
-        one that gives the fastest program. If the program would still be too big without the largest values
-        of all, nothing is tried.
+        one that gives the fastest program. If there is some memory for temporaries, and the program would be
+        too big without the largest values of all, nothing is tried.
         """
         found: list[Candidate] = []
         spilled = Spilled()
@@ -285,7 +285,7 @@ class CandidateBuilder:
         while len(found) < MOST_SPILLED and built.candidate.predicted_peak > self.budget:
             live = simulate(built.candidate.schedule, self.space.machine)[1].live
             largest = sum(size for _, size in live[: MOST_SPILLED - len(found)])
-            if built.candidate.predicted_peak - largest > self.budget:
+            if built.candidate.predicted_peak - largest > self.budget > self.space.program.fixed_bytes:
                 break
             numbers = [built.classes[term.number] for term, _ in live if term.number in built.classes]
             fewer = list(islice(self._spilling_one(extraction, built, spilled, numbers, seconds), most_tried))
