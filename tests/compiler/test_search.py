@@ -19,6 +19,7 @@ from eqsat.backend.module import Module
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
 from eqsat.compiler.search import MOST_UNMOVED, Goal, Search
 from eqsat.planning.candidates import Candidate
+from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -125,6 +126,24 @@ def test_a_slow_program_is_looked_for_in_wider_spaces_too() -> None:
     assert len(searched.found) == kinds(searched.log).count("apply")
     assert found is min(searched.found, key=lambda one: one.seconds(CPU))
     assert searched.stop_reason.startswith("no other program should be faster")
+
+
+def test_where_all_that_fits_is_slow_the_programs_that_need_least_are_tried() -> None:
+    candidate = next(iter(attempts(space(2), BUDGET)))[0]
+    small = CompiledCandidate(candidate, Module("", {}), Certified(None, 10, 0, 0, 0))
+
+    class Least:
+        space = None
+
+        def __iter__(self) -> Any:
+            return iter([small])
+
+    least: Any = Least()
+    wanted = Goal(BUDGET, space(2).program.fixed_bytes, (2,), enough=0.0)
+    found = Search(wanted, space, Compiler(as_predicted), CPU, NO_DEADLINE, [], least, lambda one: one)
+    found.run()
+    assert "compile program 1 of those that need least memory" in [step.decision for step in found.log]
+    assert small in found.found
 
 
 def test_what_is_slower_than_predicted_waits_for_faster_ones() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -17,8 +17,9 @@ from eqsat.ir.ops import Chunk, Dot
 from eqsat.ir.program import Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
+from eqsat.planning.candidate_builder import CandidateBuilder
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
-from eqsat.planning.capped_extraction import attempts, cheapest
+from eqsat.planning.capped_extraction import attempts, cheapest, every_attempt
 from eqsat.planning.liveness import simulate
 from eqsat.planning.recording import Recorder, rules_fired
 from eqsat.planning.search_space import (
@@ -285,3 +286,44 @@ def test_what_is_far_too_big_is_compared_by_what_it_would_take_with_room() -> No
     fitting = [c for found in attempts(search, 882_000) for c in found if c.predicted_peak <= 882_000]
     written = as_written(program, CPU, library=True).predicted_seconds
     assert min(candidate.predicted_seconds for candidate in fitting) < 4 * written
+
+
+@cache
+def many_inverses() -> SearchSpace:
+    """A space with some hundred values of the same size, of which six are spilled at most."""
+
+    def inverses(x: Any) -> Any:
+        pairs = [jnp.sin(x + number) @ x.T for number in range(40)]
+        return sum(jnp.linalg.inv(pair) for pair in pairs), [pair.T @ pair for pair in pairs][-1]
+
+    program, _ = lowered(inverses, normal(64, 64))
+    return prepare(program, rules_for((), "reassociates"), program.fixed_bytes + 20_000, CPU, 2)
+
+
+@pytest.fixture
+def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The budgets for which a value is to be spilled."""
+    budgets: list[int] = []
+
+    def spilling_one(builder: CandidateBuilder, *_: Any) -> Iterator[Any]:
+        budgets.append(builder.budget)
+        return iter(())
+
+    monkeypatch.setattr(CandidateBuilder, "_spilling_one", spilling_one)
+    return budgets
+
+
+def test_nothing_is_spilled_from_a_program_that_is_too_big_without_its_largest_values(
+    spilled: list[int],
+) -> None:
+    space = many_inverses()
+    list(attempts(space, space.program.fixed_bytes + 20_000))
+    assert not spilled
+
+
+def test_values_are_spilled_however_large_the_rest_is_if_there_is_no_memory_for_temporaries(
+    spilled: list[int],
+) -> None:
+    space = many_inverses()
+    list(every_attempt(space))
+    assert set(spilled) == {space.program.fixed_bytes}
