@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from eqsat.targets.machine import Machine
 
@@ -35,10 +35,9 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
 
     **Arguments:**
 
-    - `exact`: whether sums are to keep the order that XLA gives them, where it gives them one.
+    - `exact`: whether sums are to keep the order that XLA gives them.
     """
-    steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
-    forms = CodegenOptions(split_reduction=steps[0], split_columns=steps[1])
     if exact:
-        return forms
-    return replace(forms, fused_reduction=machine.fused_reduction, adds_rows=machine.adds_rows)
+        return CodegenOptions()
+    steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
+    return CodegenOptions(machine.fused_reduction, machine.adds_rows, None, *steps)

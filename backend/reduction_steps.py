@@ -59,7 +59,6 @@ def reduced(kind: str, axes: Collection[Axis], value: Emitted) -> Emitted:
 EXTREMES = '''\
 def arg_in_parts(is_better, a, axis, dtype):
     """The place of the best entry in parts along `axis`, the entries of a part being along the next axis."""
-    count, length = a.shape[axis], a.shape[axis + 1]
 
     def better(one, other):
         nan, same = (one[0] != one[0], one[0] == other[0])
@@ -72,8 +71,8 @@ def arg_in_parts(is_better, a, axis, dtype):
         least, most = -jnp.inf, jnp.inf
     else:
         least, most = jnp.iinfo(a.dtype).min, jnp.iinfo(a.dtype).max
-    worst = jnp.array(most if is_better is lax.lt else least, a.dtype), jnp.array(count * length, dtype)
-    best = lax.reduce((a, part * length + entry), worst, better, (axis + 1,))
+    worst = jnp.array(most if is_better is lax.lt else least, a.dtype), jnp.array(jnp.iinfo(dtype).max, dtype)
+    best = lax.reduce((a, part * a.shape[axis + 1] + entry), worst, better, (axis + 1,))
     return lax.reduce(best, worst, better, (axis,))[1]
 '''
 """In the emitted program, before the function itself: argmin and argmax of a value in parts."""

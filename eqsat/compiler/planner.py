@@ -79,6 +79,7 @@ class Planner:
     - `donation`: the arguments whose place results may take.
     - `progress`: shows the stages of planning, and if the user asked for it, makes loops show their progress.
     - `obstacle`: why it cannot be planned, or None.
+    - `exact`: whether results must equal those of the function bit for bit.
     - `max_slowdown`: the largest predicted time of a program, relative to the function as written.
     - `tried`: if the function fits, candidates that should take less than this share of its time are tried.
     - `assembly`: makes its plans.
@@ -102,6 +103,10 @@ class Planner:
         obstacle: Obstacle | None = None,
         max_slowdown: float = MAX_SLOWDOWN,
     ) -> None:
+        self.exact = all(rule.accuracy == "exact" for rule in rules)
+        if self.exact:
+            # Sums are to keep the order that XLA gives them.
+            target = replace(target, machine=replace(target.machine, emits_steps=False))
         self.traced = traced
         self.names = names
         self.budget = budget
@@ -245,9 +250,8 @@ class Planner:
         program = with_last_entries_carried(function)
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
-        exact = all(rule.accuracy == "exact" for rule in self.rules)
         machine = self.machine
-        if machine.written_sum and not exact:
+        if machine.written_sum and not self.exact:
             program = with_written_sums(program, machine.written_sum, machine.short_reduction)
         compiler = CandidateCompiler(
             self.traced,
@@ -256,9 +260,9 @@ class Planner:
             self.donation,
             self.budget,
             self.stopwatch,
-            codegen_options(machine, exact),
+            codegen_options(machine, self.exact),
             self.target,
-            exact,
+            self.exact,
         )
 
         def smallest() -> SearchSpace:

@@ -100,6 +100,13 @@ def test_the_first_of_the_extremes_is_found_whatever_the_entries(
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_places_may_be_the_largest_numbers_of_their_dtype() -> None:
+    namespace: dict[str, Any] = {"jnp": jnp, "lax": lax}
+    exec(EXTREMES, namespace)
+    rows = jnp.zeros((1, 8, 16), "int32").at[0, 7, 15].set(-1)
+    assert int(namespace["arg_in_parts"](lax.lt, rows, 1, jnp.int8)[0]) == 127
+
+
 def test_the_extremes_of_the_least_numbers_are_found() -> None:
     for kind, number in (("argmin", np.inf), ("argmax", -np.inf)):
         np.testing.assert_array_equal(extreme(kind, jnp.full((2, 12), number), 1, 4), [0, 0])
@@ -112,6 +119,21 @@ def kernel(x: Any, y: Any, v: Any) -> Any:
 
 def nearest(x: Any, y: Any, v: Any) -> Any:
     return jnp.argmin(jnp.sum((x[:, None] - y) ** 2, -1), 1), jnp.max(x @ y.T, 1)
+
+
+def test_sums_keep_the_order_that_xla_gives_them_if_they_must() -> None:
+    def density(x: Any, y: Any) -> Any:
+        return jnp.sum(jnp.exp(-jnp.sum((x[:, None] - y) ** 2, -1)), 1)
+
+    shapes = [jax.ShapeDtypeStruct((100_000, 3), jnp.float32)] * 2
+    found = {
+        accuracy: eqsat.optimize(density, budget="90MB", target="h100", accuracy=accuracy)
+        .plan(*shapes)
+        .source
+        for accuracy in ("exact", "reassociates")
+    }
+    assert "barrier(lax.reduce_sum" in found["reassociates"]
+    assert "barrier(lax.reduce_sum" not in found["exact"]
 
 
 @pytest.mark.parametrize("function", [kernel, nearest])
