@@ -211,8 +211,10 @@ class Planner:
     def is_certain(self, budget: int) -> bool:
         """Whether one of the programs that need least memory, with which every search ends, fits a budget."""
         longest = self._longest(self.max_slowdown)
-        drafted = self.lowered.least.drafted
-        return any(one.peak <= budget and one.seconds(self.machine) <= longest for one in drafted)
+        return any(
+            one.peak + one.certified.doubt <= budget and one.seconds(self.machine) <= longest
+            for one in self.lowered.least.drafted
+        )
 
     def peak_tensors(self) -> tuple[PeakTensor, ...]:
         """The largest arrays at the smallest peak so far, and what stops their axes from being split."""

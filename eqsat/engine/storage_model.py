@@ -150,7 +150,10 @@ class StorageModel:
         return self.machine.lanes > 0 and batch > 1 and shared in (first, second)
 
     def first_step(self, op: Reduce | Select, operand: Valued) -> int:
-        """Bytes of the results of the first of the two steps in which a long reduction is done."""
+        """Bytes of the results of the first of the two steps in which a long reduction is done.
+
+        It is taken to be along the last axis. Along another one, there are more parts.
+        """
         reduced = op.axes if isinstance(op, Reduce) else frozenset({op.axis})
         length = self.elements(reduced, operand.open)
         if not self.machine.split_reduction or length <= self.machine.split_reduction:
@@ -173,9 +176,9 @@ class StorageModel:
 
     def _maxima(self, op: Select, operand: Valued) -> int:
         """Bytes of the maxima of all blocks, as numbers and as integers in the same order."""
-        blocks = self.length(op.axis, operand.open) // block_length(op.k, self.length(op.axis, operand.open))
+        length = self.length(op.axis, operand.open)
         rows = self.elements(operand.axes - {op.axis}, operand.open)
-        return 2 * rows * blocks * itemsize(operand.dtype)
+        return 2 * rows * (length // block_length(op.k, length)) * itemsize(operand.dtype)
 
     def _sorting(self, op: Operation | Opaque, operands: Sequence[Valued]) -> int:
         """Bytes that a sort takes: all that is sorted goes from one buffer to another and back."""
