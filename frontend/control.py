@@ -45,9 +45,9 @@ class Enclosure:
         return view
 
     def steady(self, lowering: Lowering, source: int) -> View:
-        """The input of the body for a loop-invariant operand. A constant stands for itself."""
+        """The input of the body for a loop-invariant operand. Constants and indices stand for themselves."""
         view = self.operands[source]
-        if lowering.constant_value(view) is not None:
+        if lowering.draft.is_index(view.node):
             return view
         inside = self.given(lowering, source, compact(lowering, view))
         return View(inside.node, view.layout, view.dtype)
@@ -176,9 +176,15 @@ def scan_groups(equation: Any) -> tuple[int, int]:
 
 @handles("scan")
 def scan(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """A loop; one of a single iteration is that iteration."""
     params = equation.params
     constants, carries = scan_groups(equation)
     stop = constants + carries
+    if params["length"] == 1:
+        slices = [View(view.node, view.layout[1:], view.dtype) for view in operands[stop:]]
+        results = lowering.inline(params["jaxpr"], [*operands[:stop], *slices])
+        stacked = [View(view.node, (None, *view.layout), view.dtype) for view in results[carries:]]
+        return [*results[:carries], *stacked]
     control = Scan(
         tuple(range(constants, stop)),
         tuple(range(stop, len(operands))),
@@ -193,8 +199,8 @@ def scan(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
         agree(lowering, views[place].layout, output.layout)
     layouts = [views[place].layout for place in control.carried]
     for output in body.outputs[carries:]:
-        (stacked,) = lowering.draft.fresh_layout((control.length,))
-        layouts.append((stacked, *_known_outside(lowering, views, output.layout)))
+        (iterations,) = lowering.draft.fresh_layout((control.length,))
+        layouts.append((iterations, *_known_outside(lowering, views, output.layout)))
     return controlled(lowering, equation, views, control, (body,), layouts)
 
 

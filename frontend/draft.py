@@ -11,11 +11,16 @@ from eqsat.frontend.resolve import DraftLayout, MakeIota, MakeOp, MakeRename, Ma
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.control import Body
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.ops import Op, Opaque
+from eqsat.ir.dtypes import is_inexact
+from eqsat.ir.ops import Const, Map, Op, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.ir.term import Term, Terms
 
 __all__ = ["Draft", "DraftLayout", "MakeOp", "Node", "Resolver", "View"]
+
+
+INDEX_NODES = 8
+"""How many nodes an index may be computed with to be computed again. `select_n(i < 0, i + n, i)` has six."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,26 @@ class Draft:
         """Whether the node is the index along that very axis, all of it and nothing else: 0, 1, 2..."""
         make = self.nodes[node].make
         return axis is not None and isinstance(make, MakeIota) and self.axes.same(make.axis, axis)
+
+    def is_index(self, node: int) -> bool:
+        """Whether the node is a constant, an index, or a little integer arithmetic on them.
+
+        Such a node is as well computed again as kept.
+        """
+        needed = {node}
+        stack = [node]
+        while stack:
+            inner = stack.pop()
+            if not isinstance(self.nodes[inner].make, MakeIota):
+                op = self.op(inner)
+                if not isinstance(op, Const) and not (isinstance(op, Map) and not is_inexact(op.dtype)):
+                    return False
+            new = [arg for arg in self.nodes[inner].args if arg not in needed]
+            needed.update(new)
+            stack += new
+            if len(needed) > INDEX_NODES:
+                return False
+        return True
 
     def axes_without(self, node: int, gone: Iterable[int]) -> frozenset[int]:
         """The node's schema less the given axes."""

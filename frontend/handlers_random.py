@@ -1,5 +1,7 @@
 """Random bits as a formula of their indices: so no array of them has to be drawn as a whole.
 
+The keys that a key is split into are such bits.
+
 The bits that JAX's default generator draws at an index are a hash of the key and of that index: Threefry
 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) of the index in row-major
 order, as two words of 32 bits. So a slice of them is the hash of a slice of the indices.
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 MOST = 2**32
 """Indices up to this number have nothing in their upper word."""
 
+FEW = 16
+"""Nothing is gained by making so few keys in chunks."""
+
 
 @handles("random_bits")
 def random_bits(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
@@ -39,32 +44,62 @@ def random_bits(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     return lowering.inline(formula, operands, named=False)
 
 
+@handles("random_split")
+def random_split(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """Keys as draws of two words each. A key that is split into a few is split by the call."""
+    keys, shape = equation.invars[0].aval, tuple(equation.params["shape"])
+    config: Any = jax.config
+    by_index = config.jax_threefry_partitionable
+    if not (by_index and is_threefry(keys.dtype) and FEW < math.prod(shape) <= MOST):
+        return None
+    formula = _split(tuple(keys.shape), keys.dtype, shape)
+    return lowering.inline(formula, operands, named=False)
+
+
 @lru_cache(maxsize=256)
 def _bits(batch: tuple[int, ...], dtype: Any, shape: tuple[int, ...], width: int) -> ClosedJaxpr:
     """A function that draws `shape` numbers of `width` bits for each key of a batch."""
 
     def drawn(keys: jax.Array) -> jax.Array:
-        words = jax.random.key_data(keys)
-        first, second = (
-            lax.expand_dims(
-                lax.index_in_dim(words, word, len(batch), keepdims=False),
-                range(len(batch), len(batch) + len(shape)),
-            )
-            for word in (0, 1)
-        )
-        whole = (*batch, *shape)
-        zero = lax.full(whole, np.uint32(0))
-        index = zero
-        stride = 1
-        for dimension in reversed(range(len(batch), len(whole))):
-            along = lax.broadcasted_iota(jnp.uint32, whole, dimension)
-            index = index + along * np.uint32(stride)
-            stride *= whole[dimension]
-        upper, lower = random.threefry2x32_p.bind(first, second, zero, index)
+        upper, lower = _words(keys, shape)
         unsigned = jnp.dtype(f"uint{width}")
         if width == 64:
             upper, lower = (lax.convert_element_type(word, unsigned) for word in (upper, lower))
             return lax.shift_left(upper, lax.full_like(upper, 32)) | lower
-        return lax.convert_element_type(upper ^ lower, unsigned)
+        drawn: jax.Array = lax.convert_element_type(upper ^ lower, unsigned)
+        return drawn
 
     return jax.make_jaxpr(drawn)(jax.ShapeDtypeStruct(batch, dtype))
+
+
+@lru_cache(maxsize=256)
+def _split(batch: tuple[int, ...], dtype: Any, shape: tuple[int, ...]) -> ClosedJaxpr:
+    """A function that splits each key of a batch into `shape` keys."""
+
+    def split(keys: jax.Array) -> jax.Array:
+        words = [lax.expand_dims(word, [word.ndim]) for word in _words(keys, shape)]
+        pairs = lax.concatenate(words, words[0].ndim - 1)
+        wrapped: jax.Array = jax.random.wrap_key_data(pairs, impl="threefry2x32")
+        return wrapped
+
+    return jax.make_jaxpr(split)(jax.ShapeDtypeStruct(batch, dtype))
+
+
+def _words(keys: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Two words of 32 bits for each index of `shape` and each key of a batch."""
+    data = jax.random.key_data(keys)
+    batch = keys.ndim
+    first, second = (
+        lax.expand_dims(lax.index_in_dim(data, word, batch, keepdims=False), range(batch, batch + len(shape)))
+        for word in (0, 1)
+    )
+    whole = (*keys.shape, *shape)
+    zero = lax.full(whole, np.uint32(0))
+    index = zero
+    stride = 1
+    for dimension in reversed(range(batch, len(whole))):
+        along = lax.broadcasted_iota(jnp.uint32, whole, dimension)
+        index = index + along * np.uint32(stride)
+        stride *= whole[dimension]
+    upper, lower = random.threefry2x32_p.bind(first, second, zero, index)
+    return upper, lower

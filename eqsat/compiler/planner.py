@@ -37,6 +37,7 @@ from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
 from eqsat.ir.last_entries import with_last_entries_carried
+from eqsat.ir.outer_indices import with_outer_indices
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.recording import peak_tensors
 from eqsat.planning.search_space import SPLIT_AXES, Saturations, SearchSpace, prepare
@@ -249,7 +250,7 @@ class Planner:
     def lowered(self) -> Lowered:
         """The function as a program, and the compiler of candidates for it. All budgets share it."""
         function, hoisted, _ = self.baseline.lowered
-        program = with_last_entries_carried(function)
+        program = with_outer_indices(with_last_entries_carried(function))
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         machine = self.machine

@@ -143,3 +143,19 @@ def test_keys_are_carried() -> None:
         return lax.scan(iteration, key, None, length=3)[1] + x
 
     lowered(draws, jax.random.key(0), normal(2))
+
+
+def test_a_loop_of_one_iteration_is_that_iteration() -> None:
+    """`lax.map(..., batch_size=len(x))` is such a loop."""
+
+    def step(c: Any, x: Any) -> Any:
+        return c + x[0].sum(), (x[0] * c, x[1][:, None])
+
+    program = check_meaning(
+        lambda x, y: lax.scan(step, 2.0, (x, y), reverse=True), normal(1, 5), normal(1, 4)
+    )
+    assert not any(op.call.bodies for op in ops(program, Opaque))
+
+
+def test_a_loop_of_no_iteration_is_left_as_it_is() -> None:
+    check_meaning(lambda x: lax.scan(lambda c, x: (c + x, x), 2.0, x), normal(0))

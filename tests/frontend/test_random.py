@@ -223,3 +223,15 @@ def test_random_features_are_drawn_by_chunks() -> None:
     small = eqsat.optimize(features, budget=160_000)
     assert small.plan(*args).original_peak_bytes > 1_000_000
     np.testing.assert_allclose(small(*args), jax.jit(features)(*args), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(17,), (1000,), (4, 9)], ids=str)
+def test_a_key_is_split_into_many_by_their_index(shape: tuple[int, ...]) -> None:
+    def words(key: Any) -> Any:
+        return jax.random.key_data(jax.random.split(key, shape))
+
+    found = primitives_of(words, KEY)
+    assert "threefry2x32" in found
+    assert "random_split" not in found
+    assert "random_split" not in primitives_of(jax.vmap(words), KEYS)
+    assert "random_split" in primitives_of(lambda key: jax.random.key_data(jax.random.split(key)), KEY)
