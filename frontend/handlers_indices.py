@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from eqsat.frontend.broadcast_calls import called_once
 from eqsat.frontend.draft import View
 from eqsat.frontend.registry import Views, handles
 from eqsat.ir.dtypes import is_extended
@@ -58,6 +59,9 @@ SCATTER = Fields("scatter_dims_to_operand_dims", "inserted_window_dims", "scatte
 @handles("gather")
 def gather(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """The gather with rows as batching dimensions; None if no column of its indices counts."""
+    once = called_once(lowering, equation, operands)
+    if once is not None:
+        return once
     found = _counting(lowering, equation, operands, GATHER)
     return None if found is None else _batched(lowering, equation, operands, found, GATHER)
 
@@ -65,6 +69,9 @@ def gather(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
 @handles("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 def scatter(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """The scatter with rows as batching dimensions; None if no column of its indices counts."""
+    once = called_once(lowering, equation, operands)
+    if once is not None:
+        return once
     found = _counting(lowering, equation, operands, SCATTER)
     if found is None or lowering.shape(operands[0])[found.dimension] != _length(lowering, operands, found):
         return None  # Rows beyond the last index would have to be put back.
@@ -80,7 +87,7 @@ def _counting(lowering: Lowering, equation: Any, operands: Views, fields: Fields
     )
     if len(dimensions) < 2 or is_extended(table.dtype):
         return None
-    columns = _columns(lowering, indices)
+    columns = columns_of(lowering, indices)
     if columns is None or len(columns) != len(dimensions):
         return None
     lengths = lowering.shape(table)
@@ -89,12 +96,12 @@ def _counting(lowering: Lowering, equation: Any, operands: Views, fields: Fields
             if axis is None or along in batching or dimension not in single:
                 continue
             fits = lowering.draft.axes.size(axis) <= lengths[dimension]
-            if fits and _counts(lowering, column.node, axis):
+            if fits and counts(lowering, column.node, axis):
                 return Counting(number, along, int(dimension))
     return None
 
 
-def _columns(lowering: Lowering, indices: View) -> Sequence[View] | None:
+def columns_of(lowering: Lowering, indices: View) -> Sequence[View] | None:
     """The columns that indices were put together from; None if they were not, or not one by one."""
     made = lowering.made.get(indices.node)
     if made is None or made.primitive != "concatenate" or made.view.layout != indices.layout:
@@ -106,7 +113,7 @@ def _columns(lowering: Lowering, indices: View) -> Sequence[View] | None:
     return made.operands if all(view.layout[last] is None for view in made.operands) else None
 
 
-def _counts(lowering: Lowering, node: int, axis: int | None) -> bool:
+def counts(lowering: Lowering, node: int, axis: int | None) -> bool:
     """Whether a node is 0, 1, 2, ... along an axis, and nothing else.
 
     Indexing adds the length to negative indices, of which there are none: `select_n(i < 0, i, i + n)`.
@@ -118,10 +125,10 @@ def _counts(lowering: Lowering, node: int, axis: int | None) -> bool:
     if not isinstance(op, Map) or op.name != "select_n" or len(args) != 3:
         return False
     test, test_args = draft.op(args[0]), draft.nodes[args[0]].args
-    if not isinstance(test, Map) or test.name != "lt" or not _counts(lowering, test_args[0], axis):
+    if not isinstance(test, Map) or test.name != "lt" or not counts(lowering, test_args[0], axis):
         return False
     bound = draft.op(test_args[1])
-    return isinstance(bound, Const) and float(bound.text) <= 0 and _counts(lowering, args[1], axis)
+    return isinstance(bound, Const) and float(bound.text) <= 0 and counts(lowering, args[1], axis)
 
 
 def _length(lowering: Lowering, operands: Views, found: Counting) -> int:
@@ -150,7 +157,7 @@ def _batched(
 ) -> list[View]:
     """The results with rows as batching dimensions, and without the column that counts."""
     table, indices, *rest = operands
-    together = enumerate(_columns(lowering, indices) or ())
+    together = enumerate(columns_of(lowering, indices) or ())
     columns = [view for number, view in together if number != found.column]
     shape, length = lowering.shape(indices)[:-1], _length(lowering, operands, found)
     numbers = _renumbered(equation.params["dimension_numbers"], found, fields)

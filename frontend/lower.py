@@ -14,6 +14,7 @@ from eqsat.frontend import handlers as handlers
 from eqsat.frontend import names_arrays as names_arrays
 from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_linalg as names_linalg
+from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View

@@ -1,0 +1,61 @@
+"""Gathers and scatters along what their operands are only broadcast along are done once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.ir.axis import layout_shape
+from eqsat.ir.ops import Opaque
+from tests.stages import check_meaning, normal, ops
+
+PLACES = np.array([3, 0, 3, 5, -1, 9])
+
+
+def scattered(x: Any) -> Any:
+    numbers = jnp.broadcast_to(jnp.arange(6.0), (*x.shape[:-1], 6))
+    return jnp.zeros((*x.shape[:-1], 8)).at[..., PLACES].set(numbers) * x
+
+
+def added(x: Any) -> Any:
+    return jnp.ones((*x.shape[:-1], 8)).at[..., PLACES].add(jnp.arange(6.0)) + x
+
+
+def gathered(x: Any) -> Any:
+    return x[..., :6] * jnp.broadcast_to(jnp.arange(8.0), x.shape)[..., PLACES]
+
+
+@pytest.mark.parametrize("function", [scattered, added, gathered])
+def test_what_is_the_same_for_a_whole_batch_is_done_for_one(function: Callable[[Any], Any]) -> None:
+    for shape in ((5, 8), (5, 4, 8)):
+        program = check_meaning(function, normal(*shape))
+        calls = [op.call for op in ops(program, Opaque) if op.call.primitive.name in ("scatter", "gather")]
+        assert all(np.prod(layout_shape(call.out_layouts[0])) <= 8 for call in calls)
+
+
+def test_what_differs_within_a_batch_is_done_for_all() -> None:
+    program = check_meaning(lambda x: jnp.zeros((5, 8)).at[:, PLACES].add(x), normal(5, 6))
+    (op,) = [op for op in ops(program, Opaque) if op.call.primitive.name.startswith("scatter")]
+    assert layout_shape(op.call.out_layouts[0]) == (5, 8)
+
+
+def test_the_derivative_of_a_scatter_numbers_its_updates_once() -> None:
+    """The numbers, of all updates of a batch, would take 12 MB; a chunk of the batch and its gradient fit."""
+    mask = np.tri(60, 50, dtype=bool)
+
+    def loss(x: Any, y: Any) -> Any:
+        def pair(a: Any, b: Any) -> Any:
+            return jnp.full((60, 50), 1.0).at[mask].set(jnp.outer(a, b).ravel()[: mask.sum()]).prod(0).sum()
+
+        return jax.vmap(lambda a: jax.vmap(lambda b: pair(a, b))(y))(x).mean()
+
+    x, y = 1 + normal(30, 60) / 50, 1 + normal(30, 50) / 50
+    optimized = eqsat.optimize(jax.grad(loss), budget="4MB")
+    assert optimized.plan(x, y).peak_bytes <= 4_000_000 < 900 * 60 * 50 * 4
+    np.testing.assert_allclose(optimized(x, y), jax.jit(jax.grad(loss))(x, y), rtol=1e-4, atol=1e-6)
