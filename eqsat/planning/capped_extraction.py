@@ -316,10 +316,11 @@ def _planned_calls(
 
 def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
     """The best program for a body under a cap; else that of the last higher cap; else the body as written."""
-    program = state.space.program
+    program, machine = state.space.program, state.space.machine
     budget = free + program.fixed_bytes
     # The values that the body stores are subject to the same cap as the call's.
     builder = built_under(state, cap, budget, deadline, cap)
+    found: list[Candidate] = []
     if builder is not None:
         if not builder.found:
             builder.add_repetitive()
@@ -327,9 +328,13 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
         if found and all(candidate.predicted_peak > budget for candidate in found):
             extraction, least = min(builder.built, key=lambda one: one[1].candidate.predicted_peak)
             found = [*found, *builder.spilling(extraction, least)]
-        state.latest = next(iter(ranked(found, budget)), None)
+        state.found += found
+    # A cap gives only what higher ones did not, and some of it stores what extraction took for computed on
+    # the fly.
+    within = [candidate for candidate in state.found if largest_stored(candidate.schedule, machine) <= cap]
+    state.latest = next(iter(ranked(within or found, budget)), state.latest)
     if state.latest is None:
-        state.latest = as_written(program, state.space.machine)
+        state.latest = as_written(program, machine)
     return state.latest
 
 

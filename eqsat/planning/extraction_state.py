@@ -33,7 +33,7 @@ class ExtractionState:
     - `extractor`, `counted`: the latest extractor, and the planned calls that it uses.
     - `largest`: bytes of the largest buffer that a program under the latest cap may have.
     - `exhausted`: whether there was no program under the latest cap.
-    - `latest`: the last candidate found, if the space is that of a body.
+    - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body.
     """
 
     space: SearchSpace
@@ -44,6 +44,7 @@ class ExtractionState:
     counted: dict[int, PlannedCall] = field(default_factory=dict)
     largest: float = 0.0
     exhausted: bool = False
+    found: list[Candidate] = field(default_factory=list)
     latest: Candidate | None = None
 
     @staticmethod

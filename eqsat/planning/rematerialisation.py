@@ -58,12 +58,14 @@ class _Variants:
 
     **Attributes:**
 
+    - `equalities`: pairs of equal terms that the program knows of.
     - `calls`: the number of the next new call.
     - `leaves`: the number of the next new input of a body, downwards.
     """
 
     def __init__(self, program: Program, threshold: float, room: float) -> None:
         self.terms = program.terms
+        self.equalities = program.equalities
         self.threshold = threshold
         self.room = room
         self._made: dict[tuple[Call, tuple[int, ...]], list[tuple[Call, tuple[Term, ...]]]] = {}
@@ -132,7 +134,7 @@ class _Variants:
         places = {place: number for number, place in enumerate(kept)}
         outside = list(dict.fromkeys(entry for one in rematerialised.values() for entry in one.operands()))
         frontier = {entry: len(kept) + number for number, entry in enumerate(outside)}
-        bodies = [self.body(body, places, frontier, rematerialised) for body in call.bodies]
+        bodies = [self.body(call, body, places, frontier, rematerialised) for body in call.bodies]
         layouts = [call.arg_layouts[place] for place in kept]
         layouts += [_layout(at) if along is None else (along, *_layout(at, along)) for at, along in outside]
         operands = (*(args[place] for place in kept), *(at for at, _ in outside))
@@ -143,6 +145,7 @@ class _Variants:
 
     def body(
         self,
+        call: Call,
         body: Body,
         places: dict[int, int],
         frontier: dict[Operand, int],
@@ -152,6 +155,7 @@ class _Variants:
         inputs, sources = [], []
         inside: dict[Operand, Term] = {}
         replaced: dict[int, Term] = {}
+        whole: list[Rematerialisation] = []
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):
             if source not in rematerialised:
                 inputs.append(leaf)
@@ -166,7 +170,12 @@ class _Variants:
                     inputs.append(inside[entry])
                     sources.append(frontier[entry])
             replaced[leaf.number] = one.built(self.terms, inside)
-        return Body(with_inputs(body.program, tuple(inputs), replaced), tuple(sources))
+            assert call.control is not None
+            whole += [one] if source not in sliced(call.control) else []
+        program = with_inputs(body.program, tuple(inputs), replaced)
+        equal = [pair for one in whole for pair in one.equalities(self.terms, inside, self.equalities)]
+        program = replace(program, equalities=(*program.equalities, *dict.fromkeys(equal)))
+        return Body(program, tuple(sources))
 
 
 def _worthwhile(rematerialised: dict[int, Rematerialisation]) -> dict[int, Rematerialisation]:

@@ -7,7 +7,7 @@ its residuals for the backward pass, only its carries (checkpointing: Griewank a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
@@ -45,9 +45,28 @@ class Rematerialisation:
 
     def built(self, terms: Terms, inside: Mapping[Operand, Term]) -> Term:
         """The value, in terms of the inputs that stand for its operands inside the loop."""
+        return substituted(terms, [self.term], self._known(terms, inside))[0]
+
+    def equalities(
+        self, terms: Terms, inside: Mapping[Operand, Term], known: Iterable[tuple[Term, Term]]
+    ) -> Iterator[tuple[Term, Term]]:
+        """Of pairs of equal terms of the program, those that the value is computed with, inside the loop.
+
+        They hold for the whole value, not for its slices.
+        """
+        given = self._known(terms, inside)
+        within = {term.number for term in reachable([self.term])} - given.keys()
+        leaves = {term.number for term in given.values()}
+        for first, second in known:
+            if first.number in within:
+                one, other = substituted(terms, [first, second], given)
+                if all(at.number in leaves for at in reachable([other]) if isinstance(at.op, Leaf)):
+                    yield one, other
+
+    def _known(self, terms: Terms, inside: Mapping[Operand, Term]) -> dict[int, Term]:
         known = {number: inside[operand] for number, operand in self.given}
         known.update((number, one.built(terms, inside)) for number, one in self.inner)
-        return substituted(terms, [self.term], known)[0]
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +154,10 @@ class Rematerialiser:
                 slices = Rematerialisation(kept[0], ((kept[0].number, kept),))
             elif source in sliced(call.control):
                 axis = call.arg_layouts[source][0]
-                if not isinstance(axis, Axis) or args[source].axes != leaf.axes | {axis}:
+                if not isinstance(axis, Axis) or args[source].axes | {axis} != leaf.axes | {axis}:
                     return None
-                slices = self._either(args[source], axis)
+                # What is broadcast along the iterations is the same in all of them.
+                slices = self._either(args[source], axis if axis in args[source].axes else None)
             else:
                 slices = self._either(args[source], None)
             inner.append((leaf.number, slices))

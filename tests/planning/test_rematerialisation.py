@@ -188,3 +188,40 @@ def test_loops_over_repeated_rows_are_planned():
     optimized = eqsat.optimize(row_ranges, budget="300kB")
     assert optimized.plan(x).changed
     np.testing.assert_allclose(optimized(x), row_ranges(x), rtol=1e-5)
+
+
+def test_residuals_are_computed_anew_with_what_is_the_same_in_every_iteration() -> None:
+    """A scan that is given one value for all iterations, as OTT's Sinkhorn iterations are."""
+
+    def loss(y: Any, xs: Any) -> Any:
+        def iteration(c: Any, inputs: Any) -> Any:
+            x, weight = inputs
+            return c * 0.9 + jnp.tanh(jnp.sin(x[:, None] * c * y) * weight).mean(), None
+
+        return lax.scan(iteration, jnp.float32(1), (xs, jnp.full(len(xs), 2.0)))[0]
+
+    gradient = jax.grad(loss)
+    program, constants = lowered(gradient, normal(20), normal(6, 5))
+    assert check_equalities(program, [normal(20), normal(6, 5), *constants], 100) > 0
+    y, xs = normal(800), normal(30, 60)
+    small = eqsat.optimize(gradient, budget="800kB")
+    assert small.plan(y, xs).rules_fired["rematerialised-in-loop"] >= 1
+    np.testing.assert_allclose(small(y, xs), gradient(y, xs), rtol=1e-4, atol=1e-4)
+
+
+def test_a_value_computed_inside_a_loop_has_the_forms_that_it_has_outside() -> None:
+    """A diagonal is written by a scatter, which needs rows whole; as a choice by index, it does not.
+
+    With the scatter alone, a chunk of columns of the transposed matrix would need all of it computed.
+    """
+
+    def iterated(x: Any, v: Any) -> Any:
+        k = jnp.exp(-jnp.sum((x[:, None] - x[None]) ** 2, -1))
+        k = k.at[jnp.diag_indices(len(x))].set(0)
+        k = k / (1 + jnp.abs(x[:, :1]))
+        return lax.fori_loop(0, 5, lambda _, v: (k + k.T) @ v / len(v), v)
+
+    x, v = normal(1500, 3), normal(1500)
+    optimized = eqsat.optimize(iterated, budget="1MB")
+    assert optimized.plan(x, v).peak_bytes <= 1_000_000
+    np.testing.assert_allclose(optimized(x, v), jax.jit(iterated)(x, v), rtol=1e-4, atol=1e-6)
