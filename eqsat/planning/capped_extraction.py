@@ -94,7 +94,8 @@ Step = UnderCap | StoringLess | Repetitive | WithoutLoops
 class CappedExtraction:
     """Extracts the candidates of one search space step by step; each step gives the fastest that fits first.
 
-    The caps come first, from the highest one down. As soon as one gives a program that should fit, a step is
+    The caps come first, from the highest one down; if one is too low for any program and none fits, those
+    between it and the last one. As soon as one gives a program that should fit, a step is
     added for a program that is too big but much faster, if there is one. If no cap gives a program that
     should fit, steps are added for those that nearly do.
 
@@ -114,6 +115,7 @@ class CappedExtraction:
         self._fits = False
         self._fastest = math.inf
         self._capped = True
+        self._coarse = True
 
     @staticmethod
     def within(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
@@ -169,6 +171,9 @@ class CappedExtraction:
         builder = built_under(self.state, cap, self.budget, self.deadline)
         if self.state.exhausted:
             self.steps.clear()  # lower caps allow nothing that this one does not
+            if self._coarse and not self._fits:
+                self.steps += map(UnderCap, between(cap))
+            self._coarse = False
         if builder is None:
             return []
         self._put_off += [builder] if builder.repetitive else []
@@ -241,6 +246,18 @@ def caps(free: float) -> Iterator[float]:
     steps = math.ceil(math.log(max(free / LOWEST_CAP, 1.0), CAP_STEP))
     for step in range(steps, -1, -1):
         yield LOWEST_CAP * CAP_STEP**step
+
+
+def between(cap: float) -> Iterator[float]:
+    """The caps to try above one that is too low, and below the one before it.
+
+    A program may need to store values that are not much smaller than those that it can do without.
+
+    >>> [round(cap) for cap in between(1000)]
+    [2371, 1778, 1334]
+    """
+    for step in (3, 2, 1):
+        yield cap * CAP_STEP ** (step / 4)
 
 
 @uncollected()
