@@ -18,6 +18,7 @@ from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
+from eqsat.frontend.known import Known
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
@@ -89,6 +90,7 @@ class Lowering:
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
         self.recogniser = Recogniser()
+        self.known = Known(self)
         self.enclosures: list[Enclosure] = []
         self.noted: list[OperationName] = []
         self._naming = True
@@ -97,6 +99,7 @@ class Lowering:
         self._calls_made: dict[Hashable, list[View]] = {}
         self._hoisted: list[tuple[Any, View]] = []
         self._inputs = 0
+        self._places: dict[int, int] = {}
         self._body_inputs = 0
 
     # What handlers build with.
@@ -160,11 +163,13 @@ class Lowering:
 
         **Raises:** `Divided` if some op needs an axis whole that a reshape has split.
         """
-        arguments = [self._input(aval) for aval in closed.in_avals]
-        results = self.inline(closed, arguments)
-        inputs = [*arguments, *(view for _, view in self._hoisted)]
+        arguments = [self._input(aval.shape, str(aval.dtype)) for aval in closed.in_avals]
+        results = [self.known.simplified(view) for view in self.inline(closed, arguments)]
         pairs = build_names(self, self.noted, results)
-        roots = [view.node for view in (*inputs, *results)] + [node for _, node in pairs]
+        needed = [view.node for view in (*arguments, *results)] + [node for _, node in pairs]
+        hoisted = self._needed_constants(needed, len(arguments))
+        inputs = [*arguments, *(view for _, view in hoisted)]
+        roots = [*needed, *(view.node for view in inputs)]
         claimed = list(self.facts(self.claims, roots))
         terms, term_of, resolver = self.draft.resolve([*roots, *(node for _, node, _ in claimed)])
         if resolver.refused:
@@ -184,7 +189,15 @@ class Lowering:
             tuple(dict.fromkeys(pair for pair in equalities if pair[0] is not pair[1])),
             tuple(dict.fromkeys(facts)),
         )
-        return program, [value for value, _ in self._hoisted]
+        return program, [value for value, _ in hoisted]
+
+    def _needed_constants(self, roots: Sequence[int], first: int) -> list[tuple[Any, View]]:
+        """The hoisted constants that `roots` need. They are the inputs from number `first` on."""
+        needed = self.draft.needed(roots)
+        kept = [(value, view) for value, view in self._hoisted if view.node in needed]
+        places = (self.draft.op(view.node) for _, view in kept)
+        self._places = {op.index: place for place, op in enumerate(places, first) if isinstance(op, Leaf)}
+        return kept
 
     def inline(self, closed: ClosedJaxpr, arguments: Sequence[View], named: bool = True) -> list[View]:
         """The views of a jaxpr's results, its equations added to the draft, and to the names if `named`."""
@@ -208,7 +221,7 @@ class Lowering:
             return views[atom]
 
         for equation in jaxpr.eqns:
-            operands = [read(atom) for atom in equation.invars]
+            operands = self.known.before(equation, [read(atom) for atom in equation.invars])
             first_new = len(self.draft.nodes)
             handler = HANDLERS.get(equation.primitive.name)
             known = handler or inline_foreign
@@ -234,10 +247,10 @@ class Lowering:
             if view is not None:
                 yield claim.property, view.node, tuple(view.layout[d] for d in claim.dimensions)
 
-    def _input(self, aval: Any) -> View:
+    def _input(self, shape: tuple[int, ...], dtype: str) -> View:
         index = self._inputs
         self._inputs += 1
-        return self._leaf(index, self.draft.fresh_layout(aval.shape), str(aval.dtype))
+        return self._leaf(index, self.draft.fresh_layout(shape), dtype)
 
     def body_input(self, layout: DraftLayout, dtype: str) -> View:
         """An input of a body of control flow."""
@@ -246,7 +259,7 @@ class Lowering:
 
     def _leaf(self, index: int, layout: DraftLayout, dtype: str) -> View:
         def make(axis_of: Resolver) -> Leaf:
-            return Leaf(index, axis_of.layout(layout), dtype)
+            return Leaf(self._places.get(index, index), axis_of.layout(layout), dtype)
 
         node = self.draft.add(make, (), (axis for axis in layout if axis is not None))
         return View(node, layout, dtype)
@@ -255,10 +268,15 @@ class Lowering:
         """A constant array becomes an input; a constant scalar is written into the program."""
         if aval.shape == () and not is_extended(str(aval.dtype)):
             return self.constant(value, aval.dtype)
+        return self.hoisted(value, aval.shape, str(aval.dtype))
+
+    def hoisted(self, value: Any, shape: tuple[int, ...], dtype: str) -> View:
+        """A constant array as an input of the program, and of the bodies that are being lowered."""
         view = next((view for seen, view in self._hoisted if seen is value), None)
         if view is None:
-            view = self._input(aval)
+            view = self._input(shape, dtype)
             self._hoisted.append((value, view))
+            self.known.captures(view.node, value)
         for enclosure in self.enclosures:
             view = enclosure.captured(self, view)
         return view
