@@ -23,7 +23,7 @@ from eqsat.frontend.resolve import Resolver, make_term
 from eqsat.frontend.runs import Differences
 from eqsat.frontend.sequences import Described, Table, described, function_of, tables_of
 from eqsat.frontend.value_numbering import CALLS
-from eqsat.ir.dtypes import is_extended, is_inexact, itemsize, numpy_dtype
+from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, itemsize, numpy_dtype
 from eqsat.ir.numpy_arrays import as_value
 from eqsat.ir.ops import Const, Delta, Iota, Leaf, Map, Op, Opaque, Reduce, Rename
 from eqsat.ir.term import Term, Terms
@@ -202,7 +202,7 @@ class Known:
             case Leaf(dtype=dtype):
                 return node in self._arrays and not is_inexact(dtype)
             case Const(text=text, dtype=dtype):
-                return not is_inexact(dtype) or float(text) == 0 or abs(float(text)) >= 2.0**-14
+                return not is_inexact(dtype) or (is_real_float(dtype) and _is_normal(float(text)))
             case Iota(dtype=dtype):
                 return not is_inexact(dtype)
             case Map(name="select_n"):
@@ -304,3 +304,7 @@ class Known:
             return None
         return term_of[node]
 
+
+def _is_normal(number: float) -> bool:
+    """Whether a number is none that some devices take for 0."""
+    return number == 0 or not abs(number) < 2.0**-14
