@@ -1,8 +1,8 @@
 """What integer programs without inputs compute, piece by piece.
 
-The indices of all pairs i < j of n points are found among the entries of an n x n array. Arrays of that size are
-not made here: whatever is elementwise, and a cumulative sum, is computed for some rows at a time. Only what other
-operations need whole, or count into, is kept.
+The indices of all pairs i < j of n points are found among the entries of an n x n array. Arrays of that size
+are not made here: whatever is elementwise, and a cumulative sum, is computed for some rows at a time. Only
+what other operations need whole, or count into, is kept.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Evaluation:
             yield piece.reshape(-1)
 
     def _together(self, roots: Sequence[Term], order: Sequence[Axis]) -> Iterator[list[Array]]:
-        """The entries of several terms, whose axes are among the given ones, each broadcast over all of them."""
+        """The entries of several terms, whose axes are among the given ones, each broadcast over all."""
         steps: dict[int, Term] = {}
         stack = [(root, False) for root in reversed(roots)]
         while stack:
@@ -91,7 +91,7 @@ class Evaluation:
             def value(term: Term, ranges: Mapping[Axis, slice] = ranges, known: Any = values) -> Array:
                 if term.number in known:
                     return np.asarray(known[term.number])
-                cut = tuple(ranges[axis] for axis in sorted(term.axes))
+                cut = tuple(ranges.get(axis, slice(None)) for axis in sorted(term.axes))
                 return np.asarray(self._values[term.number][cut])
 
             for term in steps.values():
@@ -102,7 +102,7 @@ class Evaluation:
     def _goes_along(self, term: Term, order: Sequence[Axis]) -> bool:
         """Whether a term is computed with the pieces of others: not if it is small, or needed whole."""
         op = term.op
-        if _size(term) <= PIECE and not isinstance(op, Iota) or not term.axes.issubset(order):
+        if (_size(term) <= PIECE and not isinstance(op, Iota)) or not term.axes.issubset(order):
             return False
         match op:
             case Map() | Iota():
@@ -110,10 +110,8 @@ class Evaluation:
             case Opaque(call=call) if call.primitive.name == "cumsum":
                 return _is_running_sum(call) and list(layout_axes(call.arg_layouts[0])) == list(order)
             case Opaque(call=call) if call.primitive.name == "gather":
-                indices = frozenset(layout_axes(call.arg_layouts[1]))
-                return call.passing.issuperset(indices) and indices.isdisjoint(
-                    layout_axes(call.arg_layouts[0])
-                )
+                mentioned = (axis for layout in call.arg_layouts for axis in layout_axes(layout))
+                return call.passing.issuperset(frozenset(mentioned).intersection(order))
             case _:
                 return False
 
@@ -257,4 +255,3 @@ def _ranges(order: Sequence[Axis]) -> Iterator[dict[Axis, slice]]:
     for index in range(first.size):
         for inner in _ranges(rest):
             yield {first: slice(index, index + 1), **inner}
-

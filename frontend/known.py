@@ -1,9 +1,10 @@
 """Integers that are known when a program is planned, as expressions of the position.
 
-`i, j = jnp.triu_indices(n, 1)` computes n (n - 1) / 2 indices from nothing, by way of cumulative sums and scatters
-of n^2 entries, which cannot be had in chunks. What they are is evaluated here, and where it is a sequence of few
-runs, an expression of the position takes its place. So does one of an index array that a function captures. What
-is no such sequence becomes a captured array if it was computed, and stays one if it was captured.
+`i, j = jnp.triu_indices(n, 1)` computes n (n - 1) / 2 indices from nothing, by way of cumulative sums and
+scatters of n^2 entries, which cannot be had in chunks. What they are is evaluated here, and where it is a
+sequence of few runs, an expression of the position takes its place. So does one of an index array that a
+function captures. What is no such sequence becomes a captured array if it was computed, and stays one if it
+was captured.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ import jax
 import numpy as np
 
 from eqsat.frontend.draft import DraftLayout, View
-from eqsat.frontend.evaluation import MOST_WORK, Evaluation, TooLarge, work
+from eqsat.frontend.evaluation import MOST_KEPT, MOST_WORK, Evaluation, TooLarge, work
 from eqsat.frontend.registry import Views
 from eqsat.frontend.resolve import Resolver, make_term
 from eqsat.frontend.runs import Differences
 from eqsat.frontend.sequences import Described, Table, described, function_of, tables_of
 from eqsat.frontend.value_numbering import CALLS
-from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, itemsize, numpy_dtype
+from eqsat.ir.dtypes import is_extended, itemsize, numpy_dtype
 from eqsat.ir.numpy_arrays import as_value
 from eqsat.ir.ops import Const, Delta, Iota, Leaf, Map, Op, Opaque, Reduce, Rename
 from eqsat.ir.term import Term, Terms
@@ -31,8 +32,8 @@ from eqsat.ir.term import Term, Terms
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
 
-LEAST = 1 << 16
-"""Bytes. Smaller arrays are not worth the trouble."""
+LEAST = 1 << 14
+"""Entries. Smaller arrays are not worth the trouble."""
 
 TABLES = 4
 """The tables of an expression take at most this share of the array's memory."""
@@ -40,13 +41,16 @@ TABLES = 4
 MOST_CAPTURED = 1 << 25
 """Bytes of a computed array that is kept as it is."""
 
+FLOATS = frozenset({"bfloat16", "float16", "float32", "float64"})
+"""Dtypes of constants that may be compared and chosen among."""
+
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 
 WHOLE = frozenset(
     {
-        "concatenate", "cummax", "cummin", "cumprod", "cumsum", "dynamic_slice", "dynamic_update_slice", "gather",
-        "pad", "rev", "reshape", "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul",
-        "scatter-sub", "slice", "sort", "split", "tile",
+        "concatenate", "cummax", "cummin", "cumprod", "cumsum", "dynamic_slice", "dynamic_update_slice",
+        "gather", "pad", "rev", "reshape", "scatter", "scatter-add", "scatter-max", "scatter-min",
+        "scatter-mul", "scatter-sub", "slice", "sort", "split", "tile",
     }
 )  # fmt: skip
 """Calls that are evaluated, of integers and truth values: what they give does not depend on the device."""
@@ -76,15 +80,22 @@ class Known:
         self._lowering = lowering
         self._arrays: dict[int, Any] = {}
         self._known: list[bool] = []
-        self._bytes: list[int] = []
+        self._largest: list[int] = []
         self._found: dict[tuple[int, tuple[int, ...]], Described | Table | None] = {}
         self._restated: dict[int, Restated] = {}
+        self._captured: list[Table] = []
         self._terms = Terms()
         self._evaluation = Evaluation()
 
     def captures(self, node: int, value: Any) -> None:
-        """Note what an array is that the function captures."""
-        self._arrays[node] = value
+        """Note what an array is that the function captures, if it can be read without much memory."""
+        if isinstance(value, np.ndarray) or (
+            isinstance(value, jax.Array)
+            and not isinstance(value, jax.core.Tracer)
+            and value.is_fully_addressable
+            and value.nbytes <= MOST_KEPT
+        ):
+            self._arrays[node] = value
 
     def is_known(self, node: int) -> bool:
         """Whether a node is of integers or truth values, and of nothing that is given when it is run."""
@@ -156,7 +167,7 @@ class Known:
 
     def _is_large(self, node: int) -> bool:
         """Whether a node is known, and takes more than elementwise functions of indices."""
-        return self.is_known(node) and self._bytes[node] >= LEAST
+        return self.is_known(node) and self._largest[node] >= LEAST
 
     def _stays_known(self, equation: Any, operands: Views) -> bool:
         """Whether all results of an equation will be known: then it is they that may be used."""
@@ -166,7 +177,7 @@ class Known:
         if name == "concatenate" and self._puts_columns_together(equation):
             return False
         dtypes = [str(out.aval.dtype) for out in equation.outvars]
-        return not any(map(is_inexact, dtypes)) or name in LAYOUTS | {"select_n"}
+        return all(map(is_whole, dtypes)) or name in LAYOUTS | {"select_n"}
 
     @staticmethod
     def _puts_columns_together(equation: Any) -> bool:
@@ -181,7 +192,7 @@ class Known:
         for node in range(len(self._known), len(draft.nodes)):
             made = draft.nodes[node]
             known = not made.bodies and all(self._known[arg] for arg in made.args)
-            largest = max((self._bytes[arg] for arg in made.args), default=0)
+            largest = max((self._largest[arg] for arg in made.args), default=0)
             if known:
                 op = draft.op(node)
                 known = self._is_evaluated(node, op)
@@ -189,34 +200,32 @@ class Known:
                     around = (node, *made.args)
                     largest = max(largest, *(self._size(near) for near in around))
             self._known.append(known)
-            self._bytes.append(largest)
+            self._largest.append(largest)
 
     def _size(self, node: int) -> int:
-        """Of a known node, bytes, if its entries take four."""
+        """How many entries a node has."""
         axes = self._lowering.draft.node_axes(node)
-        return 4 * math.prod(map(self._lowering.draft.axes.size, axes))
+        return math.prod(map(self._lowering.draft.axes.size, axes))
 
     def _is_evaluated(self, node: int, op: Op) -> bool:
         """Whether an op of known operands is evaluated. Floats are only compared, and chosen among."""
         match op:
             case Leaf(dtype=dtype):
-                return node in self._arrays and not is_inexact(dtype)
+                return node in self._arrays and is_whole(dtype)
             case Const(text=text, dtype=dtype):
-                return not is_inexact(dtype) or (is_real_float(dtype) and _is_normal(float(text)))
-            case Iota(dtype=dtype):
-                return not is_inexact(dtype)
+                return is_whole(dtype) or (dtype in FLOATS and _is_normal(float(text)))
+            case Iota(dtype=dtype) | Reduce(dtype=dtype):
+                return is_whole(dtype)
             case Map(name="select_n"):
                 return True
             case Map(name=name, dtype=dtype):
                 args = self._lowering.draft.nodes[node].args
-                floats = any(is_inexact(self._dtype(arg)) for arg in args)
-                return not is_inexact(dtype) and (not floats or name in COMPARISONS)
-            case Reduce(dtype=dtype):
-                return not is_inexact(dtype)
+                exact = name in COMPARISONS or all(is_whole(self._dtype(arg)) for arg in args)
+                return is_whole(dtype) and exact
             case Delta() | Rename():
                 return True
             case Opaque(call=call):
-                if len(call.out_dtypes) != 1 or is_inexact(call.out_dtypes[0]):
+                if len(call.out_dtypes) != 1 or not is_whole(call.out_dtypes[0]):
                     return False
                 name = call.primitive.name
                 ordered = name != "scatter" or call.params["unique_indices"]
@@ -245,11 +254,14 @@ class Known:
     # What it is.
 
     def _sequence(self, node: int, axes: Sequence[int], dtype: str) -> Described | Table | None:
-        """A node as an expression of the position along axes, or as an array; None if it stays as it is."""
+        """A node as an expression of the position along axes, or as an array; None if it stays as it is.
+
+        It stays so if it is larger than what calls give and captured arrays are: then it is elementwise.
+        """
         resolver = Resolver(self._lowering.draft.axes, renumber=False)
         order = [resolver(axis) for axis in axes]
         count = math.prod(axis.size for axis in order)
-        if count * itemsize(dtype) < LEAST or is_inexact(dtype) or is_extended(dtype):
+        if not LEAST <= count <= self._largest[node] or not is_whole(dtype):
             return None
         try:
             term = self._term(node, resolver)
@@ -261,9 +273,10 @@ class Known:
         except TooLarge:
             return None
         tables = list(tables_of(found))
-        small = sum(table.nbytes for table in tables) * TABLES <= count * itemsize(dtype)
+        fewer = sum(table.nbytes for table in tables) * TABLES <= count * itemsize(dtype)
         # To look in tables takes longer than to read an array that is there already.
-        if tables and not (small and not self._needs(node, Leaf)):
+        there = any(2 * self._size(leaf) >= count for leaf in self._needed(node, Leaf))
+        if tables and (there or not fewer):
             return self._as_array(node, term, order, dtype)
         return found
 
@@ -275,19 +288,23 @@ class Known:
         return described(differences)
 
     def _as_array(self, node: int, term: Term, order: Sequence[Any], dtype: str) -> Table | None:
-        """The array, if as large ones, and other than captured ones, are computed on the way to it."""
+        """The array, if calls are needed to compute it."""
         count = math.prod(axis.size for axis in order)
-        size = count * itemsize(dtype)
-        if not self._needs(node, Opaque) or size > min(MOST_CAPTURED, self._bytes[node]):
+        if not self._needed(node, Opaque) or count * itemsize(dtype) > MOST_CAPTURED:
             return None
         pieces = list(self._evaluation.pieces(term, order))
         array = np.concatenate(pieces).reshape([axis.size for axis in order])
-        return array.astype(numpy_dtype(dtype), copy=False)
+        array = array.astype(numpy_dtype(dtype), copy=False)
+        for other in self._captured:
+            if other.dtype == array.dtype and np.array_equal(other, array):
+                return other
+        self._captured.append(array)
+        return array
 
-    def _needs(self, node: int, kind: type[Leaf | Opaque]) -> bool:
-        """Whether captured arrays, or calls, are among what a node is made of."""
+    def _needed(self, node: int, kind: type[Leaf | Opaque]) -> list[int]:
+        """The captured arrays, or the calls, among what a node is made of."""
         draft = self._lowering.draft
-        return any(isinstance(draft.op(need), kind) for need in draft.needed([node]))
+        return [need for need in draft.needed([node]) if isinstance(draft.op(need), kind)]
 
     def _term(self, node: int, resolver: Resolver) -> Term | None:
         """The term of a node; None if it takes too long to evaluate."""
@@ -303,6 +320,11 @@ class Known:
         if resolver.refused or work(list(term_of.values())) > MOST_WORK:
             return None
         return term_of[node]
+
+
+def is_whole(dtype: str) -> bool:
+    """Whether a dtype is one of integers, of at least a byte, or of truth values."""
+    return not is_extended(dtype) and numpy_dtype(dtype).kind in "biu"
 
 
 def _is_normal(number: float) -> bool:

@@ -119,7 +119,7 @@ def _of_one_stride(
 def _of_own_strides(
     starts: Integers, steps: Integers, lengths: Integers, differences: Differences, most: int
 ) -> Runs | None:
-    """The runs of at least three entries that are found from the left, and what is between them one by one."""
+    """The runs of at least three entries, found from the left, and one by one what is between them."""
     found: list[tuple[int, int, int]] = []
     free, value = 0, differences.first  # the first position that is in no run, and what is there
 

@@ -29,8 +29,8 @@ LAST = 2**31 - 1
 """Positions, and what is computed of them, are integers of 32 bits."""
 
 MOST_ROUNDED = 1 << 18
-"""Runs that grow are this long at most. The number of a run is half its length, and less, times a few roundings
-of single precision off: far less than one."""
+"""Runs that grow are this long at most. The number of a run is off by less than its length times a few
+roundings of single precision: far less than one."""
 
 ENTRIES = 2
 """The table of blocks, where the search for a run begins, has about this many entries for each run."""
@@ -100,20 +100,16 @@ class Growing:
         counted = position if rising is self else _int(end - 1) - position
         root = rising.root(lax.convert_element_type(counted, np.float32), lax)
         run = lax.clamp(_int(0), lax.convert_element_type(root, np.int32), _int(self.count - 1))
-        one, zero = _int(1), _int(0)
-        run = run - lax.select(
-            rising._start(run) > counted, lax.full_like(run, one), lax.full_like(run, zero)
-        )
-        run = run + lax.select(
-            rising._start(run + one) <= counted, lax.full_like(run, one), lax.full_like(run, zero)
-        )
+        run = run - lax.convert_element_type(rising._start(run) > counted, np.int32)
+        run = run + lax.convert_element_type(rising._start(run + _int(1)) <= counted, np.int32)
         if rising is not self:
             run = _int(self.count - 1) - run
         return run, self._start(run)
 
     def _start(self, run: Array) -> Array:
         half = lax.shift_right_logical(run * (run - _int(1)), lax.full_like(run, 1))
-        return run * _int(self.first) + half * _int(self.growth)
+        start: Array = run * _int(self.first) + half * _int(self.growth)
+        return start
 
     def is_exact(self) -> bool:
         """Whether all that is computed fits into 32 bits, and roots are one off at most."""
@@ -261,9 +257,7 @@ def _blocks(starts: Integers, count: int) -> Blocks:
     firsts, lasts = (np.searchsorted(starts, places, side="right") - 1 for places in (begins, ends))
     steps = int((lasts - firsts).max()).bit_length()
     beyond = np.full(1 << steps, LAST, np.int64)
-    return Blocks(
-        np.concatenate([starts, beyond]).astype(np.int32), firsts.astype(np.int32), shift, steps
-    )
+    return Blocks(np.concatenate([starts, beyond]).astype(np.int32), firsts.astype(np.int32), shift, steps)
 
 
 def function_of(sequence: Described, shape: Sequence[int], dtype: Any) -> Any:
