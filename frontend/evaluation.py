@@ -28,17 +28,15 @@ PIECE = 1 << 17
 MOST_KEPT = 1 << 26
 """Bytes of arrays that are kept at a time."""
 
-MOST_WORK = 1 << 29
-"""Entries of all arrays of a program, whether they are kept or not. About a second."""
+MOST_WORK = 640_000_000
+"""Entries of all arrays of an evaluation, whether they are kept or not. They take about a second."""
+
+DENSE = 4
+"""Indices that lie closer than this to one another, on average, are counted in a table of all between."""
 
 
 class TooLarge(Exception):
-    """A program that takes too much memory or time to be evaluated while another one is planned."""
-
-
-def work(terms: Sequence[Term]) -> int:
-    """How many entries the arrays of terms have."""
-    return sum(_size(term) for term in terms)
+    """Something takes too much memory or time to be evaluated while a program is planned."""
 
 
 def _size(term: Term) -> int:
@@ -53,7 +51,7 @@ class Evaluation:
 
     def __init__(self) -> None:
         self._values: dict[Any, Any] = {}
-        self._kept = 0
+        self._kept = self._work = 0
         self._interpreter = Interpreter([], {}, OWN)
 
     def holds(self, leaf: Term, value: Array) -> None:
@@ -83,6 +81,7 @@ class Evaluation:
                 stack.extend((arg, False) for arg in term.args)
             else:
                 self.whole(term)
+        self._add_work(sum(map(_size, steps.values())))
         sums: dict[int, Any] = {}
         for ranges in _ranges(order):
             lengths = {axis: where.stop - where.start for axis, where in ranges.items()}
@@ -169,6 +168,7 @@ class Evaluation:
     def _computed(self, term: Term) -> Array:
         op = term.op
         self._check(term.bytes)
+        self._add_work(_size(term))
         if isinstance(op, Opaque) and _counts(op.call):
             return self._counted(term, op.call)
         order = next((order for order in _orders(term) if frozenset(order) == term.axes), sorted(term.axes))
@@ -202,8 +202,8 @@ class Evaluation:
             else:
                 inside = (flat >= 0) & (flat < size)
                 flat, values = flat[inside], values[inside]
-            if len(values) and (values == values[0]).all():
-                low = int(flat.min())
+            low, high = (int(flat.min()), int(flat.max())) if len(flat) else (0, size)
+            if high - low < DENSE * len(flat) and (values == values[0]).all():
                 times = np.bincount(flat - low).astype(result.dtype)
                 result[low : low + len(times)] += times * values[0]
             else:
@@ -212,6 +212,11 @@ class Evaluation:
 
     def _check(self, more: int) -> None:
         if self._kept + more > MOST_KEPT:
+            raise TooLarge
+
+    def _add_work(self, entries: int) -> None:
+        self._work += entries
+        if self._work > MOST_WORK:
             raise TooLarge
 
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from eqsat.frontend.draft import DraftLayout, View
-from eqsat.frontend.evaluation import MOST_KEPT, MOST_WORK, Evaluation, TooLarge, work
+from eqsat.frontend.evaluation import MOST_KEPT, Evaluation, TooLarge
 from eqsat.frontend.registry import Views
 from eqsat.frontend.resolve import Resolver, make_term
 from eqsat.frontend.runs import Differences
@@ -50,7 +50,7 @@ WHOLE = frozenset(
     {
         "concatenate", "cummax", "cummin", "cumprod", "cumsum", "dynamic_slice", "dynamic_update_slice",
         "gather", "pad", "rev", "reshape", "scatter", "scatter-add", "scatter-max", "scatter-min",
-        "scatter-mul", "scatter-sub", "slice", "sort", "split", "tile",
+        "scatter-mul", "scatter-sub", "slice", "sort", "tile",
     }
 )  # fmt: skip
 """Calls that are evaluated, of integers and truth values: what they give does not depend on the device."""
@@ -83,18 +83,18 @@ class Known:
         self._largest: list[int] = []
         self._found: dict[tuple[int, tuple[int, ...]], Described | Table | None] = {}
         self._restated: dict[int, Restated] = {}
-        self._captured: list[Table] = []
+        self._made: list[Table] = []
         self._terms = Terms()
         self._evaluation = Evaluation()
 
     def captures(self, node: int, value: Any) -> None:
-        """Note what an array is that the function captures, if it can be read without much memory."""
-        if isinstance(value, np.ndarray) or (
-            isinstance(value, jax.Array)
-            and not isinstance(value, jax.core.Tracer)
-            and value.is_fully_addressable
-            and value.nbytes <= MOST_KEPT
-        ):
+        """Note what an array is that the function captures, if it can be read without much memory.
+
+        NumPy's arrays are read in place, unless their dtype is another one.
+        """
+        made = self._lowering.draft.op(node)
+        in_place = isinstance(value, np.ndarray) and isinstance(made, Leaf) and str(value.dtype) == made.dtype
+        if in_place or (_is_here(value) and value.nbytes <= MOST_KEPT):
             self._arrays[node] = value
 
     def is_known(self, node: int) -> bool:
@@ -124,8 +124,7 @@ class Known:
         if found is None:
             return view
         if isinstance(found, np.ndarray):
-            captured = self._lowering.hoisted(found, found.shape, view.dtype)
-            node = self._on(captured, axes).node
+            node = self._on(self._captured(found), axes).node
         else:
             node = self._expression(Restated(found, axes, view.dtype), lambda table: table)
         return View(node, view.layout, view.dtype)
@@ -149,7 +148,7 @@ class Known:
         tables = list(tables_of(restated.sequence))
         function = function_of(restated.sequence, shape, numpy_dtype(restated.dtype))
         avals = [jax.ShapeDtypeStruct(table.shape, table.dtype) for table in tables]
-        views = [capture(lowering.hoisted(table, table.shape, "int32")) for table in tables]
+        views = [capture(self._captured(table)) for table in tables]
         (made,) = lowering.inline(jax.make_jaxpr(function)(*avals), views, named=False)
         node = self._on(made, restated.axes).node
         self._restated[node] = restated
@@ -261,13 +260,13 @@ class Known:
         resolver = Resolver(self._lowering.draft.axes, renumber=False)
         order = [resolver(axis) for axis in axes]
         count = math.prod(axis.size for axis in order)
-        if not LEAST <= count <= self._largest[node] or not is_whole(dtype):
+        if not axes or count > self._largest[node] or not is_whole(dtype):
             return None
         try:
             term = self._term(node, resolver)
             if term is None:
                 return None
-            found = self._as_sequence(term, order)
+            found = self._as_sequence(term, order) if count >= LEAST else None
             if found is None:
                 return self._as_array(node, term, order, dtype)
         except TooLarge:
@@ -294,12 +293,15 @@ class Known:
             return None
         pieces = list(self._evaluation.pieces(term, order))
         array = np.concatenate(pieces).reshape([axis.size for axis in order])
-        array = array.astype(numpy_dtype(dtype), copy=False)
-        for other in self._captured:
+        return array.astype(numpy_dtype(dtype), copy=False)
+
+    def _captured(self, array: Table) -> View:
+        """An array as an input of the program: an equal one, if there is one."""
+        for other in self._made:
             if other.dtype == array.dtype and np.array_equal(other, array):
-                return other
-        self._captured.append(array)
-        return array
+                return self._lowering.hoisted(other, other.shape, str(other.dtype))
+        self._made.append(array)
+        return self._lowering.hoisted(array, array.shape, str(array.dtype))
 
     def _needed(self, node: int, kind: type[Leaf | Opaque]) -> list[int]:
         """The captured arrays, or the calls, among what a node is made of."""
@@ -307,7 +309,7 @@ class Known:
         return [need for need in draft.needed([node]) if isinstance(draft.op(need), kind)]
 
     def _term(self, node: int, resolver: Resolver) -> Term | None:
-        """The term of a node; None if it takes too long to evaluate."""
+        """The term of a node; None if reshapes have split an axis that it needs whole."""
         draft = self._lowering.draft
         term_of: dict[int, Term] = {}
         for number in sorted(draft.needed([node])):
@@ -317,14 +319,19 @@ class Known:
             if number in self._arrays and isinstance(term.op, Leaf):
                 array = np.asarray(self._arrays[number]).astype(numpy_dtype(term.op.dtype), copy=False)
                 self._evaluation.holds(term, as_value(array, term.op.layout, None))
-        if resolver.refused or work(list(term_of.values())) > MOST_WORK:
-            return None
-        return term_of[node]
+        return None if resolver.refused else term_of[node]
 
 
 def is_whole(dtype: str) -> bool:
     """Whether a dtype is one of integers, of at least a byte, or of truth values."""
     return not is_extended(dtype) and numpy_dtype(dtype).kind in "biu"
+
+
+def _is_here(value: Any) -> bool:
+    """Whether something is an array of values that this process has, not one that is yet to be computed."""
+    if isinstance(value, jax.core.Tracer) or not isinstance(value, np.ndarray | jax.Array):
+        return False
+    return not is_extended(str(value.dtype)) and getattr(value, "is_fully_addressable", True) is True
 
 
 def _is_normal(number: float) -> bool:

@@ -82,6 +82,32 @@ def test_as_they_are() -> None:
     assert {constant.shape[0] for constant in constants} == {PAIRS}
 
 
+def test_few_entries() -> None:
+    """A few entries of what is known are a small array."""
+    called, constants = program_of(lambda x: x[jnp.triu_indices(N, 1)[1][::700]], X)
+    assert called == {"gather"}
+    assert {constant.shape for constant in constants} == {(26,)}
+
+
+@pytest.mark.parametrize("start", [X, -X])
+def test_branches_and_conditions(start: jax.Array) -> None:
+    """The tables that a search needs are given to all bodies."""
+
+    def run(x: Any) -> Any:
+        i = jnp.repeat(jnp.arange(N), COUNTS, total_repeat_length=int(COUNTS.sum()))
+
+        def goes_on(state: Any) -> Any:
+            return (state[0] < 2) & (jnp.max(state[1][i]) < 1e6)
+
+        def step(state: Any) -> Any:
+            count, x = state
+            return count + 1, jax.lax.cond(x[0] > 0, lambda x: x.at[i].add(x[i]) % 7, lambda x: x + 8, x)
+
+        return jax.lax.while_loop(goes_on, step, (0, x))[1]
+
+    assert "cumsum" not in program_of(run, start)[0]
+
+
 def test_entries_of_a_matrix() -> None:
     """The two columns of a pair of indices are sequences each, though both together are none."""
     table = X[:, None] * X
