@@ -101,13 +101,17 @@ class Evaluation:
     def _goes_along(self, term: Term, order: Sequence[Axis]) -> bool:
         """Whether a term is computed with the pieces of others: not if it is small, or needed whole."""
         op = term.op
-        if (_size(term) <= PIECE and not isinstance(op, Iota)) or not term.axes.issubset(order):
+        if not term.axes.issubset(order):
             return False
         match op:
-            case Map() | Iota():
+            case Iota():
                 return True
             case Opaque(call=call) if call.primitive.name == "cumsum":
                 return _is_running_sum(call) and list(layout_axes(call.arg_layouts[0])) == list(order)
+            case _ if _size(term) <= PIECE:
+                return False
+            case Map():
+                return True
             case Opaque(call=call) if call.primitive.name == "gather":
                 mentioned = (axis for layout in call.arg_layouts for axis in layout_axes(layout))
                 return call.passing.issuperset(frozenset(mentioned).intersection(order))

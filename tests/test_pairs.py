@@ -30,10 +30,6 @@ def stress(x: Any, wanted: Any, i: Any, j: Any) -> Any:
     return jnp.sum((jnp.sqrt(jnp.sum(steps * steps, -1) + 1e-3) - wanted) ** 2) / PAIRS
 
 
-def scaling(x: Any, wanted: Any) -> Any:
-    return jax.value_and_grad(lambda x: stress(x, wanted, *jnp.triu_indices(N, 1)))(x)
-
-
 def scaling_by_captured(x: Any, wanted: Any) -> Any:
     return jax.value_and_grad(lambda x: stress(x, wanted, FIRST, SECOND))(x)
 
@@ -88,18 +84,12 @@ def assert_smaller_and_equal(
 @pytest.mark.parametrize(
     ("fn", "dtype", "tolerance"),
     [
-        (scaling_by_captured, "float32", 1e-5),
         (descent, "float32", 1e-5),
         (forces_of_several, "bfloat16", 0.05),
     ],
 )
 def test_pairs(fn: Callable[..., Any], dtype: str, tolerance: float) -> None:
     assert_smaller_and_equal(fn, (jnp.asarray(POINTS, dtype), jnp.asarray(TARGETS, dtype)), tolerance)
-
-
-def test_double_precision() -> None:
-    with jax.enable_x64(True):
-        assert_smaller_and_equal(scaling, (jnp.asarray(POINTS), jnp.asarray(TARGETS)), 1e-12)
 
 
 def test_edges_without_order() -> None:
@@ -116,3 +106,9 @@ def test_integers_that_wrap() -> None:
         return jnp.sum(x[i] * x[j]), jnp.zeros_like(x).at[i].add(x[j] ^ x[i])
 
     assert_smaller_and_equal(overlaps, (WHOLE,), 0, accuracy="exact")
+
+
+def test_budgets_below_what_is_captured() -> None:
+    """Captured indices that arithmetic replaces do not count."""
+    x, wanted = jnp.asarray(POINTS, jnp.float32), jnp.asarray(TARGETS, jnp.float32)
+    assert_smaller_and_equal(scaling_by_captured, (x, wanted), 1e-5)
