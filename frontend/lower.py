@@ -21,7 +21,7 @@ from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
 from eqsat.frontend.known import Known
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
-from eqsat.frontend.passing import passing_dimensions
+from eqsat.frontend.passing import SHAPE_PRESERVING, passing_dimensions
 from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
@@ -32,25 +32,6 @@ from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.support.records import Place
-
-SHAPE_PRESERVING: Mapping[str, int] = {
-    "cholesky": 0,
-    "sort": 0,
-    "rev": 0,
-    "cumsum": 0,
-    "cumprod": 0,
-    "cummax": 0,
-    "cummin": 0,
-    "cumlogsumexp": 0,
-    "dynamic_update_slice": 0,
-    "scatter": 0,
-    "scatter-add": 0,
-    "scatter-sub": 0,
-    "scatter-mul": 0,
-    "scatter-min": 0,
-    "scatter-max": 0,
-}
-"""Primitives whose results lie on the axes of one operand, and which operand that is."""
 
 HOST = frozenset({"cpu"})
 """The names of the platform that programs are for unless another one is named."""
