@@ -45,10 +45,16 @@ class Enclosure:
         return view
 
     def steady(self, lowering: Lowering, source: int) -> View:
-        """The input of the body for a loop-invariant operand. Constants and indices stand for themselves."""
+        """The input of the body for a loop-invariant operand. Constants and indices stand for themselves.
+
+        So does what is known of every index.
+        """
         view = self.operands[source]
         if lowering.draft.is_index(view.node):
             return view
+        known = lowering.known.inside(view, lambda table: self.captured(lowering, table))
+        if known is not None:
+            return known
         inside = self.given(lowering, source, compact(lowering, view))
         return View(inside.node, view.layout, view.dtype)
 
@@ -110,6 +116,11 @@ def controlled(
 ) -> list[View]:
     """The results, of those layouts, of a call with bodies."""
     moving = {*carried(control), *sliced(control)}
+    read = moving.union(*(body.sources for body in bodies)) | ({0} if isinstance(control, Switch) else set())
+    operands = [
+        view if place in read else lowering.constant(0, "int32") for place, view in enumerate(operands)
+    ]
+    nodes = [view.node for view in operands]
     arg_layouts = [
         view.layout if place in moving else compact(lowering, view) for place, view in enumerate(operands)
     ]
@@ -129,7 +140,6 @@ def controlled(
         )
 
     views = []
-    nodes = [view.node for view in operands]
     for result, entries in enumerate(layouts):
         axes = [axis for axis in entries if axis is not None]
         node = lowering.draft.add(_result_maker(make_call, result), nodes, axes, bodies)

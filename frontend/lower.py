@@ -16,11 +16,13 @@ from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend.canonical import Recogniser
+from eqsat.frontend.constants import constant_text, constant_value
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
+from eqsat.frontend.known import Known
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
-from eqsat.frontend.passing import passing_dimensions
+from eqsat.frontend.passing import SHAPE_PRESERVING, passing_dimensions
 from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
@@ -32,39 +34,8 @@ from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.support.records import Place
 
-SHAPE_PRESERVING: Mapping[str, int] = {
-    "cholesky": 0,
-    "sort": 0,
-    "rev": 0,
-    "cumsum": 0,
-    "cumprod": 0,
-    "cummax": 0,
-    "cummin": 0,
-    "cumlogsumexp": 0,
-    "dynamic_update_slice": 0,
-    "scatter": 0,
-    "scatter-add": 0,
-    "scatter-sub": 0,
-    "scatter-mul": 0,
-    "scatter-min": 0,
-    "scatter-max": 0,
-}
-"""Primitives whose results lie on the axes of one operand, and which operand that is."""
-
 HOST = frozenset({"cpu"})
 """The names of the platform that programs are for unless another one is named."""
-
-
-def constant_text(value: Any) -> str:
-    """The exact text of a scalar: `float('nan')` prints as nan, -0.0 keeps its sign."""
-    scalar = np.asarray(value)[()]
-    if scalar.dtype.kind == "b":
-        return str(bool(scalar))
-    if scalar.dtype.kind in "iu":
-        return str(int(scalar))
-    if scalar.dtype.kind == "c":
-        return repr(complex(scalar))
-    return repr(float(scalar))
 
 
 class Lowering:
@@ -90,6 +61,7 @@ class Lowering:
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
         self.recogniser = Recogniser()
+        self.known = Known(self)
         self.enclosures: list[Enclosure] = []
         self.noted: list[OperationName] = []
         self._naming = True
@@ -98,6 +70,7 @@ class Lowering:
         self._calls_made: dict[Hashable, list[View]] = {}
         self._hoisted: list[tuple[Any, View]] = []
         self._inputs = 0
+        self._places: dict[int, int] = {}
         self._body_inputs = 0
 
     # What handlers build with.
@@ -124,7 +97,7 @@ class Lowering:
         if node.args or node.axes:
             return None
         op = self.draft.op(view.node)
-        return _parse_constant(op) if isinstance(op, Const) else None
+        return constant_value(op) if isinstance(op, Const) else None
 
     def has_axis(self, view: View, axis: int | None) -> bool:
         """Whether the view's node really varies along that axis of its layout, or along a part of it."""
@@ -161,11 +134,13 @@ class Lowering:
 
         **Raises:** `Divided` if some op needs an axis whole that a reshape has split.
         """
-        arguments = [self._input(aval) for aval in closed.in_avals]
-        results = self.inline(closed, arguments)
-        inputs = [*arguments, *(view for _, view in self._hoisted)]
+        arguments = [self._input(aval.shape, str(aval.dtype)) for aval in closed.in_avals]
+        results = [self.known.simplified(view) for view in self.inline(closed, arguments)]
         pairs = build_names(self, self.noted, results)
-        roots = [view.node for view in (*inputs, *results)] + [node for _, node in pairs]
+        needed = [view.node for view in (*arguments, *results)] + [node for _, node in pairs]
+        hoisted = self._needed_constants(needed, len(arguments))
+        inputs = [*arguments, *(view for _, view in hoisted)]
+        roots = [*needed, *(view.node for view in inputs)]
         claimed = list(self.facts(self.claims, roots))
         terms, term_of, resolver = self.draft.resolve([*roots, *(node for _, node, _ in claimed)])
         if resolver.refused:
@@ -185,7 +160,15 @@ class Lowering:
             tuple(dict.fromkeys(pair for pair in equalities if pair[0] is not pair[1])),
             tuple(dict.fromkeys(facts)),
         )
-        return program, [value for value, _ in self._hoisted]
+        return program, [value for value, _ in hoisted]
+
+    def _needed_constants(self, roots: Sequence[int], first: int) -> list[tuple[Any, View]]:
+        """The hoisted constants that `roots` need. They are the inputs from number `first` on."""
+        needed = self.draft.needed(roots)
+        kept = [(value, view) for value, view in self._hoisted if view.node in needed]
+        places = (self.draft.op(view.node) for _, view in kept)
+        self._places = {op.index: place for place, op in enumerate(places, first) if isinstance(op, Leaf)}
+        return kept
 
     def inline(self, closed: ClosedJaxpr, arguments: Sequence[View], named: bool = True) -> list[View]:
         """The views of a jaxpr's results, its equations added to the draft, and to the names if `named`."""
@@ -209,7 +192,7 @@ class Lowering:
             return views[atom]
 
         for equation in jaxpr.eqns:
-            operands = [read(atom) for atom in equation.invars]
+            operands = self.known.before(equation, [read(atom) for atom in equation.invars])
             first_new = len(self.draft.nodes)
             handler = HANDLERS.get(equation.primitive.name)
             known = handler or inline_foreign
@@ -235,10 +218,10 @@ class Lowering:
             if view is not None:
                 yield claim.property, view.node, tuple(view.layout[d] for d in claim.dimensions)
 
-    def _input(self, aval: Any) -> View:
+    def _input(self, shape: tuple[int, ...], dtype: str) -> View:
         index = self._inputs
         self._inputs += 1
-        return self._leaf(index, self.draft.fresh_layout(aval.shape), str(aval.dtype))
+        return self._leaf(index, self.draft.fresh_layout(shape), dtype)
 
     def body_input(self, layout: DraftLayout, dtype: str) -> View:
         """An input of a body of control flow."""
@@ -247,7 +230,7 @@ class Lowering:
 
     def _leaf(self, index: int, layout: DraftLayout, dtype: str) -> View:
         def make(axis_of: Resolver) -> Leaf:
-            return Leaf(index, axis_of.layout(layout), dtype)
+            return Leaf(self._places.get(index, index), axis_of.layout(layout), dtype)
 
         node = self.draft.add(make, (), (axis for axis in layout if axis is not None))
         return View(node, layout, dtype)
@@ -256,10 +239,15 @@ class Lowering:
         """A constant array becomes an input; a constant scalar is written into the program."""
         if aval.shape == () and not is_extended(str(aval.dtype)):
             return self.constant(value, aval.dtype)
+        return self.hoisted(value, aval.shape, str(aval.dtype))
+
+    def hoisted(self, value: Any, shape: tuple[int, ...], dtype: str) -> View:
+        """A constant array as an input of the program, and of the bodies that are being lowered."""
         view = next((view for seen, view in self._hoisted if seen is value), None)
         if view is None:
-            view = self._input(aval)
+            view = self._input(shape, dtype)
             self._hoisted.append((value, view))
+            self.known.captures(view.node, value)
         for enclosure in self.enclosures:
             view = enclosure.captured(self, view)
         return view
@@ -373,12 +361,6 @@ def _opaque_maker(make_call: Any, result: int) -> MakeOp:
 
 def _by_dimension(view: View) -> Mapping[Hashable, int]:
     return {dimension: axis for dimension, axis in enumerate(view.layout) if axis is not None}
-
-
-def _parse_constant(op: Const) -> Any:
-    if op.text in ("True", "False"):
-        return op.text == "True"
-    return complex(op.text) if "j" in op.text else float(op.text)
 
 
 def lower(

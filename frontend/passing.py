@@ -8,6 +8,7 @@ which is safe.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 # Imported for the rules that they register.
@@ -16,7 +17,26 @@ from eqsat.frontend import passing_linalg as passing_linalg
 from eqsat.frontend import passing_random as passing_random
 from eqsat.frontend.passing_registry import RULES, Passing, Site
 
-__all__ = ["RULES", "Passing", "passing_dimensions"]
+__all__ = ["RULES", "SHAPE_PRESERVING", "Passing", "passing_dimensions"]
+
+SHAPE_PRESERVING: Mapping[str, int] = {
+    "cholesky": 0,
+    "sort": 0,
+    "rev": 0,
+    "cumsum": 0,
+    "cumprod": 0,
+    "cummax": 0,
+    "cummin": 0,
+    "cumlogsumexp": 0,
+    "dynamic_update_slice": 0,
+    "scatter": 0,
+    "scatter-add": 0,
+    "scatter-sub": 0,
+    "scatter-mul": 0,
+    "scatter-min": 0,
+    "scatter-max": 0,
+}
+"""Primitives whose results lie on the axes of one operand, and which operand that is."""
 
 
 def passing_dimensions(eqn: Any) -> tuple[Passing, ...]:

@@ -102,6 +102,18 @@ class Baseline:
         return captured if captured > MOST_CODE else 0
 
     @cached_property
+    def spared(self) -> int:
+        """Bytes of the captured arrays that programs in the function's place do without."""
+        if not self.captured or self.obstacle is not None:
+            return 0
+        try:
+            _, constants, _ = self.lowered
+        except Exception:
+            return 0  # which is reported elsewhere
+        needed = sum(int(constant.nbytes) for constant in constants)
+        return max(self.captured - needed, 0)
+
+    @cached_property
     def lowered(self) -> tuple[Program, Sequence[Any], Candidate]:
         """The function as a program, the arrays that it captures, and its prediction."""
         timed = self.stopwatch.timed

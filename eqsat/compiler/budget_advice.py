@@ -82,7 +82,7 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
         if planner.is_certain(may_do) or _does(planner, may_do):
             return may_do
         too_small = may_do
-    too_small = max(too_small, planner.baseline.certified().fixed)
+    too_small = max(too_small, planner.baseline.certified().fixed - planner.baseline.spared)
     for _ in range(MOST_TRIED):
         if planner.deadline.passed() or least <= NEAR * too_small:
             break

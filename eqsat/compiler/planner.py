@@ -146,10 +146,10 @@ class Planner:
         closed = self.traced.closed
         if not self.placement and self.obstacle is None:
             donation = total_bytes([closed.in_avals[number] for number in self.donation.arguments])
-            arguments = self.baseline.captured + total_bytes(closed.in_avals)
+            arguments = self.baseline.captured - self.baseline.spared + total_bytes(closed.in_avals)
             self._check_fixed(arguments, total_bytes(closed.out_avals), donation)
         original = self.baseline.within(self.budget)
-        self._check_fixed(original.arguments, original.outputs, original.aliased)
+        self._check_fixed(original.arguments - self.baseline.spared, original.outputs, original.aliased)
         fits = original.peak <= self.budget
         if self.obstacle is not None:
             if not fits:
@@ -269,10 +269,14 @@ class Planner:
         )
 
         def smallest() -> SearchSpace:
-            return self._saturated(SPLIT_AXES[-1], self.baseline.certified(draft=True).fixed)
+            return self._saturated(SPLIT_AXES[-1], self._fixed(self.baseline.certified(draft=True)))
 
         least = LeastMemory(smallest, compiler, self.deadline)
         return Lowered(function, program, hoisted, constants, compiler, least)
+
+    def _fixed(self, original: Certified) -> int:
+        """Bytes of arguments, captured arrays and results that all programs in the function's place need."""
+        return original.fixed - self.baseline.spared
 
     def _check_fixed(self, arguments: int, results: int, aliased: int = 0) -> None:
         """Refuse a budget that the arguments and results alone exceed, in bytes."""
@@ -287,9 +291,9 @@ class Planner:
                 return found
             # It fits as a draft only.
             original = self.baseline.within(self.budget)
-        fastest = self._searched(
-            Goal(self.budget, original.fixed, SPLIT_AXES, enough=self._longest(MAX_SLOWDOWN)), least=True
-        )
+        enough = self._longest(MAX_SLOWDOWN)
+        goal = Goal(self.budget, self._fixed(original), SPLIT_AXES, enough=enough)
+        fastest = self._searched(goal, least=True)
         if fastest is None:
             raise self._too_big(original)
         longest, seconds = self._longest(self.max_slowdown), fastest.seconds(self.machine)
@@ -315,7 +319,7 @@ class Planner:
         if loops:
             longest = max(self.tried, part) * self.written.predicted_seconds
         spaces = (SPLIT_AXES[0] if loops else None,)
-        fastest = self._searched(Goal(self.budget, original.fixed, spaces, longest, enough))
+        fastest = self._searched(Goal(self.budget, self._fixed(original), spaces, longest, enough))
         if fastest is not None and fastest.seconds(self.machine) < enough:
             return self._changed(fastest, original)
         return self._unchanged()
@@ -327,7 +331,7 @@ class Planner:
             return None
         lowered = self.lowered
         plain = self.chosen.candidate if self.chosen else self.written
-        goal = Goal(self.budget, original.fixed, (), longest=CLEARLY_FASTER * plain.predicted_seconds)
+        goal = Goal(self.budget, self._fixed(original), (), longest=CLEARLY_FASTER * plain.predicted_seconds)
         log = self.assembly.log
         programs = GuardedPrograms(lowered.program, space, lowered.compiler, plain, goal, self.deadline, log)
         found = programs.found(self.saturations)
@@ -405,7 +409,7 @@ class Planner:
         reached, tensors = self._peak_tensors(original)
         late = self.deadline.seconds if self.deadline.passed() else math.inf
         banned = self.assembly.banned
-        return too_big(self.budget, reached, original.peak, original.fixed, tensors, banned, late)
+        return too_big(self.budget, reached, original.peak, self._fixed(original), tensors, banned, late)
 
     def _peak_tensors(self, original: Certified) -> tuple[int, tuple[PeakTensor, ...]]:
         """The smallest peak so far in bytes, and the largest arrays at it."""

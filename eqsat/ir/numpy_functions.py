@@ -66,7 +66,13 @@ def _div(x: Array, y: Array) -> Array:
 
 
 def _rem(x: Array, y: Array) -> Array:
-    return np.asarray(np.fmod(x, y) if x.dtype.kind == "f" else _from_jax("rem")(x, y))
+    if x.dtype.kind == "f":
+        return np.asarray(np.fmod(x, y))
+    if x.dtype.kind not in "iu":
+        return np.asarray(_from_jax("rem")(x, y))
+    # XLA's remainder of a division by zero is what was divided. NumPy's of one by -1 may overflow.
+    trivial = (y == 0) | (y == -1) if y.dtype.kind == "i" else y == 0
+    return np.where(y == 0, x, np.fmod(x, np.where(trivial, 1, y).astype(y.dtype)))
 
 
 def _round(x: Array, rounding_method: Any) -> Array:
@@ -96,6 +102,8 @@ def _atan2(y: Array, x: Array) -> Array:
 
 
 def _select_n(which: Array, *cases: Array) -> Array:
+    if which.dtype == np.bool_ and len(cases) == 2:
+        return np.where(which, *reversed(cases))
     which, *cases_ = np.broadcast_arrays(which.astype(np.int64), *cases)
     return np.asarray(np.select([which == i for i in range(len(cases_))], cases_))
 

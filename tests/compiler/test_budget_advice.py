@@ -17,7 +17,7 @@ class Planner:
 
     obstacle = None
     deadline = NO_DEADLINE
-    baseline: Any = SimpleNamespace(certified=lambda: SimpleNamespace(peak=WRITTEN, fixed=FIXED))
+    baseline: Any = SimpleNamespace(certified=lambda: SimpleNamespace(peak=WRITTEN, fixed=FIXED), spared=0)
 
     def __init__(self, needed: int, budget: int = 200, certain: int = WRITTEN) -> None:
         self.needed = needed

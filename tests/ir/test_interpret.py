@@ -285,7 +285,11 @@ def test_conversions_are_those_of_jax(source: str, target: str) -> None:
     np.testing.assert_array_equal(apply("convert", target, [wide], {}), np.asarray(expected))
 
 
-def test_integer_division_is_that_of_jax() -> None:
-    x, y = np.array([-7, 7, -7, 5], np.int32), np.array([2, -2, 0, 3], np.int32)
-    np.testing.assert_array_equal(apply("div", "int32", [x, y], {}), lax.div(x, y))
-    np.testing.assert_array_equal(apply("rem", "int32", [x, y], {}), lax.rem(x, y))
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32"])
+def test_integer_division_is_that_of_jax(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    numbers = [limits.min, limits.min + 1, -7, -1, 0, 1, 2, 3, 7, limits.max - 1, limits.max]
+    inside = np.unique([number for number in numbers if number >= limits.min]).astype(dtype)
+    x, y = np.meshgrid(inside, inside)
+    np.testing.assert_array_equal(apply("div", dtype, [x, y], {}), lax.div(x, y))
+    np.testing.assert_array_equal(apply("rem", dtype, [x, y], {}), lax.rem(x, y))
