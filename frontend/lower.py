@@ -18,7 +18,7 @@ from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
-from eqsat.frontend.names_ranks import Sorted
+from eqsat.frontend.names_ranks import Order
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
@@ -90,7 +90,7 @@ class Lowering:
         self.draft = Draft()
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
-        self.sorts: dict[int, Sorted] = {}
+        self.sorts: dict[int, Order] = {}
         self.recogniser = Recogniser()
         self.enclosures: list[Enclosure] = []
         self.noted: list[OperationName] = []

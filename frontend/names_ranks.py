@@ -2,7 +2,8 @@
 
     sort(a)[k]  =  the largest x with at most k entries of a before it
 
-A rule can't say this: it takes several passes over a, and the language of rules has no loops but those over chunks.
+A rule can't say this: it takes several passes over a, and the language of rules has no loops but those over
+chunks.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eqsat.frontend.draft import View
+from eqsat.frontend.draft import DraftLayout, View
 from eqsat.frontend.naming import Labels
 from eqsat.frontend.rank_counting import DTYPES, MOST_ENTRIES, entries_by_rank
 from eqsat.frontend.source import place_of
 from eqsat.ir.dtypes import is_real_float
+from eqsat.ir.ops import Map
 
 if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
@@ -55,14 +57,12 @@ class Sorted:
 
     - `equation`: the sort.
     - `key`: the array before it.
-    - `view`: the sorted array.
     - `wanted`: the entries that are taken from it. All are found in the same passes.
     - `found`: the arrays of these, once they are built.
     """
 
     equation: Any
     key: View
-    view: View
     wanted: list[Wanted] = field(default_factory=list)
     found: list[View] = field(default_factory=list)
 
@@ -102,13 +102,34 @@ class Sorted:
         self.found = lowering.inline(closed, operands, named=False, origin=place_of(self.equation))
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A view of a sorted array: as it is, or the other way round."""
+
+    sort: Sorted
+    layout: DraftLayout
+    backwards: bool
+
+
 def note_sort(lowering: Lowering, equation: Any, key: View, result: View) -> None:
     """Note that a view is the sorted keys of a sort, if its entries can be found by counting."""
     length = lowering.shape(key)[equation.params["dimension"]]
     # An unstable sort may have zeros of either sign in any order.
     ordered = equation.params["is_stable"] or not is_real_float(key.dtype)
     if key.dtype in DTYPES and ordered and FEWEST_ENTRIES <= length <= MOST_ENTRIES:
-        lowering.sorts.setdefault(result.node, Sorted(equation, key, result))
+        lowering.sorts.setdefault(result.node, Order(Sorted(equation, key), result.layout, False))
+
+
+def note_reversed(lowering: Lowering, equation: Any, operand: View, result: View) -> None:
+    """Note that a view is a sorted array, if there is one, the other way round."""
+    found = lowering.sorts.get(operand.node)
+    if found is None or len(operand.layout) != len(result.layout):
+        return
+    turned = {_parts(lowering, operand.layout[dimension]) for dimension in equation.params["dimensions"]}
+    if turned - {()} == {_parts(lowering, found.layout[found.sort.dimension])}:
+        moved = {_parts(lowering, old): new for old, new in zip(operand.layout, result.layout, strict=True)}
+        layout = tuple(axis and moved.get(_parts(lowering, axis)) for axis in found.layout)
+        lowering.sorts.setdefault(result.node, Order(found.sort, layout, not found.backwards))
 
 
 def ranked(
@@ -130,7 +151,7 @@ def ranked(
     found = lowering.sorts.get(table.node)
     if found is None:
         return None
-    places = {_parts(lowering, axis): d for d, axis in enumerate(found.view.layout) if axis is not None}
+    places = {_parts(lowering, axis): d for d, axis in enumerate(found.layout) if axis is not None}
     of = {
         label: places.get(_parts(lowering, axis))
         for label, axis in zip(labels, table.layout, strict=True)
@@ -138,12 +159,25 @@ def ranked(
     }
     dimensions = {label: dimension for label, dimension in of.items() if dimension is not None}
     # All of the table's dimensions are those of the sorted array.
-    if len(dimensions) < len(places) or len(of) != len(dimensions) or dimensions.pop("n") != found.dimension:
+    if (
+        len(dimensions) < len(places)
+        or len(of) != len(dimensions)
+        or dimensions.pop("n") != found.sort.dimension
+    ):
         return None
-    found.wanted.append(Wanted(dimensions, index, index_labels, result))
-    number = len(found.wanted) - 1
-    return lambda: found.entries(lowering, number)
+    last = lowering.shape(table)[labels.index("n")] - 1
+
+    def from_the_end() -> View:
+        place = index()
+        ends = [lowering.constant(last, place.dtype), place]
+        return lowering.elementwise(lambda _: Map("sub", place.dtype), ends, place.dtype)
+
+    rank = from_the_end if found.backwards else index
+    found.sort.wanted.append(Wanted(dimensions, rank, index_labels, result))
+    number = len(found.sort.wanted) - 1
+    return lambda: found.sort.entries(lowering, number)
 
 
-def _parts(lowering: Lowering, axis: int) -> tuple[int, ...]:
-    return tuple(lowering.draft.axes.atoms(axis))
+def _parts(lowering: Lowering, axis: int | None) -> tuple[int, ...]:
+    """The parts of which an axis is made, by which it is recognised; none of a dimension of length 1."""
+    return () if axis is None else tuple(lowering.draft.axes.atoms(axis))

@@ -1,9 +1,10 @@
 """Entries of sorted arrays without sorting, by counting how many entries are smaller.
 
-The entry of rank k is the largest number that has at most k entries before it. Its bits are found four at a time:
-in each pass over the array, the entries that are less than each of 15 numbers are counted, and these numbers lie
-between what the passes before have left (Munro and Paterson, "Selection and sorting with limited storage", 1980).
-All that is stored is a few counters, so an array that does not fit can be computed again in each pass.
+The entry of rank k is the largest number that has at most k entries before it. Its bits are found two at a
+time: in each pass over the array, the entries that are less than each of three numbers are counted, and these
+numbers lie between what the passes before have left (Munro and Paterson, "Selection and sorting with
+limited storage", 1980). All that is stored is a few counters, so an array that does not fit can be computed
+again in each pass.
 """
 
 from __future__ import annotations
@@ -19,32 +20,36 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.ir.dtypes import is_real_float
+from eqsat.ir.dtypes import is_real_float, limits_of
 
 DTYPES = frozenset(
-    {"float16", "bfloat16", "float32", "float64"} | {f"{kind}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)}
+    {"float16", "bfloat16", "float32", "float64"}
+    | {f"{kind}{n}" for kind in ("int", "uint") for n in (8, 16, 32, 64)}
 )
 """The dtypes whose entries can be found."""
 
 MOST_ENTRIES = 2**32 - 1
 """The most entries that can be counted."""
 
-DIGIT = 4
-"""How many bits a pass finds. With more there are fewer passes, and the work of each doubles with every bit."""
+DIGIT = 2
+"""How many bits a pass finds. With every further bit, there are fewer passes of twice the work.
 
-PLACE_DIGIT = 2
-"""The same for places among equal entries, which few arrays need."""
+On a CPU, where each comparison is stored before it is counted, passes of four bits took up to twice as long.
+"""
 
 Array = Any
 
 
-def entries_by_rank(shape: Sequence[int], dtype: str, ranks: Sequence[tuple[Sequence[int], str]]) -> ClosedJaxpr:
+def entries_by_rank(
+    shape: Sequence[int], dtype: str, ranks: Sequence[tuple[Sequence[int], str]]
+) -> ClosedJaxpr:
     """The program that finds entries by their rank along the last dimension of an array.
 
-    It is a function of the array and of arrays of ranks, which count from 0. Ranks have the dimensions of the
-    array but for the last one, of which some may have length 1, and then further ones. There is a result for each
-    array of ranks, with its dimensions broadcast over those of the array. It is the entry that a stable sort by
-    JAX has at that place, bit for bit but for the payload of a NaN; where there is no such place, it is 0.
+    It is a function of the array and of arrays of ranks, which count from 0. Ranks have the dimensions of
+    the array but for the last one, of which some may have length 1, and then further ones. There is a
+    result for each array of ranks, with its dimensions broadcast over those of the array. It is the entry
+    that a stable sort by JAX has at that place, bit for bit but for the payload of a NaN; where there is no
+    such place, it is 0.
 
     **Arguments:**
 
@@ -79,7 +84,10 @@ def _together(find: Any, array: Array, ranks: Sequence[Array]) -> list[Array]:
     stacked = [jnp.stack([ranks[number] for number in group], axis=-1) for group in groups.values()]
     found: dict[int, Array] = {}
     for group, entries in zip(groups.values(), find(array, stacked), strict=True):
-        found.update((number, lax.index_in_dim(entries, place, axis=-1, keepdims=False)) for place, number in enumerate(group))
+        found.update(
+            (number, lax.index_in_dim(entries, place, axis=-1, keepdims=False))
+            for place, number in enumerate(group)
+        )
     return [found[number] for number in range(len(ranks))]
 
 
@@ -88,9 +96,10 @@ def _integers(array: Array, ranks: Sequence[Array]) -> list[Array]:
 
 
 def _floats(array: Array, ranks: Sequence[Array]) -> list[Array]:
-    """A stable sort leaves what is equal in its order: zeros of either sign, and where the compiler takes subnormal
-    numbers for 0, all of these. So if the bits of what was found are not those of all that equals it, one more
-    loop counts these. NaNs come last.
+    """As `_integers`, with what is equal in the order of a stable sort, and NaNs last.
+
+    Zeros of either sign are equal, and where the compiler takes subnormal numbers for 0, all of these. So if
+    what was found equals other bits, one more loop counts those.
     """
     found = [_value(key, array.dtype) for key in _keys(array, ranks)]
     bits = _bits(array)
@@ -163,11 +172,14 @@ class _Asked(NamedTuple):
 
 
 def _keys(array: Array, ranks: Sequence[Array]) -> list[Array]:
-    """The keys of the entries of those ranks, but for NaN: those of the largest numbers with so few before them."""
+    """The keys of the entries of those ranks: of the largest numbers with so few before them, never NaN."""
     kind = _unsigned(array.dtype)
     width = 8 * kind.itemsize
     steps = jnp.arange(1, 1 << DIGIT, dtype=kind)
-    shapes = [(*np.broadcast_shapes(rank.shape[: array.ndim - 1], array.shape[:-1]), *rank.shape[array.ndim - 1 :]) for rank in ranks]
+    shapes = [
+        (*np.broadcast_shapes(rank.shape[: array.ndim - 1], array.shape[:-1]), *rank.shape[array.ndim - 1 :])
+        for rank in ranks
+    ]
 
     def refined(keys: list[Array], shift: Array) -> tuple[list[Array], None]:
         better = []
@@ -188,8 +200,8 @@ def _bits_of_small(bits: Array, asked: Sequence[_Asked]) -> list[Array]:
     Their places are found like their values: each is the largest with no more of the equal ones before it. In
     a last pass the places are known, and the bits are read.
     """
-    passes = math.ceil(bits.shape[-1].bit_length() / PLACE_DIGIT)
-    steps = jnp.arange(1, 1 << PLACE_DIGIT, dtype=np.uint32)
+    passes = math.ceil(bits.shape[-1].bit_length() / DIGIT)
+    steps = jnp.arange(1, 1 << DIGIT, dtype=np.uint32)
     place = lax.broadcasted_iota(np.uint32, bits.shape, bits.ndim - 1)
     none = jnp.zeros((), bits.dtype)
     some = functools.reduce(jnp.logical_or, [jnp.any(one.mixed) for one in asked])
@@ -198,7 +210,7 @@ def _bits_of_small(bits: Array, asked: Sequence[_Asked]) -> list[Array]:
     def refined(state: tuple[Array, list[Array], list[Array]]) -> tuple[Array, list[Array], list[Array]]:
         done, places, _ = state
         left = jnp.maximum(jnp.int32(passes - 1) - done, jnp.int32(0))
-        shift = (left * jnp.int32(PLACE_DIGIT)).astype(np.uint32)
+        shift = (left * jnp.int32(DIGIT)).astype(np.uint32)
         better, read = [], []
         for known, one in zip(places, asked, strict=True):
             at = _along(place, known.ndim)
@@ -225,7 +237,7 @@ def _total(truths: Array) -> Array:
 
 
 def _fewer(array: Array, limits: Array) -> Array:
-    """How many entries along the last dimension of an array are less than each limit; a NaN is less than none.
+    """How many entries along an array's last dimension are less than each limit; a NaN is less than none.
 
     Limits have the array's other dimensions, and then further ones.
     """
@@ -242,8 +254,8 @@ def _spread(array: Array, rank: int) -> Array:
     return jnp.expand_dims(array, tuple(range(array.ndim, rank)))
 
 
-# Keys: unsigned integers in the order of the numbers. Of floats, flipping all bits of negative numbers and the sign
-# of the others does that; of signed integers, flipping the sign.
+# Keys: unsigned integers in the order of the numbers. Of floats, flipping all bits of negative numbers and
+# the sign of the others does that; of signed integers, flipping the sign.
 
 
 def _unsigned(dtype: Any) -> np.dtype[Any]:
@@ -261,7 +273,7 @@ def _magnitude(bits: Array) -> Array:
 
 def _limits(dtype: Any) -> tuple[Array, Array]:
     """The bits of the smallest positive numbers: the one next to 0, and the one that is not subnormal."""
-    normal = np.array(jnp.finfo(dtype).tiny, dtype).view(_unsigned(dtype))
+    normal = np.array(limits_of(str(jnp.dtype(dtype))).tiny, dtype).view(_unsigned(dtype))
     return jnp.ones((), normal.dtype), jnp.asarray(normal)
 
 

@@ -102,11 +102,10 @@ def stored_results(program: Program, large: Sequence[Axis], machine: Machine) ->
     found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
     axes = frozenset(large)
     for term in program.reachable():
-        if model.stores_result(term.op):
-            found[term.number] = term
-        elif isinstance(term.op, (Opaque, Operation)) and any(
+        cuts = isinstance(term.op, (Opaque, Operation)) and any(
             arg.number in found and arg.bytes > term.bytes for arg in term.args
-        ):
+        )
+        if cuts or model.stores_result(term.op):
             found[term.number] = term
         if model.stores_operands(term.op, term.args):
             found.update((arg.number, arg) for arg in term.args)
