@@ -15,6 +15,7 @@ from eqsat.frontend import names_arrays as names_arrays
 from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend.canonical import Recogniser
+from eqsat.frontend.constants import constant_of, constant_text
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
@@ -53,18 +54,6 @@ SHAPE_PRESERVING: Mapping[str, int] = {
 
 HOST = frozenset({"cpu"})
 """The names of the platform that programs are for unless another one is named."""
-
-
-def constant_text(value: Any) -> str:
-    """The exact text of a scalar: `float('nan')` prints as nan, -0.0 keeps its sign."""
-    scalar = np.asarray(value)[()]
-    if scalar.dtype.kind == "b":
-        return str(bool(scalar))
-    if scalar.dtype.kind in "iu":
-        return str(int(scalar))
-    if scalar.dtype.kind == "c":
-        return repr(complex(scalar))
-    return repr(float(scalar))
 
 
 class Lowering:
@@ -127,7 +116,7 @@ class Lowering:
         if node.args or node.axes:
             return None
         op = self.draft.op(view.node)
-        return _parse_constant(op) if isinstance(op, Const) else None
+        return constant_of(op) if isinstance(op, Const) else None
 
     def has_axis(self, view: View, axis: int | None) -> bool:
         """Whether the view's node really varies along that axis of its layout, or along a part of it."""
@@ -225,9 +214,8 @@ class Lowering:
         for equation in jaxpr.eqns:
             operands = [read(atom) for atom in equation.invars]
             first_new = len(self.draft.nodes)
-            handler = HANDLERS.get(equation.primitive.name)
-            known = handler or inline_foreign
-            results = known(self, equation, operands)
+            handler = HANDLERS.get(equation.primitive.name, inline_foreign)
+            results = handler(self, equation, operands)
             if results is None:
                 results = self._called(equation, operands)
             if first_new < len(self.draft.nodes):
@@ -387,12 +375,6 @@ def _opaque_maker(make_call: Any, result: int) -> MakeOp:
 
 def _by_dimension(view: View) -> Mapping[Hashable, int]:
     return {dimension: axis for dimension, axis in enumerate(view.layout) if axis is not None}
-
-
-def _parse_constant(op: Const) -> Any:
-    if op.text in ("True", "False"):
-        return op.text == "True"
-    return complex(op.text) if "j" in op.text else float(op.text)
 
 
 def lower(
