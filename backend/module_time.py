@@ -205,7 +205,7 @@ class _Estimate:
             case "sort":
                 along = instruction.dimensions("dimensions")
                 length = operands[0].shape[along[0]] if operands and along else 1
-                work = self.machine.sorted * read * max(math.log2(max(length, 2)), 1) ** 2
+                work = self.machine.sorting(length) * read
             case _:
                 work = entries
         return COSTS.get(instruction.opcode, 1.0) * work / self.machine.elements

@@ -21,6 +21,7 @@ from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
 from eqsat.frontend.known import Known
+from eqsat.frontend.names_ranks import Order
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
 from eqsat.frontend.passing import SHAPE_PRESERVING, passing_dimensions
 from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
@@ -45,6 +46,7 @@ class Lowering:
 
     - `made`: of calls, and what namers note, by node: where it comes from.
     - `claims`: what the user says of values.
+    - `sorts`: sorted arrays whose entries can be found without sorting, by node.
     - `recogniser`: which calls are which operations.
     - `enclosures`: the bodies of control flow that are being lowered, outermost first.
     - `reshapes`: whether reshapes may change layouts only, but for those whose ids are in `calls`.
@@ -60,11 +62,13 @@ class Lowering:
         self.draft = Draft()
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
+        self.sorts: dict[int, Order] = {}
         self.recogniser = Recogniser()
         self.known = Known(self)
         self.enclosures: list[Enclosure] = []
         self.noted: list[OperationName] = []
         self._naming = True
+        self._origin: Place | None = None
         self._origins: dict[int, Place] = {}
         self._numbering = Numbering()
         self._calls_made: dict[Hashable, list[View]] = {}
@@ -170,14 +174,25 @@ class Lowering:
         self._places = {op.index: place for place, op in enumerate(places, first) if isinstance(op, Leaf)}
         return kept
 
-    def inline(self, closed: ClosedJaxpr, arguments: Sequence[View], named: bool = True) -> list[View]:
-        """The views of a jaxpr's results, its equations added to the draft, and to the names if `named`."""
-        before = self._naming
-        self._naming = before and named
+    def inline(
+        self,
+        closed: ClosedJaxpr,
+        arguments: Sequence[View],
+        named: bool = True,
+        origin: Place | None = None,
+    ) -> list[View]:
+        """The views of a jaxpr's results, its equations added to the draft, and to the names if `named`.
+
+        **Arguments:**
+
+        - `origin`: where all of it comes from, if its equations do not know.
+        """
+        before = self._naming, self._origin
+        self._naming, self._origin = self._naming and named, origin or self._origin
         try:
             return self._inline(closed, arguments)
         finally:
-            self._naming = before
+            self._naming, self._origin = before
 
     def _inline(self, closed: ClosedJaxpr, arguments: Sequence[View]) -> list[View]:
         jaxpr = closed.jaxpr
@@ -194,13 +209,12 @@ class Lowering:
         for equation in jaxpr.eqns:
             operands = self.known.before(equation, [read(atom) for atom in equation.invars])
             first_new = len(self.draft.nodes)
-            handler = HANDLERS.get(equation.primitive.name)
-            known = handler or inline_foreign
-            results = known(self, equation, operands)
+            handler = HANDLERS.get(equation.primitive.name, inline_foreign)
+            results = handler(self, equation, operands)
             if results is None:
                 results = self._called(equation, operands)
             if first_new < len(self.draft.nodes):
-                self.note_origin(first_new, place_of(equation))
+                self.note_origin(first_new, self._origin or place_of(equation))
             namer = NAMERS.get(equation.primitive.name)
             if namer is not None and self._naming:
                 namer(self, equation, operands, results)

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eqsat.frontend.draft import View
-from eqsat.frontend.names_entries import entry
+from eqsat.frontend.names_entries import entry, last_fits, name_ranked
+from eqsat.frontend.names_ranks import note_reversed, note_sort
 from eqsat.frontend.naming import Labels, applied
 from eqsat.frontend.registry import names
 from eqsat.ir.operations import OPERATIONS
@@ -58,6 +59,7 @@ def _sort(lowering: Lowering, equation: Any, operands: Views, results: Views) ->
     if params["num_keys"] != 1 or len(operands) > 2:
         return
     key = operands[0]
+    note_sort(lowering, equation, key, results[0])
     lowering.name(equation, results[0], lambda: along(lowering, "sort", key, {dimension: "n"}))
     # Unstable sorting may give the indices of equal entries in any order.
     if len(operands) == 2 and params["is_stable"] and _is_index(lowering, operands[1], dimension):
@@ -75,6 +77,7 @@ def _is_index(lowering: Lowering, view: View, dimension: int) -> bool:
 @names("rev")
 def _rev(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
     (view,) = operands
+    note_reversed(lowering, equation, view, results[0])
 
     def build() -> View | None:
         reversed_: View | None = view
@@ -104,6 +107,8 @@ def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         part: View | None = view
         for dimension in cut:
             if after[dimension] == 1:
+                if not last_fits(starts[dimension], "int32"):
+                    return None
                 where = lowering.constant(starts[dimension], "int32")
                 part = part and entry(lowering, part, dimension, where)
                 continue
@@ -118,6 +123,9 @@ def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         return part
 
     lowering.name(equation, results[0], build)
+    if len(cut) == 1 and after[cut[0]] == 1:
+        start = starts[cut[0]]
+        name_ranked(lowering, equation, results[0], view, cut[0], lambda: lowering.constant(start, "uint32"))
 
 
 @names("reshape")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.lax import GatherScatterMode
 
 from eqsat.frontend.draft import View
+from eqsat.frontend.names_ranks import ranked
 from eqsat.frontend.naming import Labels, applied
 from eqsat.frontend.registry import names
 from eqsat.ir.dtypes import is_extended, is_inexact, numpy_dtype
@@ -24,10 +25,26 @@ Views = Sequence[View]
 def entry(lowering: Lowering, view: View, dimension: int, where: View) -> View | None:
     """The entry at a scalar index along a dimension, which remains with length 1."""
     shape = list(lowering.shape(view))
-    labels: list[Hashable] = list(range(len(shape)))
-    shape[dimension], labels[dimension] = 1, "n"
-    rest = ["gone" if label == "n" else label for label in labels]
-    return _taken(lowering, view, tuple(labels), where, (), tuple(rest), shape)
+    shape[dimension] = 1
+    labels, rest = _entry_labels(len(shape), dimension)
+    return _taken(lowering, view, labels, where, (), rest, shape)
+
+
+def name_ranked(
+    lowering: Lowering, equation: Any, body: View, view: View, dimension: int, where: Callable[[], View]
+) -> None:
+    """Note that `body` is the entry at a scalar index along a dimension that may be sorted."""
+    labels, rest = _entry_labels(len(view.layout), dimension)
+    build = ranked(lowering, view, labels, where, (), rest)
+    if build is not None:
+        lowering.name(equation, body, build)
+
+
+def _entry_labels(rank: int, dimension: int) -> tuple[Labels, Labels]:
+    """The labels of an array's dimensions, and of those of one entry along a dimension."""
+    return tuple(("n" if d == dimension else d) for d in range(rank)), tuple(
+        ("gone" if d == dimension else d) for d in range(rank)
+    )
 
 
 def _taken(
@@ -61,6 +78,17 @@ def _dynamic_slice(lowering: Lowering, equation: Any, operands: Views, results: 
 
     if all(last_fits(before[d] - 1, starts[d].dtype) for d in cut):
         lowering.name(equation, results[0], build)
+        if len(cut) == 1:
+            (dimension,) = cut
+            last = before[dimension] - 1
+            name_ranked(
+                lowering,
+                equation,
+                results[0],
+                view,
+                dimension,
+                lambda: _clamped(lowering, starts[dimension], last),
+            )
 
 
 @names("gather")
@@ -94,12 +122,18 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
     index = View(indices.node, indices.layout[:-1], indices.dtype)
     index_labels = tuple(("index", d) for d in range(len(index.layout)))
 
-    def build() -> View | None:
+    def inside() -> View:
         last = before[dimension] - 1
-        inside = _clamped(lowering, index, last) if mode == GatherScatterMode.CLIP else index
-        taken = _taken(lowering, table, tuple(labels), inside, index_labels, tuple(wanted), after)
-        if taken is None or mode != GatherScatterMode.FILL_OR_DROP:
+        return _clamped(lowering, index, last) if mode == GatherScatterMode.CLIP else index
+
+    def build() -> View | None:
+        taken = _taken(lowering, table, tuple(labels), inside(), index_labels, tuple(wanted), after)
+        return taken and filled(taken)
+
+    def filled(taken: View) -> View:
+        if mode != GatherScatterMode.FILL_OR_DROP:
             return taken
+        last = before[dimension] - 1
         at: dict[Hashable, int | None] = dict(zip(index_labels, index.layout, strict=True))
         spread = View(index.node, tuple(at.get(label) for label in wanted), index.dtype)
         low = _map(lowering, "ge", [spread, lowering.constant(0, index.dtype)], "bool")
@@ -110,6 +144,9 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
 
     if last_fits(before[dimension] - 1, index.dtype):
         lowering.name(equation, result, build)
+        found = ranked(lowering, table, tuple(labels), inside, index_labels, tuple(wanted))
+        if found is not None:
+            lowering.name(equation, result, lambda: filled(found()))
 
 
 def last_fits(last: int, dtype: str) -> bool:

@@ -92,7 +92,7 @@ class _Finder:
     def found(self) -> Compared:
         values, between = 0, 0
         for place, term in enumerate(self.terms):
-            if isinstance(term.op, Map) and term.op.name in STEPS:
+            if isinstance(term.op, Map) and term.op.name in STEPS and not _tests_nan(term):
                 for meeting in self._meetings(place):
                     common = self._common(self.terms[meeting])
                     made, way = self._frontier(place, common)
@@ -135,6 +135,12 @@ class _Finder:
                 between |= 1 << place
                 waiting += [self.place[arg.number] for arg in term.args]
         return values, between
+
+
+def _tests_nan(term: Term) -> bool:
+    """Whether a term compares a value with itself: whatever its last digit, it is only unequal if it is
+    NaN."""
+    return len(term.args) == 2 and term.args[0] is term.args[1]
 
 
 def _selects(op: Op) -> bool:

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eqsat.engine.storage_model import Axes, StorageModel, Valued, is_short
+from eqsat.engine.storage_model import SORTS, Axes, StorageModel, Valued, is_short
 from eqsat.ir.axis import layout_shape, parts
+from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operation_function import core_sizes
@@ -55,7 +56,7 @@ MERGE_WORK = 10.0
 CALL_WORK = 2.0
 """The cost of an element for a primitive of unknown cost, in additions."""
 
-WORK = {"sort": 30.0, "threefry2x32": 80.0}
+WORK = {"threefry2x32": 80.0}
 """The cost of an element for primitives of known cost, in additions."""
 
 DEPTH = 50
@@ -166,7 +167,10 @@ class CostModel(StorageModel):
             case Operation():
                 # Written out, a named operation is several.
                 seconds += 4 * self.machine.call
-                seconds += self.operation(op, result, operands) / self.machine.flops
+                sorting = self.sorting(op, operands)
+                seconds += sorting / self.machine.elements
+                if not sorting:
+                    seconds += self.operation(op, result, operands) / self.machine.flops
                 if op.spec.once:
                     seconds += max(core_sizes(op).values(), default=1) * self.machine.row
                 seconds += sum(self.traffic(operand) for operand in operands)
@@ -180,7 +184,8 @@ class CostModel(StorageModel):
                     seconds += longest * (2 * cubic * work / self.machine.flops + self.machine.row)
                 else:
                     weight = WORK.get(call.primitive.name, CALL_WORK)
-                    seconds += weight * work / self.machine.elements
+                    work = self.sorting(op, operands) or weight * work
+                    seconds += work / self.machine.elements
                 seconds += sum(self.traffic(operand) for operand in operands)
         return seconds
 
@@ -200,6 +205,21 @@ class CostModel(StorageModel):
         if not (op.spec.once or op.spec.each):
             flops += math.prod(sizes.values()) * slices
         return flops
+
+    def sorting(self, op: Operation | Opaque, operands: Sequence[Valued]) -> float:
+        """Work of a sort, in additions; 0 of anything else."""
+        if isinstance(op, Operation):
+            if op.spec.name not in SORTS:
+                return 0.0
+            length, alone = op.axes[0].size, op.spec.name == "sort"
+        elif op.call.primitive.name == "sort":
+            (length,) = layout_shape((op.call.arg_layouts[0][op.call.params["dimension"]],))
+            alone = len(operands) == 1
+        else:
+            return 0.0
+        integers = alone and not is_inexact(operands[0].dtype)
+        entries = max(self.elements(operand.axes, operand.open) for operand in operands)
+        return entries * self.machine.sorting(length, integers)
 
     def filling(self, contracted: Axes, operands: Sequence[Valued]) -> float:
         """The share of the machine's rate that a matrix product reaches: few rows or columns leave it idle.

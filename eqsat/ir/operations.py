@@ -136,8 +136,8 @@ def _table() -> dict[str, OperationSpec]:
     enter("centre[n](a: n) -> ", centre, None, lambda s: 30 * min(s["n"], 100.0))
     enter("head[n, m](a: n) -> m", "lax.slice({a}, (0,), ({size_m},))", None, lambda s: s["m"])
     enter("append[k, l](a: k, s) -> l", "jnp.append({a}, {s})", None, lambda s: s["l"])
-    enter("sort[n](a: n) -> n", "jnp.sort({a})", None, lambda s: 30 * s["n"])
-    enter("argsort[n](a: n) -> n", "jnp.argsort({a})", None, lambda s: 30 * s["n"], "int32")
+    enter("sort[n](a: n) -> n", "jnp.sort({a})")
+    enter("argsort[n](a: n) -> n", "jnp.argsort({a})", dtype="int32")
     # The entry at an index that counts from 0, and 0 if the index is out of range.
     take = '{a}.at[{index}].get(mode="fill", fill_value=0, wrap_negative_indices=False)'
     enter("take[n](a: n, index) -> ", take, None, lambda s: 1, uniform=False)

@@ -88,8 +88,13 @@ class Program:
         """Returns all axes of the terms that the outputs need."""
         return frozenset().union(*(term.axes for term in self.reachable()))
 
-    def inside(self) -> Iterator[Program]:
-        """Yields this program and the bodies of all control flow in it, outer before inner."""
+    def inside(self, *, known: bool = False) -> Iterator[Program]:
+        """Yields this program and the bodies of all control flow in it, outer before inner.
+
+        **Arguments:**
+
+        - `known`: whether to include control flow that only equalities or facts refer to.
+        """
         stack = [self]
         seen: set[Program] = set()
         while stack:
@@ -98,7 +103,7 @@ class Program:
                 continue
             seen.add(program)
             yield program
-            for term in program.reachable():
+            for term in program.known() if known else program.reachable():
                 if isinstance(term.op, Opaque):
                     stack.extend(body.program for body in term.op.call.bodies)
 
@@ -106,7 +111,7 @@ class Program:
         """Returns a number that no call of the program, or of the bodies inside, has."""
         numbers = (
             term.op.call.id
-            for program in self.inside()
+            for program in self.inside(known=True)
             for term in program.known()
             if isinstance(term.op, Opaque)
         )

@@ -46,7 +46,7 @@ def check_program(program: Program) -> None:
     for index, leaf in enumerate(program.inputs):
         if not isinstance(leaf.op, Leaf) or leaf.op.index != index:
             raise EqsatError(f"input {index} should be Leaf number {index}, but is {describe(leaf)}")
-    for inner in program.inside():
+    for inner in program.inside(known=True):
         _check_terms(inner)
         for number, output in enumerate(inner.outputs):
             _check_output(number, output)

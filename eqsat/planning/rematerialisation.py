@@ -71,7 +71,7 @@ class _Variants:
         self._made: dict[tuple[Call, tuple[int, ...]], list[tuple[Call, tuple[Term, ...]]]] = {}
         self.calls = 1
         self.leaves = -1
-        for inner in program.inside():
+        for inner in program.inside(known=True):
             for term in inner.known():
                 match term.op:
                     case Opaque(call=call):

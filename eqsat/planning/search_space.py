@@ -14,7 +14,7 @@ from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Map, Opaque, Reduce
+from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, as_written
@@ -94,12 +94,18 @@ def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
 
 
 def stored_results(program: Program, large: Sequence[Axis], machine: Machine) -> list[Term]:
-    """The terms that may be computed chunk by chunk: results, and values that are stored anyway."""
+    """The terms that may be computed chunk by chunk: results, and values that are stored anyway.
+
+    What is cut out of such a result is less to collect than the result is.
+    """
     model = StorageModel(machine, {})
     found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
     axes = frozenset(large)
     for term in program.reachable():
-        if model.stores_result(term.op):
+        cuts = isinstance(term.op, (Opaque, Operation)) and any(
+            arg.number in found and arg.bytes > term.bytes for arg in term.args
+        )
+        if cuts or model.stores_result(term.op):
             found[term.number] = term
         if model.stores_operands(term.op, term.args):
             found.update((arg.number, arg) for arg in term.args)

@@ -58,7 +58,12 @@ COMPILER = CompilerProfile(
 does not let large independent values share a buffer."""
 
 CPU = Machine()
-"""A two-core CPU with 32 MB of last-level cache."""
+"""A two-core CPU with 32 MB of last-level cache.
+
+Sorts: 12 to 16 ns of one core for each entry and each power of two of a row's length, from 100 to 4
+million, for floats with or without indices, and for integers with them; 2.3 ns for integers alone (jaxlib
+0.11).
+"""
 
 BLOCKS = (4 << 20, 8 << 20)
 """Bytes: blocks are not chosen smaller or larger than this for the sake of a cache alone.

@@ -6,6 +6,7 @@ are beside their compilers' profiles, and `eqsat.targets.calibration` measures t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 REDUCED = frozenset({"float32", "bfloat16", "float16", "f32", "bf16", "f16"})
@@ -34,7 +35,10 @@ class Machine:
       reductions that are computed inside of what reads them, if they are longer than `short_reduction`.
     - `row`: seconds that a factorisation or a solve takes for each row of its matrix, one after the other.
     - `selected`: how many additions an entry costs of which the largest few are selected; `sorted`: the same
-      for an entry that is sorted, for each comparison that a sorting network makes.
+      for an entry that is sorted, for each comparison; `sorted_integer`: the same for integers that are
+      sorted by themselves.
+    - `merges`: whether a sort merges, so that it compares an entry log2(n) times, and not as a sorting
+      network does.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
     - `inlined_reduction`: the longest reduction whose result is computed inside of what reads it, and not
@@ -91,7 +95,9 @@ class Machine:
     long_inlined: float = 1.0
     row: float = 0.0
     selected: float = 1.0
-    sorted: float = 1.0
+    sorted: float = 50.0
+    sorted_integer: float = 10.0
+    merges: bool = True
     fused_reduction: int = 32
     inlined_reduction: int = 0
     short_reduction: int = 0
@@ -137,6 +143,16 @@ class Machine:
         """
         reduced = dtype in REDUCED and not precise and self.reduced_flops
         return self.reduced_flops if reduced else self.flops
+
+    def sorting(self, length: int, integers: bool = False) -> float:
+        """Additions for an entry of a row of that length that is sorted.
+
+        **Arguments:**
+
+        - `integers`: whether integers are sorted by themselves.
+        """
+        levels = max(math.log2(max(length, 2)), 1.0)
+        return (self.sorted_integer if integers else self.sorted) * levels ** (1 if self.merges else 2)
 
     def taking(self, size: float) -> float:
         """Seconds to get a block of `size` bytes for a call. Large blocks are not kept between calls."""

@@ -97,3 +97,12 @@ def test_what_is_computed_of_an_entry_before_it_is_compared_stays_what_it_is() -
 
     assert values_of(near, X @ X.T) == set()
     assert {"mul", "max", "ge"} <= between_of(lambda x: near(x @ x.T), X)
+
+
+def test_a_test_for_nan_compares_nothing() -> None:
+    def centred(x: Any) -> Any:
+        difference = (x @ x.T) - jnp.max(x @ x.T)
+        return jnp.where(difference != difference, 0.0, difference)
+
+    assert values_of(centred, X) == set()
+    assert between_of(centred, X) == set()

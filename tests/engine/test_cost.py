@@ -5,14 +5,31 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import jax.numpy as jnp
 import pytest
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.storage_model import Value
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Concat, Const, Dot, Fold, Iota, Leaf, Map, Op, Reduce, Rename, Select
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import (
+    Concat,
+    Const,
+    Dot,
+    Fold,
+    Iota,
+    Leaf,
+    Map,
+    Op,
+    Operation,
+    Reduce,
+    Rename,
+    Select,
+)
 from eqsat.targets.cpu import CPU
+from eqsat.targets.gpu import GPU
 from eqsat.targets.machine import Machine
+from tests.stages import lowered, normal
 
 F32 = "float32"
 NONE: frozenset[Axis] = frozenset()
@@ -149,3 +166,24 @@ def test_names_and_inputs_are_free() -> None:
         (Rename(m, n), [value(m)]),
     ):
         assert model().seconds(op, value(n), operands) == 0.0
+
+
+@pytest.mark.parametrize("machine", [CPU, GPU])
+def test_sorts_cost_more_for_each_entry_of_a_longer_row(machine: Machine) -> None:
+    def seconds(name: str, rows: int, length: int, dtype: str = F32) -> float:
+        n, k = Axis(0, rows), Axis(1, length)
+        sort = Operation(OPERATIONS[name], (k,), OPERATIONS[name].dtype or dtype)
+        row = value(n, k, dtype=dtype)
+        return CostModel(machine, {}).seconds(sort, row, [row])
+
+    assert seconds("sort", 1, 10**8) > 1.5 * seconds("sort", 10**4, 10**4)
+    assert seconds("argsort", 1, 10**8) > 1.5 * seconds("argsort", 10**4, 10**4)
+    assert seconds("sort", 1, 10**8, "int32") <= seconds("sort", 1, 10**8)
+    assert seconds("argsort", 1, 10**8, "int32") == seconds("argsort", 1, 10**8)
+
+
+def test_a_sort_costs_the_same_as_a_call_and_as_an_operation() -> None:
+    program, _ = lowered(lambda x: jnp.sort(x, 1), normal(100, 5000))
+    ((call, operation),) = program.equalities
+    found = [CostModel(CPU, {}).seconds(term.op, term, term.args) for term in (call, operation)]
+    assert found[0] == pytest.approx(found[1], rel=0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import islice
@@ -120,6 +121,17 @@ def test_stored_results_are_outputs_and_what_is_kept_in_memory() -> None:
     names = {getattr(term.op, "name", type(term.op).__name__) for term in stored_results(program, large, CPU)}
     assert names == {"Dot", "exp", "Reduce"}
     assert stored_results(program, (), CPU) == []
+
+
+def test_what_is_cut_out_of_a_result_is_collected_in_its_place() -> None:
+    program, _ = lowered(lambda x, i: (x[i], jnp.sort(x, 1)[:, 1:5]), normal(300, 4000), np.arange(9))
+    large = large_axes(program, 200_000)
+    stored = [term for term in stored_results(program, large, CPU) if term.args]
+    assert sorted(math.prod(axis.size for axis in term.axes) for term in stored) == [
+        300 * 4,
+        9 * 4000,
+        300 * 4000,
+    ]
 
 
 # Candidates.

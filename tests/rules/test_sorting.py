@@ -30,6 +30,11 @@ LEAST, GREATEST = "argmin(where(x != x, inf, x), 1)", "argmax(where(x != x, -inf
         ("reduction-of-sort", "sum(sort(x), 1)", "sum(x, 1)"),
         ("reduction-of-sort", "max(sort(i), 1)", "max(i, 1)"),
         ("reduction-of-reverse", "sum(x[:, ::-1], 1)", "sum(x, 1)"),
+        (
+            "numbers-of-sorted",
+            "sum((~isnan(sort(x))).astype(int32).astype(float32), 1)",
+            "sum((~isnan(x)).astype(float32), 1)",
+        ),
         # the largest
         ("head-of-descending", "sort(x)[:, ::-1][:, :2]", "lax.top_k(x, 2)[0]"),
         ("head-of-descending", "sort(i, descending=True)[:, :4]", "lax.top_k(i, 4)[0]"),
@@ -103,6 +108,11 @@ def test_identities(rules: str, left: str, right: str) -> None:
     [
         ("sort-of-sort", "sort(sort(x, 0), 1)", "sort(x, 1)"),
         ("reduction-of-sort", "sum(sort(x, 0), 1)", "sum(x, 1)"),
+        (
+            "numbers-of-sorted",
+            "sum((~isnan(sort(x, 0))).astype(int32).astype(float32), 1)",
+            "sum((~isnan(x)).astype(float32), 1)",
+        ),
         ("head-of-descending", "sort(x)[:, :2]", "lax.top_k(x, 2)[0]"),
         ("head-of-descending", "sort(x)[:, ::-1][:, :2]", "lax.top_k(x, 2)[0][:, ::-1]"),
         ("head-of-descending", "sort(x)[:, 2:]", "lax.top_k(x, 9)[0]"),
