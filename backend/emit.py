@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from eqsat.backend import chunk_bar, packing, reduction_steps, selection, slicing
+from eqsat.backend import chunk_bar, packing, reduction_steps, selection, slicing, tall_factors
 from eqsat.backend.calls import call_source
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import contraction_text
@@ -64,7 +64,7 @@ from eqsat.planning.blocks import Block, Compute, FusedProducts, Loop, Relayout,
 
 INDENT = "    "
 
-HELPERS = (COPY, ROUNDED, MAGNITUDES, packing.BY_COLUMNS, *selection.NAMES)
+HELPERS = (COPY, ROUNDED, MAGNITUDES, packing.BY_COLUMNS, *selection.NAMES, *tall_factors.NAMES)
 """Functions that the emitted text may define."""
 
 RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "carry", *HELPERS)
@@ -165,6 +165,7 @@ class Emitter:
         imports = ["import jax.numpy as jnp", "from jax import lax", *self.names.imports]
         wanted = {selection.FUNCTIONS: self.selects, COPYING: self.copies, ROUNDING: self.rounds}
         wanted[reduction_steps.EXTREMES] = self.divides
+        wanted[tall_factors.FUNCTIONS] = " = add_rows(" in body
         wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
         if self.bars:

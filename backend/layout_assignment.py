@@ -65,7 +65,7 @@ def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term, length: Length)
             rest = order if order is not None else by_length(arg.axes - axes)
             long = math.prod(map(length, axes)) > FEW
             return (*rest, *sorted(axes)) if long else (*sorted(axes), *rest)
-        case Operation(axes=axes):
+        case Operation(axes=axes) | Fold(monoid=Operation(axes=axes)):
             core = tuple(axis for axis in axes if axis in arg.axes)
             rest = order if order is not None else tuple(sorted(arg.axes))
             rest = tuple(axis for axis in rest if axis in arg.axes and axis not in axes)

@@ -23,10 +23,11 @@ from eqsat.backend.layout import (
 )
 from eqsat.backend.monoids import identity_text, merge_text
 from eqsat.backend.relayout import copy_ahead
+from eqsat.backend.tall_factors import TallFactors
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator
 from eqsat.ir.formula import Monoid
-from eqsat.ir.ops import Call, Concat, Fold, Opaque, Select
+from eqsat.ir.ops import Call, Concat, Fold, Opaque, Operation, Select
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Loop, bodies_of, combination
 
@@ -144,6 +145,7 @@ class LoopEmitter:
         readers: list[tuple[Term, Reader]] = []
         updates: list[str] = []
         selections: dict[tuple[object, ...], Carried] = {}
+        factorised: dict[tuple[int, Axis], list[tuple[Term, list[Emitted]]]] = {}
         folds = DeclaredFolds(emitter, self.scope)
         for result in loop.results:
             values = [emitter.value(body, inner) for body in bodies_of(result)]
@@ -161,12 +163,20 @@ class LoopEmitter:
                     selections[key] = state
                 case Fold(monoid=Opaque(call=call)):
                     state, lines, read = self._successive_calls(result, call, inner)
+                case Fold(monoid=Operation(axes=axes)):
+                    factorised.setdefault((result.args[0].number, axes[0]), []).append((result, values))
+                    continue
                 case Fold(monoid=str(kind)):
                     state, lines, read = self._accumulation(result, kind, values[0])
                 case _:
                     state, lines, read = self._placement(result, names[result.number], values[0])
             states.append(state)
             readers.append((result, read))
+            updates += lines
+        for folded in factorised.values():
+            state, lines, read_all = self._factors(folded)
+            states.append(state)
+            readers += read_all
             updates += lines
         # Values first used by an update have been emitted just now.
         body = emitter.lines[position:]
@@ -204,6 +214,19 @@ class LoopEmitter:
         update = f"{name} = {self.emitter.call_text(call, [name, *operands], lengths)}"
         whole = by_axes(name, layout, self.scope.lengths_of(result))
         return Carried(name, initial, whole.order, name), [update], lambda: whole
+
+    def _factors(
+        self, folded: list[tuple[Term, list[Emitted]]]
+    ) -> tuple[Carried, list[str], list[tuple[Term, Reader]]]:
+        """All that is folded of one tall matrix's factors."""
+        name = self.emitter.local(f"state_{folded[0][0].number}")
+        lengths: dict[Axis, str] = {}
+        for result, _ in folded:
+            lengths.update(self.scope.lengths_of(result))
+        factors = TallFactors(folded, name, lengths)
+        state = factors.carried(-(-self.loop.axis.size // self.chunk))
+        update = factors.update(self.start, self.length, self.chunk)
+        return state, [update], factors.readers(partial(self.emitter.line, self.scope))
 
     def _placement(self, result: Term, name: str, value: Emitted) -> Update:
         """A concatenation: each chunk's piece is written into its place, which may be an input's."""

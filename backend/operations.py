@@ -221,7 +221,8 @@ def _magnitude(op: Operation, operands: Sequence[Emitted], lengths: Lengths) -> 
 
 _NATIVE: dict[str, Native] = {
     **dict.fromkeys(PLACES, _magnitude),
-    **dict.fromkeys(("inv", "det", "logdet", "cholesky", "qr_q", "eigenvalues"), _of_matrices),
+    **dict.fromkeys(("inv", "det", "logdet", "cholesky", "qr_q", "qr_r", "eigenvalues"), _of_matrices),
+    **dict.fromkeys(("qr_r_beside_q", "svd_u", "svd_s", "svd_v", "svd_v_beside_u"), _of_matrices),
     **dict.fromkeys(("tril", "triu"), _triangle),
     "diagonal": _diagonal,
     "softmax": _along("jax.nn.softmax({a}, axis={axis})"),

@@ -73,7 +73,7 @@ def _selects(term: Term) -> bool:
         case Reduce(kind=kind):
             return kind in {"max", "min"}
         case Fold(monoid=monoid):
-            return isinstance(monoid, Monoid) or monoid in {"max", "min"}
+            return isinstance(monoid, (Monoid, Operation)) or monoid in {"max", "min"}
         case Select() | Operation() | Opaque():
             return True
         case _:

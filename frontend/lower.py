@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from eqsat.frontend import handlers as handlers
 from eqsat.frontend import names_arrays as names_arrays
 from eqsat.frontend import names_entries as names_entries
+from eqsat.frontend import names_factors as names_factors
 from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend.canonical import Recogniser
@@ -115,9 +116,11 @@ class Lowering:
         node = self.draft.add(make, nodes, axes)
         return self.view(node, (targets.get(dimension) for dimension in range(rank)), dtype)
 
-    def name(self, equation: Any, body: View, build: Callable[[], View | None]) -> None:
+    def name(
+        self, equation: Any, body: View, build: Callable[[], View | None], unless: Sequence[View] = ()
+    ) -> None:
         """Note that `body`, a result of `equation`, is the operation that `build` will make."""
-        self.noted.append(OperationName(body, build, place_of(equation)))
+        self.noted.append(OperationName(body, build, place_of(equation), tuple(unless)))
 
     def note_origin(self, first_new: int, origin: Place | None) -> None:
         """Say where the nodes from number `first_new` on come from, but for those that know it.
@@ -215,8 +218,7 @@ class Lowering:
                 results = self._called(equation, operands)
             if first_new < len(self.draft.nodes):
                 self.note_origin(first_new, self._origin or place_of(equation))
-            namer = NAMERS.get(equation.primitive.name)
-            if namer is not None and self._naming:
+            for namer in NAMERS.get(equation.primitive.name, ()) if self._naming else ():
                 namer(self, equation, operands, results)
             for var, view in zip(equation.outvars, results, strict=True):
                 views[var] = view

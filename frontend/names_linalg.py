@@ -28,38 +28,28 @@ def _call(lowering: Lowering, equation: Any, operands: Views, results: Views) ->
     for match in lowering.recogniser.matches(equation.params["name"], equation.params["jaxpr"]):
         views = operands[match.first : match.first + len(match.operands)]
         labelled = list(zip(views, match.operands, strict=True))
-        _name(lowering, equation, results[match.result], match.spec, labelled, match.labels)
+        name_result(lowering, equation, results[match.result], match.spec, labelled, match.labels)
 
 
-def _name(
+def name_result(
     lowering: Lowering,
     equation: Any,
     body: View,
     spec: OperationSpec,
     operands: Sequence[tuple[View, Labels]],
     labels: Labels,
+    unless: Views = (),
 ) -> None:
     """Note that a result of an equation is an operation, its dimensions being `labels`."""
     shape = lowering.shape(body)
-    lowering.name(equation, body, lambda: applied(lowering, spec, operands, labels, shape, body.dtype))
+    lowering.name(
+        equation, body, lambda: applied(lowering, spec, operands, labels, shape, body.dtype), unless
+    )
 
 
-def _matrices(rank: int, *last: Hashable) -> Labels:
+def matrices(rank: int, *last: Hashable) -> Labels:
     """Labels of arrays of matrices (or of vectors): all dimensions but the last are the batch."""
     return (*(("batch", dimension) for dimension in range(rank - len(last))), *last)
-
-
-@names("qr")
-def _qr(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
-    (view,) = operands
-    params = equation.params
-    if params.get("full_matrices") or params.get("pivoting") or len(results) != 2:
-        return
-    if "complex" in view.dtype:  # what is known of the factor is about transposes, not about conjugates
-        return
-    if lowering.shape(view)[-2] >= lowering.shape(view)[-1]:
-        labels = _matrices(len(view.layout), "i", "j")
-        _name(lowering, equation, results[0], OPERATIONS["qr_q"], [(view, labels)], labels)
 
 
 # A solve with a triangular matrix: a transposed matrix is one whose rows and columns have changed names.
@@ -75,13 +65,13 @@ def _triangular_solve(lowering: Lowering, equation: Any, operands: Views, result
     transposed = params["left_side"] == params["transpose_a"]
     spec = OPERATIONS["solve_lower" if params["lower"] != transposed else "solve_upper"]
     rank = len(matrix.layout)
-    of_matrix = _matrices(rank, "j", "i") if transposed else _matrices(rank, "i", "j")
+    of_matrix = matrices(rank, "j", "i") if transposed else matrices(rank, "i", "j")
 
     def vectors(letter: str) -> Labels:
-        return _matrices(rank, *((letter, "other") if params["left_side"] else ("other", letter)))
+        return matrices(rank, *((letter, "other") if params["left_side"] else ("other", letter)))
 
     labelled = [(matrix, of_matrix), (right, vectors("i"))]
-    _name(lowering, equation, results[0], spec, labelled, vectors("j"))
+    name_result(lowering, equation, results[0], spec, labelled, vectors("j"))
 
 
 # The primitive reads the lower triangle of its operand, and leaves what it likes above the diagonal of
@@ -131,7 +121,7 @@ def _solve(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         return
     of_matrix, of_right, of_result = labels
     labelled = [(matrix, of_matrix), (right, of_right)]
-    _name(lowering, equation, results[0], OPERATIONS["solve"], labelled, of_result)
+    name_result(lowering, equation, results[0], OPERATIONS["solve"], labelled, of_result)
 
 
 def _is_factor(lowering: Lowering, factor: View, matrix: View) -> bool:

@@ -29,11 +29,20 @@ Labels = tuple[Hashable, ...]
 
 @dataclass(frozen=True, slots=True)
 class OperationName:
-    """That a value is an operation: the value, how to build the operation, where in the source it is."""
+    """That a value is an operation.
+
+    **Attributes:**
+
+    - `body`: the value.
+    - `build`: builds the operation.
+    - `origin`: where it is in the source.
+    - `unless`: values, none of which the program may need for the name to hold.
+    """
 
     body: View
     build: Callable[[], View | None]
     origin: Place | None
+    unless: tuple[View, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +220,7 @@ def build_names(
     needed = draft.needed(view.node for view in results)
     pairs = []
     for name in names:
-        if name.body.node in needed:
+        if name.body.node in needed and needed.isdisjoint(other.node for other in name.unless):
             first_new = len(draft.nodes)
             view = name.build()
             node = None if view is None else called_alike(draft, name.body, view)

@@ -20,7 +20,7 @@ HANDLERS: dict[str, Handler] = {}
 Namer = Callable[["Lowering", Any, Views, Views], None]
 """`namer(lowering, equation, operands, results)`: notes which operations the results are."""
 
-NAMERS: dict[str, Namer] = {}
+NAMERS: dict[str, list[Namer]] = {}
 
 
 def handles(*names: str) -> Callable[[Handler], Handler]:
@@ -40,8 +40,7 @@ def names(*primitives: str) -> Callable[[Namer], Namer]:
 
     def register(namer: Namer) -> Namer:
         for primitive in primitives:
-            assert primitive not in NAMERS, f"two namers for {primitive}"
-            NAMERS[primitive] = namer
+            NAMERS.setdefault(primitive, []).append(namer)
         return namer
 
     return register

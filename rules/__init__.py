@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-FOR_TARGETS = frozenset({"fused_products"})
+FOR_TARGETS = frozenset({"fused_products", "lapack"})
 """The files, without their suffix, whose rules are only for targets that name the file. They gain nothing
-elsewhere."""
+elsewhere, or are not right there."""
 
 
 def shipped() -> tuple[Path, ...]:

@@ -204,6 +204,11 @@ class Builder:
                 return self.terms.make(
                     Fold(self.axes[node.axis], self.call(monoid, core, operands)), operands
                 )
+            case FoldOf(operands=(OperationOf() as body,)) if body.name == node.monoid:
+                operands = [self.term(operand, dtype) for operand in body.operands]
+                spec = operation_called(body.name)
+                folded = Operation(spec, tuple(self.axes[axis] for axis in body.axes), operands[0].dtype)
+                return self.terms.make(Fold(self.axes[node.axis], folded), operands)
             case FoldOf():
                 return self.fold(node, [self.term(operand, dtype) for operand in node.operands])
 

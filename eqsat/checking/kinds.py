@@ -77,7 +77,7 @@ ORDERED_KINDS = "iufb"
 """The kinds that selections (argmax, argmin, top_k) take."""
 
 _OPERATION_KINDS = {
-    **dict.fromkeys(words("inv solve det solve_lower solve_upper cholesky qr_q"), "fc"),
+    **dict.fromkeys(words("inv solve det solve_lower solve_upper cholesky qr_q qr_r"), "fc"),
     **dict.fromkeys(words("diagonal merge split reverse head append take tril triu"), KINDS),
     **dict.fromkeys(words("sort argsort"), KINDS),
     "kron": "iufc",

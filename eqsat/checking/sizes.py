@@ -37,6 +37,9 @@ from eqsat.language.traverse import walk
 SQUARE = frozenset(words("inv solve det logdet cholesky solve_lower solve_upper eigenvalues diagonal"))
 """Operations whose first two core axes are equally long."""
 
+FACTORISATIONS = frozenset(words("qr_r qr_r_beside_q qr_qt svd_u svd_s svd_v svd_v_beside_u"))
+"""Operations on matrices along their first and last axes, whose factors have as many columns as are fewer."""
+
 SQUARE_PROPERTIES = frozenset({"symmetric", "spd", "diagonal", "lower", "upper"})
 
 LENGTHS = (2, 3, 4, 5, 6)
@@ -185,6 +188,9 @@ class SizeRules:
             self.products += [(axes[4], (axes[0], axes[2])), (axes[5], (axes[1], axes[3]))]
         elif node.name == "head":
             self.ordered.append((axes[1], axes[0]))
+        elif node.name in FACTORISATIONS:
+            self.ordered.append((axes[1], axes[0]))
+            self.unite(axes[1], axes[2])
         elif node.name == "append":
             self.sums.append((axes[1], axes[0], 1))
         elif self.square and node.name not in PRIMITIVES:
@@ -365,6 +371,8 @@ def fits_operation(node: OperationOf, lengths: Mapping[str, int]) -> bool:
     match node.name:
         case "qr_q":
             return size[1] <= size[0]
+        case name if name in FACTORISATIONS:
+            return size[1] == min(size[0], size[2])
         case "merge":
             return size[2] == size[0] * size[1]
         case "split":

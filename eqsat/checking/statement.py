@@ -14,6 +14,7 @@ from eqsat.checking.kinds import words
 from eqsat.errors import RuleError
 from eqsat.ir.elementwise import COMMUTATIVE, ELEMENTWISE, IDENTITIES, INCREASING, LINEAR
 from eqsat.ir.numpy_functions import NUMPY_FUNCTIONS
+from eqsat.ir.numpy_operations import IN_DOUBLE
 from eqsat.ir.operations import OperationSpec, Signature, known_operation, parse_signature
 from eqsat.language.functions import UNROUNDED
 from eqsat.language.listed import functions_in
@@ -265,7 +266,8 @@ def is_slow(rule: Rule) -> bool:
     names = {
         node.name for side in (rule.left, rule.right) for node in walk(side) if isinstance(node, OperationOf)
     }
-    return any(name in PRIMITIVES or not operation_called(name).text for name in names)
+    compiled = IN_DOUBLE | PRIMITIVES.keys()
+    return any(name in compiled or not operation_called(name).text for name in names)
 
 
 def loops(rule: Rule) -> bool:

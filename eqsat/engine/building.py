@@ -196,6 +196,11 @@ class Building(Matching):
                 )
             case FoldOf(monoid=monoid) if self.classes.get(monoid) == "calls":
                 return self.build_accumulation(expression, root)
+            case FoldOf(axis=axis, operands=(OperationOf() as body,)) if body.name == expression.monoid:
+                arguments, built = self.operation_arguments(body, absent)
+                opened = f"(set-remove {built.open} {self.axis(axis)})"
+                arguments = f"{self.axis(axis)} {arguments}"
+                return self.node("FoldOperation", arguments, built.axes, opened, built.dtype, root)
             case FoldOf(axis=axis, monoid=monoid):
                 operands = [self.build(operand, absent, dtype=dtype) for operand in expression.operands]
                 name = self.axis(axis)
@@ -224,6 +229,13 @@ class Building(Matching):
             self.facts.append(f"(set-contains {built.axes} {axis})")
 
     def build_operation(self, expression: OperationOf, absent: Collection[Expression], root: bool) -> Built:
+        arguments, built = self.operation_arguments(expression, absent)
+        return self.node("Operation", arguments, built.axes, built.open, built.dtype, root)
+
+    def operation_arguments(
+        self, expression: OperationOf, absent: Collection[Expression]
+    ) -> tuple[str, Built]:
+        """The name, core axes and operands of an operation, and what its result is like."""
         signature = self.signature(expression.name)
         spec = known_operation(expression.name)
         operands = [self.build(expression.operands[0], absent)]
@@ -242,7 +254,7 @@ class Building(Matching):
         self.keep_whole(expression, expression.axes)
         self.actions.append(f"(set (core-axes {core}) {whole})")
         arguments = f"{quote(expression.name)} {core} {operand_list([o.node for o in operands])}"
-        return self.node("Operation", arguments, axes, opened, dtype, root)
+        return arguments, Built("", axes, opened, dtype)
 
     def signature(self, name: str) -> Signature:
         spec = known_operation(name)

@@ -135,6 +135,15 @@ class CostModel(StorageModel):
                 work = max((self.elements(chunk.axes, chunk.open) for chunk in chunks), default=0)
                 reading = sum(self.traffic(chunk) for chunk in chunks)
                 return self.machine.call + reading + CALL_WORK * work / self.machine.elements
+            case Fold(axis=axis, monoid=Operation() as folded):
+                # Each chunk is factorised below the factor of others, and about one more pair of factors is.
+                sizes = core_sizes(folded)
+                first, *_, last = folded.spec.signature.axes
+                sizes[first] = self.length(axis, operands[0].open) + 3 * sizes[last]
+                slices = self.elements(operands[0].axes - set(folded.axes), operands[0].open)
+                flops = folded.spec.once(sizes) * slices if folded.spec.once else 0.0
+                reading = sum(self.traffic(operand) for operand in operands)
+                return flops / self.machine.flops + 2 * reading + 4 * self.machine.call
             case Concat() | Fold():
                 return 2 * self.traffic(operands[0]) + self.machine.call
         seconds = self.machine.call + self.traffic(result)

@@ -27,6 +27,7 @@ CONSTRUCTORS: dict[str, tuple[str, ...]] = {
     "Concat": ("i64", "T"),
     "Fold": ("i64", "String", "T"),
     "FoldMany": ("i64", "String", "Args"),
+    "FoldOperation": ("i64", "String", "Core", "Args"),
     "FoldCall": ("i64", "i64", "i64", "Core", "Core", "Core", "Core", "Args"),
 }
 """The ops in the e-graph. `by-X` beside each constructor X records the rule that made a node.
@@ -176,6 +177,7 @@ SYMBOLS = {
     "Concat": "concat",
     "Fold": "fold",
     "FoldMany": "fold",
+    "FoldOperation": "fold",
 }
 """The symbols of nodes, by their constructors: a word, or None for the name that is their first argument."""
 

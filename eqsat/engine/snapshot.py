@@ -171,19 +171,23 @@ def _decode(
             operands = lists.get(inputs[7])
             call = _call(inputs[1:], symbols, lists)
             return (None, ()) if call is None or operands is None else (Fold(axes[inputs[0]], call), operands)
-        case "Operation" | "FoldMany":
+        case "FoldMany":
             operands = lists.get(inputs[2])
-            if operands is None:
+            return (
+                (None, ())
+                if operands is None
+                else (Fold(axes[inputs[0]], symbols.monoids[inputs[1]]), operands)
+            )
+        case "Operation":
+            operands = lists.get(inputs[2])
+            operation = _operation(inputs, dtype, symbols, lists)
+            return (None, ()) if operation is None or operands is None else (operation, operands)
+        case "FoldOperation":
+            operands = lists.get(inputs[3])
+            operation = _operation(inputs[1:], dtype, symbols, lists)
+            if operation is None or operands is None:
                 return None, ()
-            if constructor == "FoldMany":
-                return Fold(axes[inputs[0]], symbols.monoids[inputs[1]]), operands
-            core = lists.get(inputs[1])
-            if core is None or len(set(core)) < len(core):
-                return None, ()
-            spec = symbols.operations.get((inputs[0], len(core))) or known_operation(inputs[0])
-            if spec is None:
-                return None, ()
-            return Operation(spec, tuple(axes[number] for number in core), dtype), operands
+            return Fold(axes[inputs[0]], operation), operands
         case "Chunk":
             return Chunk(axes[inputs[0]]), inputs[1:]
         case "Concat":
@@ -193,6 +197,17 @@ def _decode(
             name = inputs[1].removeprefix(FENCE)
             return Fold(axis, _selection(name, axis, symbols) if ":" in name else name), inputs[2:]
     raise AssertionError(constructor)
+
+
+def _operation(
+    inputs: tuple[Any, ...], dtype: str, symbols: Symbols, lists: dict[Any, tuple[Any, ...]]
+) -> Operation | None:
+    """A named operation, given its name and its core axes."""
+    name, core = inputs[0], lists.get(inputs[1])
+    if core is None or len(set(core)) < len(core):
+        return None
+    spec = symbols.operations.get((name, len(core))) or known_operation(name)
+    return None if spec is None else Operation(spec, tuple(symbols.axes[number] for number in core), dtype)
 
 
 def _call(inputs: tuple[Any, ...], symbols: Symbols, lists: dict[Any, tuple[Any, ...]]) -> Opaque | None:

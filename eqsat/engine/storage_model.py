@@ -207,7 +207,7 @@ class StorageModel:
                 return not self.selects_by_blocks(op, operands[0])
             case Select():
                 return not self.machine.fuses_extremes
-            case Fold(monoid=Select() | Opaque()):
+            case Fold(monoid=Select() | Opaque() | Operation()):
                 return True
             case Operation(spec=spec):
                 return spec.name not in VIEW_OPERATIONS

@@ -21,6 +21,7 @@ from eqsat.ir.formula import Monoid
 from eqsat.ir.jax_calls import NO_LENGTHS, Ranges, called, operated
 from eqsat.ir.merging import Merging
 from eqsat.ir.numpy_arrays import Array, aligned, as_value, contracted, laid_out, position, reduced, selected
+from eqsat.ir.numpy_folds import folded
 from eqsat.ir.numpy_functions import PRECISIONS, apply, reference_dtype
 from eqsat.ir.ops import (
     Chunk,
@@ -225,6 +226,8 @@ class Interpreter:
                 return state
             case Fold(monoid=str(kind)):
                 return self.combined(kind, np.stack(firsts))
+            case Fold(monoid=Operation() as operation):
+                return folded(operation, pieces, bodies, term)
             case Fold(monoid=Select() as selection):
                 whole = np.concatenate(firsts, position(bodies[0], op.axis))
                 return selected(selection, whole, bodies[0], sorted(term.axes), self.dtype(selection.dtype))

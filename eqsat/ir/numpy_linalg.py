@@ -113,3 +113,47 @@ def cholesky(a: Array) -> Array:
         factor[..., step:, step] = rest / root[..., None]
     bad = np.isnan(factor).any(axis=(-2, -1), keepdims=True)
     return np.asarray(np.tril(np.where(bad, np.asarray(np.nan, a.dtype), factor)))
+
+
+def qr(a: Array) -> tuple[Array, Array]:
+    """Factorises a stack of matrices of shape (..., m, n), of which no dimension is 0, into Q R.
+
+    The reflections are those of LAPACK (`geqrf`), and so are the signs: an entry on the diagonal of R has the
+    sign that its column did not have there, unless there is nothing to be made 0 below. What is not finite is
+    NaN.
+
+    **Returns:**
+
+    Q of shape (..., m, k) with orthonormal columns and the upper triangular R of shape (..., k, n), where k
+    is the smaller one of m and n.
+    """
+    *batch, height, width = a.shape
+    kept = min(height, width)
+    rest, q = np.array(a), np.broadcast_to(np.eye(height, dtype=a.dtype), (*batch, height, height)).copy()
+    one = np.ones((), a.dtype)
+    for step in range(kept):
+        column = rest[..., step:, step]
+        size, below = norm(column), norm(column[..., 1:])
+        top = column[..., 0]
+        still = (below == 0) & (top.imag == 0)
+        target = (-np.copysign(size, top.real)).astype(a.dtype)
+        safe = np.where(still, one, target)
+        scale = np.where(still, 0, (target - top) / safe)
+        reflector = column / np.where(still, one, top - target)[..., None]
+        reflector[..., 0] = 1
+        for part in (rest[..., step:, step:], q[..., step:, :]):
+            shares = np.einsum("...i,...ij->...j", np.conj(reflector), part)
+            part -= np.conj(scale)[..., None, None] * reflector[..., :, None] * shares[..., None, :]
+        rest[..., step, step] = np.where(still, top, target)
+        rest[..., step + 1 :, step] = 0
+    # Which of them are infinite, and which NaN, depends on the library.
+    q = np.conj(np.swapaxes(q, -1, -2))[..., :kept]
+    r, nan = rest[..., :kept, :], np.asarray(np.nan, a.dtype)
+    return np.where(np.isfinite(q), q, nan), np.where(np.isfinite(r), r, nan)
+
+
+def norm(vectors: Array) -> Array:
+    """Returns the length of each vector along the last dimension. Only the length itself may overflow."""
+    largest = np.max(np.abs(vectors), axis=-1, initial=0)
+    scale = np.where((largest == 0) | ~np.isfinite(largest), np.ones_like(largest), largest)
+    return np.asarray(scale * np.sqrt(np.sum(np.abs(vectors / scale[..., None]) ** 2, axis=-1)))

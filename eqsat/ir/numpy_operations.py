@@ -72,6 +72,13 @@ def _append(a: Array, s: Array) -> Array:
     return np.concatenate(longer, axis=-1)
 
 
+def _qr_qt(a: Array, b: Array) -> Array:
+    # By reflections: which of the results are infinite, and which NaN, depends on the library.
+    finite = np.all(np.isfinite(b), axis=-1, keepdims=True)
+    product = np.einsum("...ij,...i->...j", numpy_linalg.qr(a)[0], b)
+    return np.asarray(np.where(finite, product, np.asarray(np.nan, product.dtype)))
+
+
 def _merge(a: Array) -> Array:
     return a.reshape(*a.shape[:-2], a.shape[-2] * a.shape[-1])
 
@@ -84,7 +91,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cholesky": numpy_linalg.cholesky,
     "solve_lower": _solve_lower,
     "solve_upper": _solve_upper,
-    "qr_q": lambda a: np.linalg.qr(a)[0],
+    "qr_q": lambda a: numpy_linalg.qr(a)[0],
+    "qr_r": lambda a: numpy_linalg.qr(a)[1],
+    "qr_r_beside_q": lambda a: numpy_linalg.qr(a)[1],
+    "qr_qt": _qr_qt,
+    "svd_u": lambda a: np.linalg.svd(a, full_matrices=False)[0],
+    "svd_s": lambda a: np.linalg.svd(a, compute_uv=False),
+    "svd_v": lambda a: np.linalg.svd(a, full_matrices=False)[2],
+    "svd_v_beside_u": lambda a: np.linalg.svd(a, full_matrices=False)[2],
     "eigenvalues": _eigenvalues,
     "diagonal": lambda a: np.diagonal(a, axis1=-2, axis2=-1),
     "tril": np.tril,
@@ -114,7 +128,7 @@ ALONG: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
 }
 """The functions along any number of core axes, which they get as dimensions."""
 
-IN_DOUBLE = frozenset({"qr_q", "eigenvalues"})
+IN_DOUBLE = frozenset({"svd_u", "svd_s", "svd_v", "svd_v_beside_u", "eigenvalues"})
 """The operations that NumPy computes in double precision only."""
 
 

@@ -256,10 +256,12 @@ class Fold:
     - A declared `Monoid` has one operand per part of its state. The operands broadcast over each other.
     - A call that accumulates along `axis` runs once per chunk of its operands. Its first operand is the
       result for the chunks before.
+    - An `Operation` that folds (`OperationSpec.folds`) is applied to the rows of all chunks along `axis`, its
+      first core axis. The body still has the axis.
     """
 
     axis: Axis
-    monoid: str | Select | Monoid | Opaque
+    monoid: str | Select | Monoid | Opaque | Operation
 
 
 Op = (

@@ -62,7 +62,7 @@ def result_axes(op: Op, args: Sequence[Axes]) -> Axes:
             return args[0]
         case Fold(axis=axis, monoid=Select(out_axis=out_axis)):
             return without(args[0], axis, out_axis)
-        case Fold(monoid=Opaque() as call):
+        case Fold(monoid=Opaque() | Operation() as call):
             return result_axes(call, args)
         case Fold():
             return frozenset[Axis]().union(*args)
@@ -79,7 +79,7 @@ def result_dtype(op: Op, args: Sequence[str]) -> str:
             return call.out_dtypes[result]
         case Fold(monoid=Select(dtype=dtype)):
             return dtype
-        case Fold(monoid=Opaque() as call):
+        case Fold(monoid=Opaque() | Operation() as call):
             return result_dtype(call, args)
         case Rename() | Chunk() | Concat():
             return args[0]

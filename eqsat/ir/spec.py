@@ -117,6 +117,8 @@ def check_term(term: Term) -> None:
             _check_fold(term, op, monoid, args[0])
         case Fold(axis=axis, monoid=Opaque() as call):
             _check_accumulation(term, axis, call)
+        case Fold(axis=axis, monoid=Operation() as folded):
+            _check_operation(term, folded, axis)
         case Concat(axis=axis) if axis not in args[0].axes:
             _fail(term, f"the body has no axis {axis} to concatenate along")
         case _:
@@ -166,12 +168,12 @@ def _axes_mentioned(term: Term) -> Iterable[Axis]:
     match term.op:
         case Reduce(axes=axes) | Dot(axes=axes):
             yield from sorted(axes)
+        case Operation(axes=core) | Fold(monoid=Operation(axes=core)):
+            yield from core
         case Select(axis=axis) | Chunk(axis=axis) | Concat(axis=axis) | Fold(axis=axis):
             yield axis
         case Rename(old=old):
             yield old
-        case Operation(axes=core):
-            yield from core
         case Opaque(call=call):
             for layout in (*call.arg_layouts, *call.out_layouts):
                 yield from layout_axes(layout)
@@ -190,7 +192,7 @@ def _expected_arity(op: Op) -> int | None:
             return 2
         case Opaque(call=call) | Fold(monoid=Opaque(call=call)):
             return len(call.arg_layouts)
-        case Operation(spec=spec):
+        case Operation(spec=spec) | Fold(monoid=Operation(spec=spec)):
             return len(spec.signature.operands)
         case Fold(monoid=Monoid(state=state)):
             return len(state)
@@ -305,8 +307,11 @@ def _check_accumulation(term: Term, axis: Axis, op: Opaque) -> None:
     _check_opaque(term, op, call.passing | {axis})
 
 
-def _check_operation(term: Term, op: Operation) -> None:
+def _check_operation(term: Term, op: Operation, folded: Axis | None = None) -> None:
+    """Checks an operation, or a fold with one, which is given chunks along its first core axis."""
     signature = op.spec.signature
+    if folded is not None and (not op.spec.folds or op.axes[0] != folded):
+        _fail(term, f"{signature} can't be folded along axis {folded}")
     if len(set(op.axes)) != len(op.axes):
         _fail(term, f"an axis stands for two of the core axes of {signature}")
     for arg, (name, letters) in zip(term.args, signature.operands, strict=True):
@@ -316,7 +321,7 @@ def _check_operation(term: Term, op: Operation) -> None:
                 _fail(term, f"operand {name} of {signature} lacks axis {axis}")
         if extra := sorted(arg.axes & set(op.axes) - set(core)):
             _fail(term, f"operand {name} of {signature} has axis {extra[0]}, a core axis that is not its own")
-        if cut := sorted(arg.open & set(op.axes)):
+        if cut := sorted(arg.open & (set(op.axes) - {folded})):
             _fail(term, f"operand {name} varies with chunks of axis {cut[0]}; {op.spec.name} needs it whole")
     try:
         check_shapes(op, [arg.dtype for arg in term.args])

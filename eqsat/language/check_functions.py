@@ -14,6 +14,7 @@ from eqsat.language.functions import (
     CALLED,
     CLASSES,
     ENTRIES,
+    FOLDED,
     FOLDING,
     MONOIDS,
     PLACES,
@@ -195,6 +196,9 @@ def _declare(name: str, family: str) -> str:
 def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
     name = node.monoid
     declared = None if family else vocabulary.monoids.get(name)
+    if not family and name in vocabulary.operations:
+        _check_folded_operation(node)
+        return
     if not family and name not in MONOIDS and declared is None:
         hint = nearest(name, (*MONOIDS, *vocabulary.monoids)) or _declare(name, "monoids")
         if name in REDUCTIONS:
@@ -218,6 +222,20 @@ def _check_fold(node: FoldOf, family: str, vocabulary: Vocabulary) -> None:
         if declared:
             hint = f"write one for each part of its state: {alternatives(state, 'and')}"
         raise Rejection(node.position, message, hint)
+
+
+def _check_folded_operation(node: FoldOf) -> None:
+    name = node.monoid
+    first, *rest = OPERATIONS[name].signature.axes if name in FOLDED else ("n",)
+    if name not in FOLDED:
+        hint = f"of the operations, only {alternatives(sorted(FOLDED))} are done chunk by chunk"
+        raise Rejection(node.position, f"a fold can't combine with the operation `{name}`", hint)
+    match node.operands:
+        case (OperationOf(name=same, axes=(along, *_), operands=below),) if same == name:
+            if along == node.axis and all(isinstance(o, ChunkOf) and o.axis == along for o in below):
+                return
+    hint = f"write `fold[{first}, {name}] {name}[{', '.join((first, *rest))}] chunk[{first}] a`"
+    raise Rejection(node.position, f"a fold by `{name}` must be over `{name}` itself, of chunks", hint)
 
 
 def _check_operation(node: OperationOf, vocabulary: Vocabulary) -> None:

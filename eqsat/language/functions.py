@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from eqsat.ir.elementwise import IDENTITIES
+from eqsat.ir.operations import OPERATIONS
 
 REDUCTIONS = (*IDENTITIES, "mean")
 """The kinds of reduction."""
@@ -49,6 +50,9 @@ REDUCING = frozenset({"reductions", "monoids", "unrounded", "selections"})
 
 FOLDING = frozenset({"monoids", "unrounded", "selections"})
 """The classes that the function of a `fold[n, f]` may range over; a call may only be folded with itself."""
+
+FOLDED = frozenset(name for name, spec in OPERATIONS.items() if spec.folds)
+"""The operations that may be folded along their first axis: `fold[n, f] f[n, ...] chunk[n] a`."""
 
 REDUCED = ("accumulates", "sums")
 """The guards that choose an axis n of the operands of a call f, which the results of f lack."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eqsat.ir.operations import Signature
-from eqsat.language.functions import ALONG, CALLED, REDUCED
+from eqsat.language.functions import ALONG, CALLED, FOLDED, REDUCED
 from eqsat.language.membership_models import Members, MembershipModels, common, somewhere, union, without
 from eqsat.language.syntax import (
     Apply,
@@ -129,6 +129,8 @@ class Shaper:
             case ConcatOf():
                 return self.concatenation(node, self.shape(node.operand))
             case FoldOf():
+                if node.monoid in FOLDED:
+                    return self.folded(node)
                 return self.fold(node, self.together(node, [self.shape(body) for body in node.operands]))
 
     def together(self, node: Expression, operands: list[Shape]) -> Shape:
@@ -292,6 +294,13 @@ class Shaper:
                 self.refuse(body.axes[place], node, message, hint)
             result = Shape(*(_put(members, place, 0) for members in (body.axes, body.cut, body.open)))
         return self.with_entries(node, node.monoid, result, body) if selects else result
+
+    def folded(self, node: FoldOf) -> Shape:
+        """Returns the shape of an operation that is done chunk by chunk: that of it on the whole."""
+        (body,) = node.operands
+        assert isinstance(body, OperationOf)
+        wholes = [operand.operand for operand in body.operands if isinstance(operand, ChunkOf)]
+        return self.operation(body, [self.shape(whole) for whole in wholes])
 
 
 def _put(members: Members, place: int, models: int) -> Members:

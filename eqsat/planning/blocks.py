@@ -8,7 +8,7 @@ from functools import cached_property
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.formula import Monoid
-from eqsat.ir.ops import Concat, Dot, Fold, Opaque, Select
+from eqsat.ir.ops import Concat, Dot, Fold, Opaque, Operation, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 
@@ -207,6 +207,8 @@ def combination(closer: Term) -> str:
             return kind
         case Fold(monoid=Opaque(call=call)):
             return str(call.primitive.name)
+        case Fold(monoid=Operation(spec=spec)):
+            return spec.name
         case Fold(monoid=str(kind)):
             return kind
     raise AssertionError(closer)

@@ -53,6 +53,7 @@ COMPILER = CompilerProfile(
     wide={WIDTH: 512},
     libraries=LIBRARIES,
     reduces_precision=False,
+    rules=frozenset({"lapack"}),
 )
 """XLA for CPUs. Its default fusions hide values from its own memory analysis, and its default scheduler
 does not let large independent values share a buffer."""

@@ -194,18 +194,6 @@ def test_a_cholesky_factor_in_a_gradient() -> None:
     assert "cholesky[4 4](0)" in names(jax.value_and_grad(loss), A)
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (6, 4), (5, 6, 4)])
-def test_orthogonal_factors(shape: tuple[int, ...]) -> None:
-    rows, columns = shape[-2:]
-    assert names(jnp.linalg.qr, normal(*shape)) == [f"qr_q[{rows} {columns}](0)"]
-
-
-def test_orthogonal_factors_that_are_none() -> None:
-    assert names(jnp.linalg.qr, normal(3, 5)) == []
-    assert names(jnp.linalg.qr, normal(4, 4) + 1j) == []
-    assert names(lambda a: jnp.linalg.qr(a, mode="complete"), normal(6, 4)) == []
-
-
 @pytest.mark.parametrize(
     "fn", [jnp.linalg.eigvalsh, lambda a: jnp.linalg.eigh(a)[0], lambda a: jnp.linalg.eigh(a, "L")[0]]
 )

@@ -172,6 +172,24 @@ my.rules:2:13: a fold can't combine with any of the reductions
     |             ^
   hint: let `f` range over monoids, selections or unrounded
 """,
+    "fold_by_an_operation_that_has_no_state": """
+rule r
+  inv[n, j] a => fold[n, inv] inv[n, j] chunk[n] a
+----
+my.rules:2:18: a fold can't combine with the operation `inv`
+  2 |   inv[n, j] a => fold[n, inv] inv[n, j] chunk[n] a
+    |                  ^
+  hint: of the operations, only qr_qt or qr_r are done chunk by chunk
+""",
+    "fold_by_an_operation_of_no_chunks": """
+rule r
+  qr_r[n, l, j] a => fold[n, qr_r] qr_r[n, l, j] a
+----
+my.rules:2:22: a fold by `qr_r` must be over `qr_r` itself, of chunks
+  2 |   qr_r[n, l, j] a => fold[n, qr_r] qr_r[n, l, j] a
+    |                      ^
+  hint: write `fold[i, qr_r] qr_r[i, l, j] chunk[i] a`
+""",
     "call_without_passes": """
 rule r
   chunk[n] f(a..) => f(chunk[n] a..)

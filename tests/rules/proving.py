@@ -75,6 +75,8 @@ LOCALS: dict[str, Any] = {
     "slogdet": jax.numpy.linalg.slogdet,
     "cholesky": jax.numpy.linalg.cholesky,
     "qr": jax.numpy.linalg.qr,
+    "svd": jax.numpy.linalg.svd,
+    "lstsq": jax.numpy.linalg.lstsq,
 }
 
 

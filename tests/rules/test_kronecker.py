@@ -42,6 +42,7 @@ def test_kronecker_products(rules: str, left: str, right: str) -> None:
         ("inverse-of-kronecker", "inv(kron(s, t))", ""),
         ("logdet-of-kronecker", "slogdet(kron(s, t))[1]", ""),
         ("contraction-beside-merge", "(r[:, None] * z).reshape(5, 12).T @ h", ""),
+        ("contraction-beside-split", "tensordot(y, kron(a, b).reshape(15, 2, 7), 1)", ""),
         ("diagonal-of-kronecker", "diagonal(kron(s, t))", ""),
         (
             "reduction-of-merge",
