@@ -5,7 +5,8 @@
 Each file of the folder has a function `build(scale)`, which returns a function and its arguments, and a
 dictionary `META`, whose "scales" are a small and a big one. The budget holds arguments, results, and a share
 of the temporaries that the target's compiler gives the function as written. The source of each plan is
-compiled once more by itself. On a device that is present, both programs run, and their results are compared.
+compiled once more by itself. On a device that is present, both programs run, and their results are compared;
+if they differ, both are compared with those in double precision.
 Writes `benchmarks/results/zoo-<scale>-<target>-<cpu>.json` and `.md` after every program.
 """
 
@@ -45,7 +46,13 @@ LARGEST = 6_000_000_000
 """Bytes. Functions that need more as written are not run."""
 
 TOLERANCE = 2e-3
-"""The relative error, beside the largest entry, beyond which results differ."""
+"""Results differ above this relative difference, beside the largest entry."""
+
+TIMES_AS_FAR = 3.0
+"""Results that differ are fair if ours are at most this many times as far from those in double precision."""
+
+NEGLIGIBLE = 1e-4
+"""Relative errors of each result, beside its largest entry, that are always allowed."""
 
 
 @dataclass
@@ -62,6 +69,8 @@ class Row:
     - `compiling`, `planning`: seconds to compile the function as written, and to plan it.
     - `plain_run`, `run`: seconds of a call on the device, if it is present.
     - `error`: the largest difference of the results, relative to the largest entry.
+    - `fair`: where that is above the tolerance, whether ours are about as near to the results in double
+      precision as those of the function as written.
     """
 
     name: str
@@ -79,6 +88,7 @@ class Row:
     plain_run: float | None = None
     run: float | None = None
     error: float | None = None
+    fair: bool | None = None
     message: str = ""
 
     @property
@@ -88,7 +98,7 @@ class Row:
 
     @property
     def agrees(self) -> bool:
-        return self.error is None or self.error <= TOLERANCE
+        return self.error is None or self.error <= TOLERANCE or bool(self.fair)
 
 
 def measured(file: Path, target: Target, scale: str, share: float) -> Row:
@@ -131,7 +141,7 @@ def measured(file: Path, target: Target, scale: str, share: float) -> Row:
         except NameError as error:  # Text can't contain a callback.
             row.message = f"the source needs an object: {error}"
     if target.absent is None:
-        _run(row, plain, leaves, lambda: optimized(*arguments))
+        _run(row, plain, leaves, lambda: optimized(*arguments), lambda: function(*_doubled(arguments)))
     return row
 
 
@@ -143,12 +153,42 @@ def _alone(plan: Plan, avals: Sequence[Any], target: Target) -> Certified:
     return certify(scope["optimized"], [*avals, *constants], target=target, options=plan.options)
 
 
-def _run(row: Row, plain: Certified, leaves: Sequence[Any], call: Callable[[], Any]) -> None:
-    """Runs a program as planned and as written, and compares the results."""
+def _run(
+    row: Row, plain: Certified, leaves: Sequence[Any], call: Callable[[], Any], doubled: Callable[[], Any]
+) -> None:
+    """Runs a program as planned and as written, and compares the results.
+
+    **Arguments:**
+
+    - `doubled`: the function as written on arguments in double precision.
+    """
     found, row.run = _timed(call)
     if plain.peak <= LARGEST:
         expected, row.plain_run = _timed(lambda: plain(*leaves))
         row.error = difference(expected, found)
+        if row.error > TOLERANCE:
+            with jax.enable_x64(True):
+                exact = jax.tree.leaves(jax.jit(doubled)())
+            row.fair = all(map(is_fair, exact, jax.tree.leaves(expected), jax.tree.leaves(found)))
+
+
+def _doubled(arguments: Any) -> Any:
+    """Arguments in double precision, where they are in single precision."""
+
+    def double(leaf: Any) -> Any:
+        return np.asarray(leaf, np.float64) if getattr(leaf, "dtype", None) == np.float32 else leaf
+
+    return jax.tree.map(double, tuple(arguments))
+
+
+def is_fair(exact: Any, expected: Any, found: Any) -> bool:
+    """Whether a result is about as near to the exact one as the one that was expected."""
+    if not jax.numpy.issubdtype(exact.dtype, np.floating) or not exact.size:
+        return True
+    exact, expected, found = (np.asarray(each, np.float64) for each in (exact, expected, found))
+    top = np.abs(exact).max()
+    ours, theirs = (np.abs(each - exact).max() for each in (found, expected))
+    return bool(ours <= TIMES_AS_FAR * theirs + NEGLIGIBLE * top)
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -218,7 +258,7 @@ def table(rows: Sequence[Row]) -> str:
             f"{row.compiling:.1f}",
             f"{row.planning:.1f}",
             "–" if row.run is None or row.plain_run is None else f"{row.plain_run / row.run:.2f}",
-            "–" if row.error is None else f"{row.error:.0e}",
+            "–" if row.error is None else f"{row.error:.0e}" + (" (fair)" if row.fair else ""),
         ]
         for row in rows
     ]
