@@ -49,6 +49,13 @@ def write(
     return stem
 
 
+def read(name: str, folder: Path = RESULTS) -> list[dict[str, Any]]:
+    """Returns the rows that were written of this processor, or none."""
+    file = folder / f"{name}-{cpu_name()}.json"
+    rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.exists() else []
+    return rows
+
+
 def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Returns a table in Markdown."""
     lines = [heading, ["---"] * len(heading), *rows]

@@ -1,6 +1,6 @@
 """Plans a folder of programs for a device that need not be present, each in a process of its own.
 
-    python -m benchmarks.zoo FOLDER [--target h100] [--scale small] [--share 0.1] [--only NAME …]
+    python -m benchmarks.zoo FOLDER [--target h100] [--scale small] [--share 0.1] [--only NAME …] [--keep]
 
 Each file of the folder has a function `build(scale)`, which returns a function and its arguments, and a
 dictionary `META`, whose "scales" are a small and a big one. The budget holds arguments, results, and a share
@@ -31,7 +31,7 @@ import numpy as np
 
 import eqsat
 from benchmarks.fresh import ROOT
-from benchmarks.records import markdown, write
+from benchmarks.records import markdown, read, write
 from eqsat.backend.certificate import Certified, certify
 from eqsat.reports.plan import Plan
 from eqsat.targets.catalogue import find_target
@@ -306,20 +306,24 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.1, help="of the temporaries (default: %(default)s)")
     parser.add_argument("--only", nargs="+", help="names of programs")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for a program (default: 600)")
+    parser.add_argument("--keep", action="store_true", help="keep what is recorded of all other programs")
     options = parser.parse_args()
     if options.programs.is_file():
         warnings.simplefilter("ignore")
         row = alone(options.programs, options.target, options.scale, options.share)
         print(json.dumps(asdict(row)), flush=True)
         return
-    rows: list[Row] = []
+    name = f"zoo-{options.scale}-{options.target}"
+    rows = {row["name"]: Row(**row) for row in read(name)} if options.keep else {}
     for file in sorted(options.programs.glob("*.py")):
         if options.only and file.stem not in options.only:
             continue
-        rows.append(in_own_process(file, options.target, options.scale, options.share, options.timeout))
-        print(rows[-1], flush=True)
-        write(f"zoo-{options.scale}-{options.target}", rows, table(rows))
-    print(table(rows))
+        row = in_own_process(file, options.target, options.scale, options.share, options.timeout)
+        print(row, flush=True)
+        rows[file.stem] = row
+        listed = [rows[key] for key in sorted(rows)]
+        write(name, listed, table(listed))
+    print(table([rows[key] for key in sorted(rows)]))
 
 
 if __name__ == "__main__":
