@@ -35,14 +35,6 @@ def assume(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     return operands
 
 
-@handles("pad")
-def pad(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
-    """Nothing, if it is by nothing."""
-    return (
-        operands[:1] if all(amounts == (0, 0, 0) for amounts in equation.params["padding_config"]) else None
-    )
-
-
 @handles("transpose")
 def transpose(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     (view,) = operands

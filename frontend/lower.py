@@ -16,6 +16,7 @@ from eqsat.frontend import names_entries as names_entries
 from eqsat.frontend import names_factors as names_factors
 from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
+from eqsat.frontend import names_slices as names_slices
 from eqsat.frontend.canonical import Recogniser
 from eqsat.frontend.constants import constant_text, constant_value
 from eqsat.frontend.control import Enclosure

@@ -54,6 +54,9 @@ REMATERIALISED = "rematerialised-in-loop"
 REORDERED = "contraction-order"
 """The report's name for the steps of a contraction of many factors in an order found by a path solver."""
 
+EQUAL = "equal-form"
+"""The report's name for what a program is known to be equal to beforehand: a choice by index, for example."""
+
 WRITTEN = "short-sum-written-out"
 """The report's name for a short sum as its entries added up."""
 
@@ -67,6 +70,8 @@ def known_as(op: Op, machine: Machine) -> str:
             return REMATERIALISED if call.bodies else WRITTEN
         case Map() if machine.written_sum:
             return WRITTEN
+        case Map(name=name) if name != "mul":
+            return EQUAL
         case _:
             return REORDERED
 
