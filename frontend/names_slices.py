@@ -3,8 +3,8 @@
     f(a, b)[:m, n:]  =  f(a[:m], b[n:])
 
 With blocks of a kernel matrix, as in a two-sample statistic, nothing needs the matrix as a whole then.
-Elementwise functions, and reductions and contractions over other axes, are computed again; of all else, slices
-are taken.
+Elementwise functions, and reductions and contractions over other axes, are computed again. Of all else,
+slices are taken.
 """
 
 from __future__ import annotations
