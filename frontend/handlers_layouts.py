@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import jax
+from jax import lax
+
 from eqsat.frontend.draft import View
 from eqsat.frontend.naming import Claim
 from eqsat.frontend.registry import Views, handles
 from eqsat.frontend.value_numbering import TRANSPARENT
+from eqsat.ir.dtypes import is_extended
 from eqsat.ir.properties import PROPERTIES
 
 if TYPE_CHECKING:
@@ -33,6 +37,20 @@ def assume(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
         dimensions = equation.params["dimensions"][: PROPERTIES[name]]
         lowering.claims.append(Claim(name, operands[0], dimensions))
     return operands
+
+
+@handles("concatenate")
+def concatenate(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """The operands that are not empty: nothing, if it is one. With an empty one, no dimension would pass."""
+    dimension = equation.params["dimension"]
+    full = [view for view in operands if lowering.shape(view)[dimension]]
+    if len(full) == 1:
+        return full
+    if len(full) in (0, len(operands)) or is_extended(full[0].dtype):
+        return None
+    avals = [jax.ShapeDtypeStruct(lowering.shape(view), view.dtype) for view in full]
+    closed = jax.make_jaxpr(lambda *arrays: lax.concatenate(arrays, dimension))(*avals)
+    return lowering.inline(closed, full)
 
 
 @handles("transpose")

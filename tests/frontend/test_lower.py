@@ -239,6 +239,19 @@ def test_an_operand_that_is_only_broadcast_lets_no_axis_pass() -> None:
     assert {axis.size for axis in call.call.passing} == {7}
 
 
+def test_empty_arrays_are_not_concatenated() -> None:
+    """SciPy's transforms append what a signal lacks of whole segments, which may be nothing."""
+    x = normal(5, 4)
+    no_nodes(lambda x: jnp.concatenate([x[:, :0], x, jnp.zeros((5, 0))], 1), x)
+    program = check_meaning(lambda x: jnp.concatenate([x, jnp.zeros((5, 0)), jnp.sin(x)], 1), x)
+    (op,) = ops(program, Opaque)
+    assert len(op.call.arg_layouts) == 2
+    assert {axis.size for axis in op.call.passing} == {5}
+    check_meaning(lambda x: jnp.concatenate([x[:0], x[:0]]), x)
+    keys = jax.random.split(jax.random.key(0), 3)
+    lowered(lambda keys: jnp.concatenate([keys, keys[:0], keys]), keys)
+
+
 def test_equal_calls_are_one_term() -> None:
     def fn(x: Any) -> Any:
         return jnp.sort(jnp.exp(x), 1).sum(0), jnp.sort(jnp.exp(x), 1).max(0), jnp.sort(jnp.exp(x), 0)
