@@ -48,6 +48,7 @@ class Lowering:
 
     - `made`: of calls, and what namers note, by node: where it comes from.
     - `claims`: what the user says of values.
+    - `remade`: nodes that are slices or pads, as they are computed from slices or pads.
     - `sorts`: sorted arrays whose entries can be found without sorting, by node.
     - `recogniser`: which calls are which operations.
     - `enclosures`: the bodies of control flow that are being lowered, outermost first.
@@ -65,6 +66,7 @@ class Lowering:
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
         self.sorts: dict[int, Order] = {}
+        self.remade: dict[int, int] = {}
         self.recogniser = Recogniser()
         self.known = Known(self)
         self.enclosures: list[Enclosure] = []

@@ -16,6 +16,7 @@ from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
+from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.provenance import class_places
@@ -35,6 +36,9 @@ BIG_SHARE = 16
 
 SMALLEST_SHARE = 1 << 10
 """A value this many times smaller than the largest value is not worth a loop."""
+
+PARTS = frozenset({"slice", "pad"})
+"""The primitives that take parts of arrays, or make arrays of parts."""
 
 LARGEST_ITEM = 8
 """The largest size of an element in bytes, from which the number of elements that fit is estimated."""
@@ -67,13 +71,26 @@ def smallest_share(program: Program) -> int:
     return largest // SMALLEST_SHARE
 
 
+def _takes_part(term: Term) -> bool:
+    return isinstance(term.op, Opaque) and term.op.call.primitive.name in PARTS
+
+
 def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     """The axes of terms over `threshold` bytes, those of the largest terms first.
 
     An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
-    ones.
+    ones. Values that only slices are taken of do not count if the slices are known to be computed otherwise.
     """
     weight: dict[Axis, int] = {}
+    known = {
+        whole.number: other
+        for whole, other in program.equalities
+        if isinstance(whole.op, Opaque)
+        and whole.op.call.primitive.name in PARTS
+        and isinstance(other.op, Map)
+    }
+    if known:
+        program = with_inputs(replace(program, equalities=()), program.inputs, known)
     for term, axes in computed(program):
         if term.bytes > threshold:
             for axis in axes:

@@ -1,15 +1,17 @@
-"""A slice of a computed array is also computed from slices."""
+"""A slice or a pad of a computed array is also computed from slices or pads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
+import eqsat
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Operation
 from eqsat.ir.program import Output, Program
@@ -18,7 +20,7 @@ from tests.stages import lowered, normal
 
 
 def forms(program: Program) -> list[tuple[Any, Any]]:
-    """Slices, each with the form of it that is computed from slices."""
+    """Slices and pads, each with the form of it that is computed from slices or pads."""
     return [pair for pair in program.equalities if not isinstance(pair[1].op, Operation)]
 
 
@@ -37,6 +39,14 @@ COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
     "with indices": lambda x, y: jnp.where(jnp.arange(20)[:, None] > jnp.arange(30), kernel(x, y), 0)[
         4:9, 2:
     ],
+    "padded": lambda x, y: lax.pad(kernel(x, y), np.float32(0), ((3, 4, 0), (0, 5, 0))),
+    "padded with a result": lambda x, y: lax.pad(kernel(x, y), x[0, 0], ((3, 0, 0), (0, 0, 0))),
+    "padded where it would be infinite": lambda x, y: lax.pad(
+        1 / kernel(x, y) / jnp.abs(x[:, :1]), np.float32(0), ((3, 4, 0), (0, 5, 0))
+    ),
+    "a padded slice": lambda x, y: lax.pad(
+        jnp.sin(kernel(x, y)[2:9, 4:]), np.float32(2), ((3, 4, 0), (0, 5, 0))
+    ),
     "of a slice": lambda x, y: jnp.tanh(kernel(x, y)[2:14])[1:9, 3:],
 }
 
@@ -60,6 +70,8 @@ STORED: dict[str, Callable[[Any, Any], Any]] = {
     "of little more than is computed": lambda x, y: jnp.sin(x)[:5],
     "of what needs rows whole": lambda x, y: jnp.cumsum(kernel(x, y), 0)[:5],
     "of one entry": lambda x, y: kernel(x, y)[:1],
+    "padded within": lambda x, y: lax.pad(kernel(x, y), np.float32(0), ((3, 4, 1), (0, 5, 0))),
+    "padded and cut": lambda x, y: lax.pad(kernel(x, y), np.float32(0), ((3, -4, 0), (0, 5, 0))),
     "of one column": lambda x, y: lax.slice(kernel(x, y), (2, 3), (12, 4), (2, 1)),
 }
 
@@ -68,3 +80,19 @@ STORED: dict[str, Callable[[Any, Any], Any]] = {
 def test_other_slices_are_taken(name: str) -> None:
     program, _ = lowered(STORED[name], normal(20, 2), normal(30, 2))
     assert forms(program) == []
+
+
+def blocks(x: Any, y: Any) -> Any:
+    z = jnp.concatenate([x, y])
+    k, n = kernel(z, z), len(x)
+    return jnp.sqrt((k[:n, :n] ** 2).mean()) + jnp.log(k[n:, n:] + 0.1).mean() - (k[:n, n:] ** 3).mean()
+
+
+@pytest.mark.parametrize("function", [blocks, jax.value_and_grad(blocks)], ids=["value", "gradient"])
+def test_blocks_of_a_kernel_matrix_are_not_stored(function: Callable[..., Any]) -> None:
+    x, y = normal(800, 3), normal(700, 3)
+    optimized = eqsat.optimize(function, budget="2.5MB")
+    assert optimized.plan(x, y).peak_bytes <= 2_500_000 < 4 * 800 * 800
+    results = zip(jax.tree.leaves(optimized(x, y)), jax.tree.leaves(jax.jit(function)(x, y)), strict=True)
+    for one, other in results:
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
