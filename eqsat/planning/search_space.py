@@ -85,9 +85,7 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     known = {
         whole.number: other
         for whole, other in program.equalities
-        if isinstance(whole.op, Opaque)
-        and whole.op.call.primitive.name in PARTS
-        and isinstance(other.op, Map)
+        if isinstance(other.op, Map) and _takes_part(whole)
     }
     if known:
         program = with_inputs(replace(program, equalities=()), program.inputs, known)

@@ -88,7 +88,14 @@ def everything(x: Any, y: Any, n: Any) -> list[Any]:
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="of CPUs")
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 1e-13), ("bfloat16", 2e-2)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [
+        ("float32", 2e-6),
+        pytest.param("float64", 1e-13, marks=pytest.mark.nightly),
+        pytest.param("bfloat16", 2e-2, marks=pytest.mark.nightly),
+    ],
+)
 def test_what_is_compiled_for_wide_vectors_is_right(dtype: str, tolerance: float) -> None:
     """Where the processor has no such vectors, LLVM compiles them as pairs of shorter ones."""
     with jax.enable_x64(True):

@@ -94,9 +94,15 @@ HOSTILE = np.concatenate([SPARSE, [np.inf, -1.0, np.nan]]).astype(np.float32)
     ("fn", "args"),
     [
         (lambda x: jnp.median(jnp.abs(distances(x) - jnp.median(distances(x)))), (POINTS,)),
-        (lambda x: jnp.sort(signed(x))[jnp.array([0, 90_000, -9])], (HOSTILE,)),
+        pytest.param(
+            lambda x: jnp.sort(signed(x))[jnp.array([0, 90_000, -9])], (HOSTILE,), marks=pytest.mark.nightly
+        ),
         (lambda x: jnp.sort(signed(x), descending=True)[77], ((100 * normal(500)).astype(np.int16),)),
-        (jax.vmap(lambda x: jnp.median(distances(x))), (POINTS.reshape(2, 250, 3),)),
+        pytest.param(
+            jax.vmap(lambda x: jnp.median(distances(x))),
+            (POINTS.reshape(2, 250, 3),),
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_what_is_found_in_little_memory(fn: Callable[..., Any], args: Any) -> None:

@@ -62,8 +62,22 @@ CASES: list[tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...], str]] = 
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", CASES, ids=["kernel", "gradient", "neighbours", "attention", "cholesky"])
+NAMES = ("kernel", "gradient", "neighbours", "attention", "cholesky")
+
+SLOW = {("neighbours", "tpu-v5e"), ("cholesky", "tpu-v5e")}
+"""What a compiler takes long for."""
+
+
+@pytest.mark.parametrize(
+    ("case", "target"),
+    [
+        pytest.param(
+            case, target, id=f"{name}-{target}", marks=[pytest.mark.nightly] * ((name, target) in SLOW)
+        )
+        for name, case in zip(NAMES, CASES, strict=True)
+        for target in TARGETS
+    ],
+)
 def test_the_targets_own_compiler_certifies_the_plan(
     target: str, case: tuple[Callable[..., Any], tuple[jax.ShapeDtypeStruct, ...], str]
 ) -> None:
