@@ -231,7 +231,14 @@ class Slicing:
         made = self.lowering.draft.nodes[node]
         if isinstance(made.make, MakeIota | MakeRename | MakeReshape):
             return False
-        return isinstance(self.lowering.draft.op(node), Map | Reduce | Dot)
+        match self.lowering.draft.op(node):
+            case Map():
+                return True
+            case Reduce(axes=gone) | Dot(axes=gone):
+                # Along an axis that it sums over, it needs all of its operands.
+                return all(axis.id not in self.cuts for axis in gone)
+            case _:
+                return False
 
     def _again(self, node: int) -> int:
         draft = self.lowering.draft

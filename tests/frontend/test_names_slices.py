@@ -39,6 +39,12 @@ COMPUTED: dict[str, Callable[[Any, Any], Any]] = {
     "with indices": lambda x, y: jnp.where(jnp.arange(20)[:, None] > jnp.arange(30), kernel(x, y), 0)[
         4:9, 2:
     ],
+    "beside its sums": lambda x, y: (kernel(x, y) / kernel(x, y).sum(1, keepdims=True))[2:9, 4:],
+    "beside its maxima, padded": lambda x, y: lax.pad(
+        jnp.where(kernel(x, y) == kernel(x, y).max(1, keepdims=True), 1.0, 0.5),
+        np.float32(0),
+        ((3, 4, 0), (0, 5, 0)),
+    ),
     "padded": lambda x, y: lax.pad(kernel(x, y), np.float32(0), ((3, 4, 0), (0, 5, 0))),
     "padded with a result": lambda x, y: lax.pad(kernel(x, y), x[0, 0], ((3, 0, 0), (0, 0, 0))),
     "padded where it would be infinite": lambda x, y: lax.pad(
