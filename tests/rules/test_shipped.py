@@ -12,7 +12,7 @@ from eqsat.rulesets.files import shipped_files
 from eqsat.rulesets.selection import rules_for
 from eqsat.testing import check_rules, load
 
-FEW = 2
+FEW = 1
 """The base number of examples: enough for what is plainly wrong, too few to see whether every condition
 is needed, so that is not looked for. `make test-all` draws all, and looks for it."""
 
