@@ -48,7 +48,7 @@ class Lowering:
 
     - `made`: of calls, and what namers note, by node: where it comes from.
     - `claims`: what the user says of values.
-    - `remade`: nodes that are slices or pads, as they are computed from slices or pads.
+    - `remade`: slices, pads and scatters in the form that gives any chunk of them.
     - `sorts`: sorted arrays whose entries can be found without sorting, by node.
     - `recogniser`: which calls are which operations.
     - `enclosures`: the bodies of control flow that are being lowered, outermost first.

@@ -16,6 +16,7 @@ from jax import lax
 
 from eqsat.frontend.draft import View
 from eqsat.frontend.handlers_indices import columns_of, counts
+from eqsat.frontend.names_slices import remade
 from eqsat.frontend.registry import Views, names
 from eqsat.ir.dtypes import is_extended
 
@@ -63,6 +64,6 @@ def _diagonal(lowering: Lowering, equation: Any, operands: Views, results: Views
     def build() -> View | None:
         avals = [jax.ShapeDtypeStruct(lowering.shape(view), view.dtype) for view in (table, updates)]
         (made,) = lowering.inline(jax.make_jaxpr(chosen)(*avals), [table, updates], named=False)
-        return made
+        return remade(lowering, results[0], made)
 
     lowering.name(equation, results[0], build)

@@ -57,7 +57,7 @@ def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         if node is None:
             return None
         made = View(node, tuple(map(slicing.axis, view.layout)), view.dtype)
-        return _remade(lowering, result, made)
+        return remade(lowering, result, made)
 
     lowering.name(equation, result, build)
 
@@ -99,12 +99,12 @@ def _pad(lowering: Lowering, equation: Any, operands: Views, results: Views) -> 
         views = [inside, value]
         avals = [jax.ShapeDtypeStruct(lowering.shape(each), each.dtype) for each in views]
         (made,) = lowering.inline(jax.make_jaxpr(chosen)(*avals), views, named=False)
-        return _remade(lowering, result, made)
+        return remade(lowering, result, made)
 
     lowering.name(equation, result, build)
 
 
-def _remade(lowering: Lowering, result: View, made: View) -> View:
+def remade(lowering: Lowering, result: View, made: View) -> View:
     """The result in its new form, which is noted: what is computed from it can be so, too."""
     pairs = zip(made.layout, result.layout, strict=True)
     axes = lowering.draft.axes
