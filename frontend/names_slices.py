@@ -5,8 +5,9 @@
 
 With blocks of a kernel matrix, as in a two-sample statistic, nothing needs the matrix as a whole then. The
 derivative of a slice is a pad.
+
 Elementwise functions, and reductions and contractions over other axes, are computed again. Of all else,
-slices are taken.
+slices or pads are taken.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from eqsat.frontend.draft import DraftLayout, View
 from eqsat.frontend.registry import Views, names
 from eqsat.frontend.resolve import MakeIota, MakeRename, MakeReshape
+from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Call, Dot, Map, Opaque, Reduce
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ SMALLER = 4
 def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
     (view,), (result,) = operands, results
     params = equation.params
+    if is_extended(view.dtype):
+        return
     before, after = lowering.shape(view), lowering.shape(result)
     strides = params["strides"] or (1,) * len(before)
     cut: dict[int, Change] = {}
@@ -67,6 +72,8 @@ def _pad(lowering: Lowering, equation: Any, operands: Views, results: Views) -> 
     """A pad at the ends of axes, as a choice by index between what is inside and the value outside."""
     (view, value), (result,) = operands, results
     draft, after = lowering.draft, lowering.shape(result)
+    if is_extended(view.dtype) or max(after, default=0) > np.iinfo(np.int32).max:
+        return
     added: dict[int, Change] = {}
     bounds: dict[int, tuple[int, int]] = {}
     for dimension, (low, high, inner) in enumerate(equation.params["padding_config"]):
@@ -105,7 +112,7 @@ def _pad(lowering: Lowering, equation: Any, operands: Views, results: Views) -> 
 
 
 def remade(lowering: Lowering, result: View, made: View) -> View:
-    """The result in its new form, which is noted: what is computed from it can be so, too."""
+    """The result in its new form, which is noted: slices of what is computed from it are computed from that."""
     pairs = zip(made.layout, result.layout, strict=True)
     axes = lowering.draft.axes
     names = {

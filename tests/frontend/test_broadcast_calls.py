@@ -36,6 +36,7 @@ def test_what_is_the_same_for_a_whole_batch_is_done_for_one(function: Callable[[
     for shape in ((5, 8), (5, 4, 8)):
         program = check_meaning(function, normal(*shape))
         calls = [op.call for op in ops(program, Opaque) if op.call.primitive.name in ("scatter", "gather")]
+        assert calls
         assert all(np.prod(layout_shape(call.out_layouts[0])) <= 8 for call in calls)
 
 

@@ -82,6 +82,19 @@ STORED: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def test_slices_and_pads_of_keys_are_left_as_they_are() -> None:
+    keys = jax.random.split(jax.random.key(0), 20)
+
+    def drawn(keys: Any, mask: Any) -> Any:
+        chosen = jnp.where(mask, keys, keys[::-1])[2:9]
+        return jax.vmap(jax.random.normal)(jnp.concatenate([chosen, keys[:3]]))
+
+    mask = np.arange(20) % 3 > 0
+    program, _ = lowered(drawn, keys, mask)
+    assert forms(program) == []
+    np.testing.assert_array_equal(eqsat.optimize(drawn, budget="1MB")(keys, mask), drawn(keys, mask))
+
+
 @pytest.mark.parametrize("name", STORED)
 def test_other_slices_are_taken(name: str) -> None:
     program, _ = lowered(STORED[name], normal(20, 2), normal(30, 2))
