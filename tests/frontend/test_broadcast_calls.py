@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.frontend.broadcast_calls import PRIMITIVES
 from eqsat.ir.axis import layout_shape
 from eqsat.ir.ops import Opaque
 from tests.stages import check_meaning, normal, ops
@@ -35,7 +36,7 @@ def gathered(x: Any) -> Any:
 def test_what_is_the_same_for_a_whole_batch_is_done_for_one(function: Callable[[Any], Any]) -> None:
     for shape in ((5, 8), (5, 4, 8)):
         program = check_meaning(function, normal(*shape))
-        calls = [op.call for op in ops(program, Opaque) if op.call.primitive.name in ("scatter", "gather")]
+        calls = [op.call for op in ops(program, Opaque) if op.call.primitive.name in PRIMITIVES]
         assert calls
         assert all(np.prod(layout_shape(call.out_layouts[0])) <= 8 for call in calls)
 
