@@ -112,7 +112,7 @@ def _pad(lowering: Lowering, equation: Any, operands: Views, results: Views) -> 
 
 
 def remade(lowering: Lowering, result: View, made: View) -> View:
-    """The result in its new form, which is noted: slices of what is computed from it are computed from that."""
+    """The result in its new form. It is noted, and slices of the result are computed from it."""
     pairs = zip(made.layout, result.layout, strict=True)
     axes = lowering.draft.axes
     names = {
