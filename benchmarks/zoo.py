@@ -141,7 +141,14 @@ def measured(file: Path, target: Target, scale: str, share: float) -> Row:
         except NameError as error:  # Text can't contain a callback.
             row.message = f"the source needs an object: {error}"
     if target.absent is None:
-        _run(row, plain, leaves, lambda: optimized(*arguments), lambda: function(*_doubled(arguments)))
+        ours = jax.tree.unflatten(tree, leaves)
+        written = jax.jit(flat) if plain.peak <= LARGEST else None
+        _run(
+            row,
+            lambda: optimized(*ours),
+            written and (lambda: written(*leaves)),
+            lambda: function(*_doubled(arguments)),
+        )
     return row
 
 
@@ -154,17 +161,20 @@ def _alone(plan: Plan, avals: Sequence[Any], target: Target) -> Certified:
 
 
 def _run(
-    row: Row, plain: Certified, leaves: Sequence[Any], call: Callable[[], Any], doubled: Callable[[], Any]
+    row: Row,
+    planned: Callable[[], Any],
+    written: Callable[[], Any] | None,
+    doubled: Callable[[], Any],
 ) -> None:
-    """Runs a program as planned and as written, and compares the results.
+    """Runs a program as planned and, if it is not too large, as written, and compares the results.
 
     **Arguments:**
 
     - `doubled`: the function as written on arguments in double precision.
     """
-    found, row.run = _timed(call)
-    if plain.peak <= LARGEST:
-        expected, row.plain_run = _timed(lambda: plain(*leaves))
+    found, row.run = _timed(planned)
+    if written is not None:
+        expected, row.plain_run = _timed(written)
         row.error = difference(expected, found)
         if row.error > TOLERANCE:
             with jax.enable_x64(True):
