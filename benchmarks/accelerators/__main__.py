@@ -44,6 +44,8 @@ from eqsat.targets.target import Target
 
 SHARES = (0.1, 0.01)
 RUNS = 9
+OWN_OPTIONS = "plan, XLA's options"
+
 LONG = 2.0
 """Seconds of calls after which a form is not called again, if it has been called three times."""
 
@@ -113,13 +115,13 @@ def measured(number: int, plans: Path | None, small: bool) -> list[Row]:
     fixed, temporaries = _fixed_and_temporaries(forms[0].row, arguments, program)
     refused: list[Row] = []
 
-    def planned(share: float) -> Runnable | None:
+    def planned(share: float) -> list[Runnable]:
         budget = fixed + int(share * temporaries)
         try:
             return _planned(program, arguments, share, budget, number, plans)
         except Exception as error:
             refused.append(Row(program.name, "plan", share, budget, note=_said(error)))
-            return None
+            return []
 
     def by_hand(share: float) -> Runnable | None:
         return _by_hand(program, arguments, share, fixed + int(share * temporaries), small)
@@ -127,7 +129,7 @@ def measured(number: int, plans: Path | None, small: bool) -> list[Row]:
     # Loops by hand are compiled meanwhile; plans are made or loaded one after another.
     with ThreadPoolExecutor(len(SHARES)) as pool:
         rivals = [pool.submit(by_hand, share) for share in SHARES] if program.by_hand else []
-        forms += filter(None, map(planned, SHARES))
+        forms += [form for share in SHARES for form in planned(share)]
         forms += filter(None, (rival.result() for rival in rivals))
     return [*_timed(forms, _reference(program, arguments, small)), *refused]
 
@@ -203,7 +205,8 @@ def _as_written(program: Program, arguments: Any, target: Target) -> Runnable:
 
 def _planned(
     program: Program, arguments: Any, share: float, budget: int, number: int, plans: Path | None
-) -> Runnable:
+) -> list[Runnable]:
+    """The plan as it is run, and its source as XLA compiles it with options of its own."""
     began = time.perf_counter()
     run: Any
     if plans is not None:
@@ -224,7 +227,12 @@ def _planned(
     if row.estimate is None and plan.estimated:
         row.estimate = plan.predicted_seconds
     row.loops = len(plan.loops)
-    return Runnable(row, lambda: run(*arguments))
+    scope: dict[str, Any] = {}
+    exec(compile(plan.source, plan.title, "exec"), scope)
+    inputs = [*jax.tree.leaves(arguments), *plan.constants]
+    compiled = jax.jit(scope["optimized"]).lower(*inputs).compile()
+    other = Row(program.name, OWN_OPTIONS, share, row.budget, _peak(compiled), loops=row.loops)
+    return [Runnable(row, lambda: run(*arguments)), Runnable(other, lambda: compiled(*inputs))]
 
 
 def _by_hand(program: Program, arguments: Any, share: float, budget: int, small: bool) -> Runnable | None:

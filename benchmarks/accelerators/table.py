@@ -16,7 +16,7 @@ class Row:
 
     **Attributes:**
 
-    - `form`: "as written", "plan", "by hand".
+    - `form`: "as written", "plan", "plan, XLA's options", "by hand".
     - `share`: of the temporaries, which the budget leaves.
     - `peak`: by the compiler of this device; `stated`: where it was planned, if elsewhere.
     - `used`: the allocator's peak in a process that runs nothing else.
