@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.accelerators.__main__ import make, measured, used
+from benchmarks.accelerators.__main__ import OWN_OPTIONS, make, measured, used
 from benchmarks.accelerators.programs import PROGRAMS, Program
 from benchmarks.accelerators.table import Row, table
 from benchmarks.zoo import difference
@@ -37,7 +37,12 @@ def test_arguments_are_numbers_of_their_shapes(program: Program) -> None:
 
 def test_a_program_is_measured_in_all_forms() -> None:
     rows = measured(0, None, small=True)
-    assert [row.form for row in rows] == ["as written", "plan", "plan", "by hand", "by hand"]
+    assert [row.form for row in rows] == [
+        "as written",
+        *["plan", OWN_OPTIONS] * 2,
+        "by hand",
+        "by hand",
+    ]
     assert all(row.seconds and row.error is not None and row.error < 1e-4 for row in rows)
     assert all(row.peak <= row.budget for row in rows if row.form == "plan" and row.peak and row.budget)
     assert "2 of 2 plans fit" in table(rows)
