@@ -1,7 +1,7 @@
 """Calls of JAX primitives as source text, through JAX's public functions where there are any.
 
 One function per primitive (or family) prints a call from the primitive's parameters and from the
-texts of its operands and of all lengths, in `calls_arrays` and `calls_library`. A
+texts of its operands and of all lengths, in `calls_arrays`, `calls_collectives` and `calls_library`. A
 length may be the name of a variable: along an axis that the plan splits, it is the length of the
 current chunk. A primitive without a function of its own is bound as `lax.name_p.bind(...)`, and one
 with a parameter that has no text becomes an object that the emitted module is given.
@@ -14,6 +14,7 @@ from typing import Any
 
 # Imported for the printers that they register.
 from eqsat.backend import calls_arrays as calls_arrays
+from eqsat.backend import calls_collectives as calls_collectives
 from eqsat.backend import calls_library as calls_library
 from eqsat.backend.calls_registry import PRINTERS, CallSite, Params, Unprintable, bind_source
 from eqsat.backend.namespace import Namespace

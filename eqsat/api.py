@@ -284,6 +284,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     target: TargetName | None = None,
+    mesh: jax.sharding.Mesh | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -303,6 +304,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     target: TargetName | None = None,
+    mesh: jax.sharding.Mesh | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -322,6 +324,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     target: TargetName | None = None,
+    mesh: jax.sharding.Mesh | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -353,6 +356,9 @@ def optimize(
       (`eqsat.target_names()` has all), or the path of a description. It need not be present: plans for it are
       certified by its own compiler, for which `pip install 'eqsat[gpu]'` or `'eqsat[tpu]'` is enough. The
       budget is then, if None, the device's memory without JAX's reserve. None: JAX's default device.
+    - `mesh`: the devices that share the function out. The budget is then each device's. The plan says which
+      axes are split over which axes of the mesh. Arguments are moved to where it wants them, and results come
+      as it has them.
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
@@ -407,6 +413,7 @@ def optimize(
         progress,
         slowdown,
         target=device,
+        mesh=mesh,
         tune=tune,
     )
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)

@@ -13,6 +13,7 @@ from typing import Any
 
 # Imported for the rules that they register.
 from eqsat.frontend import passing_arrays as passing_arrays
+from eqsat.frontend import passing_collectives as passing_collectives
 from eqsat.frontend import passing_linalg as passing_linalg
 from eqsat.frontend import passing_random as passing_random
 from eqsat.frontend.passing_registry import RULES, Passing, Site

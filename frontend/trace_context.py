@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import lax
+from jax._src.config import _check_vma
 from jax._src.core import NamedAxisEffect, extend_axis_env_nd
 from jax.extend import core
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
@@ -56,6 +57,11 @@ class TraceContext:
         return tuple(name for name, kind in kinds if kind == jax.sharding.AxisType.Manual)
 
     @property
+    def only_manual(self) -> bool:
+        """Whether it is called inside a `shard_map` over all axes of the mesh, and in no `vmap`."""
+        return not self.mesh.empty and len(self.manual) == len(self.mesh.axis_names) and not self.mapped
+
+    @property
     def mapped(self) -> tuple[Any, ...]:
         """The axes of `vmap` that it is called in."""
         return tuple(name for name, _ in self.axes if name not in self.mesh.axis_names)
@@ -93,16 +99,15 @@ class TraceContext:
         """
         if self.mesh.empty:
             return function, list(avals)
-        devices = np.array(jax.devices()[: self.mesh.size]).reshape(self.mesh.axis_sizes)
-        mesh = jax.sharding.Mesh(devices, self.mesh.axis_names, axis_types=self.mesh.axis_types)
         manual = self.manual
         if not manual:
+            mesh = self.devices(self.mesh.axis_types)
             return function, [
                 aval if aval.sharding is not None else _placed(typed, mesh)
                 for aval, typed in zip(avals, closed.in_avals, strict=True)
             ]
         avals, results = closed.in_avals, closed.out_avals
-        mesh = jax.sharding.Mesh(devices, self.mesh.axis_names)
+        mesh = self.devices()
         checked = any(map(varying, avals))
 
         def over(aval: Any) -> tuple[Any, ...]:
@@ -129,6 +134,31 @@ class TraceContext:
         ]
         return mapped, types
 
+    def devices(self, axis_types: tuple[Any, ...] | None = None) -> jax.sharding.Mesh:
+        """The mesh, of devices that are present."""
+        devices = np.array(jax.devices()[: self.mesh.size]).reshape(self.mesh.axis_sizes)
+        return jax.sharding.Mesh(devices, self.mesh.axis_names, axis_types=axis_types)
+
+    def on_every_device(
+        self, function: Callable[..., Sequence[Any]], avals: Sequence[Any]
+    ) -> tuple[Callable[..., Sequence[Any]], list[Any]]:
+        """A function of one device, as one that all devices of a mesh run, and its arguments' types.
+
+        Each device has all of every argument, so that what the compiler says of one device is what the
+        function takes there.
+
+        **Arguments:**
+
+        - `avals`: the types of the arguments that one device gets.
+        """
+        mesh = self.devices()
+        everywhere = jax.sharding.PartitionSpec()
+        mapped = jax.shard_map(
+            function, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False
+        )
+        whole = jax.sharding.NamedSharding(mesh, everywhere)
+        return mapped, [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=whole) for aval in avals]
+
     def made_to_vary(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The arrays, all varying over the axes of a `shard_map` over which any of them does."""
         if self.mesh.empty:
@@ -140,6 +170,12 @@ class TraceContext:
             else array
             for array in arrays
         ]
+
+
+def unchecked() -> contextlib.AbstractContextManager[Any]:
+    """A context in which types say nothing about the axes of a mesh over which values vary."""
+    found: contextlib.AbstractContextManager[Any] = _check_vma(False)
+    return found
 
 
 NOWHERE = TraceContext(NO_MESH, ())
@@ -199,7 +235,7 @@ def side_effects(effects: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def reason_to_leave(closed: ClosedJaxpr, around: TraceContext) -> str | None:
-    """Why a program can't be planned, if it can't."""
+    """Why a program can't be planned, if it can't, for where it is called."""
     if seen := side_effects(closed.effects):
         return f"it has side effects ({', '.join(map(str, seen))})"
     if around != NOWHERE:

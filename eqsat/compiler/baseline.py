@@ -17,6 +17,7 @@ from eqsat.compiler.candidate_compiler import Stopwatch
 from eqsat.frontend.lower import lower
 from eqsat.frontend.rounding import rounding
 from eqsat.frontend.trace import Traced
+from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, as_written, fusion_costs
 from eqsat.targets.compiler_profile import HONEST, OWN, UNORDERED
@@ -64,6 +65,7 @@ class Baseline:
     - `placement`: the arguments' shardings, if they are not all on the default device.
     - `donation`: the arguments whose place results may take.
     - `obstacle`: what stands in the way of planning it, if anything does.
+    - `around`: the `shard_map` whose devices each run it, if it is called inside of one.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Baseline:
         donation: Donation,
         stopwatch: Stopwatch,
         obstacle: Obstacle | None = None,
+        around: TraceContext = NOWHERE,
     ) -> None:
         self.traced = traced
         self.target = target
@@ -82,6 +85,7 @@ class Baseline:
         self.donation = donation
         self.stopwatch = stopwatch
         self.obstacle = obstacle
+        self.around = around
         self._certified: dict[str, Certified] = {}
 
     @property
@@ -137,8 +141,11 @@ class Baseline:
         avals, donated = self.avals, self.donation.arguments
         if self.obstacle is not None:
             function, avals = self.obstacle.compilable(function, avals, self.traced.closed)
-        elif self._rounds:
-            function = self._rounded
+        else:
+            if self._rounds:
+                function = self._rounded
+            if not self.around.empty:
+                function, avals = self.around.on_every_device(function, avals)
 
         def compiled(closely: bool) -> Certified:
             return certify(

@@ -17,6 +17,7 @@ from eqsat.backend.donation import Donation
 from eqsat.backend.emission import Emission
 from eqsat.backend.module import Module
 from eqsat.frontend.trace import Traced
+from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, fusions_lose
 from eqsat.support.progress import Progress
@@ -105,6 +106,7 @@ class CandidateCompiler:
     - `codegen`: the forms to emit where XLA does not fuse by itself.
     - `target`: what they are compiled for.
     - `exact`: whether results must equal those of the function bit for bit.
+    - `around`: the `shard_map` whose devices each run the function, if it is called inside of one.
 
     A candidate that may not fit is drafted first, and compiled in full if the draft fits.
     """
@@ -120,6 +122,7 @@ class CandidateCompiler:
         codegen: CodegenOptions,
         target: Target,
         exact: bool = False,
+        around: TraceContext = NOWHERE,
     ) -> None:
         self.traced = traced
         self.names = names
@@ -130,6 +133,7 @@ class CandidateCompiler:
         self.codegen = codegen
         self.target = target
         self.exact = exact
+        self.around = around
         self._noted: dict[tuple[str, str], CompiledCandidate] = {}
         self._functions: dict[str, Callable[..., Sequence[Any]]] = {}
         self._done: dict[tuple[str, str, bool], Certified] = {}
@@ -222,6 +226,9 @@ class CandidateCompiler:
                 # One function, so that JAX traces and lowers it once for all options.
                 self._functions[module.source] = self.typed(module.function())
             function, donated = self._functions[module.source], self.donation.arguments
+            inputs = self.inputs
+            if not self.around.empty:
+                function, inputs = self.around.on_every_device(function, inputs)
             wanted = format_bytes(candidate.predicted_peak)
             if self.budget:
                 wanted += f" of {format_bytes(self.budget)}"
@@ -229,7 +236,7 @@ class CandidateCompiler:
                 "compile",
                 lambda: certify(
                     function,
-                    self.inputs,
+                    inputs,
                     options,
                     donated=donated,
                     draft=draft,

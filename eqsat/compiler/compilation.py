@@ -7,7 +7,7 @@ import functools
 import math
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +15,17 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.backend.donation import Donation, matched_donation
+from eqsat.backend.donation import NOTHING, Donation, matched_donation
 from eqsat.compiler.baseline import Obstacle
+from eqsat.compiler.mapped_program import OBSTACLE, MappedProgram, is_mapped
 from eqsat.compiler.nan_debugging import results_of
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.settings import Settings, setting
 from eqsat.compiler.stored_plans import StoredPlan
 from eqsat.errors import BudgetError, EqsatError
+from eqsat.frontend.per_device import per_device
 from eqsat.frontend.trace import Traced
-from eqsat.frontend.trace_context import NOWHERE, TraceContext, reason_to_leave
+from eqsat.frontend.trace_context import NOWHERE, TraceContext, reason_to_leave, unchecked
 from eqsat.reports.plan import Plan
 from eqsat.reports.records import Tuning
 from eqsat.support.gc_pause import uncollected
@@ -35,6 +37,7 @@ from eqsat.targets.device_memory import free_budget
 from eqsat.targets.target import Target
 
 if TYPE_CHECKING:
+    from eqsat.compiler.mesh_program import MeshPrograms
     from eqsat.compiler.planner import Planner
     from eqsat.reports.explanation import Explanation
 
@@ -73,14 +76,42 @@ class Compilation:
         self._planning = threading.RLock()
 
     @functools.cached_property
+    def local(self) -> ClosedJaxpr | None:
+        """The program of one device, if it is called inside a `shard_map`, and planned as that."""
+        return per_device(self.closed, self.around)
+
+    @functools.cached_property
+    def mapped(self) -> bool:
+        """Whether it runs bodies on several devices."""
+        return self.around.empty and is_mapped(self.closed.jaxpr)
+
+    @functools.cached_property
+    def shared(self) -> MeshPrograms | None:
+        """The ways to share it out among the devices of a mesh, if there is one and it names none itself."""
+        mesh = self.settings.mesh
+        if mesh is None or mesh.size == 1 or not self.around.empty or self.mapped or self.obstacle:
+            return None
+        from eqsat.compiler.mesh_program import MeshPrograms  # imported late, as planners are
+
+        return MeshPrograms(self.closed, mesh, self.names, self.target)
+
+    @functools.cached_property
     def obstacle(self) -> Obstacle | None:
         """Why it cannot be planned, or None."""
-        reason = reason_to_leave(self.closed, self.around)
+        reason = reason_to_leave(self.closed, NOWHERE if self.local is not None else self.around)
         return None if reason is None else Obstacle(reason, self.around.compilable)
 
-    def alone(self) -> contextlib.AbstractContextManager[None]:
+    @property
+    def compiled_avals(self) -> Sequence[Any]:
+        """The types of the arguments of its programs."""
+        avals: Sequence[Any] = (self.local or self.closed).in_avals
+        return avals
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
         """A context in which it is traced and compiled by itself."""
-        return self.settings.alone(self.around)
+        with self.settings.alone(self.around), unchecked() if self.local else contextlib.nullcontext():
+            yield
 
     def planned(
         self, placement: tuple[Any, ...] = (), present: Sequence[Any] = (), donated: tuple[bool, ...] = ()
@@ -160,7 +191,7 @@ class Compilation:
         """
         place = None
         # What is for certain devices is not kept, as these need not be there next time.
-        if self.obstacle is None and not any(placement):
+        if self.obstacle is None and not (self.local or self.mapped or self.shared or any(placement)):
             bars = self.settings.progress is True  # the others' plans are the same
             target = self.target
             settings = replace(
@@ -182,7 +213,20 @@ class Compilation:
                 def planner(budget: int) -> Planner:
                     return self._planner(budget, placement, donation, progress, values)
 
-                found = self._new(planner, budget)
+                def mapped(closed: ClosedJaxpr, budget: int, placement: tuple[Any, ...]) -> Planned:
+                    def as_it_is(traced: Traced, budget: int) -> Planned:
+                        return self._planner(budget, placement, NOTHING, progress, of=traced).planned()
+
+                    return MappedProgram(closed, self.title, self._of_body, as_it_is).planned(budget)
+
+                def plan(budget: int) -> Planned:
+                    if self.shared is not None:
+                        return self.shared.planned(budget, mapped)
+                    return (
+                        mapped(self.closed, budget, placement) if self.mapped else planner(budget).planned()
+                    )
+
+                found = self._new(plan, budget)
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return replace(found, derivation=None)
@@ -220,14 +264,16 @@ class Compilation:
         donation: Donation,
         progress: Progress,
         values: Sequence[jax.Array] | None = None,
+        of: Traced | None = None,
     ) -> Planner:
+        """Its planner, or one that leaves another function in its place as it is."""
         with uncollected():
             # Imported late: a second start needs no engine.
             from eqsat.compiler.planners import planner_for
 
-            traced, settings, target = Traced(self.closed), self.settings, self.target
+            settings, target = self.settings, self.target
             return planner_for(
-                traced,
+                of or Traced(self.local or self.closed),
                 self.names,
                 budget,
                 settings,
@@ -236,7 +282,8 @@ class Compilation:
                 donation,
                 progress,
                 values,
-                self.obstacle,
+                OBSTACLE if of else self.obstacle,
+                NOWHERE if self.local is None else self.around,
             )
 
     @property
@@ -245,13 +292,21 @@ class Compilation:
         target = self.settings.target or default_target()
         return replace(target, machine=self.settings.machine or target.machine)
 
-    def _new(self, planner: Callable[[int], Planner], budget: int) -> Planned:
+    def _of_body(self, closed: ClosedJaxpr, title: str, around: TraceContext, budget: int) -> Planned:
+        """The plan of a body that devices run, for one of them."""
+        count = len(closed.in_avals)
+        names = [f"entry_{number}" for number in range(count)]
+        if self.shared is not None:
+            names = [*self.names, *names][:count]
+        return Compilation(closed, replace(self.settings, budget=budget), names, title, around).planned()
+
+    def _new(self, plan: Callable[[int], Planned], budget: int) -> Planned:
         """A program within the budget, or, if an observer accepts it, the one that needs least memory.
 
         If that fails as well, it is the program as written.
         """
         try:
-            return planner(budget).planned()
+            return plan(budget)
         except BudgetError as error:
             message = f"{self.title}: {error}{self._whose(error.smallest_peak)}"
             refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors, error.search)
@@ -263,10 +318,10 @@ class Compilation:
         while isinstance(refused, BudgetError) and budget < (refused.smallest_peak or 0):
             budget = refused.smallest_peak or 0
             try:
-                return planner(budget).planned()
+                return plan(budget)
             except EqsatError as another:
                 refused = another
-        return planner(UNLIMITED).planned()
+        return plan(UNLIMITED)
 
     def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
         """The budget in bytes: the caller's, or the free memory of the devices."""
@@ -317,6 +372,8 @@ class Compilation:
         if target is not None and target.sharding is not None:
             arguments = tuple(jax.device_put(argument, target.sharding) for argument in arguments)
             return self._results(self.planned((), arguments, donated), arguments)
+        if self.shared is not None:
+            return self._results(self.planned(), arguments)
         place = home(setting("jax_default_device"))
         if all(getattr(argument, "sharding", None) == place for argument in arguments):
             return self._results(self.planned((), arguments, donated), arguments)

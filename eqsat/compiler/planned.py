@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import jax
+
 from eqsat.backend.certificate import Certified
 from eqsat.backend.emission import Emission
 from eqsat.backend.module import Module
@@ -41,6 +43,7 @@ class Planned:
     - `certified`: the executable.
     - `hoisted`: the plan's constants, as the traced function has them.
     - `donated`: the numbers of the donated arguments, whose place results take.
+    - `placement`: the shardings that it takes its arguments in, if it is for a mesh.
     - `derivation`: the origin of the source, until the plan is on disk; None if it has none.
     """
 
@@ -51,9 +54,12 @@ class Planned:
     hoisted: Sequence[Any] = ()
     donated: Sequence[int] = ()
     derivation: Derivation | None = None
+    placement: tuple[jax.sharding.Sharding, ...] = ()
 
     def run(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat arrays of the traced dtypes, by the certified executable."""
+        if self.placement:
+            leaves = tuple(jax.device_put(leaves, self.placement))
         return self.certified(*leaves, *self.constants)
 
     def inline(self, *leaves: Any) -> Sequence[Any]:

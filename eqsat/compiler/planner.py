@@ -36,6 +36,7 @@ from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
+from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.ir.last_entries import with_last_entries_carried
 from eqsat.ir.outer_indices import with_outer_indices
 from eqsat.planning.candidates import Candidate, contracts
@@ -80,6 +81,7 @@ class Planner:
     - `donation`: the arguments whose place results may take.
     - `progress`: shows the stages of planning, and if the user asked for it, makes loops show their progress.
     - `obstacle`: why it cannot be planned, or None.
+    - `around`: the `shard_map` whose devices each run it, if it is called inside of one.
     - `exact`: whether results must equal those of the function bit for bit.
     - `max_slowdown`: the largest predicted time of a program, relative to the function as written.
     - `tried`: if the function fits, candidates that should take less than this share of its time are tried.
@@ -103,6 +105,7 @@ class Planner:
         progress: Progress = SILENT,
         obstacle: Obstacle | None = None,
         max_slowdown: float = MAX_SLOWDOWN,
+        around: TraceContext = NOWHERE,
     ) -> None:
         self.exact = all(rule.accuracy == "exact" for rule in rules)
         if self.exact:
@@ -124,7 +127,8 @@ class Planner:
         self.saturations: Saturations = {}
         self.obstacle = obstacle
         self.max_slowdown = max_slowdown
-        self.baseline = Baseline(traced, target, placement, donation, self.stopwatch, obstacle)
+        self.around = around
+        self.baseline = Baseline(traced, target, placement, donation, self.stopwatch, obstacle, around)
         self.assembly = PlanAssembly(traced, names, donation.arguments, budget, target, self.stopwatch)
 
     def planned(self) -> Planned:
@@ -266,6 +270,7 @@ class Planner:
             codegen_options(machine, self.exact),
             self.target,
             self.exact,
+            self.around,
         )
 
         def smallest() -> SearchSpace:
@@ -329,6 +334,8 @@ class Planner:
         space = self.search.space if self.search else None
         if space is None or self.deadline.passed():
             return None
+        if self.around != NOWHERE:
+            return None  # Devices whose data differ would not all come to the same collectives.
         lowered = self.lowered
         plain = self.chosen.candidate if self.chosen else self.written
         goal = Goal(self.budget, self._fixed(original), (), longest=CLEARLY_FASTER * plain.predicted_seconds)

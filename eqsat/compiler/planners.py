@@ -16,6 +16,7 @@ from eqsat.compiler.estimation import Estimator
 from eqsat.compiler.planner import Planner
 from eqsat.compiler.settings import Settings
 from eqsat.frontend.trace import Traced
+from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import Deadline
 from eqsat.support.progress import Progress
@@ -33,6 +34,7 @@ def planner_for(
     progress: Progress,
     values: Sequence[jax.Array] | None,
     obstacle: Obstacle | None = None,
+    around: TraceContext = NOWHERE,
 ) -> Planner:
     """The planner of a program.
 
@@ -48,5 +50,16 @@ def planner_for(
     if values is not None:
         kind = partial(Tuner, values)
     return kind(
-        traced, names, budget, rules, target, deadline, placement, donation, progress, obstacle, slowdown
+        traced,
+        names,
+        budget,
+        rules,
+        target,
+        deadline,
+        placement,
+        donation,
+        progress,
+        obstacle,
+        slowdown,
+        around,
     )

@@ -39,6 +39,7 @@ class Settings:
     - `progress`: whether planning and loops show their progress; None for planning only, on a terminal.
     - `max_slowdown`: the largest predicted time of a plan, relative to the program as written; None for any.
     - `double`: whether JAX had 64-bit numbers enabled when the function was traced.
+    - `mesh`: the devices that share out the function; None for one device.
     - `tune`: whether programs are timed before one is chosen.
     - `observer`: is notified of plans, which do not depend on it.
     """
@@ -52,6 +53,7 @@ class Settings:
     max_slowdown: float | None = 10.0
     double: bool = False
     target: Target | None = None
+    mesh: jax.sharding.Mesh | None = None
     tune: bool = field(default=False, compare=False)
     observer: Observer | None = field(default=None, compare=False)
 

@@ -87,6 +87,9 @@ def _figures(plan: PlanRecord) -> list[str]:
         )
         if plan.scratch_bytes:
             lines.append(f"  {'':<16}and {format_bytes(plan.scratch_bytes)} in libraries and fusions")
+    if plan.devices:
+        lines.append(f"  {'on each device':<16}{plan.devices}")
+        lines.append(f"  {'':<16}gets {format_bytes(plan.communicated_bytes)} from the others")
     if plan.options:
         own = plan.options == "XLA's own"
         inside = "as any jit" if own else "another jit needs compiler_options=eqsat.compiler_options()"

@@ -62,6 +62,8 @@ class Plan(PlanRecord, Report):
     - `target`: the name of the device that it is for.
     - `device_bytes`: what programs may have of that device's memory; 0 if unknown.
     - `deployment`: what carries it out, for `save` and `export`; None if it was read from a file.
+    - `devices`: of a mesh, which axis each of its axes splits, and by how many devices; all other figures are
+      then of one device. `communicated_bytes`: what a device gets from the others in a call, predicted.
     - `remedy`: what would make the function fit as written, if it does not: another device.
     """
 

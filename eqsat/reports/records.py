@@ -205,6 +205,8 @@ class PlanRecord:
     target: str = ""
     device_bytes: int = 0
     remedy: str = ""
+    devices: str = ""
+    communicated_bytes: int = 0
     deployment: Any = field(default=None, repr=False, compare=False)
 
     @property

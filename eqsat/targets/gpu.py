@@ -112,6 +112,13 @@ TENSOR = {(8, 0): 512, (8, 6): 256, (8, 9): 256, (9, 0): 1024, (10, 0): 2048, (1
 for an A100, 77 for an RTX A6000, 494 for an H100; recalled, not looked up, and only the H200's was measured).
 Before 8.0 there is no TF32."""
 
+LINK = 4.5e11
+"""Bytes per second between the GPUs of a host, in one direction: NVLink of an H100 has 900 GB/s in both
+(NVIDIA's data sheet). Hosts are tied by less. Not measured."""
+
+MESSAGE = 1e-5
+"""Seconds to start a collective. An estimate, not measured."""
+
 CACHED = 2.0
 """How many times as fast as the memory the L2 cache is. An estimate, not measured."""
 
@@ -141,6 +148,8 @@ GPU = Machine(
     reduction=REDUCTION,
     long_inlined=LONG_INLINED,
     row=ROW,
+    link=LINK,
+    message=MESSAGE,
     selected=SELECTED,
     sorted=SORTED,
     sorted_integer=SORTED,

@@ -72,7 +72,7 @@ def _lower(ctx: Any, *args: Any, program: Call, donated: Mask = ()) -> Any:
         program.compilation.check_present()
         function = jaxpr_as_fun(program.closed)
     with program.compilation.alone():
-        inside = ctx.replace(avals_in=program.in_avals)
+        inside = ctx.replace(avals_in=program.compilation.compiled_avals)
         results = mlir.lower_fun(function)(inside, *args)
     if inside.tokens_out is not None:  # by which its side effects keep their order
         ctx.set_tokens_out(inside.tokens_out)

@@ -1,0 +1,224 @@
+"""A function for a mesh of devices: which axes its devices share out, and the function as a `shard_map`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from eqsat.backend.codegen_options import CodegenOptions
+from eqsat.backend.emission import Emission
+from eqsat.compiler.candidate_compiler import input_names
+from eqsat.compiler.planned import Planned
+from eqsat.errors import BudgetError
+from eqsat.frontend.lower import lower
+from eqsat.frontend.trace import Traced
+from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.control import iterations
+from eqsat.ir.labels import axis_labels
+from eqsat.ir.ops import Leaf, Opaque
+from eqsat.ir.partitioning import COLLECTIVES, partitioned
+from eqsat.ir.program import Program
+from eqsat.planning.candidates import as_written
+from eqsat.targets.machine import Machine
+from eqsat.targets.target import Target
+
+MOST_AXES = 12
+"""How many of a program's axes are tried for an axis of the mesh: those of its largest values."""
+
+KEPT = 4
+"""How many ways are kept for the next axis of the mesh, and planned if the first does not fit."""
+
+Dims = tuple[tuple[str, ...], ...]
+"""For each dimension of an array, the axes of the mesh that it is split over."""
+
+
+@dataclass(frozen=True)
+class MeshProgram:
+    """One way to split a program over a mesh.
+
+    **Attributes:**
+
+    - `program`: what one device does.
+    - `inputs`, `outputs`: how each input and output is split.
+    - `assignment`: by axis of the mesh, the name of the axis that is split over it, for users.
+    - `communicated`: the bytes that a device gets from others.
+    - `seconds`: the predicted time of the function as written on one device, communication included.
+    """
+
+    mesh: Mesh
+    program: Program
+    inputs: tuple[Dims, ...]
+    outputs: tuple[Dims, ...]
+    assignment: tuple[tuple[str, str], ...]
+    communicated: int
+    seconds: float
+
+    @property
+    def said(self) -> str:
+        """Which axes are split, for users."""
+        split = dict(self.assignment)
+        said = [
+            f"{name} = {count}: {split.get(str(name), 'repeats what the others do')}"
+            for name, count in self.mesh.shape.items()
+        ]
+        return "; ".join(said)
+
+    def placement(self, dims: Dims) -> NamedSharding:
+        return NamedSharding(self.mesh, _spec(dims))
+
+    def traced(
+        self, closed: ClosedJaxpr, hoisted: Sequence[Any], names: Sequence[str], target: Target
+    ) -> Traced:
+        """The function on whole arguments, as a map over the devices.
+
+        **Arguments:**
+
+        - `closed`: the function's jaxpr.
+        - `hoisted`: the arrays that it captures.
+        - `names`: of its arguments.
+        """
+        written = as_written(self.program, target.machine, library=True)
+        emission = Emission(written.schedule, {}, 0, CodegenOptions(), {}, {})
+        module = emission.module(input_names(self.program, names), {})
+        local: Callable[..., Sequence[Any]] = module.function()
+        mapped: Callable[..., Sequence[Any]] = jax.shard_map(
+            lambda *entries: tuple(local(*entries)),
+            mesh=self.mesh,
+            in_specs=tuple(map(_spec, self.inputs)),
+            out_specs=tuple(map(_spec, self.outputs)),
+            check_vma=False,
+        )
+        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in closed.in_avals]
+        original = Traced(closed)
+
+        def whole(*leaves: Any) -> list[Any]:
+            results: Sequence[Any] = mapped(*leaves, *hoisted)
+            return original.typed(results)
+
+        return Traced(jax.make_jaxpr(whole)(*avals))
+
+
+def _spec(dims: Dims) -> PartitionSpec:
+    entries = [names if len(names) > 1 else names[0] if names else None for names in dims]
+    while entries and entries[-1] is None:
+        entries.pop()
+    return PartitionSpec(*entries)
+
+
+class MeshPrograms:
+    """The ways to share a function out among the devices of a mesh, from the one that should be fastest.
+
+    Axes of the mesh are assigned one after another, each to the axis with which the rest is fastest.
+    """
+
+    def __init__(self, closed: ClosedJaxpr, mesh: Mesh, names: Sequence[str], target: Target) -> None:
+        self.closed = closed
+        self.names = names
+        self.target = target
+        program, self.hoisted = lower(closed, platforms=target.platforms)
+        none = tuple(((),) * len(_leaf(term).layout) for term in program.inputs)
+        ends = tuple(((),) * len(output.layout) for output in program.outputs)
+        self.found = [_scored(MeshProgram(mesh, program, none, ends, (), 0, 0.0), target.machine)]
+        for name, count in mesh.shape.items():
+            if count == 1:
+                continue
+            wider = [
+                _scored(split, target.machine)
+                for one in self.found
+                for split in _splits(one, str(name), count, names)
+            ]
+            # What is split over some axes of the mesh alone repeats its work along the others.
+            self.found = sorted([*wider, *self.found], key=lambda one: one.seconds)[:KEPT]
+
+    def planned(self, budget: int, mapped: Callable[[ClosedJaxpr, int, tuple[Any, ...]], Planned]) -> Planned:
+        """The first of them for which there is a plan within a budget of each device.
+
+        **Arguments:**
+
+        - `mapped`: plans a map over devices, whose arguments are placed so.
+
+        **Raises:** `BudgetError` of the one that needs least if there is no plan for any.
+        """
+        refused: BudgetError | None = None
+        for one in self.found:
+            placement = tuple(map(one.placement, one.inputs[: len(self.closed.in_avals)]))
+            traced = one.traced(self.closed, self.hoisted, self.names, self.target)
+            try:
+                found = mapped(traced.closed, budget, placement)
+            except BudgetError as error:
+                if refused is None or (error.smallest_peak or 0) < (refused.smallest_peak or 0):
+                    refused = error
+                continue
+            plan = replace(found.plan, devices=one.said, communicated_bytes=one.communicated)
+            return replace(found, plan=plan, placement=placement)
+        assert refused is not None
+        raise refused
+
+
+def _leaf(term: Any) -> Leaf:
+    assert isinstance(term.op, Leaf)
+    return term.op
+
+
+def _splits(one: MeshProgram, name: str, count: int, names: Sequence[str]) -> Iterator[MeshProgram]:
+    labels = axis_labels(one.program, names)
+    for axis in _candidates(one.program, count):
+        try:
+            part = partitioned(one.program, axis, name, count)
+        except RecursionError:
+            continue
+        label = f"{labels[axis]}" if axis in labels else f"axis {axis.name}"
+        yield replace(
+            one,
+            program=part.program,
+            inputs=tuple(map(_with, one.inputs, part.inputs, (name,) * len(one.inputs))),
+            outputs=tuple(map(_with, one.outputs, part.outputs, (name,) * len(one.outputs))),
+            assignment=(*one.assignment, (name, f"{label} ({axis.size:,})")),
+        )
+
+
+def _with(dims: Dims, place: int | None, name: str) -> Dims:
+    return tuple((*names, name) if number == place else names for number, names in enumerate(dims))
+
+
+def _candidates(program: Program, count: int) -> list[Axis]:
+    """The axes that devices can share out, those of large values first."""
+    sizes: dict[Axis, int] = {}
+    for inner in program.inside():
+        for term in inner.reachable():
+            for axis in term.axes:
+                sizes[axis] = max(sizes.get(axis, 0), term.bytes)
+    fitting = [axis for axis in sizes if axis.size > count and axis.size % count == 0]
+    return sorted(fitting, key=lambda axis: (-sizes[axis], axis.id))[:MOST_AXES]
+
+
+def _scored(one: MeshProgram, machine: Machine) -> MeshProgram:
+    written = as_written(one.program, machine, library=True)
+    messages, communicated = _communicated(one.program)
+    seconds = written.predicted_seconds + machine.message * messages + communicated / machine.link
+    return replace(one, communicated=communicated, seconds=seconds)
+
+
+def _communicated(program: Program, times: int = 1) -> tuple[int, int]:
+    """How many collectives run, and the bytes that a device gets from them."""
+    messages = received = 0
+    calls = {}
+    for term in program.reachable():
+        if isinstance(term.op, Opaque):
+            calls[term.op.call] = term
+    for call, term in calls.items():
+        if call.bodies and call.control is not None:
+            for body in call.bodies:
+                inner = _communicated(body.program, times * iterations(call.control))
+                messages, received = messages + inner[0], received + inner[1]
+        elif call.primitive.name in COLLECTIVES:
+            size = math.prod(axis.size for axis in layout_axes(call.out_layouts[0]))
+            messages += times
+            received += times * size * jax.numpy.dtype(term.dtype).itemsize
+    return messages, received
