@@ -28,6 +28,7 @@ SAME = frozenset(
         "pmax",
         "pmin",
         "pbroadcast",
+        "all_to_all",
     }
 )
 """Primitives whose results are their operands on one device."""
@@ -68,10 +69,12 @@ def _without_mesh(equation: Any, operands: list[Any]) -> Sequence[Any] | None:
         case "all_gather":
             (operand,) = operands
             return [operand if params["tiled"] else jnp.expand_dims(operand, params["all_gather_dimension"])]
+        case "reduce_scatter":
+            (operand,) = operands
+            return [operand if params["tiled"] else jnp.squeeze(operand, params["scatter_dimension"])]
         case "ppermute":
-            if tuple(params["perm"]) != ((0, 0),):
-                raise OnSeveralDevices(name)
-            return operands
+            # What nobody sends is zero.
+            return operands if tuple(params["perm"]) == ((0, 0),) else [jnp.zeros_like(operands[0])]
     if not list(jaxprs_in_params(params)) and getattr(equation, "effects", None):
         raise OnSeveralDevices(name)
     for key in SHARDED:

@@ -41,6 +41,16 @@ def mapped(x: Any, y: Any) -> Any:
     return jax.shard_map(shard, mesh=MESH, in_specs=specs, out_specs=specs, check_vma=False)(x, y)
 
 
+def exchanged(x: Any, y: Any) -> Any:
+    def shard(x: Any, y: Any) -> Any:
+        rows = lax.psum_scatter(lax.all_to_all(x[:, None], "data", 1, 0), "data")
+        columns = lax.psum_scatter(lax.all_to_all(y, "data", 1, 0, tiled=True), "data", tiled=True)
+        return kernel(rows, columns + lax.ppermute(y, "data", [])).sum(1)
+
+    spec = PartitionSpec("data")
+    return jax.shard_map(shard, mesh=MESH, in_specs=spec, out_specs=spec)(x, y)
+
+
 def in_a_loop(x: Any, y: Any) -> Any:
     def step(total: Any, _: Any) -> Any:
         return lax.with_sharding_constraint(total + kernel(x, y).sum(1), ROWS), None
@@ -52,7 +62,7 @@ def differentiated(x: Any, y: Any) -> Any:
     return jax.grad(lambda x: jnp.sum(constrained(x, y) ** 2))(x)
 
 
-@pytest.mark.parametrize("fn", [constrained, mapped, in_a_loop, differentiated])
+@pytest.mark.parametrize("fn", [constrained, mapped, exchanged, in_a_loop, differentiated])
 @pytest.mark.parametrize("ambient", [False, True])
 def test_it_is_planned_within_the_budget(fn: Callable[..., Any], ambient: bool) -> None:
     with jax.set_mesh(MESH) if ambient else contextlib.nullcontext():
@@ -92,13 +102,13 @@ def test_checkpoints_stay() -> None:
 
 
 def test_a_message_to_nobody_is_not_taken_for_one_to_itself() -> None:
-    def program(x: Any) -> Any:
-        spec = PartitionSpec("data")
-        return jax.shard_map(lambda x: lax.ppermute(x, "data", []), mesh=MESH, in_specs=spec, out_specs=spec)(
-            x
-        )
-
-    assert on_one_device(jax.make_jaxpr(program)(X)) is None
+    spec = PartitionSpec("data")
+    program = jax.shard_map(lambda x: lax.ppermute(x, "data", []), mesh=MESH, in_specs=spec, out_specs=spec)
+    found = on_one_device(jax.make_jaxpr(program)(X))
+    assert found is not None
+    (result,) = jax.core.eval_jaxpr(found.jaxpr, found.consts, X)
+    assert (result == program(X)).all()
+    assert (result == 0).all()
 
 
 def test_it_is_planned_for_an_absent_device_too() -> None:
