@@ -7,18 +7,23 @@ and after an iteration.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from eqsat.ir.axis import Axis, Layout, layout_axes, parts
-from eqsat.ir.control import Body, Scan, While, carried, sliced
-from eqsat.ir.ops import Call, Leaf, Map, Opaque, Operation, Reduce
+from eqsat.ir.batched_loops import ends_for_each, predicate_of
+from eqsat.ir.control import Scan, While, carried, sliced
+from eqsat.ir.ops import Call, Leaf, Opaque, Operation
 from eqsat.ir.program import Program
-from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, reachable
 
 
-def passes(call: Call, axis: Axis) -> bool:
-    """Returns whether a slice of the operands along the axis gives the same slice of every result."""
+def passes(call: Call, axis: Axis, args: Sequence[Term] | None = None) -> bool:
+    """Returns whether a slice of the operands along the axis gives the same slice of every result.
+
+    **Arguments:**
+
+    - `args`: the operands of the call, if they are known.
+    """
     control = call.control
     assert control is not None
     if not takes_slices(call, axis):
@@ -35,7 +40,10 @@ def passes(call: Call, axis: Axis) -> bool:
     if isinstance(control, While):
         condition, body = call.bodies
         if not works_slice_by_slice(condition.program, axis):
-            return works_slice_by_slice(body.program, axis) and _ends_for_each(condition, body, control, axis)
+            predicate = predicate_of(condition, axis)
+            if predicate is None or not all(keeps(term, axis) for term in reachable([predicate])):
+                return False
+            return works_slice_by_slice(body.program, axis) and ends_for_each(call, axis, predicate, args)
     return all(works_slice_by_slice(body.program, axis) for body in call.bodies)
 
 
@@ -56,36 +64,6 @@ def takes_slices(call: Call, axis: Axis) -> bool:
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):
             assert isinstance(leaf.op, Leaf)
             if place_of(leaf.op.layout, axis) != place_of(_fed(call, source), axis):
-                return False
-    return True
-
-
-def _ends_for_each(condition: Body, body: Body, control: While, axis: Axis) -> bool:
-    """Returns whether a while loop runs a batch of independent loops along the axis.
-
-    Such a loop continues while a predicate holds anywhere along the axis, and changes only those entries for
-    which it holds. A slice may then take fewer iterations than the whole, and still gives the same result.
-    """
-    (output,) = condition.program.outputs
-    match output.term.op:
-        case Reduce(kind="or", axes=axes) if axis in axes:
-            predicate = output.term.args[0]
-        case _:
-            return False
-    if not all(keeps(term, axis) for term in reachable([predicate])):
-        return False
-    fed = {source: leaf for leaf, source in zip(body.program.inputs, body.sources, strict=True)}
-    known = {}
-    for leaf, source in zip(condition.program.inputs, condition.sources, strict=True):
-        if source not in fed:
-            return False
-        known[leaf.number] = fed[source]
-    (inside,) = substituted(body.program.terms, [predicate], known)
-    for place, result in zip(control.carried, body.program.outputs, strict=True):
-        match result.term.op:
-            case Map(name="select_n") if result.term.args[:2] == (inside, fed.get(place)):
-                continue
-            case _ if result.term is not fed.get(place):
                 return False
     return True
 

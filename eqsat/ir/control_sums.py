@@ -152,6 +152,6 @@ def with_bodies(call: Call, bodies: Sequence[Body], args: Sequence[Term]) -> Cal
     call = replace(call, bodies=tuple(bodies))
     # If no operand has an axis, chunks of it would all give the same call.
     varying = frozenset[Axis]().union(*(arg.axes for arg in args))
-    passing = frozenset(axis for axis in varying if passes(call, axis))
+    passing = frozenset(axis for axis in varying if passes(call, axis, args))
     sums = frozenset(axis for axis in varying - passing if sums_over(call, args, axis))
     return replace(call, passing=passing, sums=sums)

@@ -159,6 +159,7 @@ class Call:
     - `sums`: the axes of operands that the results sum over. The results of chunks add up to the result of
       the whole. Results of control flow that have such an axis are sliced along it instead.
     - `control`, `bodies`: the kind of control flow, if the call is that, and the programs of its bodies.
+    - `unread`: the results of control flow that nothing reads. An axis passes through whatever they are.
     """
 
     id: int
@@ -172,6 +173,7 @@ class Call:
     sums: frozenset[Axis] = frozenset()
     control: Control | None = None
     bodies: tuple[Body, ...] = field(default=(), repr=False)
+    unread: frozenset[int] = frozenset()
 
     @property
     def cut(self) -> frozenset[Axis]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eqsat.errors import EqsatError
 from eqsat.ir.axis import Layout, layout_shape
 from eqsat.ir.control import Scan, Switch, While, carried, sliced
-from eqsat.ir.ops import Call, Leaf
+from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.term import Term
 
 
@@ -23,6 +23,9 @@ def check_control(term: Term, call: Call) -> None:
     wanted = {Scan: 1, While: 2}.get(type(control))
     if control is None or not call.bodies or (wanted is not None and len(call.bodies) != wanted):
         raise EqsatError(f"{call.primitive} has {len(call.bodies)} bodies")
+    assert isinstance(term.op, Opaque)
+    if term.op.result in call.unread:
+        raise EqsatError(f"{call.primitive}: result {term.op.result} is read, though nothing should")
     if not isinstance(control, Switch):
         for result, place in enumerate(carried(control)):
             given, taken = call.arg_layouts[place], call.out_layouts[result]

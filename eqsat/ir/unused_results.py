@@ -133,6 +133,7 @@ def _trimmed(call: Call, args: Sequence[Term], used: set[int]) -> Trimmed | None
         sums=call.sums & given,
         control=_renumbered(_given(control), kept, place),
         bodies=tuple(bodies),
+        unread=frozenset(new for new, old in enumerate(kept) if old in call.unread),
     )
     return made, {old: new for new, old in enumerate(kept)}, operands
 
