@@ -116,3 +116,52 @@ def test_it_is_planned_for_an_absent_device_too() -> None:
     with jax.set_mesh(MESH):
         plan = eqsat.optimize(constrained, budget=BUDGET, target="h100").plan(X, Y)
     assert plan.peak_bytes <= BUDGET
+
+
+def summed(x: Any, y: Any) -> Any:
+    """What is inside of a `shard_map`: its results are the same on all devices, or not."""
+    total = lax.psum(kernel(x, y).sum(1), "data")
+    return total, jnp.sum(total) > 0, total * (1 + lax.axis_index("data"))
+
+
+def in_a_shard_map(fn: Callable[..., Any], checked: bool) -> Callable[..., Any]:
+    rows, same = PartitionSpec("data"), PartitionSpec()
+    return jax.shard_map(
+        fn, mesh=MESH, in_specs=(rows, same), out_specs=(same, same, rows), check_vma=checked
+    )
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_what_is_inside_of_a_shard_map_is_planned(checked: bool) -> None:
+    inside = jax.jit(in_a_shard_map(eqsat.optimize(summed, budget=BUDGET), checked))
+    expected = in_a_shard_map(summed, checked)
+    temporary = inside.lower(X, Y).compile(eqsat.compiler_options()).memory_analysis().temp_size_in_bytes
+    assert temporary <= BUDGET
+    for one, other in zip(inside(X, Y), expected(X, Y), strict=True):
+        assert np.abs(one - 1.0 * other).max() <= 1e-5 * np.abs(other).max()
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_what_is_inside_of_a_shard_map_is_differentiated(checked: bool) -> None:
+    def gradient(fn: Callable[..., Any]) -> Any:
+        return jax.grad(lambda y: jnp.sum(in_a_shard_map(fn, checked)(X[:50], y)[0] ** 2))(Y[:40])
+
+    found, expected = gradient(eqsat.optimize(summed, budget=BUDGET)), gradient(summed)
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_what_varies_over_a_mapped_axis_too_agrees() -> None:
+    """Here it is called in a `vmap` in a `shard_map`."""
+
+    def batch(fn: Callable[..., Any]) -> Any:
+        def each(x: Any) -> Any:
+            return lax.psum(fn(x, Y[:40])[0], "batch")
+
+        rows = PartitionSpec("data")
+        mapped = jax.vmap(each, axis_name="batch")
+        return jax.shard_map(mapped, mesh=MESH, in_specs=rows, out_specs=rows, check_vma=False)(
+            X[:50].reshape(5, 10, 3)
+        )
+
+    found, expected = batch(eqsat.optimize(summed, budget="10MB")), batch(summed)
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
