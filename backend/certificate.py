@@ -161,10 +161,11 @@ def certify(
     """
     target = target or default_target()
     place: dict[str, Any] = {}
-    if target.sharding is not None:
+    spread = any(map(_spread, avals))
+    if target.sharding is not None and not spread:
         place = {"out_shardings": target.sharding}
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=target.sharding) for aval in avals]
-    with _mesh(target):
+    with nullcontext() if spread else _mesh(target):
         traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
         lowered = _lowered(traced, target)
     flags, hurry = target.compiler.options[options], Flags()
@@ -240,6 +241,12 @@ def _refused_bytes(message: str, target: Target) -> int | None:
     unit: float = 1024.0 ** "_KMGT".index(found[2] or "_")
     # It keeps some of the memory for itself: what it refuses fits no budget.
     return max(int(float(found[1]) * unit), target.memory or 0)
+
+
+def _spread(aval: Any) -> bool:
+    """Whether it says of an argument that it is on several devices."""
+    sharding = getattr(aval, "sharding", None)
+    return isinstance(sharding, jax.sharding.Sharding) and len(sharding.device_set) > 1
 
 
 def _bytes(aval: Any) -> int:

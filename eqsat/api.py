@@ -30,6 +30,7 @@ from eqsat.dispatch.arguments import (
 )
 from eqsat.dispatch.budget_scope import override
 from eqsat.dispatch.executable_cache import CachedCall, circumstances, static_key
+from eqsat.dispatch.meshes import MeshLike, mesh_of
 from eqsat.errors import EqsatError
 from eqsat.frontend.one_device import on_one_device
 from eqsat.frontend.trace import Traced, trace
@@ -37,6 +38,7 @@ from eqsat.frontend.trace_context import NO_MESH, NOWHERE, TraceContext, needs_t
 from eqsat.reports.plan import Plan
 from eqsat.rulesets.options import RulePath, check_accuracy
 from eqsat.support.units import format_bytes, parse_budget
+from eqsat.targets.calibration import default_target
 from eqsat.targets.catalogue import TargetName, find_target
 from eqsat.targets.machine import Machine
 from eqsat.transforms.call import Call
@@ -284,7 +286,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     target: TargetName | None = None,
-    mesh: jax.sharding.Mesh | None = None,
+    mesh: MeshLike | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -304,7 +306,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     target: TargetName | None = None,
-    mesh: jax.sharding.Mesh | None = None,
+    mesh: MeshLike | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -324,7 +326,7 @@ def optimize(
     accuracy: str = "reassociates",
     machine: Machine | None = None,
     target: TargetName | None = None,
-    mesh: jax.sharding.Mesh | None = None,
+    mesh: MeshLike | None = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -356,9 +358,10 @@ def optimize(
       (`eqsat.target_names()` has all), or the path of a description. It need not be present: plans for it are
       certified by its own compiler, for which `pip install 'eqsat[gpu]'` or `'eqsat[tpu]'` is enough. The
       budget is then, if None, the device's memory without JAX's reserve. None: JAX's default device.
-    - `mesh`: the devices that share the function out. The budget is then each device's. The plan says which
-      axes are split over which axes of the mesh. Arguments are moved to where it wants them, and results come
-      as it has them.
+    - `mesh`: the devices that share the function out: a `jax.sharding.Mesh`, or the lengths of its axes by
+      name, such as `{"data": 4, "model": 2}`, for the devices that there are or that the target names. The
+      budget is then each device's. The plan says which axes are split over which axes of the mesh. Arguments
+      are moved to where it wants them, and results come as it has them.
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
@@ -413,7 +416,7 @@ def optimize(
         progress,
         slowdown,
         target=device,
-        mesh=mesh,
+        mesh=None if mesh is None else mesh_of(mesh, device or default_target()),
         tune=tune,
     )
     decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)

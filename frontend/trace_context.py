@@ -136,11 +136,20 @@ class TraceContext:
 
     def devices(self, axis_types: tuple[Any, ...] | None = None) -> jax.sharding.Mesh:
         """The mesh, of devices that are present."""
-        devices = np.array(jax.devices()[: self.mesh.size]).reshape(self.mesh.axis_sizes)
-        return jax.sharding.Mesh(devices, self.mesh.axis_names, axis_types=axis_types)
+        return self.mesh_of(jax.devices()[: self.mesh.size], axis_types)
+
+    def mesh_of(
+        self, devices: Sequence[jax.Device], axis_types: tuple[Any, ...] | None = None
+    ) -> jax.sharding.Mesh:
+        """The mesh, of these devices."""
+        array = np.array(devices).reshape(self.mesh.axis_sizes)
+        return jax.sharding.Mesh(array, self.mesh.axis_names, axis_types=axis_types)
 
     def on_every_device(
-        self, function: Callable[..., Sequence[Any]], avals: Sequence[Any]
+        self,
+        function: Callable[..., Sequence[Any]],
+        avals: Sequence[Any],
+        devices: Sequence[jax.Device],
     ) -> tuple[Callable[..., Sequence[Any]], list[Any]]:
         """A function of one device, as one that all devices of a mesh run, and its arguments' types.
 
@@ -151,7 +160,7 @@ class TraceContext:
 
         - `avals`: the types of the arguments that one device gets.
         """
-        mesh = self.devices()
+        mesh = self.mesh_of(devices)
         everywhere = jax.sharding.PartitionSpec()
         mapped = jax.shard_map(
             function, mesh=mesh, in_specs=everywhere, out_specs=everywhere, check_vma=False

@@ -145,7 +145,9 @@ class Baseline:
             if self._rounds:
                 function = self._rounded
             if not self.around.empty:
-                function, avals = self.around.on_every_device(function, avals)
+                function, avals = self.around.on_every_device(
+                    function, avals, self.target.devices(self.around.mesh.size)
+                )
 
         def compiled(closely: bool) -> Certified:
             return certify(

@@ -228,7 +228,9 @@ class CandidateCompiler:
             function, donated = self._functions[module.source], self.donation.arguments
             inputs = self.inputs
             if not self.around.empty:
-                function, inputs = self.around.on_every_device(function, inputs)
+                function, inputs = self.around.on_every_device(
+                    function, inputs, self.target.devices(self.around.mesh.size)
+                )
             wanted = format_bytes(candidate.predicted_peak)
             if self.budget:
                 wanted += f" of {format_bytes(self.budget)}"

@@ -83,10 +83,7 @@ class MeshProgram:
         - `hoisted`: the arrays that it captures.
         - `names`: of its arguments.
         """
-        written = as_written(self.program, target.machine, library=True)
-        emission = Emission(written.schedule, {}, 0, CodegenOptions(), {}, {})
-        module = emission.module(input_names(self.program, names), {})
-        local: Callable[..., Sequence[Any]] = module.function()
+        local = local_function(self.program, names, target.machine)
         mapped: Callable[..., Sequence[Any]] = jax.shard_map(
             lambda *entries: tuple(local(*entries)),
             mesh=self.mesh,
@@ -102,6 +99,14 @@ class MeshProgram:
             return original.typed(results)
 
         return Traced(jax.make_jaxpr(whole)(*avals))
+
+
+def local_function(program: Program, names: Sequence[str], machine: Machine) -> Callable[..., Sequence[Any]]:
+    """What one device does, as a function that is called inside of a `shard_map`."""
+    written = as_written(program, machine, library=True)
+    emission = Emission(written.schedule, {}, 0, CodegenOptions(), {}, {})
+    function: Callable[..., Sequence[Any]] = emission.module(input_names(program, names), {}).function()
+    return function
 
 
 def _spec(dims: Dims) -> PartitionSpec:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -62,22 +63,51 @@ class AbsentDevice:
 
         **Raises:** `EqsatError` if its compiler is not installed, or refuses the description.
         """
-        return _device(self)
+        return self.devices(1)[0]
+
+    def devices(self, count: int) -> tuple[jax.Device, ...]:
+        """So many devices that are tied to each other, for meshes.
+
+        **Raises:** `EqsatError` if their compiler is not installed, or knows no such number of them.
+        """
+        return _devices(self, count)
+
+
+GPUS = 8
+"""The GPUs of a host, in servers of NVIDIA's for training (DGX and HGX)."""
 
 
 @cache
-def _device(absent: AbsentDevice) -> jax.Device:
+def _devices(absent: AbsentDevice, count: int) -> tuple[jax.Device, ...]:
     try:
         with _environment():
-            found = _topology(absent)
+            found = _topology(replace(absent, topology=_shape(absent, count)))
     except Exception as error:
         raise EqsatError(
             f"{absent.name} is not a device of this machine, and programs can't be compiled for it here:"
             f" {_reason(error)}. Its compiler comes with the extra {absent.packages!r}:"
             f" pip install 'eqsat[{absent.packages}]'"
         ) from error
-    device: jax.Device = found.devices[0]
-    return device
+    devices: tuple[jax.Device, ...] = tuple(found.devices[:count])
+    return devices
+
+
+def _shape(absent: AbsentDevice, count: int) -> str:
+    """The name of a topology that has so many devices, or more."""
+    if count == 1:
+        return absent.topology
+    if absent.platform == "tpu":
+        # A rectangle of the chips of a generation, as long as it is wide or twice that, of three dimensions
+        # where the generation's own topology has three.
+        generation, _, own = absent.topology.partition(":")
+        sides = [2] * len(own.split("x"))
+        if len(sides) == 3:
+            sides[-1] = 1
+        while math.prod(sides) < count:
+            sides[sides.index(min(sides))] *= 2
+        return f"{generation}:{'x'.join(map(str, sorted(sides)))}"
+    hosts = -(-count // GPUS)
+    return f"1x{hosts}x{min(count, GPUS)}"
 
 
 def _topology(absent: AbsentDevice) -> Any:

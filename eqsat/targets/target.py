@@ -7,6 +7,7 @@ from functools import cached_property
 
 import jax
 
+from eqsat.errors import EqsatError
 from eqsat.targets.absent_devices import AbsentDevice
 from eqsat.targets.compiler_profile import CompilerProfile
 from eqsat.targets.machine import Machine
@@ -60,6 +61,18 @@ class Target:
         """
         device = self.absent.device() if self.absent else self.device
         return None if device is None else jax.sharding.SingleDeviceSharding(device)
+
+    def devices(self, count: int) -> tuple[jax.Device, ...]:
+        """So many devices of the kind, for meshes.
+
+        **Raises:** `EqsatError` if there are not so many, or if what compiles for them is not installed.
+        """
+        if self.absent is not None:
+            return self.absent.devices(count)
+        found = tuple(jax.devices() if self.device is None else jax.devices(self.device.platform))
+        if len(found) < count:
+            raise EqsatError(f"the mesh has {count} devices, and there are {len(found)}")
+        return found[:count]
 
     @property
     def new_product_precision(self) -> str:
