@@ -15,6 +15,8 @@ class CodegenOptions:
 
     - `fused_reduction`: the length of the longest reduction that does not store its operand. Longer sums may
       be emitted as products. None: no sum may be.
+    - `orders_convolutions`: whether convolutions are written in the order of the library; `orders_bodies`:
+      whether those in the loops of the function are, too. Their sums may then have another order.
     - `split_reduction`, `split_columns`: the lengths of the longest reductions that XLA does in one step:
       along the last axis, and along another one. Longer ones may be emitted in two steps. 0: none is.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other. If
@@ -28,6 +30,8 @@ class CodegenOptions:
     panel: int | None = None
     split_reduction: int = 0
     split_columns: int = 0
+    orders_convolutions: bool = False
+    orders_bodies: bool = False
 
 
 def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
@@ -38,6 +42,8 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
     - `exact`: whether sums are to keep the order that XLA gives them.
     """
     if exact:
-        return CodegenOptions()
+        # What XLA does outside of loops, convolutions that are put into loops do, too.
+        return CodegenOptions(orders_convolutions=machine.orders_convolutions)
     steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
-    return CodegenOptions(machine.fused_reduction, machine.adds_rows, None, *steps)
+    orders = machine.orders_convolutions
+    return CodegenOptions(machine.fused_reduction, machine.adds_rows, None, *steps, orders, orders)

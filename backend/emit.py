@@ -11,6 +11,7 @@ from eqsat.backend.calls import call_source
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
+from eqsat.backend.convolutions import in_library_order
 from eqsat.backend.elementwise import (
     constant_text,
     dtype_text,
@@ -324,7 +325,8 @@ class Emitter:
         return self.result(step.term, op, scope.results[key][op.result], scope)
 
     def call(self, term: Term, op: Opaque, scope: Scope) -> Emitted:
-        call = op.call
+        orders = self.codegen.orders_bodies if scope.in_body else self.codegen.orders_convolutions
+        call = in_library_order(op.call) if orders else op.call
         key = (call, tuple(arg.number for arg in term.args))
         if key not in scope.calls:
             lengths = scope.lengths_of(term)
@@ -339,7 +341,7 @@ class Emitter:
         text = scope.calls[key]
         if call.primitive.multiple_results:
             text = f"{text}[{op.result}]"
-        return self.result(term, op, text, scope)
+        return self.result(term, Opaque(call, op.result), text, scope)
 
     def result(self, term: Term, op: Opaque, text: str, scope: Scope) -> Emitted:
         """A result of a call as a variable."""

@@ -23,6 +23,7 @@ class Scope:
     - `lengths`: the length, as text, of each axis that is being chunked.
     - `starts`: the first index of its current chunk.
     - `depth`: of indentation.
+    - `in_body`: whether it is in a body of control flow.
     - `copies`: copies of values in another order of their axes, by number and order.
     """
 
@@ -30,6 +31,7 @@ class Scope:
     lengths: dict[Axis, str]
     starts: dict[Axis, str]
     depth: int
+    in_body: bool = False
     calls: dict[Any, str] = field(default_factory=dict)
     results: dict[Any, list[str]] = field(default_factory=dict)
     copies: dict[tuple[int, tuple[Axis, ...]], Emitted] = field(default_factory=dict)
@@ -52,6 +54,7 @@ class Scope:
             {**self.lengths, axis: length},
             {**self.starts, axis: start},
             self.depth + 1,
+            self.in_body,
             {} if again else dict(self.calls),
             {} if again else dict(self.results),
             dict(copies),
@@ -59,4 +62,4 @@ class Scope:
 
     def of_body(self) -> Scope:
         """The scope of a body of control flow, which has its own terms."""
-        return Scope({}, self.lengths, self.starts, self.depth + 1)
+        return Scope({}, self.lengths, self.starts, self.depth + 1, in_body=True)

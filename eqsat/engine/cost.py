@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from eqsat.engine.convolutions import convolution_work
 from eqsat.engine.storage_model import SORTS, Axes, StorageModel, Valued, is_short
 from eqsat.ir.axis import layout_shape, parts
 from eqsat.ir.dtypes import is_inexact
@@ -56,8 +57,18 @@ MERGE_WORK = 10.0
 CALL_WORK = 2.0
 """The cost of an element for a primitive of unknown cost, in additions."""
 
-WORK = {"threefry2x32": 80.0}
-"""The cost of an element for primitives of known cost, in additions."""
+WORK = {"threefry2x32": 80.0, "select_and_scatter_add": 40.0}
+"""The cost of an element for primitives of known cost, in additions.
+
+The gradient of a maximum over windows takes 10 ns for each entry (jaxlib 0.10): XLA finds four indices of
+every maximum, and scatters.
+"""
+
+NUMBER_WORK = 2.0
+"""The cost of a multiplication or addition of a convolution without a library, in additions."""
+
+WINDOWS = frozenset({"reduce_window_max", "reduce_window_min", "reduce_window_sum"})
+"""Primitives that read a window for each element."""
 
 DEPTH = 50
 """Fewest terms that a matrix product adds up near full speed."""
@@ -191,8 +202,12 @@ class CostModel(StorageModel):
                     core = [d for d in call.out_layouts[0] if call.passing.isdisjoint(parts(d))]
                     longest = max(layout_shape(tuple(core)), default=1)
                     seconds += longest * (2 * cubic * work / self.machine.flops + self.machine.row)
+                elif call.primitive.name == "conv_general_dilated":
+                    seconds += self.convolution(op, opened)
                 else:
                     weight = WORK.get(call.primitive.name, CALL_WORK)
+                    if call.primitive.name in WINDOWS:
+                        weight = math.prod(call.params["window_dimensions"])
                     work = self.sorting(op, operands) or weight * work
                     seconds += work / self.machine.elements
                 seconds += sum(self.traffic(operand) for operand in operands)
@@ -231,16 +246,31 @@ class CostModel(StorageModel):
         return entries * self.machine.sorting(length, integers)
 
     def filling(self, contracted: Axes, operands: Sequence[Valued]) -> float:
-        """The share of the machine's rate that a matrix product reaches: few rows or columns leave it idle.
+        """The share of the machine's rate that a matrix product reaches."""
+        first, second = operands
+        rows = self.elements(first.axes - second.axes, first.open)
+        columns = self.elements(second.axes - first.axes, second.open)
+        return self.filled(rows, self.elements(contracted, first.open), columns)
 
-        The traffic of each multiplication is inversely proportional to rows, columns and depth.
+    def filled(self, rows: int, depth: int, columns: int) -> float:
+        """The share of the machine's rate that a product of matrices of this size reaches.
+
+        Few rows or columns leave it idle: the traffic of each multiplication is inversely proportional to
+        rows, columns and depth.
         """
-        share = 1.0
-        for operand, other in (operands, operands[::-1]):
-            rows = self.elements(operand.axes - other.axes, operand.open)
-            share += PACKING_ROWS * self.machine.rows / rows
-        depth = self.elements(contracted, operands[0].open) / DEPTH
-        return max(1 / share, LEAST_FILLING) * min(1.0, (1 + IDLE_DEPTH) * depth / (depth + IDLE_DEPTH))
+        share = 1.0 + PACKING_ROWS * self.machine.rows * (1 / rows + 1 / columns)
+        deep = depth / DEPTH
+        return max(1 / share, LEAST_FILLING) * min(1.0, (1 + IDLE_DEPTH) * deep / (deep + IDLE_DEPTH))
+
+    def convolution(self, op: Opaque, opened: Axes) -> float:
+        """Seconds of a convolution: those of its products, and of copying what these read."""
+        work = convolution_work(op.call, lambda axis: self.length(axis, opened))
+        dtype = op.call.out_dtypes[op.result]
+        if self.machine.orders_convolutions and work.by_numbers:
+            return NUMBER_WORK * work.flops / self.machine.elements
+        precise = "HIGH" in str(op.call.params.get("precision") or "")
+        rate = self.machine.product_flops(dtype, precise) * self.filled(work.rows, work.depth, work.columns)
+        return work.flops / rate + self.machine.patch * work.runs / self.machine.elements
 
     def selection(self, op: Select, operand: Valued) -> float:
         """Work of a selection from `operand`, in additions."""

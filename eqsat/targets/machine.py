@@ -39,6 +39,9 @@ class Machine:
       sorted by themselves.
     - `merges`: whether a sort merges, so that it compares an entry log2(n) times, and not as a sorting
       network does.
+    - `patch`: how many additions it costs to copy the features of a place, for each part of a convolution's
+      kernel that is multiplied by them; `orders_convolutions`: whether convolutions have to be written in the
+      order of the library that computes them.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
     - `inlined_reduction`: the longest reduction whose result is computed inside of what reads it, and not
@@ -100,6 +103,8 @@ class Machine:
     sorted: float = 50.0
     sorted_integer: float = 10.0
     merges: bool = True
+    patch: float = 24.0
+    orders_convolutions: bool = True
     fused_reduction: int = 32
     inlined_reduction: int = 0
     short_reduction: int = 0

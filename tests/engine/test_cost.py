@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.storage_model import Value
@@ -187,3 +190,70 @@ def test_a_sort_costs_the_same_as_a_call_and_as_an_operation() -> None:
     ((call, operation),) = program.equalities
     found = [CostModel(CPU, {}).seconds(term.op, term, term.args) for term in (call, operation)]
     assert found[0] == pytest.approx(found[1], rel=0.01)
+
+
+def convolution_seconds(
+    machine: Machine = CPU, image: tuple[int, ...] = (8, 28, 28, 16), dtype: str = F32, **options: Any
+) -> float:
+    """The time of a convolution by 3 x 3 places and 32 features; images by batch, places, features."""
+    groups = options.get("feature_group_count", 1)
+    arrays = jnp.zeros(image, dtype), jnp.zeros((3, 3, image[-1] // groups, 32), dtype)
+
+    def convolve(x: Any, y: Any) -> Any:
+        places: dict[str, Any] = {"window_strides": (1, 1), "padding": [(1, 1), (1, 1)]} | options
+        return lax.conv_general_dilated(x, y, dimension_numbers=("NHWC", "HWIO", "NHWC"), **places)
+
+    program, _ = lowered(convolve, *arrays)
+    model = CostModel(machine, {})
+    return sum(model.seconds(term.op, term, term.args) for term in program.reachable())
+
+
+@pytest.mark.parametrize(
+    ("more", "times"),
+    [
+        ({"image": (16, 28, 28, 16)}, (1.9, 2.1)),
+        ({"image": (8, 28, 28, 32)}, (1.3, 2.1)),
+        # Half of the places in either direction.
+        ({"window_strides": (2, 2)}, (0.2, 0.3)),
+        # Four times as many places, of which only a quarter is multiplied.
+        ({"lhs_dilation": (2, 2)}, (0.9, 2.0)),
+        # One feature takes as many copies as several, and multiplies less.
+        ({"image": (8, 28, 28, 1)}, (0.1, 1.0)),
+        ({"feature_group_count": 16}, (1.0, 20.0)),
+        # Nothing but single precision is left to the library.
+        ({"dtype": "bfloat16"}, (5.0, 100.0)),
+    ],
+)
+def test_the_time_of_a_convolution_is_that_of_its_products_and_copies(
+    more: dict[str, Any], times: tuple[float, float]
+) -> None:
+    ratio = convolution_seconds(**more) / convolution_seconds()
+    assert times[0] <= ratio <= times[1]
+
+
+def test_a_gpu_copies_no_patches() -> None:
+    """So one with a single feature takes less than a sixteenth of one with sixteen, less its results."""
+    few, many = (convolution_seconds(GPU, (800, 28, 28, features)) for features in (1, 16))
+    assert few < many
+
+
+def test_a_convolution_by_chunks_takes_as_long() -> None:
+    assert convolution_seconds(image=(64, 28, 28, 16)) == pytest.approx(
+        8 * convolution_seconds(image=(8, 28, 28, 16)), rel=0.2
+    )
+
+
+def test_windows_and_the_gradients_of_their_maxima() -> None:
+    x = jnp.zeros((8, 28, 28, 16))
+
+    def pooled(x: Any) -> Any:
+        return lax.reduce_window(x, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+    def seconds(function: Any) -> float:
+        program, _ = lowered(function, x)
+        model = CostModel(CPU, {})
+        return sum(model.seconds(term.op, term, term.args) for term in program.reachable())
+
+    forward = seconds(pooled)
+    assert x.size / CPU.elements <= forward <= 2 * x.size / CPU.elements
+    assert seconds(jax.grad(lambda x: jnp.sum(pooled(x)))) > 20 * forward
