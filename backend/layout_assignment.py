@@ -1,10 +1,11 @@
 """Layout assignment: the order of dimensions that each value should have.
 
-Consumers request orders. A selection requests its axis last, an operation its core axes, an output the order
-in which it is returned. An elementwise op passes requests on to its operands. A contraction can give either
-of two orders at no cost. If its only consumer is another contraction, it takes the order that also orders
-that one's result. The summed axis comes last in a left operand, and first after the batch in a right one: XLA
-copies operands in which it lies between other axes.
+Consumers request orders. A selection requests its axis last, an operation its core axes, what takes slices by
+index the axis of the index first, an output the order in which it is returned. An elementwise op passes
+requests on to its operands. A contraction can give either of two orders at no cost. If its only consumer is
+another contraction, it takes the order that also orders that one's result. The summed axis comes last in a
+left operand, and first after the batch in a right one: XLA copies operands in which it lies between other
+axes.
 
 Without a request, the longest axis comes last, since XLA on CPU works on neighbours in memory at once. The
 accumulator of a loop is transposed once, after the loop.
@@ -65,6 +66,10 @@ def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term, length: Length)
             rest = order if order is not None else by_length(arg.axes - axes)
             long = math.prod(map(length, axes)) > FEW
             return (*rest, *sorted(axes)) if long else (*sorted(axes), *rest)
+        case Operation(spec=spec, axes=(axis,)) if spec.name == "take" and arg is term.args[0]:
+            # Slices are copied as they lie.
+            rest = order if order is not None else by_length(arg.axes - {axis})
+            return (axis, *(a for a in rest if a in arg.axes and a != axis))
         case Operation(axes=axes) | Fold(monoid=Operation(axes=axes)):
             core = tuple(axis for axis in axes if axis in arg.axes)
             rest = order if order is not None else tuple(sorted(arg.axes))

@@ -13,8 +13,14 @@ from jax import lax
 
 import eqsat
 from eqsat.backend.emit import emit
+from eqsat.ir.axis import Axis
+from eqsat.ir.operations import OPERATIONS
+from eqsat.ir.ops import Dot, Leaf, Operation
+from eqsat.ir.program import Output, Program
+from eqsat.ir.term import Terms
 from eqsat.planning.candidates import as_written
 from eqsat.targets.cpu import CPU
+from tests.backend.running import check_emitted
 from tests.nightly import nightly_but
 from tests.stages import lowered, normal
 
@@ -72,6 +78,25 @@ def test_what_is_read_by_others_too_keeps_its_order() -> None:
     a, b, c = normal(5, 4), normal(4, 6), normal(6, 3)
     assert "transpose" not in source(alone, a, b, c)
     assert '"ab,bc->ac"' in source(shared, a, b, c)
+
+
+@pytest.mark.parametrize("returned", ["first", "last"])
+def test_what_slices_are_taken_of_has_their_axis_first(returned: str) -> None:
+    """An entry here and there of each of many rows takes ten times as long as a few whole slices."""
+    slices, depth, rows, columns, index = (
+        Axis(number, size) for number, size in enumerate((90, 6, 4, 5, 30))
+    )
+    terms = Terms()
+    points = terms.make(Leaf(0, (depth, slices), "float32"))
+    weights = terms.make(Leaf(1, (rows, depth, columns), "float32"))
+    places = terms.make(Leaf(2, (index,), "int32"))
+    product = terms.make(Dot(frozenset({depth}), "float32"), [points, weights])
+    taken = terms.make(Operation(OPERATIONS["take"], (slices,), "float32"), [product, places])
+    layout = (index, rows, columns) if returned == "first" else (rows, columns, index)
+    program = Program((points, weights, places), (Output(taken, layout),), terms)
+    arrays = [normal(6, 90), normal(4, 6, 5), np.arange(30) * 7 % 90 - 1]
+    text = check_emitted(program, arrays)
+    assert "dot_3.at[argument_2]" in text
 
 
 # Copies in another order.
