@@ -18,6 +18,7 @@ EXAMPLES = """\
   eqsat explain train.py:loss --shapes "f32[20000,3], f32[30000,3]"       # what would budgets cost?
   eqsat explain train.py:loss --shapes "f32[20000,3], f32[30000,3]" --budget 100MB
   eqsat explain package.model:loss --shapes "f32[20000,3]" --budget 100MB --save loss.html
+  eqsat explain train.py:loss --shapes "f32[800000,3], f32[800000,3]" --target h100 --mesh data=8
 """
 
 
@@ -32,7 +33,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         check_target(arguments.save)
     report: Report
-    if arguments.budget is None:
+    if arguments.mesh is not None:
+        report = planning.planned(arguments)
+        print(report)
+    elif arguments.budget is None:
         report = planning.explained(arguments)
         print(report)
     else:

@@ -56,6 +56,11 @@ def declare(parser: argparse.ArgumentParser, examples: str, without: str = "the 
         "--target", metavar="DEVICE", help="h100, a100, tpu-v5e, ... or a description (default: this device)"
     )
     parser.add_argument(
+        "--mesh",
+        metavar="AXES",
+        help="the devices that share it out, as data=8 or data=4,model=2 (default: one device)",
+    )
+    parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help="a .rules file to use as well"
     )
 
@@ -93,6 +98,17 @@ def explained(arguments: argparse.Namespace) -> Explanation:
     return _asked(arguments, lambda optimized, args, kwargs: optimized.explained(BUDGETS, args, kwargs))
 
 
+def _mesh(text: str | None) -> dict[str, int] | None:
+    if text is None:
+        return None
+    from eqsat.dispatch.meshes import parse_mesh
+
+    try:
+        return parse_mesh(text)
+    except ValueError as error:
+        raise EqsatError(str(error)) from None
+
+
 def _asked(
     arguments: argparse.Namespace, asks: Callable[[Optimized[..., Any], tuple[Any, ...], dict[str, Any]], R]
 ) -> R:
@@ -110,6 +126,7 @@ def _asked(
         rules=arguments.rules,
         accuracy=arguments.accuracy,
         target=arguments.target,
+        mesh=_mesh(arguments.mesh),
         static_argnums=tuple(n for n in shapes.static if isinstance(n, int)),
         static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
     )
