@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,7 @@ from benchmarks.fresh import ROOT
 from benchmarks.records import markdown, read, write
 from eqsat.backend.certificate import Certified, certify
 from eqsat.reports.plan import Plan
+from eqsat.support import cache_folder
 from eqsat.targets.catalogue import find_target
 from eqsat.targets.target import Target
 
@@ -285,12 +287,20 @@ def table(rows: Sequence[Row]) -> str:
     return markdown(heading, lines) + "\n" + "; ".join(counts) + ".\n"
 
 
+def cold() -> dict[str, str]:
+    """The environment of a process that keeps no plans, and compiles modules once, as anywhere else."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, cache_folder.VARIABLE: ""}
+
+
 def in_own_process(file: Path, target: str, scale: str, share: float, timeout: float) -> Row:
-    """The figures of a program, by a process of its own."""
+    """The figures of a program, by a process of its own that finds no plans, but compiled modules."""
     command = [sys.executable, "-m", "benchmarks.zoo", str(file), "--target", target, "--scale", scale]
     command += ["--share", str(share)]
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, env=cold(), capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         return Row(file.stem, "timed out", message=f"after {timeout:.0f} s")
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"name"')]

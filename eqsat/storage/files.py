@@ -7,6 +7,7 @@ import hashlib
 import os
 import stat
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +32,7 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class KeptFiles:
-    """A folder of files by name, in the user's cache.
+    """A folder of files by name, in the user's cache unless something else is said.
 
     The files determine what eqsat computes. So nobody but the user and root may be able to change them: the
     folder is not used if others can write to it, or can replace any folder on the way to it by another folder
@@ -41,12 +42,14 @@ class KeptFiles:
 
     **Attributes:**
 
-    - `name`: the name of the folder inside `cache_folder()`.
+    - `name`: the name of the folder.
     - `most_bytes`: the most bytes that all files may have together.
+    - `around`: finds the folder that it is in; None if nothing is to be kept.
     """
 
     name: str
     most_bytes: int = MOST_BYTES
+    around: Callable[[], Path | None] = cache_folder
 
     def read(self, name: str) -> bytes | None:
         """The content of a file, or None. A file is removed if its content was damaged."""
@@ -93,7 +96,7 @@ class KeptFiles:
 
     def _folder(self, make: bool = False) -> Path | None:
         """The folder, if it exists (or `make` creates it) and can be trusted."""
-        above = cache_folder()
+        above = self.around()
         if above is None:
             return None
         folder = above / self.name

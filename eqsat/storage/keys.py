@@ -84,18 +84,28 @@ def eqsat_version() -> str:
     It is cached by the sizes and times of the files, since reading all of them takes longer than loading a
     plan.
     """
-    packages = ("eqsat", "eqsat.frontend", "eqsat.backend", "eqsat.rules")
-    found = [spec for name in packages if (spec := find_spec(name)) is not None]
-    folders = {folder for spec in found for folder in spec.submodule_search_locations or ()}
-    files = sorted({file for folder in folders for file in sources(folder)})
-    name = _digest(f"{path} {edition}".encode() for path, edition in files)
+    name = eqsat_edition()
     known = VERSIONS.read(name)
     if known is not None:
         return known.decode()
-    paths = [Path(path) for path, _ in files]
+    paths = [Path(path) for path, _ in _files()]
     version = _digest(part for path in paths for part in (path.name.encode(), path.read_bytes()))
     VERSIONS.write(name, version.encode())
     return version
+
+
+@cache
+def eqsat_edition() -> str:
+    """A digest of the paths, sizes and times of eqsat's files, which differs for every copy and change."""
+    return _digest(f"{path} {edition}".encode() for path, edition in _files())
+
+
+def _files() -> list[tuple[str, str]]:
+    """The files of eqsat, with their editions."""
+    packages = ("eqsat", "eqsat.frontend", "eqsat.backend", "eqsat.rules")
+    found = [spec for name in packages if (spec := find_spec(name)) is not None]
+    folders = {folder for spec in found for folder in spec.submodule_search_locations or ()}
+    return sorted({file for folder in folders for file in sources(folder)})
 
 
 def sources(folder: str) -> Iterator[tuple[str, str]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
 
 from eqsat.rulesets import files, selection
-from eqsat.storage.values import FILES, kept
+from eqsat.storage import values
+from eqsat.storage.values import COMPILED, FILES, kept
 
 
 def test_a_value_is_computed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -59,3 +61,29 @@ def test_who_finds_rules_compiled_imports_nothing_that_reads_them(tmp_path: Path
         for _ in range(2)
     ]
     assert said == ["True [True, True]\n", "True [False, False]\n"]
+
+
+def test_without_a_cache_values_are_beside_the_compiled_modules(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EQSAT_CACHE_DIR", "")
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    Path(cache_from_source(values.__file__)).parent.mkdir(parents=True)
+    computed: list[int] = []
+
+    def value(number: int) -> int:
+        computed.append(number)
+        return number
+
+    assert [kept("one", int, lambda: value(1)), kept("one", int, lambda: value(2))] == [1, 1]
+    (file,) = (path for path in tmp_path.rglob("values/*") if path.is_file())
+    assert file.name in COMPILED.names("")
+    file.write_bytes(b"damaged")
+    assert kept("one", int, lambda: value(3)) == 3
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert kept("one", int, lambda: value(4)) == 4
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    Path(cache_from_source(values.__file__)).parent.chmod(0o777)  # Anybody may write what eqsat would read.
+    assert kept("one", int, lambda: value(5)) == 5
+    assert computed == [1, 3, 4, 5]
