@@ -144,6 +144,7 @@ def certify(
     donated: Sequence[int] = (),
     draft: bool = False,
     closely: bool = False,
+    expected: int = 0,
     target: Target | None = None,
 ) -> Certified:
     """Compile a function of flat arguments and read off what it needs.
@@ -157,6 +158,8 @@ def certify(
     - `draft`: whether only what it needs is wanted, as soon as can be. Where the compiler has no faster way,
       the program may be run all the same.
     - `closely`: whether a draft is to leave no doubt, which takes it three times as long.
+    - `expected`: bytes of temporaries that the program should need; a draft that would be in doubt with these
+      is made closely at once. 0 if nobody knows.
     - `target`: the device to compile for, and its compiler; None for the default device.
     """
     target = target or default_target()
@@ -168,6 +171,8 @@ def certify(
     with nullcontext() if spread else _mesh(target):
         traced = jax.jit(function, keep_unused=True, donate_argnums=donated, **place).trace(*avals)
         lowered = _lowered(traced, target)
+    if draft and expected and target.compiler.inexact_draft:
+        closely = closely or indexed_bytes(lowered.as_text()) > DOUBT * expected
     flags, hurry = target.compiler.options[options], Flags()
     if target.absent is not None:
         flags = flags | target.compiler.absent

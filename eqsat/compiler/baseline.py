@@ -158,6 +158,7 @@ class Baseline:
                 donated=donated,
                 draft=draft,
                 closely=closely,
+                expected=self._expected if draft else 0,
                 target=self.target,
             )
 
@@ -207,6 +208,13 @@ class Baseline:
         except Exception:
             return None
         return written
+
+    @property
+    def _expected(self) -> int:
+        """Bytes of temporaries that it should need; 0 if nobody knows."""
+        if self.obstacle is not None or self._written is None:
+            return 0
+        return max(self._written.predicted_peak - self._written.schedule.program.fixed_bytes, 0)
 
     @cached_property
     def _rounds(self) -> bool:

@@ -95,7 +95,7 @@ class CompiledCandidate:
 
 
 class CandidateCompiler:
-    """Compiles candidates for one traced function.
+    """Compiles candidates for one traced function: those that compute the same in the same way, once.
 
     **Attributes:**
 
@@ -218,19 +218,19 @@ class CandidateCompiler:
     def _certified(
         self, candidate: Candidate, module: Module, options: str, draft: bool, closely: bool = False
     ) -> Certified:
-        draft = draft and (module.source, options, False) not in self._done
-        key = (module.source, options, draft)
+        computation = module.computation
+        draft = draft and (computation, options, False) not in self._done
+        key = (computation, options, draft)
         known = self._done.get(key)
         if known is None or (closely and known.doubt):
-            if module.source not in self._functions:
+            if computation not in self._functions:
                 # One function, so that JAX traces and lowers it once for all options.
-                self._functions[module.source] = self.typed(module.function())
-            function, donated = self._functions[module.source], self.donation.arguments
+                self._functions[computation] = self.typed(module.function())
+            function, donated = self._functions[computation], self.donation.arguments
             inputs = self.inputs
             if not self.around.empty:
-                function, inputs = self.around.on_every_device(
-                    function, inputs, self.target.devices(self.around.mesh.size)
-                )
+                devices = self.target.devices(self.around.mesh.size)
+                function, inputs = self.around.on_every_device(function, inputs, devices)
             wanted = format_bytes(candidate.predicted_peak)
             if self.budget:
                 wanted += f" of {format_bytes(self.budget)}"
@@ -248,7 +248,7 @@ class CandidateCompiler:
                 f"compiling candidate {len(self._functions)} ({wanted})",
             )
             # Where the compiler has no faster way, this is no draft.
-            key = (module.source, options, certified.draft)
+            key = (computation, options, certified.draft)
             self._done[key] = certified
         return self._done[key]
 

@@ -143,6 +143,8 @@ def test_a_draft_needs_what_the_program_compiled_in_full_needs(
     )
     close = certify(function, avals, options, draft=True, closely=True)
     assert replace(close, executable=None, draft=False) == replace(full, executable=None)
+    expected = certify(function, avals, options, draft=True, expected=full.temporaries)
+    assert not expected.in_doubt
 
 
 @pytest.mark.parametrize("options", [HONEST, UNORDERED])

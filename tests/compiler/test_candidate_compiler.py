@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -129,3 +130,23 @@ def test_where_there_is_no_faster_way_to_compile_no_program_is_compiled_twice(
     monkeypatch.setattr(candidate_compiler, "certify", in_full)
     assert eqsat.optimize(kernel, budget="300KB").plan(X, Y, V).changed
     assert len(seen) == len(set(seen))
+
+
+def test_a_program_that_differs_in_numbers_alone_is_compiled_once(
+    monkeypatch: pytest.MonkeyPatch, drafts: list[bool]
+) -> None:
+    """A wider space numbers its terms anew."""
+    emitted = candidate_compiler.CandidateCompiler.emitted
+    compilers: list[tuple[candidate_compiler.CandidateCompiler, Any]] = []
+
+    def renumbered(self: Any, candidate: Any, *args: Any, **kwargs: Any) -> Module:
+        found = emitted(self, candidate, *args, **kwargs)
+        compilers.append((self, candidate))
+        return replace(found, source=re.sub(r"\b([a-z]+)_(\d+)\b", rf"\1_{len(compilers)}\2", found.source))
+
+    monkeypatch.setattr(candidate_compiler.CandidateCompiler, "emitted", renumbered)
+    assert eqsat.optimize(kernel, budget="100MB").plan(X, Y, V).changed
+    (compiler, candidate), *_ = compilers
+    again = [compiler.compile(candidate, 100_000_000) for _ in range(2)]
+    assert drafts == [False]
+    assert again[0].module.source != again[1].module.source
