@@ -43,7 +43,8 @@ class Certified:
     - `scratch`: what it takes beside the buffers that XLA counts: workspaces of libraries, and values
       that are hidden in fusions.
     - `options`: the name of the options that it was compiled with.
-    - `executable`: None if the compiler refused it, since it exceeds the memory of the device.
+    - `executable`: None if it is a draft, whose machine code takes memory for nothing, or if the compiler
+      refused it, since it exceeds the memory of the device.
     - `draft`: whether its machine code was made in a hurry: it is there to be looked at, not to be run.
     - `doubt`: by how many bytes its temporaries may be off then.
     - `seconds`: the time of a call by its compiled text, if that is how the target's programs are compared.
@@ -193,7 +194,7 @@ def certify(
         raise EqsatError(f"the compiler for {target} does not say what its programs need")
     scratch, seconds = _read(executable, target)
     return Certified(
-        executable,
+        None if hurry else executable,
         int(memory.argument_size_in_bytes) + captured,
         int(memory.output_size_in_bytes),
         int(memory.temp_size_in_bytes),

@@ -54,7 +54,7 @@ class GuardedPrograms:
         orders = tested_orders(self.program, self.space.rules, budget)
         granting = grantings(self.space, orders, self.plain.predicted_seconds, budget, self.deadline)
         space = self._saturated(granting, known)
-        if space is None:
+        if space is None or not self._gains(space, granting):
             return None
         best = self._predicted(space)
         used = set() if best is None else set(best.makers.values())
@@ -91,6 +91,11 @@ class GuardedPrograms:
                 orders=granting.orders,
             ),
         )
+
+    def _gains(self, space: SearchSpace, granting: Granting) -> bool:
+        """Whether the fastest program of all uses what is granted: if not, memory is all that it may save."""
+        fastest = self.compiler.stopwatch.timed("search", lambda: cheapest(space, self.goal.budget))
+        return fastest is None or not granting.makers.isdisjoint(fastest.makers.values())
 
     def _predicted(self, space: SearchSpace) -> Candidate | None:
         """The program that should be the fastest."""

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.compiler.guarded_programs import GuardedPrograms
 
 BUDGET = "3MB"
 
@@ -124,6 +125,19 @@ def test_a_guard_is_not_tested_for_what_is_hardly_faster(tmp_path: Path) -> None
     rules = ruled(tmp_path, "rule sign [cancels]  exp(-a) => 1 / exp(a)  guard max(a) <= 1")
     plan = eqsat.optimize(kernel, budget=BUDGET, rules=rules).plan(X, Y, V)
     assert plan.guard is None
+
+
+def test_what_the_fastest_program_does_not_use_is_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[Any] = []
+    monkeypatch.setattr(GuardedPrograms, "_searched", lambda _, *searching: searched.append(searching))
+    slower = ruled(tmp_path, "rule sign [cancels]  exp(-a) => 1 / exp(a)  guard max(a) <= 1")
+    assert eqsat.optimize(kernel, budget=BUDGET, rules=slower).plan(X, Y, V).guard is None
+    assert not searched
+    faster = ruled(tmp_path, TWICE)
+    assert eqsat.optimize(kernel, budget=BUDGET, rules=faster).plan(X, Y, V).guard is None
+    assert len(searched) == 1
 
 
 def test_a_guard_on_what_is_large_is_not_tested(tmp_path: Path) -> None:
