@@ -45,6 +45,10 @@ EQUATED = -2
 LINES_OF_BLOCK = 8
 """How many terms or facts are loaded together: the engine's time for a block grows faster than its length."""
 
+LENGTH_OF_BLOCK = 4_000
+"""How many characters are loaded together, if that is more than one term or fact: for each of its words, the
+engine notes the text of the whole block."""
+
 Cell = int | str | frozenset[Axis]
 """An argument of a constructor: a number, a text, or a set of axes."""
 
@@ -212,10 +216,18 @@ class Loading:
 
     def blocks(self) -> Iterator[str]:
         """Commands that do the actions, a few at a time: one by one, they would be compiled one by one."""
-        for start in range(0, len(self.actions), LINES_OF_BLOCK):
-            text = "\n".join(self.actions[start : start + LINES_OF_BLOCK])
+        start = 0
+        while start < len(self.actions):
+            stop, length = start + 1, len(self.actions[start])
+            while stop < min(start + LINES_OF_BLOCK, len(self.actions)):
+                length += len(self.actions[stop])
+                if length > LENGTH_OF_BLOCK:
+                    break
+                stop += 1
+            text = "\n".join(self.actions[start:stop])
             name = f"load-{start}"
             yield f'(ruleset {name})\n(rule () ({text}) :ruleset {name} :name "{name}")\n(run {name} 1)'
+            start = stop
 
     def tables(self) -> Iterator[tuple[str, list[Row]]]:
         """The tables to fill, and with what, for the rules of `schema.LOADING` to make terms of."""
