@@ -30,7 +30,7 @@ from eqsat.dispatch.arguments import (
 )
 from eqsat.dispatch.budget_scope import override
 from eqsat.dispatch.executable_cache import CachedCall, circumstances, static_key
-from eqsat.dispatch.meshes import MeshLike, mesh_of
+from eqsat.dispatch.meshes import MeshLike, mesh_of, on_devices
 from eqsat.errors import EqsatError
 from eqsat.frontend.one_device import on_one_device
 from eqsat.frontend.trace import Traced, trace
@@ -110,6 +110,9 @@ class Optimized(Generic[P, R]):
             leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
             for leaf, aval in zip([*leaves, *instance.captured], call.in_avals, strict=True)
         ]
+        mesh = call.compilation.mesh
+        if mesh is not None and any(isinstance(array, jax.core.Tracer) for array in arrays):
+            arrays = [on_devices(array, mesh) for array in arrays]
         flat = optimized_p.bind(*around.made_to_vary(arrays), program=call, donated=instance.donated)
         if not instance.captured:
             tree = jax.tree.structure((dynamic, named))

@@ -16,8 +16,9 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from eqsat.backend.donation import NOTHING, Donation, matched_donation
+from eqsat.compiler.agreement import check_agreement
 from eqsat.compiler.baseline import Obstacle
-from eqsat.compiler.mapped_program import OBSTACLE, MappedProgram, is_mapped
+from eqsat.compiler.mapped_program import OBSTACLE, MappedProgram, is_mapped, mesh_in
 from eqsat.compiler.nan_debugging import results_of
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.settings import Settings, setting
@@ -86,10 +87,18 @@ class Compilation:
         return self.around.empty and is_mapped(self.closed.jaxpr)
 
     @functools.cached_property
+    def mesh(self) -> jax.sharding.Mesh | None:
+        """The devices that run it, if they are several, and it says which."""
+        if not self.around.empty:
+            return None
+        mesh = mesh_in(self.closed.jaxpr) or self.settings.mesh
+        return None if mesh is None or mesh.size == 1 else mesh
+
+    @functools.cached_property
     def shared(self) -> MeshPrograms | None:
         """The ways to share it out among the devices of a mesh, if there is one and it names none itself."""
-        mesh = self.settings.mesh
-        if mesh is None or mesh.size == 1 or not self.around.empty or self.mapped or self.obstacle:
+        mesh = self.mesh
+        if mesh is None or self.mapped or self.obstacle:
             return None
         from eqsat.compiler.mesh_program import MeshPrograms  # imported late, as planners are
 
@@ -227,6 +236,8 @@ class Compilation:
                     )
 
                 found = self._new(plan, budget)
+                if self.mesh is not None and self.target.absent is None:
+                    check_agreement(self.mesh, self.title, found.plan.source)
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return replace(found, derivation=None)

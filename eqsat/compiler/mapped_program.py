@@ -31,6 +31,12 @@ def is_mapped(jaxpr: Jaxpr) -> bool:
     return any(True for _ in _mapped(jaxpr))
 
 
+def mesh_in(jaxpr: Jaxpr) -> jax.sharding.Mesh | None:
+    """The mesh of devices that a program runs a body on, if it names the devices."""
+    meshes = (equation.params["mesh"] for equation in _mapped(jaxpr))
+    return next((mesh for mesh in meshes if isinstance(mesh, jax.sharding.Mesh)), None)
+
+
 def _mapped(jaxpr: Jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         if equation.primitive.name == "shard_map":

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh
+from jax import lax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from eqsat.targets.target import Target
 
@@ -50,3 +51,13 @@ def mesh_of(mesh: MeshLike, target: Target) -> Mesh:
         raise ValueError(f"mesh is a jax.sharding.Mesh, or the lengths of its axes by name, not {mesh!r}")
     devices = np.array(target.devices(math.prod(sizes))).reshape(sizes)
     return jax.sharding.Mesh(devices, tuple(lengths), axis_types=(AxisType.Auto,) * len(sizes))
+
+
+def on_devices(array: jax.Array, mesh: Mesh) -> jax.Array:
+    """The array, in a program that JAX is then told to compile for the devices of a mesh.
+
+    It may be anywhere on them. JAX looks for meshes in what it compiles, and our primitives hide theirs.
+    """
+    anywhere = PartitionSpec(*[PartitionSpec.UNCONSTRAINED] * array.ndim)
+    placed: jax.Array = lax.with_sharding_constraint(array, NamedSharding(mesh, anywhere))
+    return placed
