@@ -101,11 +101,12 @@ class LoopEmitter:
         elif rest:
             calls.append(f"{function}({carry}, None, {rest})")
         waits = loops > 0 and rest > 0
-        end = emitter.local(f"end_{self.loop.axis.name}") if waits else "_"
+        end = emitter.local(f"end_{self.loop.axis.name}") if loops > 0 else "_"
         emitter.line(scope, f"{carry} = (0, {initial})")
         for call in calls[:-1]:
             emitter.line(scope, f"{carry}, _ = {call}")
         emitter.line(scope, f"({end}, {carried}), _ = {calls[-1]}")
+        scope.ended = end if loops > 0 else scope.ended
         if waits:
             # XLA would compute what it can of it ahead of the loop, and hold that in the meantime.
             emitter.line(scope, "# XLA can't tell that the loop ran, so the last chunk waits for it.")
@@ -190,7 +191,7 @@ class LoopEmitter:
         dtype = accumulator(result.dtype)
         name = self.emitter.local(f"{kind}_{result.number}")
         shape = shape_text(value.order, self.scope.lengths_of(result))
-        initial = f"jnp.full({shape}, {identity_text(kind, dtype)}, {dtype_text(dtype)})"
+        initial = self.scope.initial_array(shape, identity_text(kind, dtype), dtype_text(dtype))
         piece, total = value.text, name
         if dtype != result.dtype:
             piece = f"lax.convert_element_type({piece}, {dtype_text(dtype)})"
@@ -236,7 +237,7 @@ class LoopEmitter:
             initial = self.emitter.value(self.emitter.overwritten[result.number], self.scope).text
         else:
             shape = shape_text(order, self.scope.lengths_of(result))
-            initial = f"jnp.zeros({shape}, {dtype_text(result.dtype)})"
+            initial = self.scope.initial_array(shape, None, dtype_text(result.dtype))
         piece = transposed(value, order).text
         where = f"{self.start}, axis={order.index(axis)}"
         update = f"{name} = lax.dynamic_update_slice_in_dim({name}, {piece}, {where})"
