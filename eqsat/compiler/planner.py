@@ -42,6 +42,7 @@ from eqsat.ir.last_entries import with_last_entries_carried
 from eqsat.ir.outer_indices import with_outer_indices
 from eqsat.ir.unread_results import with_unread_results
 from eqsat.planning.candidates import Candidate, contracts
+from eqsat.planning.part_search import searched_by_parts
 from eqsat.planning.recording import peak_tensors
 from eqsat.planning.search_space import SPLIT_AXES, Saturations, SearchSpace, prepare
 from eqsat.reports.refusal import Refusal, fixed_too_big, too_big, too_slow
@@ -352,7 +353,7 @@ class Planner:
 
         **Arguments:**
 
-        - `least`: whether it goes on to the programs that need least memory.
+        - `least`: whether it goes on to programs found part by part, and to those that need least memory.
         """
         lowered = self.lowered
 
@@ -361,6 +362,11 @@ class Planner:
 
         def grow(compiled: CompiledCandidate) -> CompiledCandidate:
             return grown(compiled, self.budget, lowered.compiler, self.machine, self.deadline)
+
+        def parts() -> list[Candidate]:
+            return searched_by_parts(
+                lowered.program, self.rules, self.budget, self.machine, self.deadline, self.saturations
+            )
 
         self.search = Search(
             goal,
@@ -371,6 +377,7 @@ class Planner:
             self.assembly.log,
             lowered.least if least else None,
             grow,
+            parts if least else None,
         )
         fastest = self.search.run()
         self.assembly.stop_reason = self.search.stop_reason

@@ -18,7 +18,7 @@ from typing import Protocol
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
 from eqsat.compiler.minimum_memory import LeastMemory
 from eqsat.planning.candidates import Candidate
-from eqsat.planning.capped_extraction import CappedExtraction, Step, WithoutLoops
+from eqsat.planning.capped_extraction import CappedExtraction, Step, StoringLess, WithoutLoops
 from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.search_space import SearchSpace
 from eqsat.support.deadline import Deadline
@@ -31,6 +31,9 @@ TAKES_AS_PREDICTED = 1.1
 
 MOST_UNMOVED = 6
 """A space is done with after this many compiled programs in a row without a smaller peak."""
+
+LONG = 300
+"""In a program of more terms, parts are searched before variants of whole programs that store less."""
 
 LOOKAHEAD = 3
 """The number of groups of candidates, extracted after one that should fit, in which a faster one may come."""
@@ -93,6 +96,14 @@ class Extract:
 
 
 @dataclass(frozen=True)
+class SearchParts:
+    """Search the parts of the program one by one, and put what is found together."""
+
+    def __str__(self) -> str:
+        return "search the program part by part"
+
+
+@dataclass(frozen=True)
 class Compile:
     """Compile the candidate that should be the fastest."""
 
@@ -142,7 +153,7 @@ class Stop:
         return f"stop, since {self.reason}"
 
 
-Decision = Saturate | Extract | Compile | Accept | DraftLeast | Grow | Stop
+Decision = Saturate | Extract | SearchParts | Compile | Accept | DraftLeast | Grow | Stop
 
 
 class Search:
@@ -160,6 +171,7 @@ class Search:
     - `saturate`: makes the space with loops over at most so many axes; for None, without loops.
     - `least`: the programs that need least memory, if they are tried when all else fails.
     - `grow`: lengthens the chunks of such a program as far as it fits.
+    - `parts`: searches the program part by part, which is tried once if nothing else fits.
     """
 
     def __init__(
@@ -172,6 +184,7 @@ class Search:
         log: list[SearchStep],
         least: LeastMemory | None = None,
         grow: Callable[[CompiledCandidate], CompiledCandidate] | None = None,
+        parts: Callable[[], list[Candidate]] | None = None,
     ) -> None:
         self.goal = goal
         self.space: SearchSpace | None = None
@@ -183,6 +196,8 @@ class Search:
         self._deadline = deadline
         self._least = least
         self._grow = grow
+        self._parts = parts
+        self._by_parts = False
         self._wider = deque(goal.spaces)
         self._extraction: CappedExtraction | None = None
         self._ranking = Ranking(goal.budget, goal.fixed, machine)
@@ -255,8 +270,11 @@ class Search:
         if self._extraction is None or self._found_here >= self._most_found:
             return None
         ended = self._unmoved >= MOST_UNMOVED or self._deadline.passed()
-        if not ended and (self._stale < LOOKAHEAD or self._ranking.best() is None):
+        enough = self._by_parts and (self._held or self._ranking.best() is not None)
+        if not (ended or enough) and (self._stale < LOOKAHEAD or self._ranking.best() is None):
             step = self._extraction.next_step()
+            if self._wants_parts(step):
+                return SearchParts()
             if step is not None:
                 return Extract(step)
         candidate = None if ended else self._ranking.next()
@@ -266,6 +284,14 @@ class Search:
         if self._held and self._seconds(self._held[0]) <= candidate.predicted_seconds:
             return Accept(self._held[0])
         return Compile(candidate)
+
+    def _wants_parts(self, step: Step | None) -> bool:
+        """Whether it is time to search part by part: nothing should fit, and `step` comes next."""
+        if self._parts is None or self.found or self._held or self._ranking.best() is not None:
+            return False
+        assert self.space is not None
+        long = sum(1 for _ in self.space.program.reachable()) > LONG
+        return step is None or (long and isinstance(step, StoringLess))
 
     def _take(self, decision: Decision) -> None:
         """Carry out a decision and log it."""
@@ -284,6 +310,13 @@ class Search:
                 return self._enter(axes)
             case Extract(step):
                 return self._extract(step)
+            case SearchParts():
+                parts, self._parts = self._parts, None
+                assert parts is not None
+                outcome = self._add(self._compiler.stopwatch.timed("search", parts))
+                # What comes next takes long, and is rarely faster.
+                self._by_parts = self._ranking.best() is not None
+                return outcome
             case Compile(candidate):
                 return self._compile(candidate)
             case Accept():
@@ -316,11 +349,15 @@ class Search:
         extraction = self._extraction
         assert extraction is not None
         group = self._compiler.stopwatch.timed("search", extraction.take)
+        # There is no other program without loops: the compiler says whether it fits.
+        return self._add(group, math.inf if isinstance(step, WithoutLoops) else None)
+
+    def _add(self, group: list[Candidate], bound: float | None = None) -> str:
+        """Rank candidates, of which those that need at most `bound` bytes (default: the budget) may fit."""
         if not group:
             return "nothing new"
         before = self._ranking.best()
-        # There is no other program without loops: the compiler says whether it fits.
-        self._ranking.add(group, math.inf if isinstance(step, WithoutLoops) else None)
+        self._ranking.add(group, bound)
         self._stale = self._stale + 1 if before is not None and self._ranking.best() is before else 0
         count = f"{len(group)} programs; the first one of" if len(group) > 1 else "one program of"
         return f"{count} {predicted_text(group[0])}"

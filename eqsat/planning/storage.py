@@ -84,7 +84,7 @@ class _Facts:
                 if model.stores_result(result.op):
                     always.add(result.number)
             if isinstance(step, Loop):
-                always.update(term.number for term in step.imports)
+                always.update(_whole(term).number for term in step.imports)
                 continue
             term = step.term
             for arg in term.args:
@@ -253,6 +253,13 @@ def _read_from(arg: Term, machine: Machine) -> Term:
     while not machine.lanes and isinstance(arg.op, Rename):
         arg = arg.args[0]
     return arg
+
+
+def _whole(term: Term) -> Term:
+    """Returns the term whose buffer a loop reads: under another name it is the same array."""
+    while isinstance(term.op, Rename):
+        term = term.args[0]
+    return term
 
 
 def _broadcast(block: Block, stored: set[int], machine: Machine) -> Iterator[int]:
