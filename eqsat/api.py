@@ -30,7 +30,7 @@ from eqsat.dispatch.arguments import (
 )
 from eqsat.dispatch.budget_scope import override
 from eqsat.dispatch.executable_cache import CachedCall, circumstances, static_key
-from eqsat.dispatch.meshes import MeshLike, mesh_of, on_devices
+from eqsat.targets.meshes import MeshLike, mesh_of, on_devices
 from eqsat.errors import EqsatError
 from eqsat.frontend.one_device import on_one_device
 from eqsat.frontend.trace import Traced, trace

@@ -180,7 +180,7 @@ def test_one_module_compiles() -> None:
     assert compiling == {"backend/certificate.py"}
     jitting = {relative(path) for path in MODULES.values() if "jax.jit" in calls(path)}
     # To mark a user's function, to trace one that JAX has, and to keep the name of a call.
-    marking = {"eqsat/annotations.py", "frontend/canonical.py", "frontend/one_device.py"}
+    marking = {"eqsat/annotations.py", "frontend/canonical.py", "frontend/retracing.py"}
     # For what can't be a program of its own.
     leaving = {"eqsat/api.py", "eqsat/running/jitted.py"}
     # To lower what runs elsewhere.

@@ -21,7 +21,7 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import eqsat
-from eqsat.dispatch.meshes import mesh_of, parse_mesh
+from eqsat.targets.meshes import mesh_of, parse_mesh
 from eqsat.targets.calibration import default_target
 from tests.stages import normal
 

@@ -98,17 +98,6 @@ def explained(arguments: argparse.Namespace) -> Explanation:
     return _asked(arguments, lambda optimized, args, kwargs: optimized.explained(BUDGETS, args, kwargs))
 
 
-def _mesh(text: str | None) -> dict[str, int] | None:
-    if text is None:
-        return None
-    from eqsat.dispatch.meshes import parse_mesh
-
-    try:
-        return parse_mesh(text)
-    except ValueError as error:
-        raise EqsatError(str(error)) from None
-
-
 def _asked(
     arguments: argparse.Namespace, asks: Callable[[Optimized[..., Any], tuple[Any, ...], dict[str, Any]], R]
 ) -> R:
@@ -120,16 +109,19 @@ def _asked(
     function = find_function(arguments.function)
     from eqsat.api import optimize
 
-    optimized = optimize(
-        function,
-        budget=arguments.budget,
-        rules=arguments.rules,
-        accuracy=arguments.accuracy,
-        target=arguments.target,
-        mesh=_mesh(arguments.mesh),
-        static_argnums=tuple(n for n in shapes.static if isinstance(n, int)),
-        static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
-    )
+    try:
+        optimized = optimize(
+            function,
+            budget=arguments.budget,
+            rules=arguments.rules,
+            accuracy=arguments.accuracy,
+            target=arguments.target,
+            mesh=arguments.mesh,
+            static_argnums=tuple(n for n in shapes.static if isinstance(n, int)),
+            static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
+        )
+    except ValueError as error:
+        raise EqsatError(str(error)) from None
     try:
         return asks(optimized, args, kwargs)
     except EqsatError:
