@@ -30,7 +30,6 @@ from eqsat.dispatch.arguments import (
 )
 from eqsat.dispatch.budget_scope import override
 from eqsat.dispatch.executable_cache import CachedCall, circumstances, static_key
-from eqsat.targets.meshes import MeshLike, mesh_of, on_devices
 from eqsat.errors import EqsatError
 from eqsat.frontend.one_device import on_one_device
 from eqsat.frontend.trace import Traced, trace
@@ -41,6 +40,7 @@ from eqsat.support.units import format_bytes, parse_budget
 from eqsat.targets.calibration import default_target
 from eqsat.targets.catalogue import TargetName, find_target
 from eqsat.targets.machine import Machine
+from eqsat.targets.meshes import MeshLike, mesh_of, on_devices
 from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs
 from eqsat.transforms.primitives import optimized_p

@@ -21,8 +21,8 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import eqsat
-from eqsat.targets.meshes import mesh_of, parse_mesh
 from eqsat.targets.calibration import default_target
+from eqsat.targets.meshes import mesh_of, parse_mesh
 from tests.stages import normal
 
 DEVICES = len(jax.devices())
@@ -175,6 +175,18 @@ def test_a_budget_that_cannot_be_kept_is_an_error() -> None:
     fn, args, _ = CASES["kernel"]
     with pytest.raises(eqsat.BudgetError, match="kernel"):
         eqsat.optimize(fn, budget=13_000, mesh={"data": COUNT})(*args)
+
+
+@several
+def test_what_cannot_be_shared_out_says_so() -> None:
+    def printing(x: Any) -> Any:
+        jax.debug.print("{}", x[0])
+        return x + 1
+
+    x = normal(80)
+    optimized = eqsat.optimize(printing, budget="1MB", mesh=make_mesh(data=COUNT))
+    agree(optimized(x), x + 1)
+    assert "one device computes all of it, since it has side effects" in str(optimized.plan(x))
 
 
 def gathered(x: Any, y: Any, v: Any) -> Any:

@@ -158,6 +158,9 @@ class Compilation:
                 found = self._stored_or_new(budget, placement, donation, values)
             found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
             found = replace(found, plan=_on_device(found.plan, self.target))
+            if self.mesh is not None and self.shared is None and not self.mapped and self.obstacle:
+                alone = f"one device computes all of it, since {self.obstacle.reason}"
+                found = replace(found, plan=replace(found.plan, devices=alone))
             if self.settings.tune and found.plan.tuning is None:
                 found = replace(found, plan=replace(found.plan, tuning=WAITING))
             self._plans[placement, donated] = found
