@@ -161,13 +161,19 @@ def test_transformations_of_it() -> None:
 
 
 @several
-def test_an_axis_that_devices_do_not_divide_is_left_whole() -> None:
-    x, y, v = normal(1601, 3), normal(800, 3), normal(800)
+def test_devices_need_not_divide_the_axis() -> None:
+    x, y, v = normal(1601, 3), normal(803, 3), normal(803)
     optimized = eqsat.optimize(kernel, budget="1MB", mesh=make_mesh(data=COUNT))
     agree(optimized(x, y, v), kernel(x, y, v))
-    x, y, v = normal(1601, 3), normal(803, 3), normal(803)
-    agree(optimized(x, y, v), kernel(x, y, v))
-    assert "repeats" in optimized.plan(x, y, v).devices
+    assert "data = 8: x.0 (1,601)" in optimized.plan(x, y, v).devices
+
+
+@several
+def test_more_devices_than_there_is_to_share_out() -> None:
+    optimized = eqsat.optimize(lambda x: jnp.exp(x) @ x.T, budget="1MB", mesh=make_mesh(data=COUNT))
+    x = normal(5, 3)
+    agree(optimized(x), jnp.exp(x) @ x.T)
+    assert "repeats" in optimized.plan(x).devices
 
 
 @several

@@ -199,7 +199,7 @@ def _candidates(program: Program, count: int) -> list[Axis]:
         for term in inner.reachable():
             for axis in term.axes:
                 sizes[axis] = max(sizes.get(axis, 0), term.bytes)
-    fitting = [axis for axis in sizes if axis.size > count and axis.size % count == 0]
+    fitting = [axis for axis in sizes if axis.size > count]
     return sorted(fitting, key=lambda axis: (-sizes[axis], axis.id))[:MOST_AXES]
 
 

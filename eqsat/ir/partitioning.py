@@ -5,10 +5,15 @@ term with the axis has a part of it on each device; every other term is the same
 the axis is the sum over a part, and then over devices (`psum`); a selection is one among the devices' best;
 and what needs the axis whole gathers it first. This is the partitioning of GSPMD (Xu et al., 2021,
 arXiv:2105.04663) where dimensions have names: nothing has to be propagated.
+
+If the devices do not divide the axis, all parts have the length of the longest, c, and the last ones begin
+before i c, so that they end with the axis: nothing is made up. What two devices have counts for the first of
+them; sums leave it out in the second. Inputs and outputs with the axis are then whole on every device.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +22,7 @@ from jax import lax
 
 from eqsat.ir.axis import Axis, Layout, as_dimension, layout_axes, parts
 from eqsat.ir.control import Body, Scan, sliced
-from eqsat.ir.dtypes import accumulator, is_real_float
+from eqsat.ir.dtypes import accumulator, is_inexact, is_real_float
 from eqsat.ir.ops import Call, Const, Delta, Dot, Iota, Leaf, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
@@ -55,15 +60,14 @@ def partitioned(program: Program, axis: Axis, name: Any, count: int) -> Partitio
 
     **Arguments:**
 
-    - `axis`: its length is a multiple of `count`, and more than that.
+    - `axis`: it is longer than `count`.
     """
-    assert axis.size % count == 0
     assert axis.size > count
     numbers = [one.id for inner in program.inside() for one in _all_axes(inner)]
     free = max(numbers, default=0) + 1
     split = _Split(
         axis,
-        Axis(free, axis.size // count),
+        Axis(free, -(-axis.size // count)),
         name,
         count,
         free + 1,
@@ -74,14 +78,14 @@ def partitioned(program: Program, axis: Axis, name: Any, count: int) -> Partitio
     inputs, places = [], []
     for leaf in program.inputs:
         assert isinstance(leaf.op, Leaf)
-        place = split_dimension(leaf.op.layout, axis)
+        place = split_dimension(leaf.op.layout, axis) if split.divides else None
         places.append(place)
         inputs.append(work.input(leaf, whole=place is None))
     work.run(program)
     outputs = []
     ends = []
     for output in program.outputs:
-        place = split_dimension(output.layout, axis)
+        place = split_dimension(output.layout, axis) if split.divides else None
         ends.append(place)
         if place is None:
             outputs.append(Output(work.whole(output.term), output.layout))
@@ -131,6 +135,10 @@ class _Split:
     axes: int
     calls: int
     device: int
+
+    @property
+    def divides(self) -> bool:
+        return self.part.size * self.count == self.axis.size
 
     def layout(self, old: Layout) -> Layout:
         return tuple(
@@ -198,8 +206,51 @@ class _Partitioner:
             assert self.split is not None
             local, split = self.local[term.number], self.split
             rest = tuple(sorted(local.axes - {split.part}))
-            self._whole[term.number] = self._gathered(local, (split.part, *rest), (split.axis, *rest), True)
+            self._whole[term.number] = self._put_together(local, rest)
         return self._whole[term.number]
+
+    def _put_together(self, local: Term, rest: tuple[Axis, ...]) -> Term:
+        """The parts of all devices as a whole axis."""
+        split = self.split
+        assert split is not None
+        if split.divides:
+            return self._gathered(local, (split.part, *rest), (split.axis, *rest), True)
+        length, n = split.part.size, split.axis.size
+        joined = split.new_axis(length * split.count)
+        all_parts = self._gathered(local, (split.part, *rest), (joined, *rest), True)
+        # Of the last part that counts, the first entries are the ones before it again.
+        last = (n - 1) // length
+        again = last * length - (n - length)
+        pieces = []
+        for start, stop in ((0, last * length), (last * length + again, (last + 1) * length)):
+            axis = split.new_axis(stop - start) if stop - start > 1 else None
+            layout = (axis, *rest)
+            sizes = [one.size for one in rest]
+            params = {
+                "start_indices": (start, *[0] * len(rest)),
+                "limit_indices": (stop, *sizes),
+                "strides": None,
+            }
+            pieces.append((self._call(lax.slice_p, params, [(joined, *rest)], layout, [all_parts]), layout))
+        terms, layouts = zip(*pieces, strict=True)
+        return self._call(lax.concatenate_p, {"dimension": 0}, layouts, (split.axis, *rest), terms)
+
+    def _call(
+        self,
+        primitive: Any,
+        params: Mapping[str, Any],
+        old: Sequence[Layout],
+        new: Layout,
+        args: Sequence[Term],
+    ) -> Term:
+        """A call whose axes pass through it, but for those that only its operands or its result have."""
+        assert self.split is not None
+        kept = frozenset(layout_axes(new))
+        for layout in old:
+            kept &= frozenset(layout_axes(layout)) or kept
+        dtype = args[0].dtype
+        call = Call(self.split.new_call(), primitive, dict(params), tuple(old), (new,), (dtype,), kept)
+        return self.terms.make(Opaque(call, 0), args)
 
     def _made(self, term: Term) -> Term:
         op, split = term.op, self.split
@@ -224,6 +275,8 @@ class _Partitioner:
                 return self._wide_sum(replace(op, axes=axes - {axis} | {part}), args)
             case Select(axis=along) if along == axis:
                 return self._selected(op, args[0])
+            case Select(out_axis=out) if out == axis:
+                return self._on_whole(term, self.terms.make(op, args))
             case Operation(axes=axes) if axis in axes:
                 return self._on_whole(term, self.terms.make(op, map(self.whole, term.args)))
             case Rename(old=old) if old == axis:
@@ -247,16 +300,7 @@ class _Partitioner:
         self, primitive: Any, params: Mapping[str, Any], term: Term, out: Layout, old: Layout
     ) -> Term:
         assert self.split is not None
-        call = Call(
-            self.split.new_call(),
-            primitive,
-            dict(params),
-            (old,),
-            (out,),
-            (term.dtype,),
-            frozenset(layout_axes(old)) & frozenset(layout_axes(out)),
-        )
-        return self.terms.make(Opaque(call, 0), [term])
+        return self._call(primitive, params, [old], out, [term])
 
     def _merged(self, kind: str, term: Term) -> Term:
         """Partial results of all devices, combined."""
@@ -293,9 +337,34 @@ class _Partitioner:
 
     def _offset(self) -> Term:
         """The index at which the device's part begins."""
+        split = self.split
+        assert split is not None
+        begins = self._begins()
+        if split.divides:
+            return begins
+        last = self.terms.make(Const(str(split.axis.size - split.part.size), "int32"))
+        return self.terms.make(Map("min", "int32"), [begins, last])
+
+    def _begins(self) -> Term:
+        """The first index that counts for the device."""
         assert self.split is not None
         size = self.terms.make(Const(str(self.split.part.size), "int32"))
         return self.terms.make(Map("mul", "int32"), [self._device(), size])
+
+    def _counting(self, term: Term, kind: str = "sum") -> Term:
+        """The term with what counts for another device replaced by what changes no sum, or product."""
+        split = self.split
+        assert split is not None
+        if split.divides or split.part not in term.axes:
+            return term
+        counts = self.terms.make(Map("ge", "bool"), [self._counted("int32"), self._begins()])
+        value = {"prod": "1", "and": "True", "or": "False"}.get(kind, "0")
+        if term.dtype == "bool":
+            value = {"prod": "True", "sum": "False"}.get(kind, "False")
+        elif is_inexact(term.dtype):
+            value += ".0" if is_real_float(term.dtype) else "j" if value == "0" else "+0j"
+        neutral = self.terms.make(Const(value, term.dtype))
+        return self.terms.make(Map("select_n", term.dtype), [counts, neutral, term])
 
     def _counted(self, dtype: str) -> Term:
         """The indices of the device's part."""
@@ -312,36 +381,35 @@ class _Partitioner:
         old, new = (self.split.axis, *rest), (self.split.part, *rest)
         zero = self.terms.make(Const("0", "int32"))
         sizes = tuple(axis.size for axis in new)
-        call = Call(
-            self.split.new_call(),
-            lax.dynamic_slice_p,
-            {"slice_sizes": sizes},
-            (old, *((),) * len(old)),
-            (new,),
-            (whole.dtype,),
-            frozenset(rest),
-        )
-        return self.terms.make(Opaque(call, 0), [whole, self._offset(), *[zero] * len(rest)])
+        starts = [self._offset(), *[zero] * len(rest)]
+        layouts = [old, *((),) * len(old)]
+        return self._call(lax.dynamic_slice_p, {"slice_sizes": sizes}, layouts, new, [whole, *starts])
 
     # Reductions and selections
 
     def _reduced(self, kind: str, op: Reduce, args: Sequence[Term]) -> Term:
         assert self.split is not None
         if kind == "mean":
-            total = self._wide_sum(op, args)
-            count = self.terms.make(Const(f"{float(self.split.count)!r}", op.dtype))
-            return self.terms.make(Map("div", op.dtype), [total, count])
+            wide = accumulator(op.dtype)
+            total = self._wide_sum(replace(op, kind="sum", dtype=wide), args)
+            entries = math.prod(axis.size for axis in op.axes - {self.split.part}) * self.split.axis.size
+            count = self.terms.make(Const(f"{float(entries)!r}", wide))
+            mean = self.terms.make(Map("div", wide), [total, count])
+            return mean if wide == op.dtype else self.terms.make(Map("convert", op.dtype), [mean])
         if kind == "sum":
             return self._wide_sum(op, args)
+        if kind in ("prod", "xor"):
+            args = [self._counting(arg, kind) for arg in args]
         return self._merged(kind, self.terms.make(op, args))
 
     def _wide_sum(self, op: Reduce | Dot, args: Sequence[Term]) -> Term:
         """A sum over a part, and then over devices. Sums of narrow floats are rounded at the end."""
         wide = accumulator(op.dtype)
+        args = [self._counting(arg) for arg in args]
+        if isinstance(op, Reduce) and args[0].dtype != wide:
+            args = [self.terms.make(Map("convert", wide), [arg]) for arg in args]
         if wide == op.dtype or not is_real_float(op.dtype):
             return self._merged("sum", self.terms.make(op, args))
-        if isinstance(op, Reduce):
-            args = [self.terms.make(Map("convert", wide), [arg]) for arg in args]
         total = self._merged("sum", self.terms.make(replace(op, dtype=wide), args))
         return self.terms.make(Map("convert", op.dtype), [total])
 
@@ -349,10 +417,10 @@ class _Partitioner:
         """The best of all devices' best entries: of equal ones, the first device's."""
         split = self.split
         assert split is not None
-        if op.k > split.part.size:
+        if op.k > split.part.size or not (split.divides or op.kind != "top_k"):
+            # An entry that two devices have would be found twice.
             rest = tuple(sorted(operand.axes - {split.part}))
-            whole = self._gathered(operand, (split.part, *rest), (split.axis, *rest), True)
-            return self.terms.make(op, [whole])
+            return self.terms.make(op, [self._put_together(operand, rest)])
         here = replace(op, axis=split.part)
         indices = self.terms.make(replace(here, result="indices"), [operand])
         offset = self._offset()
@@ -399,7 +467,7 @@ class _Partitioner:
             return self.terms.make(Opaque(call.renamed(names), op.result), args)
         elif axis in call.accumulates and call.primitive.name in SCATTERS:
             return self._scattered(call, args)
-        elif axis in call.sums:
+        elif axis in call.sums and split.divides:
             made = self.terms.make(Opaque(call.renamed(names), op.result), args)
             return made if split.part in made.axes else self._merged("sum", made)
         return self._on_whole(
@@ -413,7 +481,8 @@ class _Partitioner:
         if kind != "sum":
             return self._merged(kind, self.terms.make(Opaque(renamed, 0), args))
         zero = self.terms.make(Const("0.0" if is_real_float(args[0].dtype) else "0", args[0].dtype))
-        added = self._merged("sum", self.terms.make(Opaque(renamed, 0), [zero, *args[1:]]))
+        updates = [*args[1:-1], self._counting(args[-1])]
+        added = self._merged("sum", self.terms.make(Opaque(renamed, 0), [zero, *updates]))
         return self.terms.make(Map("add", added.dtype), [args[0], added])
 
     def _control(self, call: Call) -> Call:
