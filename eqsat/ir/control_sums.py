@@ -14,11 +14,9 @@ from enum import Enum, auto
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, While, carried
 from eqsat.ir.control_axes import given_layouts, keeps, passes, place_of, takes_slices
+from eqsat.ir.linear_calls import linear_operands
 from eqsat.ir.ops import Call, Const, Dot, Leaf, Map, Opaque, Reduce, Rename
 from eqsat.ir.term import Term, reachable
-
-MOVING = frozenset({"reshape", "rev", "slice"})
-"""The primitives of one operand that only rearrange or drop entries."""
 
 
 class Part(Enum):
@@ -138,7 +136,13 @@ def _is_linear(term: Term, axis: Axis, args: Sequence[Part]) -> bool:
         case Rename(new=new):
             return new != axis
         case Opaque(call=call):
-            return call.primitive.name in MOVING
+            return any(
+                all(
+                    summand if place in group else part is Part.SAME
+                    for place, (summand, part) in enumerate(zip(summands, args, strict=True))
+                )
+                for group in linear_operands(call)
+            )
     return False
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -74,6 +75,67 @@ def test_what_is_carried_and_does_not_add_up_is_not_summed_over_chunks(iteration
     assert summed(
         lambda xs: lax.scan(lambda w, x: (iteration(w, x), None), jnp.zeros(4), xs), normal(6, 3, 4)
     ) <= {4}
+
+
+TRIANGLE = jnp.tril(normal(4, 4)) + 3 * jnp.eye(4)
+
+LINEAR: dict[str, Callable[..., Any]] = {
+    "solve": lambda w: jnp.linalg.solve(TRIANGLE @ TRIANGLE.T, w),
+    "triangular solve": lambda w: lax.linalg.triangular_solve(TRIANGLE, w[:, None], left_side=True)[:, 0],
+    "gather": lambda w: w[jnp.array([3, 1, 1, 0])],
+    "gather out of bounds": lambda w: w.at[jnp.array([3, 1, 9, 0])].get(mode="fill"),
+    "gather zeros out of bounds": lambda w: w.at[jnp.array([3, 1, 9, 0])].get(mode="fill", fill_value=0),
+    "scatter": lambda w: jnp.zeros(4).at[jnp.array([1, 1, 2, 9])].add(w),
+    "concatenate": lambda w: jnp.concatenate([w[1:], jnp.zeros(1)]),
+    "pad": lambda w: jnp.pad(w[:2], 1),
+    "split": lambda w: w + jnp.split(w, 2)[1][0],
+    "cumulative sum": jnp.cumsum,
+    "dynamic slice": lambda w: lax.dynamic_slice(jnp.concatenate([w, w]), (jnp.int32(2),), (4,)),
+    "dynamic update": lambda w: lax.dynamic_update_slice(w, w[:2], (jnp.int32(1),)),
+    "window sum": lambda w: lax.reduce_window(w, 0.0, lax.add, (2,), (1,), "SAME"),
+    "convolution": lambda w: jnp.convolve(w, jnp.arange(3.0), "same"),
+    "transform": lambda w: jnp.fft.irfft(jnp.fft.rfft(w), 4),
+}
+"""What iterations may do with a sum so far."""
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("hostile", [False, True])
+def test_what_is_linear_in_a_sum_adds_up(name: str, hostile: bool) -> None:
+    linear = LINEAR[name]
+
+    def total(xs):
+        return lax.scan(lambda w, x: (linear(w) + x.sum(0), None), jnp.zeros(4), xs)[0]
+
+    xs = normal(6, 8, 4)
+    assert summed(total, xs) == {8}
+    if hostile:
+        xs[2, 5, 1], xs[1, 0, 3], xs[4, 7, 0] = np.inf, np.nan, -0.0
+    # The parts of a sum go through the whole loop, one by one.
+    parts = sum(total(xs[:, start : start + 3]) for start in (0, 3, 6))
+    np.testing.assert_allclose(parts, total(xs), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "iteration",
+    [
+        lambda w: lax.linalg.triangular_solve(jnp.diag(w + 1), TRIANGLE, left_side=True)[0],
+        lambda w: w.at[jnp.array([3, 1, 9, 0])].get(mode="fill", fill_value=2.0),
+        lambda w: jnp.concatenate([w[1:], jnp.ones(1)]),
+        lambda w: jnp.pad(w[:2], 1, constant_values=1.0),
+        lambda w: lax.dynamic_update_slice(w, jnp.ones(2), (jnp.int32(1),)),
+        lambda w: jnp.ones(4).at[jnp.array([1, 1, 2, 0])].add(w),
+        lambda w: TRIANGLE[0][(w * 4).astype(int)],
+        jnp.sort,
+        jnp.cumprod,
+        lambda w: w * w.sum(),
+    ],
+)
+def test_what_is_not_linear_in_a_sum_does_not_add_up(iteration: Callable[..., Any]) -> None:
+    def total(xs):
+        return lax.scan(lambda w, x: (iteration(w) + x.sum(0), None), jnp.zeros(4), xs)[0]
+
+    assert summed(total, normal(6, 8, 4)) == set()
 
 
 def test_a_sum_that_starts_elsewhere_than_at_zero_is_not_summed_over_chunks() -> None:
