@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from eqsat.ir.axis import Axis, Layout, as_dimension, parts
 from eqsat.ir.control import Body, Scan, carried, sliced
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.ops import Call, Iota, Leaf, Opaque, Rename
+from eqsat.ir.ops import Call, Dot, Iota, Leaf, Map, Opaque, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, Terms, reachable
 
 
 def with_outer_operands(program: Program) -> Program:
@@ -98,10 +98,11 @@ class _Moving:
     def _with_operands(self, call: Call, args: tuple[Term, ...]) -> tuple[Call, tuple[Term, ...]]:
         """Returns the call with further operands, as far as an axis then passes through it."""
         for axis in sorted(_axes(call) - call.passing):
-            found = [*_indices(call, axis), *_renamed(call, args, axis)]
+            sunk = replace(call, bodies=tuple(_sunk(body, call, axis) for body in call.bodies))
+            found = [*_indices(sunk, axis), *_renamed(sunk, args, axis)]
             if not found:
                 continue
-            made, operands = self._with(call, args, found)
+            made, operands = self._with(sunk, args, found)
             if axis in made.passing and made.passing > call.passing:
                 call, args = made, operands
         return call, args
@@ -163,6 +164,50 @@ def _indices(call: Call, axis: Axis) -> list[_Operand]:
                 operand = found.setdefault(term.dtype, _Operand(term, (axis,), (axis,), None, {}))
                 operand.made[number] = term
     return list(found.values())
+
+
+def _sunk(body: Body, call: Call, axis: Axis) -> Body:
+    """Returns the body with renamings to `axis` of what it computes as renamings of its inputs.
+
+    Those of carries, and of results of other ops than elementwise ones and sums, stay where they are.
+    """
+    assert call.control is not None
+    program = body.program
+    kept = {
+        leaf.number
+        for leaf, source in zip(program.inputs, body.sources, strict=True)
+        if source in carried(call.control)
+    }
+    known = {}
+    for term in program.known():
+        if isinstance(term.op, Rename) and term.op.new == axis and term.args[0] not in program.inputs:
+            found = _computed_from_renamed(program.terms, term, kept)
+            if found is not None:
+                known[term.number] = found
+    return Body(with_inputs(program, program.inputs, known), body.sources) if known else body
+
+
+def _computed_from_renamed(terms: Terms, term: Term, kept: set[int]) -> Term | None:
+    """Returns the operand of a `Rename`, computed from renamed inputs, or None if it can't be."""
+    assert isinstance(term.op, Rename)
+    old, new = term.op.old, term.op.new
+    made: dict[int, Term] = {}
+    for inner in reachable(term.args):
+        if new in inner.axes:
+            return None
+        if old not in inner.axes:
+            made[inner.number] = inner
+            continue
+        match inner.op:
+            case Leaf() if inner.number not in kept:
+                made[inner.number] = terms.make(term.op, [inner])
+            case Iota():
+                made[inner.number] = terms.make(Iota(new, inner.dtype), [])
+            case Map() | Reduce() | Dot():
+                made[inner.number] = terms.make(inner.op, [made[arg.number] for arg in inner.args])
+            case _:
+                return None
+    return made[term.args[0].number]
 
 
 def _renamed(call: Call, args: tuple[Term, ...], axis: Axis) -> list[_Operand]:

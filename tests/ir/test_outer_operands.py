@@ -87,6 +87,18 @@ def pairs(x: Any) -> Any:
     return jax.vmap(lambda one: jax.vmap(lambda other: single(one, other))(rows))(rows)
 
 
+def pairs_of_what_is_computed(x: Any) -> Any:
+    rows = jnp.outer(x, jnp.arange(5.0))
+
+    def single(one: Any, other: Any) -> Any:
+        def step(h: Any, entry: Any) -> Any:
+            return jnp.minimum(h + jnp.abs((other**2).sum() - jnp.sin(entry)), jnp.roll(h, 1) + 1), None
+
+        return lax.scan(step, jnp.arange(5.0), one)[0]
+
+    return jax.vmap(lambda one: jax.vmap(lambda other: single(one, other))(rows))(rows)
+
+
 def pairs_until_done(x: Any) -> Any:
     def single(one: Any, other: Any) -> Any:
         return lax.while_loop(lambda s: s < 9.0, lambda s: 2 * s + jnp.abs(one - other) + 1, one * other)
@@ -107,6 +119,7 @@ PASSING: dict[str, tuple[Callable[[Any], Any], int]] = {
     "in a loop in a loop": (loop_in_a_loop, N),
     "by which keys are split": (random_for_each, 20),
     "for all pairs": (pairs, N),
+    "for all pairs of what it computes": (pairs_of_what_is_computed, N),
     "for all pairs until they are done": (pairs_until_done, N),
     "for all pairs by choice": (pairs_by_choice, N),
     "outside, by which rows are chosen": (indices_from_outside, N),
