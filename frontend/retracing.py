@@ -8,6 +8,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
 
+from eqsat.frontend.trace_context import needs_trace_context
+
 Replacement = Callable[[Any, list[Any]], Sequence[Any] | None]
 """From an equation and its operands to its results; None if the equation stays."""
 
@@ -86,8 +88,8 @@ def _kept(equation: Any, operands: list[Any], replacement: Replacement, placed: 
         params = {key: _rewritten(value, replacement, placed) for key, value in params.items()}
     elif name in INLINED and len(inner) == 1:
         return evaluated(inner[0], _constants(params), operands, replacement, placed)
-    elif inner:
-        raise NotRetraceable(name)
+    elif any(map(needs_trace_context, inner)):
+        raise NotRetraceable(name)  # Others, such as how a scatter combines two numbers, stay as they are.
     for key in SHARDED:
         if not placed and isinstance(params.get(key), jax.sharding.NamedSharding):
             params[key] = None

@@ -84,7 +84,11 @@ class TraceContext:
         return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type, **more)
 
     def compilable(
-        self, function: Callable[..., Sequence[Any]], avals: Sequence[Any], closed: ClosedJaxpr
+        self,
+        function: Callable[..., Sequence[Any]],
+        avals: Sequence[Any],
+        closed: ClosedJaxpr,
+        devices: Callable[[int], Sequence[jax.Device]],
     ) -> tuple[Callable[..., Sequence[Any]], list[Any]]:
         """A function that is called here as one to compile by itself, and its arguments' types.
 
@@ -96,18 +100,19 @@ class TraceContext:
 
         - `avals`: the arguments' types, with where they are if that is known.
         - `closed`: the function's jaxpr.
+        - `devices`: so many devices of those that it is compiled for.
         """
         if self.mesh.empty:
             return function, list(avals)
         manual = self.manual
         if not manual:
-            mesh = self.devices(self.mesh.axis_types)
+            mesh = self.mesh_of(devices(self.mesh.size), self.mesh.axis_types)
             return function, [
                 aval if aval.sharding is not None else _placed(typed, mesh)
                 for aval, typed in zip(avals, closed.in_avals, strict=True)
             ]
         avals, results = closed.in_avals, closed.out_avals
-        mesh = self.devices()
+        mesh = self.mesh_of(devices(self.mesh.size))
         checked = any(map(varying, avals))
 
         def over(aval: Any) -> tuple[Any, ...]:
@@ -133,10 +138,6 @@ class TraceContext:
             for aval in avals
         ]
         return mapped, types
-
-    def devices(self, axis_types: tuple[Any, ...] | None = None) -> jax.sharding.Mesh:
-        """The mesh, of devices that are present."""
-        return self.mesh_of(jax.devices()[: self.mesh.size], axis_types)
 
     def mesh_of(
         self, devices: Sequence[jax.Device], axis_types: tuple[Any, ...] | None = None

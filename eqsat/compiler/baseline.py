@@ -37,7 +37,13 @@ not count them in a compiled function. Larger ones count as data."""
 Function = Callable[..., Sequence[Any]]
 
 
-def _alike(function: Function, avals: Sequence[Any], closed: ClosedJaxpr) -> tuple[Function, list[Any]]:
+Devices = Callable[[int], Sequence[jax.Device]]
+"""From a number to so many devices of those that are compiled for."""
+
+
+def _alike(
+    function: Function, avals: Sequence[Any], closed: ClosedJaxpr, devices: Devices
+) -> tuple[Function, list[Any]]:
     return function, list(avals)
 
 
@@ -48,12 +54,12 @@ class Obstacle:
     **Attributes:**
 
     - `reason`: "it has side effects"...
-    - `compilable`: from the function, the types of its arguments with where they are, and its jaxpr, to a
-      function that can be compiled by itself, and the types of that one's arguments.
+    - `compilable`: from the function, the types of its arguments with where they are, its jaxpr and the
+      devices, to a function that can be compiled by itself, and the types of that one's arguments.
     """
 
     reason: str
-    compilable: Callable[[Function, Sequence[Any], ClosedJaxpr], tuple[Function, list[Any]]] = _alike
+    compilable: Callable[[Function, Sequence[Any], ClosedJaxpr, Devices], tuple[Function, list[Any]]] = _alike
 
 
 class Baseline:
@@ -140,7 +146,9 @@ class Baseline:
         function: Function = self.traced.call_flat
         avals, donated = self.avals, self.donation.arguments
         if self.obstacle is not None:
-            function, avals = self.obstacle.compilable(function, avals, self.traced.closed)
+            function, avals = self.obstacle.compilable(
+                function, avals, self.traced.closed, self.target.devices
+            )
         else:
             if self._rounds:
                 function = self._rounded

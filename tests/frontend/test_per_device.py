@@ -80,6 +80,23 @@ def test_loops_and_choices_with_collectives_inside() -> None:
     close(got, wanted)
 
 
+def test_scatters_and_reductions_by_a_function_stay() -> None:
+    """They have programs inside that say nothing to other devices."""
+
+    def talks(x: Any) -> Any:
+        counts = jnp.zeros(5).at[jnp.arange(len(x)) % 5].add(x[:, 0])
+        tops = lax.reduce(x, -jnp.inf, lambda a, b: jnp.maximum(a, b), (1,))
+        rolled = jax.nn.relu(x)
+        return lax.psum(counts, "rows"), tops, rolled
+
+    x = normal(8 * DEVICES, 6)
+    out = (EVERYTHING, ROWS, ROWS)
+    got, wanted = (jax.jit(mapped(f, ROWS, out))(x) for f in (eqsat.optimize(talks, budget="1MB"), talks))
+    close(got, wanted)
+    inside = eqsat.optimize(mapped(talks, ROWS, out), budget="1MB")
+    close(inside(x), wanted)
+
+
 def test_what_is_called_elsewhere_is_no_program_of_one_device() -> None:
     closed = jax.make_jaxpr(jnp.sin)(1.0)
     assert per_device(closed, NOWHERE) is None
