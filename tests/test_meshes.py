@@ -195,6 +195,17 @@ def test_what_cannot_be_shared_out_says_so() -> None:
     assert "one device computes all of it, since it has side effects" in str(optimized.plan(x))
 
 
+@several
+def test_a_plan_is_exported_but_not_saved_for_loading(tmp_path: Path) -> None:
+    fn, args, budget = CASES["kernel"]
+    plan = eqsat.optimize(fn, budget=budget, mesh=make_mesh(data=COUNT)).plan(*args)
+    assert plan.export()
+    with pytest.raises(eqsat.EqsatError, match="several devices"):
+        plan.save(tmp_path / "kernel.plan")
+    plan.save(tmp_path / "kernel.txt")
+    assert "on each device" in (tmp_path / "kernel.txt").read_text()
+
+
 def gathered(x: Any, y: Any, v: Any) -> Any:
     y, v = (lax.all_gather(each, "data", tiled=True) for each in (y, v))
     row = kernel(x, y, v)

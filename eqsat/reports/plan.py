@@ -94,7 +94,16 @@ class Plan(PlanRecord, Report):
 
         dot = partial(graph_dot, self.graph, self.heading)
         own: dict[str, Callable[[], str]] = {"json": self.to_json, "py": lambda: self.source, "dot": dot}
-        return {**super().texts(), **own, "plan": lambda: str(self._deployed().text())}
+        return {**super().texts(), **own, "plan": self._file}
+
+    def _file(self) -> str:
+        """The text for `eqsat.load`."""
+        if self.devices:
+            raise EqsatError(
+                "a plan for several devices can't be loaded elsewhere yet: plan.export() is for"
+                " jax.export.deserialize, which calls it where there are as many devices"
+            )
+        return str(self._deployed().text())
 
     def export(self) -> bytes:
         """The planned program as `jax.export` bytes, for the platform that it is planned for.
