@@ -20,9 +20,10 @@ from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import Traced
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.control import iterations
+from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import Leaf, Opaque
-from eqsat.ir.partitioning import COLLECTIVES, partitioned
+from eqsat.ir.partitioning import partitioned
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import as_written
 from eqsat.targets.machine import Machine

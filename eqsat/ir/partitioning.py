@@ -13,28 +13,20 @@ them; sums leave it out in the second. Inputs and outputs with the axis are then
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jax import lax
-
-from eqsat.ir.axis import Axis, Layout, as_dimension, layout_axes, parts
+from eqsat.ir.axis import Axis, Layout, layout_axes, parts
 from eqsat.ir.control import Body, Scan, sliced
-from eqsat.ir.dtypes import accumulator, is_inexact, is_real_float
+from eqsat.ir.device_terms import DeviceTerms, Split
+from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import Call, Const, Delta, Dot, Iota, Leaf, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 
-MERGED = {"sum": lax.psum_p, "max": lax.pmax_p, "min": lax.pmin_p}
-"""The collectives that combine partial results."""
-
 SCATTERS = {"scatter-add": "sum", "scatter-max": "max", "scatter-min": "min"}
 """Scatters whose results on parts of the updates are combined so."""
-
-COLLECTIVES = frozenset({"psum", "pmax", "pmin", "all_gather"})
-"""The names of the primitives by which devices talk in what `partitioned` makes."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +57,7 @@ def partitioned(program: Program, axis: Axis, name: Any, count: int) -> Partitio
     assert axis.size > count
     numbers = [one.id for inner in program.inside() for one in _all_axes(inner)]
     free = max(numbers, default=0) + 1
-    split = _Split(
+    split = Split(
         axis,
         Axis(free, -(-axis.size // count)),
         name,
@@ -121,40 +113,6 @@ class _WholeAxis(Exception):
     """Control flow needs the axis whole."""
 
 
-@dataclass
-class _Split:
-    """An axis and the part of it that each device has.
-
-    `axes` and `calls` are the next free numbers; `device` is that of the call that tells the device's.
-    """
-
-    axis: Axis
-    part: Axis
-    name: Any
-    count: int
-    axes: int
-    calls: int
-    device: int
-
-    @property
-    def divides(self) -> bool:
-        return self.part.size * self.count == self.axis.size
-
-    def layout(self, old: Layout) -> Layout:
-        return tuple(
-            as_dimension(self.part if axis == self.axis else axis for axis in parts(dimension))
-            for dimension in old
-        )
-
-    def new_axis(self, size: int) -> Axis:
-        self.axes += 1
-        return Axis(self.axes - 1, size)
-
-    def new_call(self) -> int:
-        self.calls += 1
-        return self.calls - 1
-
-
 class _Partitioner:
     """Builds the terms of one device. With `split` None, it copies.
 
@@ -163,12 +121,19 @@ class _Partitioner:
     - `local`: by the number of a term, what a device has of it: a part if it has the axis.
     """
 
-    def __init__(self, terms: Terms, split: _Split | None) -> None:
+    def __init__(self, terms: Terms, split: Split | None) -> None:
         self.terms = terms
         self.split = split
+        self._devices = None if split is None else DeviceTerms(terms, split)
         self.local: dict[int, Term] = {}
         self._whole: dict[int, Term] = {}
         self._calls: dict[tuple[Call, bool], Call] = {}
+
+    @property
+    def devices(self) -> DeviceTerms:
+        """What builds the terms in which devices differ; there is none for copies."""
+        assert self._devices is not None
+        return self._devices
 
     def has(self, axes: Iterable[Axis]) -> bool:
         return self.split is not None and self.split.axis in frozenset(axes)
@@ -187,7 +152,7 @@ class _Partitioner:
             )
             return made
         made = self._whole[leaf.number] = self.terms.make(op)
-        self.local[leaf.number] = self._part_of(made)
+        self.local[leaf.number] = self.devices.part_of(made)
         return made
 
     def run(self, program: Program) -> None:
@@ -206,51 +171,8 @@ class _Partitioner:
             assert self.split is not None
             local, split = self.local[term.number], self.split
             rest = tuple(sorted(local.axes - {split.part}))
-            self._whole[term.number] = self._put_together(local, rest)
+            self._whole[term.number] = self.devices.put_together(local, rest)
         return self._whole[term.number]
-
-    def _put_together(self, local: Term, rest: tuple[Axis, ...]) -> Term:
-        """The parts of all devices as a whole axis."""
-        split = self.split
-        assert split is not None
-        if split.divides:
-            return self._gathered(local, (split.part, *rest), (split.axis, *rest), True)
-        length, n = split.part.size, split.axis.size
-        joined = split.new_axis(length * split.count)
-        all_parts = self._gathered(local, (split.part, *rest), (joined, *rest), True)
-        # Of the last part that counts, the first entries are the ones before it again.
-        last = (n - 1) // length
-        again = last * length - (n - length)
-        pieces = []
-        for start, stop in ((0, last * length), (last * length + again, (last + 1) * length)):
-            axis = split.new_axis(stop - start) if stop - start > 1 else None
-            layout = (axis, *rest)
-            sizes = [one.size for one in rest]
-            params = {
-                "start_indices": (start, *[0] * len(rest)),
-                "limit_indices": (stop, *sizes),
-                "strides": None,
-            }
-            pieces.append((self._call(lax.slice_p, params, [(joined, *rest)], layout, [all_parts]), layout))
-        terms, layouts = zip(*pieces, strict=True)
-        return self._call(lax.concatenate_p, {"dimension": 0}, layouts, (split.axis, *rest), terms)
-
-    def _call(
-        self,
-        primitive: Any,
-        params: Mapping[str, Any],
-        old: Sequence[Layout],
-        new: Layout,
-        args: Sequence[Term],
-    ) -> Term:
-        """A call whose axes pass through it, but for those that only its operands or its result have."""
-        assert self.split is not None
-        kept = frozenset(layout_axes(new))
-        for layout in old:
-            kept &= frozenset(layout_axes(layout)) or kept
-        dtype = args[0].dtype
-        call = Call(self.split.new_call(), primitive, dict(params), tuple(old), (new,), (dtype,), kept)
-        return self.terms.make(Opaque(call, 0), args)
 
     def _made(self, term: Term) -> Term:
         op, split = term.op, self.split
@@ -262,19 +184,19 @@ class _Partitioner:
         axis, part = split.axis, split.part
         match op:
             case Iota(axis=along) if along == axis:
-                return self._counted(op.dtype)
+                return self.devices.counted(op.dtype)
             case Delta(first=first, second=second) if axis in (first, second):
                 pair = [
-                    self._counted("int32") if one == axis else self.terms.make(Iota(one, "int32"))
+                    self.devices.counted("int32") if one == axis else self.terms.make(Iota(one, "int32"))
                     for one in (first, second)
                 ]
                 return self.terms.make(Map("eq", "bool"), pair)
             case Reduce(kind=kind, axes=axes) if axis in axes:
-                return self._reduced(kind, replace(op, axes=axes - {axis} | {part}), args)
+                return self.devices.reduced(kind, replace(op, axes=axes - {axis} | {part}), args)
             case Dot(axes=axes) if axis in axes:
-                return self._wide_sum(replace(op, axes=axes - {axis} | {part}), args)
+                return self.devices.wide_sum(replace(op, axes=axes - {axis} | {part}), args)
             case Select(axis=along) if along == axis:
-                return self._selected(op, args[0])
+                return self.devices.selected(op, args[0])
             case Select(out_axis=out) if out == axis:
                 return self._on_whole(term, self.terms.make(op, args))
             case Operation(axes=axes) if axis in axes:
@@ -292,163 +214,7 @@ class _Partitioner:
         if not self.has(made.axes):
             return made
         self._whole[term.number] = made
-        return self._part_of(made)
-
-    # What devices do together
-
-    def _collective(
-        self, primitive: Any, params: Mapping[str, Any], term: Term, out: Layout, old: Layout
-    ) -> Term:
-        assert self.split is not None
-        return self._call(primitive, params, [old], out, [term])
-
-    def _merged(self, kind: str, term: Term) -> Term:
-        """Partial results of all devices, combined."""
-        assert self.split is not None
-        if term.dtype == "bool" and kind in ("and", "or", "max", "min"):
-            number = self.terms.make(Map("convert", "int32"), [term])
-            merged = self._merged("max" if kind in ("or", "max") else "min", number)
-            return self.terms.make(Map("ne", "bool"), [merged, self.terms.make(Const("0", "int32"))])
-        layout = tuple(sorted(term.axes))
-        if kind in MERGED:
-            params = {"axes": (self.split.name,), "axis_index_groups": None}
-            return self._collective(MERGED[kind], params, term, layout, layout)
-        devices = self.split.new_axis(self.split.count)
-        gathered = self._gathered(term, layout, (devices, *layout), False)
-        return self.terms.make(Reduce(kind, frozenset({devices}), term.dtype), [gathered])
-
-    def _gathered(self, term: Term, old: Layout, new: Layout, tiled: bool) -> Term:
-        assert self.split is not None
-        params = {
-            "all_gather_dimension": 0,
-            "axis_index_groups": None,
-            "axis_name": (self.split.name,),
-            "axis_size": self.split.count,
-            "tiled": tiled,
-        }
-        return self._collective(lax.all_gather_p, params, term, new, old)
-
-    def _device(self) -> Term:
-        """The number of the device along the mesh's axis."""
-        assert self.split is not None
-        params = {"axis_name": self.split.name}
-        call = Call(self.split.device, lax.axis_index_p, params, (), ((),), ("int32",), frozenset())
-        return self.terms.make(Opaque(call, 0))
-
-    def _offset(self) -> Term:
-        """The index at which the device's part begins."""
-        split = self.split
-        assert split is not None
-        begins = self._begins()
-        if split.divides:
-            return begins
-        last = self.terms.make(Const(str(split.axis.size - split.part.size), "int32"))
-        return self.terms.make(Map("min", "int32"), [begins, last])
-
-    def _begins(self) -> Term:
-        """The first index that counts for the device."""
-        assert self.split is not None
-        size = self.terms.make(Const(str(self.split.part.size), "int32"))
-        return self.terms.make(Map("mul", "int32"), [self._device(), size])
-
-    def _counting(self, term: Term, kind: str = "sum") -> Term:
-        """The term with what counts for another device replaced by what changes no sum, or product."""
-        split = self.split
-        assert split is not None
-        if split.divides or split.part not in term.axes:
-            return term
-        counts = self.terms.make(Map("ge", "bool"), [self._counted("int32"), self._begins()])
-        value = {"prod": "1", "and": "True", "or": "False"}.get(kind, "0")
-        if term.dtype == "bool":
-            value = {"prod": "True", "sum": "False"}.get(kind, "False")
-        elif is_inexact(term.dtype):
-            value += ".0" if is_real_float(term.dtype) else "j" if value == "0" else "+0j"
-        neutral = self.terms.make(Const(value, term.dtype))
-        return self.terms.make(Map("select_n", term.dtype), [counts, neutral, term])
-
-    def _counted(self, dtype: str) -> Term:
-        """The indices of the device's part."""
-        assert self.split is not None
-        offset = self._offset()
-        if dtype != "int32":
-            offset = self.terms.make(Map("convert", dtype), [offset])
-        return self.terms.make(Map("add", dtype), [self.terms.make(Iota(self.split.part, dtype)), offset])
-
-    def _part_of(self, whole: Term) -> Term:
-        """The device's part of a value that it has as a whole."""
-        assert self.split is not None
-        rest = tuple(sorted(whole.axes - {self.split.axis}))
-        old, new = (self.split.axis, *rest), (self.split.part, *rest)
-        zero = self.terms.make(Const("0", "int32"))
-        sizes = tuple(axis.size for axis in new)
-        starts = [self._offset(), *[zero] * len(rest)]
-        layouts = [old, *((),) * len(old)]
-        return self._call(lax.dynamic_slice_p, {"slice_sizes": sizes}, layouts, new, [whole, *starts])
-
-    # Reductions and selections
-
-    def _reduced(self, kind: str, op: Reduce, args: Sequence[Term]) -> Term:
-        assert self.split is not None
-        if kind == "mean":
-            wide = accumulator(op.dtype)
-            total = self._wide_sum(replace(op, kind="sum", dtype=wide), args)
-            entries = math.prod(axis.size for axis in op.axes - {self.split.part}) * self.split.axis.size
-            count = self.terms.make(Const(f"{float(entries)!r}", wide))
-            mean = self.terms.make(Map("div", wide), [total, count])
-            return mean if wide == op.dtype else self.terms.make(Map("convert", op.dtype), [mean])
-        if kind == "sum":
-            return self._wide_sum(op, args)
-        if kind in ("prod", "xor"):
-            args = [self._counting(arg, kind) for arg in args]
-        return self._merged(kind, self.terms.make(op, args))
-
-    def _wide_sum(self, op: Reduce | Dot, args: Sequence[Term]) -> Term:
-        """A sum over a part, and then over devices. Sums of narrow floats are rounded at the end."""
-        wide = accumulator(op.dtype)
-        args = [self._counting(arg) for arg in args]
-        if isinstance(op, Reduce) and args[0].dtype != wide:
-            args = [self.terms.make(Map("convert", wide), [arg]) for arg in args]
-        if wide == op.dtype or not is_real_float(op.dtype):
-            return self._merged("sum", self.terms.make(op, args))
-        total = self._merged("sum", self.terms.make(replace(op, dtype=wide), args))
-        return self.terms.make(Map("convert", op.dtype), [total])
-
-    def _selected(self, op: Select, operand: Term) -> Term:
-        """The best of all devices' best entries: of equal ones, the first device's."""
-        split = self.split
-        assert split is not None
-        if op.k > split.part.size or not (split.divides or op.kind != "top_k"):
-            # An entry that two devices have would be found twice.
-            rest = tuple(sorted(operand.axes - {split.part}))
-            return self.terms.make(op, [self._put_together(operand, rest)])
-        here = replace(op, axis=split.part)
-        indices = self.terms.make(replace(here, result="indices"), [operand])
-        offset = self._offset()
-        if indices.dtype != "int32":
-            offset = self.terms.make(Map("convert", indices.dtype), [offset])
-        indices = self.terms.make(Map("add", indices.dtype), [indices, offset])
-        if op.kind == "top_k":
-            values = self.terms.make(replace(here, result="values", dtype=operand.dtype), [operand])
-        else:
-            extreme = "max" if op.kind == "argmax" else "min"
-            values = self.terms.make(Reduce(extreme, frozenset({split.part}), operand.dtype), [operand])
-        taken = () if op.out_axis is None else (op.out_axis,)
-        rest = tuple(sorted(values.axes - set(taken)))
-        among = split.new_axis(split.count * op.k)
-        old, new = (*taken, *rest), (among, *rest)
-        values = self._gathered(values, old, new, tiled=bool(taken))
-        best = replace(op, axis=among)
-        if op.result == "values":
-            return self.terms.make(best, [values])
-        indices = self._gathered(indices, old, new, tiled=bool(taken))
-        chosen = self.terms.make(replace(best, result="indices", dtype="int32"), [values])
-        position = self.terms.make(Iota(among, "int32"))
-        zero = self.terms.make(Const("0", indices.dtype))
-        is_it = self.terms.make(Map("eq", "bool"), [position, chosen])
-        kept = self.terms.make(Map("select_n", indices.dtype), [is_it, zero, indices])
-        return self.terms.make(Reduce("sum", frozenset({among}), indices.dtype), [kept])
-
-    # Calls
+        return self.devices.part_of(made)
 
     def _called(self, term: Term, op: Opaque, args: Sequence[Term]) -> Term:
         split = self.split
@@ -469,7 +235,7 @@ class _Partitioner:
             return self._scattered(call, args)
         elif axis in call.sums and split.divides:
             made = self.terms.make(Opaque(call.renamed(names), op.result), args)
-            return made if split.part in made.axes else self._merged("sum", made)
+            return made if split.part in made.axes else self.devices.merged("sum", made)
         return self._on_whole(
             term, self.terms.make(Opaque(self._copied(call), op.result), map(self.whole, term.args))
         )
@@ -479,10 +245,10 @@ class _Partitioner:
         kind = SCATTERS[call.primitive.name]
         renamed = call.renamed({self.split.axis: self.split.part})
         if kind != "sum":
-            return self._merged(kind, self.terms.make(Opaque(renamed, 0), args))
+            return self.devices.merged(kind, self.terms.make(Opaque(renamed, 0), args))
         zero = self.terms.make(Const("0.0" if is_real_float(args[0].dtype) else "0", args[0].dtype))
-        updates = [*args[1:-1], self._counting(args[-1])]
-        added = self._merged("sum", self.terms.make(Opaque(renamed, 0), [zero, *updates]))
+        updates = [*args[1:-1], self.devices.counting(args[-1])]
+        added = self.devices.merged("sum", self.terms.make(Opaque(renamed, 0), [zero, *updates]))
         return self.terms.make(Map("add", added.dtype), [args[0], added])
 
     def _control(self, call: Call) -> Call:

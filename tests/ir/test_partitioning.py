@@ -16,8 +16,9 @@ from jax import lax
 from eqsat.compiler.mesh_program import local_function
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis
+from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.ops import Leaf, Opaque
-from eqsat.ir.partitioning import COLLECTIVES, Partition, partitioned, split_dimension
+from eqsat.ir.partitioning import Partition, partitioned, split_dimension
 from eqsat.ir.program import Program
 from eqsat.targets.calibration import default_target
 from tests.nightly import one_in
