@@ -252,6 +252,8 @@ def _refused_bytes(message: str, target: Target) -> int | None:
 def _spread(aval: Any) -> bool:
     """Whether it says of an argument that it is on several devices."""
     sharding = getattr(aval, "sharding", None)
+    if isinstance(getattr(sharding, "mesh", None), jax.sharding.AbstractMesh):
+        return False
     return isinstance(sharding, jax.sharding.Sharding) and len(sharding.device_set) > 1
 
 

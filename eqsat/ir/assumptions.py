@@ -35,7 +35,9 @@ def under(terms: Terms, roots: Sequence[Term], assumed: Mapping[int, Term]) -> l
             stack.append((term, True))
             stack.extend((arg, False) for arg in term.args)
             continue
-        found[term.number] = _simplified(terms, term, [found[arg.number] for arg in term.args])
+        made = found[term.number] = _simplified(terms, term, [found[arg.number] for arg in term.args])
+        if term.number in terms.origins:
+            terms.origins.setdefault(made.number, terms.origins[term.number])
     return [found[root.number] for root in roots]
 
 

@@ -230,7 +230,7 @@ def _stored(block: Block, lengths: Lengths) -> set[Term]:
     for step in block.steps:
         stored |= {term for term in step.results if _writes(term)}
         if isinstance(step, Loop):
-            stored |= set(step.imports)
+            stored |= {_under_any_name(term) for term in step.imports}
             continue
         for arg in step.term.args:
             uses[arg] = uses.get(arg, 0) + 1
@@ -264,6 +264,11 @@ def _reads(term: Term, lengths: Lengths) -> bool:
 
 
 def _is_there_already(term: Term) -> bool:
+    return isinstance(_under_any_name(term).op, (Leaf, Const, Iota))
+
+
+def _under_any_name(term: Term) -> Term:
+    """Returns the array that a term is, which may have other names."""
     while isinstance(term.op, Rename):
         term = term.args[0]
-    return isinstance(term.op, (Leaf, Const, Iota))
+    return term
