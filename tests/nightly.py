@@ -14,7 +14,12 @@ THOROUGH = "EQSAT_NIGHTLY" in os.environ
 
 def nightly_but(kept: Container[Any], cases: Iterable[Any]) -> list[Any]:
     """The cases as parameters, all but some of them for `make test-all` alone."""
-    return [case if case in kept else pytest.param(case, marks=pytest.mark.nightly) for case in cases]
+
+    def marked(case: Any) -> Any:
+        values = case if isinstance(case, tuple) else (case,)
+        return pytest.param(*values, marks=pytest.mark.nightly)
+
+    return [case if case in kept else marked(case) for case in cases]
 
 
 def one_in(count: int, cases: Iterable[Any]) -> list[Any]:

@@ -23,6 +23,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import eqsat
 from eqsat.targets.calibration import default_target
 from eqsat.targets.meshes import mesh_of, parse_mesh
+from tests.nightly import nightly_but
 from tests.stages import normal
 
 DEVICES = len(jax.devices())
@@ -92,6 +93,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
 }
 
 
+LINE, SQUARE = {"data": 8}, {"data": 2, "model": 4}
+ALL_MESHES = [(name, axes) for name in CASES for axes in (LINE, SQUARE)]
+
+
 def agree(got: Any, wanted: Any) -> None:
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
@@ -99,8 +104,10 @@ def agree(got: Any, wanted: Any) -> None:
 
 
 @several
-@pytest.mark.parametrize("axes", [{"data": 8}, {"data": 2, "model": 4}], ids=["8", "2x4"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "axes"),
+    nightly_but([(name, LINE) for name in CASES] + [("sinkhorn", SQUARE), ("training", SQUARE)], ALL_MESHES),
+)
 def test_devices_share_it_out_within_the_budget_of_each(name: str, axes: dict[str, int]) -> None:
     fn, args, budget = CASES[name]
     optimized = eqsat.optimize(fn, budget=budget, mesh=make_mesh(**axes))

@@ -13,6 +13,7 @@ import pytest
 import eqsat
 from eqsat.support.units import parse_budget
 from examples.measure import plain_peak
+from tests.nightly import nightly_but
 from tests.stages import normal
 
 
@@ -39,7 +40,7 @@ def test_a_caller_may_take_any_plan() -> None:
     assert eqsat.optimize(kernel, budget=least, max_slowdown=None).plan(x, x).peak_bytes <= least
 
 
-@pytest.mark.parametrize("part", [0.2, 0.5])
+@pytest.mark.parametrize("part", nightly_but([0.5], [0.2, 0.5]))
 def test_gradients_of_maxima_of_products_fit_in_parts_of_their_temporaries(part: float) -> None:
     """One product can be known by chunks of one axis only: others of its values are computed by tiles."""
     x = normal(80, 60)

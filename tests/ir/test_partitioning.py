@@ -21,7 +21,7 @@ from eqsat.ir.ops import Leaf, Opaque
 from eqsat.ir.partitioning import Partition, partitioned, split_dimension
 from eqsat.ir.program import Program
 from eqsat.targets.calibration import default_target
-from tests.nightly import one_in
+from tests.nightly import nightly_but
 
 DEVICES = 4
 N = 12
@@ -220,7 +220,7 @@ def test_inputs_keep_their_numbers() -> None:
     assert [term.op.index for term in part.program.inputs if isinstance(term.op, Leaf)] == [0, 1]
 
 
-@pytest.mark.parametrize("second", one_in(6, sorted(CASES)))
+@pytest.mark.parametrize("second", nightly_but(["gathers"], sorted(CASES)))
 @settings(max_examples=3, deadline=None)
 @given(first=st.sampled_from(["sums and means", "extremes", "softmax", "pairs", "reshapes"]))
 def test_one_after_another(first: str, second: str) -> None:

@@ -11,13 +11,22 @@ from eqsat.rules import shipped
 from eqsat.rulesets.files import shipped_files
 from eqsat.rulesets.selection import rules_for
 from eqsat.testing import check_rules, load
+from tests.nightly import nightly_but
 
 FEW = 1
 """The base number of examples: enough for what is plainly wrong, too few to see whether every condition
 is needed, so that is not looked for. `make test-all` draws all, and looks for it."""
 
 
-@pytest.mark.parametrize("path", shipped(), ids=lambda path: path.stem)
+LONG = {"softmax", "solves", "factors"}
+"""Files that take half a minute each, even so."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    nightly_but([path for path in shipped() if path.stem not in LONG], shipped()),
+    ids=lambda path: path.stem,
+)
 def test_a_file_is_right(path: Path) -> None:
     report = FileCheck(load(path), shipped_files(), FEW, brief=True).report()
     assert not [text for rule in report.failed for text in rule.failures]
