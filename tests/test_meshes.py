@@ -176,6 +176,23 @@ def test_devices_need_not_divide_the_axis() -> None:
 
 
 @several
+def test_exact_results_are_no_sums_over_devices() -> None:
+    x, y, v = normal(1600, 3), normal(800, 3), normal(800)
+
+    def sums(x: Any, y: Any, v: Any) -> Any:
+        return kernel(x, y, v), jnp.sum(x, 0)
+
+    for fn, axis in ((kernel, "x.0"), (sums, "x.1")):
+        exact = eqsat.optimize(fn, budget="9MB", mesh=make_mesh(data=COUNT), accuracy="exact")
+        split = exact.plan(x, y, v).devices
+        assert axis in split or "repeats" in split
+        agree(exact(x, y, v), fn(x, y, v))
+    assert (
+        "psum" not in eqsat.optimize(sums, mesh=make_mesh(data=COUNT), accuracy="exact").plan(x, y, v).source
+    )
+
+
+@several
 def test_more_devices_than_there_is_to_share_out() -> None:
     optimized = eqsat.optimize(lambda x: jnp.exp(x) @ x.T, budget="1MB", mesh=make_mesh(data=COUNT))
     x = normal(5, 3)

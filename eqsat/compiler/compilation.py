@@ -102,7 +102,8 @@ class Compilation:
             return None
         from eqsat.compiler.mesh_program import MeshPrograms  # imported late, as planners are
 
-        return MeshPrograms(self.closed, mesh, self.names, self.target)
+        exact = self.settings.accuracy == "exact"
+        return MeshPrograms(self.closed, mesh, self.names, self.target, exact)
 
     @functools.cached_property
     def obstacle(self) -> Obstacle | None:

@@ -21,6 +21,7 @@ from eqsat.frontend.trace import Traced
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.control import iterations
 from eqsat.ir.device_terms import COLLECTIVES
+from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import Leaf, Opaque
 from eqsat.ir.partitioning import partitioned
@@ -121,9 +122,15 @@ class MeshPrograms:
     """The ways to share a function out among the devices of a mesh, from the one that should be fastest.
 
     Axes of the mesh are assigned one after another, each to the axis with which the rest is fastest.
+
+    **Attributes:**
+
+    - `exact`: whether results must equal those of the function bit for bit. Then no sum is over devices.
     """
 
-    def __init__(self, closed: ClosedJaxpr, mesh: Mesh, names: Sequence[str], target: Target) -> None:
+    def __init__(
+        self, closed: ClosedJaxpr, mesh: Mesh, names: Sequence[str], target: Target, exact: bool = False
+    ) -> None:
         self.closed = closed
         self.names = names
         self.target = target
@@ -138,6 +145,7 @@ class MeshPrograms:
                 _scored(split, target.machine)
                 for one in self.found
                 for split in _splits(one, str(name), count, names)
+                if not (exact and _sums_over_devices(split.program))
             ]
             # What is split over some axes of the mesh alone repeats its work along the others.
             self.found = sorted([*wider, *self.found], key=lambda one: one.seconds)[:KEPT]
@@ -187,6 +195,15 @@ def _splits(one: MeshProgram, name: str, count: int, names: Sequence[str]) -> It
             outputs=tuple(map(_with, one.outputs, part.outputs, (name,) * len(one.outputs))),
             assignment=(*one.assignment, (name, f"{label} ({axis.size:,})")),
         )
+
+
+def _sums_over_devices(program: Program) -> bool:
+    """Whether devices add up numbers whose sum depends on the order."""
+    return any(
+        isinstance(term.op, Opaque) and term.op.call.primitive.name == "psum" and is_inexact(term.dtype)
+        for inner in program.inside()
+        for term in inner.reachable()
+    )
 
 
 def _with(dims: Dims, place: int | None, name: str) -> Dims:
