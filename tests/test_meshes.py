@@ -264,6 +264,20 @@ def test_a_function_that_maps_over_devices_is_planned_by_device(outside: bool) -
 
 
 @several
+def test_what_is_donated_to_a_mapped_function_is_overwritten() -> None:
+    mesh = make_mesh(data=COUNT)
+    rows = PartitionSpec("data")
+    mapped = jax.shard_map(
+        lambda x: x * lax.psum(jnp.sum(x), "data"), mesh=mesh, in_specs=rows, out_specs=rows
+    )
+    x = jax.device_put(normal(800, 100), NamedSharding(mesh, rows))
+    wanted = mapped(x)
+    found = eqsat.optimize(mapped, budget=60_000, donate_argnums=0)(x)
+    agree(found, wanted)
+    assert x.is_deleted()
+
+
+@several
 def test_what_is_too_large_inside_says_so() -> None:
     mesh = make_mesh(data=COUNT)
     mapped = jax.shard_map(

@@ -226,9 +226,11 @@ class Compilation:
                 def planner(budget: int) -> Planner:
                     return self._planner(budget, placement, donation, progress, values)
 
+                given = NOTHING if self.shared is not None else donation
+
                 def mapped(closed: ClosedJaxpr, budget: int, placement: tuple[Any, ...]) -> Planned:
                     def as_it_is(traced: Traced, budget: int) -> Planned:
-                        return self._planner(budget, placement, NOTHING, progress, of=traced).planned()
+                        return self._planner(budget, placement, given, progress, of=traced).planned()
 
                     return MappedProgram(closed, self.title, self._of_body, as_it_is).planned(budget)
 
