@@ -5,7 +5,8 @@
 
 The first runs every program three ways on the same arguments: as planned with `mesh=`; by `jax.jit` with the
 first arguments sharded; and, for some, as a `shard_map` that a person would write. Peaks are of one device.
-Bytes are those of the results of all collectives in the compiled program, once for each in a loop.
+Bytes are those of the results of all collectives in the compiled program, and operations are XLA's count: both
+count the body of a loop once, so operations of plans with loops are too few.
 The second plans programs that grow with the number of devices. Writes `benchmarks/results/meshes-<cpu>.md` or
 `meshes-paper-<cpu>.md`, and the rows as `.json`.
 """
@@ -56,7 +57,7 @@ def kernel_loss(x: Array, y: Array, v: Array) -> Array:
 
 
 def neighbours(x: Array, y: Array) -> Array:
-    return lax.top_k(-squares(x, y), 5)
+    return tuple(lax.top_k(-squares(x, y), 5))
 
 
 def discrepancy(x: Array, y: Array) -> Array:
@@ -159,7 +160,15 @@ def cases() -> list[Case]:
         Case("5 nearest", neighbours, three[:2], 2_000_000, neighbours, (ROWS, ALL), (ROWS, ROWS)),
         Case("MMD", discrepancy, ((n, 8), (m, 8)), 4_000_000),
         Case("Sinkhorn", sinkhorn, three[:2], 2_000_000, sinkhorn_by_hand, (ROWS, ALL), (ROWS, ALL)),
-        Case("attention, 4 heads × 2,048", attention, ((4, 2_048, 64),) * 3, 8_000_000),
+        Case(
+            "attention, 4 heads × 2,048",
+            attention,
+            ((4, 2_048, 64),) * 3,
+            8_000_000,
+            attention,
+            (P(None, "data"), ALL, ALL),
+            P(None, "data"),
+        ),
         Case("k-means", k_means, ((128_000, 8), (128, 8)), 3_000_000, k_means_by_hand, (ROWS, ALL), ALL),
         Case("sparse GP and gradient", jax.value_and_grad(sparse_gp, 2), ((n, 3), (n,), (200, 3)), 6_000_000),
         Case(
