@@ -5,8 +5,9 @@
 
 The first runs every program three ways on the same arguments: as planned with `mesh=`; by `jax.jit` with the
 first arguments sharded; and, for some, as a `shard_map` that a person would write. Peaks are of one device.
-Bytes are those of the results of all collectives in the compiled program, and operations are XLA's count. Both
-count the body of a loop once, so operations of plans with loops are too few.
+Bytes are those of the results of all collectives in the compiled program, and operations are XLA's count.
+Both count the body of a loop once, so operations of plans with loops are too few.
+
 The second plans programs that grow with the number of devices. Writes `benchmarks/results/meshes-<cpu>.md` or
 `meshes-paper-<cpu>.md`, and the rows as `.json`.
 """
