@@ -13,7 +13,7 @@ THOROUGH = "EQSAT_NIGHTLY" in os.environ
 
 
 def nightly_but(kept: Container[Any], cases: Iterable[Any]) -> list[Any]:
-    """The cases as parameters, all but some of them for `make test-all` alone."""
+    """The cases as parameters, all but some for `make test-all` alone; a tuple is several parameters."""
 
     def marked(case: Any) -> Any:
         values = case if isinstance(case, tuple) else (case,)

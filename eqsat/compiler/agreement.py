@@ -11,8 +11,8 @@ from jax.experimental import multihost_utils
 from eqsat.errors import EqsatError
 
 
-def check_agreement(mesh: jax.sharding.Mesh, title: str, source: str) -> None:
-    """Compare the source of a plan with those of all other processes.
+def check_agreement(mesh: jax.sharding.Mesh, title: str, plan: str) -> None:
+    """Compare a plan, as text that says all of it, with those of all other processes.
 
     Planning counts its steps, so processes that plan the same function agree. What can part them is a limit
     in seconds, or another version of eqsat or JAX.
@@ -22,7 +22,7 @@ def check_agreement(mesh: jax.sharding.Mesh, title: str, source: str) -> None:
     processes = {device.process_index for device in mesh.devices.flat}
     if len(processes) == 1:
         return
-    digest = np.frombuffer(hashlib.sha256(source.encode()).digest(), np.uint32)
+    digest = np.frombuffer(hashlib.sha256(plan.encode()).digest(), np.uint32)
     with jax.core.eval_context():
         all_digests = np.asarray(multihost_utils.process_allgather(digest))
     others = [number for number, one in enumerate(all_digests) if (one != all_digests[0]).any()]

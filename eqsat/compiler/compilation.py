@@ -243,7 +243,7 @@ class Compilation:
 
                 found = self._new(plan, budget)
                 if self.mesh is not None and self.target.absent is None:
-                    check_agreement(self.mesh, self.title, found.plan.source)
+                    check_agreement(self.mesh, self.title, f"{found.plan.devices}\n{found.plan.source}")
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return replace(found, derivation=None)

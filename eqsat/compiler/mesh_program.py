@@ -21,7 +21,7 @@ from eqsat.frontend.trace import Traced
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.control import iterations
 from eqsat.ir.device_terms import COLLECTIVES
-from eqsat.ir.dtypes import is_inexact
+from eqsat.ir.dtypes import is_inexact, itemsize
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import Leaf, Opaque
 from eqsat.ir.partitioning import partitioned
@@ -181,12 +181,9 @@ def _leaf(term: Any) -> Leaf:
 
 
 def _splits(one: MeshProgram, name: str, count: int, names: Sequence[str]) -> Iterator[MeshProgram]:
-    labels = axis_labels(one.program, names)
+    labels = axis_labels(one.program, input_names(one.program, names))
     for axis in _candidates(one.program, count):
-        try:
-            part = partitioned(one.program, axis, name, count)
-        except RecursionError:
-            continue
+        part = partitioned(one.program, axis, name, count)
         label = f"{labels[axis]}" if axis in labels else f"axis {axis.name}"
         yield replace(
             one,
@@ -243,5 +240,5 @@ def _communicated(program: Program, times: int = 1) -> tuple[int, int]:
         elif call.primitive.name in COLLECTIVES:
             size = math.prod(axis.size for axis in layout_axes(call.out_layouts[0]))
             messages += times
-            received += times * size * jax.numpy.dtype(term.dtype).itemsize
+            received += times * size * itemsize(term.dtype)
     return messages, received

@@ -5,7 +5,6 @@ carry = False; every iteration: carry = choice ? carry : False
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from eqsat.ir.assumptions import constant_carries, under
@@ -22,7 +21,7 @@ def with_constant_carries(program: Program) -> Program:
     done: set[tuple[Call, tuple[Term, ...]]] = set()
     next_call = program.next_call()
     while True:
-        found = next(_loops(program, done), None)
+        found = next((found for found in program.controls() if found not in done), None)
         if found is None:
             return program
         call, args = found
@@ -39,15 +38,6 @@ def with_constant_carries(program: Program) -> Program:
             if isinstance(term.op, Opaque) and term.op.call == call and term.args == args:
                 known[term.number] = program.terms.make(Opaque(made, term.op.result), args)
         program = with_inputs(program, program.inputs, known)
-
-
-def _loops(
-    program: Program, done: set[tuple[Call, tuple[Term, ...]]]
-) -> Iterator[tuple[Call, tuple[Term, ...]]]:
-    """Yields calls of control flow that are not done, with their operands."""
-    for term in program.known():
-        if isinstance(term.op, Opaque) and term.op.call.bodies and (term.op.call, term.args) not in done:
-            yield term.op.call, term.args
 
 
 def _with_constants(body: Body, constants: dict[int, Term]) -> Body:

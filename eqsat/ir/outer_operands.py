@@ -8,7 +8,6 @@ the renamed array is an operand, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis, Layout, as_dimension, parts
@@ -73,7 +72,7 @@ class _Moving:
     def _moved(self, program: Program) -> Program:
         done: set[tuple[Call, tuple[Term, ...]]] = set()
         while True:
-            found = next(_calls(program, done), None)
+            found = next((found for found in program.controls() if found not in done), None)
             if found is None:
                 return program
             call, args = found
@@ -133,15 +132,6 @@ class _Moving:
         operands = (*args, *(operand.term for operand in found))
         layouts = (*call.arg_layouts, *(operand.layout for operand in found))
         return with_bodies(replace(call, arg_layouts=layouts, control=control), bodies, operands), operands
-
-
-def _calls(
-    program: Program, done: set[tuple[Call, tuple[Term, ...]]]
-) -> Iterator[tuple[Call, tuple[Term, ...]]]:
-    """Yields calls of control flow that are not done, with their operands."""
-    for term in program.known():
-        if isinstance(term.op, Opaque) and term.op.call.bodies and (term.op.call, term.args) not in done:
-            yield term.op.call, term.args
 
 
 def _axes(call: Call) -> frozenset[Axis]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, Layout, layout_shape
 from eqsat.ir.dtypes import itemsize
-from eqsat.ir.ops import Opaque
+from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.term import Term, Terms, reachable
 
 
@@ -106,6 +106,12 @@ class Program:
             for term in program.known() if known else program.reachable():
                 if isinstance(term.op, Opaque):
                     stack.extend(body.program for body in term.op.call.bodies)
+
+    def controls(self) -> Iterator[tuple[Call, tuple[Term, ...]]]:
+        """Yields the calls of control flow, with their operands; once for each of their results."""
+        for term in self.known():
+            if isinstance(term.op, Opaque) and term.op.call.bodies:
+                yield term.op.call, term.args
 
     def next_call(self) -> int:
         """Returns a number that no call of the program, or of the bodies inside, has."""
