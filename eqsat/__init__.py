@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
+    from eqsat.reports.stream_plan import StreamPlan
+    from eqsat.streaming.sources import on_host
     from eqsat.targets.calibration import calibrate
     from eqsat.targets.catalogue import target_names
 
@@ -35,6 +37,7 @@ __all__ = [
     "Plan",
     "RuleError",
     "RuleSyntaxError",
+    "StreamPlan",
     "assume",
     "budget",
     "calibrate",
@@ -43,6 +46,7 @@ __all__ = [
     "explain",
     "load",
     "minimum_budget",
+    "on_host",
     "operation",
     "optimize",
     "target_names",
@@ -61,6 +65,8 @@ HOMES = {
     "eqsat.reports.comparison": "AccuracyComparison",
     "eqsat.reports.explanation": "Explanation",
     "eqsat.reports.plan": "Plan",
+    "eqsat.reports.stream_plan": "StreamPlan",
+    "eqsat.streaming.sources": "on_host",
 }
 """Maps each module to the public names that are imported from it on first use.
 

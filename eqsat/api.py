@@ -18,8 +18,10 @@ from eqsat.compiler.deployment import Deployment
 from eqsat.compiler.observer import Observer
 from eqsat.compiler.settings import Settings, setting
 from eqsat.dispatch.arguments import (
+    NOT_STREAMED,
     Donated,
     Statics,
+    Streamed,
     abstract,
     argument_names,
     is_plain,
@@ -36,6 +38,8 @@ from eqsat.frontend.trace import Traced, trace
 from eqsat.frontend.trace_context import NO_MESH, NOWHERE, TraceContext, needs_trace_context
 from eqsat.reports.plan import Plan
 from eqsat.rulesets.options import RulePath, check_accuracy
+from eqsat.streaming.calls import StreamedCalls, streamed_positions
+from eqsat.streaming.options import IN_MEMORY, StreamedCall, StreamOptions
 from eqsat.support.units import format_bytes, parse_budget
 from eqsat.targets.calibration import default_target
 from eqsat.targets.catalogue import TargetName, find_target
@@ -48,6 +52,7 @@ from eqsat.transforms.selection import Mask
 
 if TYPE_CHECKING:
     from eqsat.reports.explanation import Explanation
+    from eqsat.reports.stream_plan import StreamPlan
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -76,12 +81,22 @@ class Specialisation:
 class Optimized(Generic[P, R]):
     """A function within a memory budget; see `optimize`."""
 
-    def __init__(self, fn: Callable[P, R], settings: Settings, statics: Statics, donated: Donated) -> None:
+    def __init__(
+        self,
+        fn: Callable[P, R],
+        settings: Settings,
+        statics: Statics,
+        donated: Donated,
+        marked: Streamed = NOT_STREAMED,
+        streams: StreamOptions = IN_MEMORY,
+    ) -> None:
         functools.update_wrapper(self, fn)
         self._fn = fn
         self._settings = settings
         self._statics = statics
         self._donated = donated
+        self._marked = marked
+        self._streams = StreamedCalls(settings, streams, _name(fn))
         self._jitted: Callable[P, R] = jax.jit(
             fn,
             static_argnums=statics.positions or None,
@@ -101,6 +116,9 @@ class Optimized(Generic[P, R]):
             return result
         if setting("jax_disable_jit"):
             return self._fn(*args, **kwargs)
+        if (streamed := self._streamed(args, kwargs)) is not None:
+            result = self._streams.call(*streamed)
+            return result
         around = TraceContext.now()
         instance, leaves = self._instance(args, kwargs, around)
         call = instance.call
@@ -130,8 +148,17 @@ class Optimized(Generic[P, R]):
         """A method, where it decorates one."""
         return self if instance is None else MethodType(self, instance)
 
-    def plan(self, *args: Any, **kwargs: Any) -> Plan:
-        """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s."""
+    def plan(self, *args: Any, **kwargs: Any) -> Plan | StreamPlan:
+        """The plan for arguments of these shapes: arrays, or `jax.ShapeDtypeStruct`s.
+
+        For arguments that are not in memory, it is a `StreamPlan`. `eqsat.on_host` also marks types.
+        """
+        if (streamed := self._streamed(args, kwargs)) is not None:
+            return self._streams.plan(*streamed)
+        return self.plan_in_memory(*args, **kwargs)
+
+    def plan_in_memory(self, *args: Any, **kwargs: Any) -> Plan:
+        """The plan for arguments that are all in memory."""
         instance, leaves = self._instance(args, kwargs, TraceContext.now())
         compilation = self._checked(instance).compilation
         planned = compilation.planned((), leaves, instance.donated)
@@ -141,6 +168,23 @@ class Optimized(Generic[P, R]):
             deployment = Deployment(planned, tree, instance.unflatten, platform, settings)
             instance.plans[id(planned)] = replace(planned.plan, deployment=deployment)
         return instance.plans[id(planned)]
+
+    def _streamed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StreamedCall | None:
+        """A call that reads arguments by chunks, as `StreamedCalls` takes it; None for other calls."""
+        dynamic, named, static = self._statics.split(args, kwargs)
+        leaves, tree = jax.tree.flatten((dynamic, named))
+        streamed = streamed_positions(leaves, self._marked.leaves(dynamic, named))
+        if not streamed:
+            return None
+
+        def flat(*values: Any) -> Any:
+            args, kwargs = jax.tree.unflatten(tree, values)
+            args, kwargs = joined(args, kwargs, static)
+            return self._fn(*args, **kwargs)
+
+        names = argument_names(self._fn, args, kwargs)
+        key = (tree, static_key(static), circumstances())
+        return posing_as(self._fn, flat, names), key, leaves, streamed, names
 
     def minimum_bytes(self, *args: Any, **kwargs: Any) -> int:
         """The smallest budget for arguments of these shapes."""
@@ -186,12 +230,16 @@ class Optimized(Generic[P, R]):
     def with_accuracy(self, accuracy: str, budget: int | None) -> Optimized[P, R]:
         """The same with another accuracy class, within so many bytes."""
         settings = replace(self._settings, accuracy=check_accuracy(accuracy), budget=budget)
-        return Optimized(self._fn, settings, self._statics, self._donated)
+        return Optimized(
+            self._fn, settings, self._statics, self._donated, self._marked, self._streams.options
+        )
 
     def watched(self, observer: Observer) -> Optimized[P, R]:
         """The same with a observer of its plans."""
         settings = replace(self._settings, observer=observer)
-        return Optimized(self._fn, settings, self._statics, self._donated)
+        return Optimized(
+            self._fn, settings, self._statics, self._donated, self._marked, self._streams.options
+        )
 
     def _instance(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], around: TraceContext
@@ -271,13 +319,17 @@ class Decorator:
     static_argnames: str | Iterable[str] | None
     donate_argnums: int | Iterable[int] | None
     donate_argnames: str | Iterable[str] | None
+    stream_argnums: int | Iterable[int] | None
+    stream_argnames: str | Iterable[str] | None
+    streams: StreamOptions
 
     def __call__(self, fn: Callable[P, R]) -> Optimized[P, R]:
         if not callable(fn):
             raise TypeError(f"optimize takes a function, not {fn!r}")
         statics = Statics.of(fn, "static", self.static_argnums, self.static_argnames)
         donated = Donated.of(fn, "donate", self.donate_argnums, self.donate_argnames)
-        return Optimized(fn, self.settings, statics, donated)
+        marked = Streamed.of(fn, "stream", self.stream_argnums, self.stream_argnames)
+        return Optimized(fn, self.settings, statics, donated, marked, self.streams)
 
 
 @overload
@@ -298,6 +350,11 @@ def optimize(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
+    stream_argnums: int | Iterable[int] | None = None,
+    stream_argnames: str | Iterable[str] | None = None,
+    host_budget: int | str | None = None,
+    out: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> Optimized[P, R]: ...
 
 
@@ -318,6 +375,11 @@ def optimize(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
+    stream_argnums: int | Iterable[int] | None = None,
+    stream_argnames: str | Iterable[str] | None = None,
+    host_budget: int | str | None = None,
+    out: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> Decorator: ...
 
 
@@ -338,6 +400,11 @@ def optimize(
     static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Iterable[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
+    stream_argnums: int | Iterable[int] | None = None,
+    stream_argnames: str | Iterable[str] | None = None,
+    host_budget: int | str | None = None,
+    out: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> Optimized[P, R] | Decorator:
     """`fn`, with the same signature and the same results, within a memory budget.
 
@@ -381,6 +448,15 @@ def optimize(
     - `donate_argnums`, `donate_argnames`: which arguments the caller donates, as for `jax.jit`: results of
       their shape and dtype take their place, which the budget gains, and a call deletes them. Inside another
       `jit`, and under `vmap` and `grad`, nothing is donated.
+    - `stream_argnums`, `stream_argnames`: which arguments stay where they are, outside the device's memory,
+      and are read by chunks. Arrays of `np.memmap`, h5py, zarr and others always do, and what `eqsat.on_host`
+      marks.
+    - `host_budget`: the bytes of the host's memory for what is read and written by chunks. None: an eighth of
+      what is free.
+    - `out`: where results go that have an axis that is read by chunks: the path of a `.npy` file, or an array
+      to write to; for several results, a structure with one for each. None: arrays of NumPy.
+    - `checkpoint`: a folder that keeps how far such a call has come, every minute and on Ctrl-C: the same
+      call goes on from there.
 
     **Returns:** a callable; `.plan(*args)` says how it computes. JAX's transformations of it keep to the
     budget too: what they make of it is planned as a program of its own.
@@ -422,7 +498,17 @@ def optimize(
         mesh=None if mesh is None else mesh_of(mesh, device or default_target()),
         tune=tune,
     )
-    decorator = Decorator(settings, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    host = None if host_budget is None else parse_budget(host_budget)
+    decorator = Decorator(
+        settings,
+        static_argnums,
+        static_argnames,
+        donate_argnums,
+        donate_argnames,
+        stream_argnums,
+        stream_argnames,
+        StreamOptions(host, checkpoint, out),
+    )
     return decorator if fn is ... else decorator(fn)
 
 

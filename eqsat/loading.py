@@ -104,7 +104,7 @@ class Loaded:
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in file.exported.in_avals]
         args, kwargs = jax.tree.unflatten(file.exported.in_tree, avals)
         with jax.enable_x64(file.double):
-            self._plan = optimized.plan(*args, **kwargs)
+            self._plan = optimized.plan_in_memory(*args, **kwargs)
         self.replanned, self.peak_bytes = True, self._plan.peak_bytes
         self.seconds = self._plan.predicted_seconds if self._plan.estimated else None
         self._call = functools.wraps(fn)(optimized)

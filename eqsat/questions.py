@@ -171,7 +171,7 @@ def _wider(one: Accuracy, other: Accuracy) -> bool:
 def _plan(optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
     """Returns the plan within the budget, or None if there is none."""
     try:
-        return optimized.plan(*args, **kwargs)
+        return optimized.plan_in_memory(*args, **kwargs)
     except BudgetError:
         return None
 

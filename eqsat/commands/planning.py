@@ -71,7 +71,7 @@ def planned(arguments: argparse.Namespace) -> Plan:
     **Raises:** `BudgetError` if no plan fits the budget; `EqsatError` if the shapes are malformed, or if the
     function can't be found or traced.
     """
-    return _asked(arguments, lambda optimized, args, kwargs: optimized.plan(*args, **kwargs))
+    return _asked(arguments, lambda optimized, args, kwargs: optimized.plan_in_memory(*args, **kwargs))
 
 
 def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
@@ -84,7 +84,7 @@ def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
     def asks(
         optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Plan, AccuracyComparison]:
-        plan = optimized.plan(*args, **kwargs)
+        plan = optimized.plan_in_memory(*args, **kwargs)
         return plan, compared(optimized, args, kwargs)
 
     return _asked(arguments, asks)

@@ -33,7 +33,7 @@ class Marked:
 
         **Arguments:**
 
-        - `kind`: "static" or "donate": what the caller's keywords begin with.
+        - `kind`: "static", "donate" or "stream": what the caller's keywords begin with.
         """
         numbers = _numbers(f"{kind}_argnums", argnums)
         names = _names(f"{kind}_argnames", argnames)
@@ -53,12 +53,8 @@ class Marked:
             numbers = tuple(positional.index(name) for name in names if name in positional)
         return cls(numbers, names)
 
-
-class Donated(Marked):
-    """Which arguments of a function its callers donate, as for `jax.jit`."""
-
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bool, ...]:
-        """For each leaf of a call's arguments whether it is donated."""
+        """For each leaf of a call's arguments whether it is marked."""
         by_position = tuple(
             jax.tree.map(lambda _, n=n: n in self.positions, arg) for n, arg in enumerate(args)
         )
@@ -66,6 +62,17 @@ class Donated(Marked):
             name: jax.tree.map(lambda _, name=name: name in self.names, arg) for name, arg in kwargs.items()
         }
         return tuple(jax.tree.leaves((by_position, by_name)))
+
+
+class Donated(Marked):
+    """Which arguments of a function its callers donate, as for `jax.jit`."""
+
+
+class Streamed(Marked):
+    """Which arguments of a function stay outside the device's memory, and are read by chunks."""
+
+
+NOT_STREAMED = Streamed((), ())
 
 
 class Statics(Marked):

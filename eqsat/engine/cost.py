@@ -35,6 +35,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
+from eqsat.ir.streams import read_p
 
 SHORT_ROW = 256
 """The cost of starting a row of a selection, in elements."""
@@ -204,6 +205,8 @@ class CostModel(StorageModel):
                     seconds += longest * (2 * cubic * work / self.machine.flops + self.machine.row)
                 elif call.primitive.name == "conv_general_dilated":
                     seconds += self.convolution(op, opened)
+                elif call.primitive is read_p:
+                    return self.machine.call + self.bytes(result) / self.machine.streamed
                 else:
                     weight = WORK.get(call.primitive.name, CALL_WORK)
                     if call.primitive.name in WINDOWS:

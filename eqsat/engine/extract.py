@@ -93,6 +93,8 @@ class Extractor:
 
     - `inside`: by a call's number, what the programs inside of it need.
     - `families`: of each of these, one member is computed.
+    - `outside`: whether results over the cap are kept outside the device's memory, chunk by chunk, and so can
+      be read by chunks only.
     """
 
     def __init__(
@@ -102,9 +104,11 @@ class Extractor:
         roots: Iterable[int],
         inside: Mapping[int, Inside] | None = None,
         families: Families = NO_FAMILIES,
+        outside: bool = False,
     ) -> None:
         self.graph = graph
         self.families = families
+        self.outside = outside
         self.inside = inside or {}
         self.model = model
         self.roots = tuple(dict.fromkeys(roots))
@@ -265,12 +269,22 @@ class Extractor:
                     continue
                 if choice.number in unmade or not without.isdisjoint(choice.stored):
                     continue
+                if self.outside and self._needs_whole_result(choice, cap):
+                    continue
                 choices.append(choice)
                 for child in choice.node.children:
                     if child not in seen:
                         seen.add(child)
                         stack.append(child)
         return choices
+
+    def _needs_whole_result(self, choice: NodeChoice, cap: float) -> bool:
+        """Whether a node holds a whole result that is over the cap, or reads one."""
+        large = [number for number in self.roots if self.bytes[number] > cap]
+        op = choice.node.op
+        if choice.number in large and not isinstance(op, Concat):
+            return True
+        return not isinstance(op, Chunk) and any(child in large for child in choice.node.children)
 
     def _cheapest_trees(self, choices: list[NodeChoice]) -> tuple[list[int], dict[int, NodeChoice]]:
         """Knuth's generalisation of Dijkstra: classes in the order in which their best tree is known."""

@@ -38,6 +38,10 @@ MUCH_FASTER = 0.5
 """A program that is too big is revisited if it should take less than this part of the best time that fits."""
 
 
+STREAMED_SHARE = 1 / 8
+"""The share of the cap for a chunk of an input that is read: others, and what is made of it, are beside."""
+
+
 @dataclass(frozen=True)
 class UnderCap:
     """Extract the cheapest programs that store no value of more than `cap` bytes."""
@@ -376,6 +380,8 @@ def _nominal_chunks(space: SearchSpace, cap: float) -> dict[Axis, int]:
     for term, axes in (*computed(space.program), *given):
         for axis in axes:
             largest[axis] = max(largest.get(axis, 1), term.bytes)
+    if space.streams:
+        cap *= STREAMED_SHARE
     block = min(cap, space.machine.cache)
     chunks = {}
     for axis in space.large:
@@ -389,4 +395,4 @@ def _extractor(space: SearchSpace, model: CostModel, planned: Mapping[int, Plann
     class_of = space.saturation.graph.class_of
     roots = [class_of[output.term.number] for output in space.program.outputs]
     inside = {number: call.inside for number, call in planned.items()}
-    return Extractor(space.saturation.graph, model, roots, inside, space.families)
+    return Extractor(space.saturation.graph, model, roots, inside, space.families, space.streams)

@@ -16,6 +16,7 @@ from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
 from eqsat.ir.program import Program
+from eqsat.ir.streams import is_read
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, as_written
@@ -151,6 +152,11 @@ class SearchSpace:
         return class_places(self.saturation.graph, self.program.terms.origins)
 
     @cached_property
+    def streams(self) -> bool:
+        """Whether the program reads inputs that are not in memory."""
+        return any(is_read(term) for term in self.program.reachable())
+
+    @cached_property
     def families(self) -> Families:
         """The families of e-classes that must be computed by one expression everywhere."""
         graph = self.saturation.graph
@@ -174,6 +180,7 @@ def prepare(
     known: Saturations | None = None,
     granted: Sequence[Granted] = (),
     orders: Sequence[Order] = (),
+    over: Sequence[Axis] | None = None,
 ) -> SearchSpace:
     """Saturate a program's e-graph.
 
@@ -185,13 +192,15 @@ def prepare(
     - `known`: saturations of this program by these rules for other budgets; new ones are added.
     - `granted`: the matches for which rules with guards may be used, outside the bodies of control flow.
     - `orders`: further orders of contractions that may be used.
+    - `over`: the axes that may be looped over, if the budget does not say.
     """
     if orders:
         pairs = ((order.root, order.winner) for order in orders)
         program = replace(program, equalities=(*program.equalities, *pairs))
     free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
     known = {} if known is None else known
-    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted)
+    whole: frozenset[Axis] = frozenset()
+    return _prepared(program, rules, free, machine, most_axes, limits, whole, deadline, known, granted, over)
 
 
 def _prepared(
@@ -205,6 +214,7 @@ def _prepared(
     deadline: Deadline,
     known: Saturations,
     granted: Sequence[Granted] = (),
+    over: Sequence[Axis] | None = None,
 ) -> SearchSpace:
     """Saturate the e-graphs of a program and of the bodies inside.
 
@@ -219,17 +229,19 @@ def _prepared(
     if free is not None:
         cap = free // LARGEST_ITEM
         # The axes are the same for all budgets, so that a larger budget offers all that a smaller one does.
-        axes = large_axes(program, smallest_share(program))
+        axes = large_axes(program, smallest_share(program)) if over is None else tuple(over)
         axes = tuple(axis for axis in axes if axis not in whole)
         summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
-        large = (*axes[:most_axes], *summed[:1])
+        large = (*axes[:most_axes], *summed[:1]) if over is None else axes
         program = with_rematerialised_operands(program, free / BIG_SHARE, free)
         # Even if there is room, memory beyond what a process keeps between calls takes time to allocate.
         big = min(free, machine.kept) / BIG_SHARE
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.cut
             bodies[call] = tuple(
-                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline, known)
+                _prepared(
+                    body.program, rules, free, machine, most_axes, limits, around, deadline, known, over=over
+                )
                 if _has_large(body.program, big)
                 else as_written(body.program, machine)
                 for body in call.bodies

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from eqsat.reports.records import MemoryRecord, PlanRecord
+    from eqsat.reports.stream_plan import StreamPlan
     from eqsat.support.records import TensorRecord
 
 HELD = "#bbbbbb"
@@ -212,3 +213,28 @@ def _rectangle(left: float, bottom: float, width: float, height: float, colour: 
     from matplotlib.patches import Rectangle
 
     return Rectangle((left, bottom), width, height, facecolor=colour, edgecolor="white", linewidth=0.6)
+
+
+def stream_figure(plan: StreamPlan) -> Figure:
+    """The picture of a plan with passes: the device's memory in each of them, beside the budget."""
+    rows = [(f"over {one.axis}", one.chunk_bytes, one.peak_bytes) for one in plan.passes]
+    rows = rows or [("all of it", 0, plan.peak_bytes)]
+    figure = new_figure(WIDTH, 1.2 + 0.45 * len(rows))
+    axes = figure.subplots()
+    name, unit = unit_for(plan.budget_bytes, BYTE_UNITS)
+    for row, (label, chunk, peak) in enumerate(rows):
+        chunks = min(2 * chunk, peak)
+        axes.barh(row, chunks / unit, color=STACK[1])
+        axes.barh(row, (peak - chunks) / unit, left=chunks / unit, color=AFTER)
+        text = f"{format_bytes(peak)}, of which two chunks that are read: {format_bytes(chunks)}"
+        axes.text(plan.budget_bytes / unit * 0.01, row - 0.36, f"{label}: {text}", fontsize=8, va="center")
+    axes.axvline(plan.budget_bytes / unit, color=BEFORE, linewidth=1.2)
+    axes.text(plan.budget_bytes / unit, -0.75, "budget ", color=BEFORE, fontsize=8, ha="right", va="center")
+    axes.set_yticks([])
+    axes.set_ylim(len(rows) - 0.5, -1.0)
+    axes.set_xlabel(f"memory of the device, {name}", fontsize=8)
+    axes.set_title(shortened(plan.heading, CHARACTERS), fontsize=10, loc="left", color=INK)
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    return figure

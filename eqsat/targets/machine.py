@@ -81,6 +81,7 @@ class Machine:
     - `joins`: whether products of one matrix with several narrow ones are taken as one.
     - `copies`: whether operands of short reductions may be copied to an order for `lanes`, and operands of
       products so that these can be taken as one.
+    - `streamed`: bytes per second that a device gets of arrays outside its memory, as those in files are.
     - `link`: bytes per second that a device gets from the others of a mesh; `message`: seconds that they take
       to start a collective.
     - `clock`: cycles per second, if the compiler states the cycles of its kernels; else 0.
@@ -133,6 +134,7 @@ class Machine:
     copies: bool = True
     adds_rows: bool = True
     joins: bool = True
+    streamed: float = 1e9
     link: float = 5e9
     message: float = 2e-5
     clock: float = 0.0

@@ -1,0 +1,154 @@
+"""Calls of optimised functions with arguments that are not in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from eqsat.compiler.settings import Settings
+from eqsat.errors import EqsatError
+from eqsat.frontend.trace import trace
+from eqsat.reports.stream_plan import StreamPlan
+from eqsat.streaming.options import StreamOptions
+from eqsat.streaming.sources import Source, is_stream
+from eqsat.streaming.streamed import StreamedFunction
+
+Flat = Callable[..., Any]
+
+
+def streamed_positions(leaves: Sequence[Any], marked: Sequence[bool] = ()) -> tuple[int, ...]:
+    """Which of the leaves of a call's arguments are read by chunks.
+
+    **Arguments:**
+
+    - `marked`: by leaf, whether the caller says so; empty if none is.
+    """
+    marks = marked or (False,) * len(leaves)
+    return tuple(
+        number
+        for number, (leaf, mark) in enumerate(zip(leaves, marks, strict=True))
+        if (mark and not isinstance(leaf, jax.core.Tracer)) or is_stream(leaf)
+    )
+
+
+@dataclass
+class StreamedCalls:
+    """The calls of one function, with its programs by the types of arguments.
+
+    **Attributes:**
+
+    - `title`: the name of the function.
+    """
+
+    settings: Settings
+    options: StreamOptions
+    title: str
+    _functions: dict[Any, StreamedFunction] = field(default_factory=dict)
+
+    def call(
+        self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
+    ) -> Any:
+        """The result of a call.
+
+        **Arguments:**
+
+        - `flat`: the function of the leaves of its arguments.
+        - `key`: what it depends on besides the types of these.
+        - `streamed`: the positions of those that are read by chunks.
+
+        **Raises:** `EqsatError` inside of `jit`, `vmap` and others that have no values yet.
+        """
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            return self._differentiated(flat, key, leaves, streamed, names)
+        return self.function(flat, key, leaves, streamed, names).run(leaves)
+
+    def plan(
+        self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
+    ) -> StreamPlan:
+        """The plan of a call."""
+        return self.function(flat, key, leaves, streamed, names).plan()
+
+    def function(
+        self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
+    ) -> StreamedFunction:
+        """The function at the types of some arguments."""
+        types = self._types(leaves, streamed, names)
+        whole = (key, tuple((one.shape, one.dtype, one.weak_type) for one in types), tuple(streamed))
+        if whole not in self._functions:
+            with self.settings.alone():
+                traced = trace(flat, tuple(types), {})
+            self._functions[whole] = StreamedFunction(
+                traced, streamed, names, self.settings, self.options, self.title
+            )
+        return self._functions[whole]
+
+    def _types(
+        self, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
+    ) -> list[jax.ShapeDtypeStruct]:
+        found = []
+        for number, leaf in enumerate(leaves):
+            if number in streamed:
+                source = Source(leaf, names[number])
+                found.append(jax.ShapeDtypeStruct(source.shape, source.dtype))
+            else:
+                aval = leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
+                weak = bool(getattr(aval, "weak_type", False))
+                found.append(jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak))
+        return found
+
+    def _differentiated(
+        self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
+    ) -> Any:
+        """The result of a call under `grad`, whose backward pass reads the arrays again."""
+        others = [number for number in range(len(leaves)) if number not in streamed]
+        function = self.function(flat, key, leaves, streamed, names)
+        dtypes = [aval.dtype for aval in function.traced.closed.in_avals]
+        inexact = [number for number in others if jnp.issubdtype(dtypes[number], jnp.inexact)]
+
+        def whole(values: Sequence[Any]) -> list[Any]:
+            found = list(leaves)
+            for number, value in zip(others, values, strict=True):
+                if isinstance(value, jax.core.Tracer):
+                    raise EqsatError(
+                        f"{self.title} reads {names[streamed[0]]} by chunks, in loops that run in Python,"
+                        " so it can't be called inside of jit, vmap or scan: call it outside, and optimize"
+                        " the whole function, as in eqsat.optimize(jax.value_and_grad(loss))"
+                    )
+                found[number] = value
+            return found
+
+        @jax.custom_vjp
+        def evaluated(*values: Any) -> Any:
+            return function.run(whole(values))
+
+        def forward(*values: Any) -> tuple[Any, tuple[Any, ...]]:
+            return function.run(whole(values)), values
+
+        def backward(values: tuple[Any, ...], cotangents: Any) -> tuple[Any, ...]:
+            flat_cotangents = jax.tree.leaves(cotangents)
+            count = len(leaves)
+
+            def gradient(*everything: Any) -> Any:
+                given, seeds = everything[:count], everything[count:]
+
+                def of_inexact(*varied: Any) -> Any:
+                    arguments = list(given)
+                    for number, value in zip(inexact, varied, strict=True):
+                        arguments[number] = value
+                    return jax.tree.leaves(flat(*arguments))
+
+                _, pull = jax.vjp(of_inexact, *(given[number] for number in inexact))
+                return pull(list(seeds))
+
+            more = [*names, *(f"cotangent_{number}" for number in range(len(flat_cotangents)))]
+            everything = [*whole(values), *flat_cotangents]
+            found = self.function(gradient, ("gradient", key), everything, streamed, more).run(everything)
+            by_number = dict(zip(inexact, found, strict=True))
+            return tuple(by_number.get(number) for number in others)
+
+        evaluated.defvjp(forward, backward)
+        return evaluated(*(leaves[number] for number in others))

@@ -1,0 +1,290 @@
+"""Plans a function of arrays that are not in memory: its passes over them, and the programs of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
+
+from eqsat.compiler.compilation import Compilation
+from eqsat.compiler.program_function import program_function
+from eqsat.compiler.settings import Settings
+from eqsat.errors import BudgetError
+from eqsat.frontend.lower import lower
+from eqsat.ir.axis import Axis, layout_axes, parts
+from eqsat.ir.constant_carries import with_constant_carries
+from eqsat.ir.last_entries import with_last_entries_carried
+from eqsat.ir.ops import Leaf
+from eqsat.ir.outer_operands import with_outer_operands
+from eqsat.ir.program import Program
+from eqsat.ir.streams import with_reads
+from eqsat.ir.unread_results import with_unread_results
+from eqsat.planning.candidates import Candidate
+from eqsat.planning.capped_extraction import CappedExtraction
+from eqsat.planning.search_space import prepare
+from eqsat.reports.plan import Plan
+from eqsat.rulesets.selection import rules_for
+from eqsat.streaming.accounting import Use, uses
+from eqsat.streaming.chunk_lengths import chunk_lengths, fits_host, shorter
+from eqsat.streaming.segments import Key, Piece, Segment
+from eqsat.streaming.step_building import UnsupportedError, streaming
+from eqsat.streaming.steps import Streaming
+from eqsat.support.units import format_bytes
+from eqsat.targets.target import Target
+
+MOST_AXES = 4
+"""How many axes of inputs may be looped over."""
+
+MOST_TRIED = 6
+"""How many programs are tried before the budget is refused."""
+
+SMALL = 8
+"""A slice of an input along a streamed axis takes at most the free memory divided by this."""
+
+ProgramKey = tuple[Segment, tuple[tuple[Axis, int], ...], bool]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A piece of a program, planned for what memory is left when it runs.
+
+    **Attributes:**
+
+    - `reads`, `writes`: the names of its inputs and outputs.
+    - `donated`: by input, whether an output takes its place.
+    - `peak`: bytes of the device's memory while it runs, of everything.
+    """
+
+    compilation: Compilation
+    reads: tuple[Key, ...]
+    writes: tuple[Key, ...]
+    donated: tuple[bool, ...]
+    plan: Plan
+    peak: int
+
+
+@dataclass(frozen=True)
+class StreamedProgram:
+    """A function as passes over arrays outside the device's memory.
+
+    **Attributes:**
+
+    - `lengths`: of the chunks, by pass.
+    - `programs`: what is compiled.
+    - `peak`: bytes of the device's memory, at most.
+    - `hoisted`: the arrays that the function captures.
+    - `seconds`: the predicted time.
+    """
+
+    streaming: Streaming
+    lengths: Mapping[int, int]
+    programs: Mapping[ProgramKey, Compiled]
+    peak: int
+    hoisted: tuple[jax.Array, ...]
+    seconds: float
+
+
+class StreamPlanner:
+    """Plans one function at some types of arguments.
+
+    **Attributes:**
+
+    - `streamed`: the positions of the arguments that are not in memory.
+    """
+
+    def __init__(
+        self,
+        closed: ClosedJaxpr,
+        streamed: Sequence[int],
+        settings: Settings,
+        target: Target,
+        title: str,
+    ) -> None:
+        self.closed = closed
+        self.streamed = tuple(streamed)
+        self.settings = settings
+        self.target = target
+        self.title = title
+        program, hoisted = lower(closed, platforms=target.platforms)
+        program = with_unread_results(
+            with_outer_operands(with_constant_carries(with_last_entries_carried(program)))
+        )
+        self.hoisted = tuple(map(jnp.asarray, hoisted))
+        self.program = with_reads(program, self.streamed)
+
+    def planned(
+        self, budget: int, host_budget: int, lengths: Mapping[int, int] | None = None
+    ) -> StreamedProgram:
+        """The fastest program that fits.
+
+        **Arguments:**
+
+        - `lengths`: of chunks, if they are settled.
+
+        **Raises:** `BudgetError` if there is none.
+        """
+        refused: BudgetError | None = None
+        tried = 0
+        free = budget - self._held()
+        if free <= 0:
+            raise BudgetError(
+                f"{self.title}: the arguments that stay on the device take {format_bytes(self._held())}, more"
+                f" than the budget of {format_bytes(budget)}",
+                self._held(),
+            )
+        unsupported: UnsupportedError | None = None
+        for candidate in self._candidates(free):
+            try:
+                steps = self._steps(candidate, free)
+            except UnsupportedError as error:
+                unsupported = error
+                continue
+            try:
+                return self._within(steps, candidate, budget, host_budget, lengths)
+            except BudgetError as error:
+                refused = error
+            tried += 1
+            if tried == MOST_TRIED:
+                break
+        if refused is not None:
+            raise refused
+        why = f": {unsupported}" if unsupported else ""
+        names = ", ".join(str(position) for position in self.streamed)
+        raise BudgetError(
+            f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
+            f" memory (numbers {names}) within {format_bytes(budget)}{why}. Something needs one of them"
+            " whole, as a sort, a cumulative sum or a solve does, or goes over its entries in a lax.scan"
+        )
+
+    def _held(self) -> int:
+        """Bytes of the arguments and captured arrays on the device."""
+        return sum(
+            leaf.bytes for position, leaf in enumerate(self.program.inputs) if position not in self.streamed
+        )
+
+    def _steps(self, candidate: Candidate, free: int) -> Streaming:
+        schedule = candidate.schedule
+        return streaming(schedule.program, schedule.block, self.streamed, frozenset(self._over(free)))
+
+    def _over(self, free: int) -> tuple[Axis, ...]:
+        """The axes along which inputs can be read by chunks, the longest first."""
+        found: set[Axis] = set()
+        for position in self.streamed:
+            leaf = self.program.inputs[position]
+            assert isinstance(leaf.op, Leaf)
+            for dimension in leaf.op.layout:
+                axis = next(iter(parts(dimension)), None)
+                once = layout_axes(leaf.op.layout).count(axis) == 1 if axis else False
+                if axis is not None and once and (leaf.bytes // axis.size <= free // SMALL and axis.size > 1):
+                    found.add(axis)
+        return tuple(sorted(found, key=lambda axis: (-axis.size, axis.id)))[:MOST_AXES]
+
+    def _candidates(self, free: int) -> Iterator[Candidate]:
+        """Programs that store no value over some cap, from the highest cap down; the fastest first."""
+        target = self.target
+        rules = rules_for(
+            self.settings.rules, self.settings.accuracy, target.new_product_precision, target.compiler.rules
+        )
+        budget = free + self.program.fixed_bytes
+        space = prepare(self.program, rules, budget, target.machine, over=self._over(free))
+        extraction = CappedExtraction.within(space, budget)
+        seen: set[tuple[Any, ...]] = set()
+        while extraction.next_step() is not None:
+            for candidate in sorted(extraction.take(), key=lambda one: one.seconds):
+                program = candidate.schedule.program
+                key = tuple((output.term.number, output.layout) for output in program.outputs)
+                if key not in seen:
+                    seen.add(key)
+                    yield candidate
+
+    def _within(
+        self,
+        steps: Streaming,
+        candidate: Candidate,
+        budget: int,
+        host_budget: int,
+        settled: Mapping[int, int] | None,
+    ) -> StreamedProgram:
+        """A program with the longest chunks that fit, of those that are tried."""
+        lengths = dict(settled or chunk_lengths(steps, budget - self._held(), host_budget))
+        while True:
+            refused: BudgetError | None = None
+            if fits_host(steps, lengths, host_budget):
+                try:
+                    programs = self._programs(steps, lengths, budget)
+                except BudgetError as error:
+                    refused = error
+                else:
+                    peak = max((each.peak for each in programs.values()), default=self._held())
+                    return StreamedProgram(steps, lengths, programs, peak, self.hoisted, candidate.seconds)
+            found = None if settled else shorter(steps, lengths)
+            if found is None:
+                raise refused or BudgetError(
+                    f"{self.title}: the shortest chunks of what is read and written exceed the host budget of"
+                    f" {format_bytes(host_budget)}"
+                )
+            lengths = found
+
+    def _programs(
+        self, steps: Streaming, lengths: Mapping[int, int], budget: int
+    ) -> dict[ProgramKey, Compiled]:
+        arguments = {
+            position: leaf.bytes
+            for position, leaf in enumerate(self.program.inputs)
+            if position not in self.streamed
+        }
+        found: dict[ProgramKey, Compiled] = {}
+        for use in uses(steps, lengths, arguments):
+            key = (use.segment, use.lengths, use.first)
+            if key not in found:
+                found[key] = self._compiled(use, budget)
+        return found
+
+    def _compiled(self, use: Use, budget: int) -> Compiled:
+        if use.beside >= budget:
+            raise BudgetError(
+                f"{self.title}: what is held beside a step of it takes {format_bytes(use.beside)} of the"
+                f" budget of {format_bytes(budget)}",
+                use.beside,
+            )
+        piece = use.piece
+        with self.settings.alone():
+            closed = traced_piece(piece, self.target)
+        settings = replace(self.settings, budget=budget - use.beside, mesh=None, tune=False, observer=None)
+        names = [_name(key) for key in piece.reads]
+        compilation = Compilation(closed, settings, names, f"a step of {self.title}")
+        plan = compilation.planned(donated=use.donated).plan
+        return Compiled(
+            compilation, piece.reads, piece.writes, use.donated, plan, use.beside + plan.peak_bytes
+        )
+
+
+def traced_piece(piece: Piece, target: Target) -> ClosedJaxpr:
+    """A piece as a jaxpr."""
+    function = program_function(piece.program, [_name(key) for key in piece.reads], target.machine)
+    return jax.make_jaxpr(function)(*_avals(piece.program))
+
+
+def _avals(program: Program) -> list[jax.ShapeDtypeStruct]:
+    found = []
+    for leaf in program.inputs:
+        assert isinstance(leaf.op, Leaf)
+        shape = tuple(_length(parts(dimension)) for dimension in leaf.op.layout)
+        found.append(jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.op.dtype)))
+    return found
+
+
+def _length(axes: Sequence[Axis]) -> int:
+    length = 1
+    for axis in axes:
+        length *= axis.size
+    return length
+
+
+def _name(key: Key) -> str:
+    more = f"_{key.part}" if key.part or key.scope else ""
+    return f"{key.kind}_{key.number}{more}" + (f"_{key.scope}" if key.scope else "")

@@ -1,0 +1,88 @@
+"""From a planned program to its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from eqsat.ir.axis import Axis
+from eqsat.ir.control import iterations
+from eqsat.ir.labels import axis_labels
+from eqsat.reports.stream_plan import PassRecord, StreamPlan
+from eqsat.streaming.accounting import chunk_bytes, host_bytes, longest_chunks, read_bytes, reading
+from eqsat.streaming.planner import StreamedProgram
+from eqsat.streaming.steps import ControlFlow, Pass, Step, inner_steps
+
+
+def stream_plan(
+    program: StreamedProgram,
+    title: str,
+    names: Sequence[str],
+    budgets: tuple[int, int],
+    rate: float,
+    planning_seconds: float,
+) -> StreamPlan:
+    """The report.
+
+    **Arguments:**
+
+    - `names`: of the arguments.
+    - `budgets`: bytes of the device's memory, and of the host's.
+    - `rate`: bytes per second at which reading is predicted.
+    """
+    streaming, lengths = program.streaming, program.lengths
+    inputs = [*names, *(f"constant_{number}" for number in range(len(streaming.program.inputs) - len(names)))]
+    labels = axis_labels(streaming.program, inputs)
+    read: dict[str, float] = {}
+    for load, times in reading(streaming.steps, lengths):
+        name = _name(load.kind, load.source, inputs)
+        read[name] = read.get(name, 0.0) + times
+    longest = longest_chunks(streaming, lengths)
+    return StreamPlan(
+        title,
+        budgets[0],
+        program.peak,
+        budgets[1],
+        host_bytes(streaming, longest),
+        tuple(_records(streaming.steps, program, labels, inputs, 0, 1)),
+        read_bytes(streaming.steps, lengths),
+        read,
+        rate,
+        program.seconds,
+        tuple(each.plan for each in program.programs.values()),
+        planning_seconds,
+    )
+
+
+def _records(
+    steps: Sequence[Step],
+    program: StreamedProgram,
+    labels: Mapping[Axis, str],
+    inputs: Sequence[str],
+    depth: int,
+    times: int,
+) -> Iterator[PassRecord]:
+    for step in steps:
+        inside, count = depth, times
+        if isinstance(step, Pass):
+            length = program.lengths[step.id]
+            peaks = [each.peak for key, each in program.programs.items() if step.axis in dict(key[1])]
+            yield PassRecord(
+                labels.get(step.axis, step.axis.name),
+                step.axis.size,
+                length,
+                depth,
+                times,
+                tuple(dict.fromkeys(_name(load.kind, load.source, inputs) for load in step.loads)),
+                chunk_bytes(step, longest_chunks(program.streaming, program.lengths)),
+                step.combines,
+                max(peaks, default=0),
+            )
+            inside, count = depth + 1, times * -(-step.axis.size // length)
+        elif isinstance(step, ControlFlow):
+            inside, count = depth + 1, times * iterations(step.control)
+        for inner in inner_steps(step):
+            yield from _records(inner, program, labels, inputs, inside, count)
+
+
+def _name(kind: str, source: int, inputs: Sequence[str]) -> str:
+    return inputs[source] if kind == "input" else "a result"

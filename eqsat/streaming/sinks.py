@@ -1,0 +1,157 @@
+"""Where results go that are not in the device's memory: arrays of NumPy, files, or what the caller names."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import EqsatError
+from eqsat.streaming.sources import Slices
+
+UNFINISHED = ".part"
+"""What the name of a file ends in until all of it is written."""
+
+
+class Sink:
+    """One result.
+
+    **Attributes:**
+
+    - `array`: what slices are assigned to.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def write(self, slices: Slices, values: np.ndarray[Any, Any]) -> None:
+        """Write a slice.
+
+        **Raises:** `EqsatError` that names the slice if it can't be written.
+        """
+        try:
+            self.array[slices] = values
+        except Exception as error:
+            where = ", ".join(f"{one.start}:{one.stop}" for one in slices)
+            raise EqsatError(f"the result's slice [{where}] could not be written: {error}") from error
+        mapping = getattr(self.array, "_mmap", None)
+        if isinstance(mapping, mmap.mmap):
+            mapping.madvise(mmap.MADV_DONTNEED)
+
+    def flush(self) -> None:
+        """Wait until all that was written is on disk."""
+        flush = getattr(self.array, "flush", None)
+        if flush is not None:
+            flush()
+
+    def finished(self) -> Any:
+        """The result, when all of it is written."""
+        self.flush()
+        return self.array
+
+    def abandoned(self) -> None:
+        """Let it go, when no more of it will be written."""
+
+
+class FileSink(Sink):
+    """A result in a `.npy` file, which has its name when it is complete.
+
+    **Attributes:**
+
+    - `path`: of the file.
+    - `kept`: whether an unfinished file stays, for a run that goes on with it.
+    - `temporary`: whether the result becomes an array in memory in the end, and the file goes.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        resumed: bool,
+        kept: bool,
+        temporary: bool = False,
+    ) -> None:
+        self.path = path
+        self.kept = kept
+        self.temporary = temporary
+        self.unfinished = path.with_name(path.name + UNFINISHED)
+        if resumed:
+            try:
+                array = np.lib.format.open_memmap(self.unfinished, mode="r+")
+            except OSError as error:
+                raise EqsatError(
+                    f"the checkpoint's result {self.unfinished} can't be opened: {error}"
+                ) from error
+            if array.shape != shape or array.dtype != dtype:
+                raise EqsatError(f"{self.unfinished} is not the result that the checkpoint is of")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            array = np.lib.format.open_memmap(self.unfinished, mode="w+", shape=shape, dtype=dtype)
+        super().__init__(array)
+
+    def finished(self) -> Any:
+        self.flush()
+        del self.array
+        if self.temporary:
+            found = np.load(self.unfinished)
+            self.unfinished.unlink()
+            return found
+        os.replace(self.unfinished, self.path)
+        return np.load(self.path, mmap_mode="r+")
+
+    def abandoned(self) -> None:
+        if not self.kept:
+            del self.array
+            self.unfinished.unlink(missing_ok=True)
+
+
+def sink(
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    resumed: bool = False,
+    scratch: Path | None = None,
+) -> Sink:
+    """Where a result goes.
+
+    **Arguments:**
+
+    - `out`: None for an array of NumPy; the path of a `.npy` file; or an array with `shape`, `dtype` and
+      assignment to slices.
+    - `resumed`: whether part of it was written before.
+    - `scratch`: a file for an array of NumPy whose parts have to survive the process.
+
+    **Raises:** `EqsatError` if `out` is none of these, or of another shape or dtype.
+    """
+    if out is None and scratch is None:
+        return Sink(np.empty(shape, dtype))
+    if out is None:
+        assert scratch is not None
+        return FileSink(scratch, shape, dtype, resumed, kept=True, temporary=True)
+    if isinstance(out, (str, os.PathLike)):
+        path = Path(out)
+        if path.suffix != ".npy":
+            raise EqsatError(
+                f"out={str(out)!r} is not the path of a .npy file; for other files, pass what opens them: an"
+                " array of zarr, a dataset of h5py, an np.memmap"
+            )
+        return FileSink(path, shape, dtype, resumed, scratch is not None)
+    if not hasattr(out, "__setitem__") or not hasattr(out, "shape"):
+        raise EqsatError(f"out is the path of a .npy file, or an array to write to, not {out!r}")
+    if tuple(out.shape) != shape:
+        raise EqsatError(f"out has the shape {tuple(out.shape)}, and the result has {shape}")
+    if np.dtype(out.dtype) != dtype:
+        raise EqsatError(f"out has entries of {out.dtype}, and the result has entries of {dtype}")
+    if isinstance(out, np.ndarray) and not out.flags.writeable:
+        raise EqsatError("out is an array that can't be written to")
+    return Sink(out)
+
+
+def parts_of(shape: Sequence[int]) -> Slices:
+    """The slices of all of an array."""
+    return tuple(slice(0, length) for length in shape)

@@ -1,0 +1,186 @@
+"""Arrays that are not in the device's memory: what can be one, and how slices of it are read.
+
+Anything with `shape`, `dtype` and slicing will do: `np.memmap`, datasets of h5py, arrays of zarr, handles of
+tensorstore, arrays of JAX in the memory of the host. None of these libraries is imported here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from eqsat.errors import EqsatError
+
+SAMPLES = 64
+"""How many slices of an array its fingerprint reads."""
+
+NO_NUMBERS = "OSUMm"
+"""The kinds of NumPy's dtypes that JAX has no arrays of: objects, texts, dates."""
+
+Slices = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class OnHost:
+    """An array that stays where it is, marked by `on_host`.
+
+    **Attributes:**
+
+    - `array`: anything with `shape`, `dtype` and slicing; or its type, to plan for it.
+    - `finite`: whether infinities and NaN in it are an error.
+    """
+
+    array: Any
+    finite: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        found: np.dtype[Any] = np.dtype(self.array.dtype)
+        return found
+
+
+def on_host(array: Any, finite: bool = False) -> OnHost:
+    """Marks an array as one that an optimised function reads by chunks, and does not move to the device.
+
+    Files need no mark: `np.memmap`, h5py, zarr and tensorstore are read by chunks as they are.
+
+    **Arguments:**
+
+    - `array`: a NumPy array, or anything else with `shape`, `dtype` and slicing.
+    - `finite`: whether infinities and NaN in it are an error, which names the slice.
+
+    >>> import numpy as np, eqsat
+    >>> data = eqsat.on_host(np.arange(6.0, dtype=np.float32).reshape(3, 2))
+    >>> data.shape, data.dtype
+    ((3, 2), dtype('float32'))
+    """
+    if not _is_array(array):
+        raise TypeError(f"on_host takes an array with shape, dtype and slicing, not {array!r}")
+    return OnHost(array, finite)
+
+
+def is_stream(value: Any) -> bool:
+    """Whether an argument is read by chunks because of its type."""
+    if isinstance(value, (OnHost, np.memmap)):
+        return True
+    if isinstance(
+        value, (np.ndarray, np.generic, jax.ShapeDtypeStruct, jax.core.Tracer, int, float, complex)
+    ):
+        return False
+    if isinstance(value, jax.Array):
+        return _in_host_memory(value)
+    return _is_array(value) and not hasattr(type(value), "__jax_array__")
+
+
+def _is_array(value: Any) -> bool:
+    return (
+        hasattr(value, "shape")
+        and hasattr(value, "dtype")
+        and (hasattr(value, "__getitem__") or isinstance(value, jax.ShapeDtypeStruct))
+    )
+
+
+def _in_host_memory(array: jax.Array) -> bool:
+    try:
+        kind = array.sharding.memory_kind
+        device: Any = next(iter(array.sharding.device_set))
+        return kind is not None and kind != device.default_memory().kind
+    except Exception:  # not every platform knows kinds of memory
+        return False
+
+
+class Source:
+    """An argument that is read by chunks.
+
+    **Attributes:**
+
+    - `name`: of the argument.
+    - `shape`: its dimensions; `dtype`: what JAX makes of its dtype.
+
+    **Raises:** `EqsatError` if it is of a dtype that JAX has not.
+    """
+
+    def __init__(self, value: Any, name: str) -> None:
+        self.finite = isinstance(value, OnHost) and value.finite
+        self.array: Any = value.array if isinstance(value, OnHost) else value
+        self.name = name
+        self.shape = tuple(int(length) for length in self.array.shape)
+        try:
+            own = np.dtype(getattr(self.array.dtype, "numpy_dtype", self.array.dtype))
+            if own.kind in NO_NUMBERS:
+                raise TypeError
+            self.dtype = np.dtype(jax.dtypes.canonicalize_dtype(own.newbyteorder("=")))
+        except TypeError as error:
+            raise EqsatError(
+                f"{name} has entries of {self.array.dtype}, which JAX has no arrays of"
+            ) from error
+
+    @property
+    def absent(self) -> bool:
+        """Whether there is only its type."""
+        return isinstance(self.array, jax.ShapeDtypeStruct)
+
+    def read(self, slices: Slices, into: np.ndarray[Any, Any]) -> None:
+        """Read a slice.
+
+        **Arguments:**
+
+        - `slices`: with a start and a stop for each dimension.
+        - `into`: where to, an array of the slice's shape and of `dtype`.
+
+        **Raises:** `EqsatError` that names the array and the slice if it can't be read, or is not finite.
+        """
+        try:
+            found = self.array[slices]
+            if not isinstance(found, np.ndarray):
+                found = found.read().result() if hasattr(found, "read") else np.asarray(found)
+            if found.shape != into.shape:
+                raise EOFError(f"it has shape {found.shape} and not {into.shape}")
+            np.copyto(into, found, casting="unsafe")
+        except Exception as error:
+            raise EqsatError(f"{self.name}{_text(slices)} could not be read: {error}") from error
+        _let_go(self.array)
+        if self.finite and into.dtype.kind in "fc" and not np.isfinite(into).all():
+            where = np.argwhere(~np.isfinite(into))[0] + [one.start for one in slices]
+            at = ", ".join(map(str, where))
+            raise EqsatError(
+                f"{self.name}{_text(slices)} is not finite: its entry at [{at}] is one of others"
+            )
+
+    def fingerprint(self) -> str:
+        """A digest of its type and of slices of it, spread evenly. Other data most likely has another."""
+        digest = hashlib.sha256(repr((self.shape, str(self.dtype))).encode())
+        if 0 not in self.shape and self.shape:
+            length = self.shape[0]
+            for place in sorted({number * (length - 1) // SAMPLES for number in range(SAMPLES + 1)}):
+                slices = (slice(place, place + 1), *(slice(0, min(size, 4096)) for size in self.shape[1:]))
+                shape = tuple(one.stop - one.start for one in slices)
+                entry = np.empty(shape, self.dtype)
+                Source(self.array, self.name).read(slices, entry)
+                digest.update(entry.tobytes())
+        return digest.hexdigest()
+
+
+def _let_go(array: Any) -> None:
+    """Let the process's pages of a mapped file go: what was read of it has been copied."""
+    base: Any = array
+    while isinstance(getattr(base, "base", None), np.ndarray):
+        base = base.base
+    mapping = getattr(base, "_mmap", None)
+    # Pages of a private mapping hold what was written to it and nowhere else.
+    if isinstance(mapping, mmap.mmap) and getattr(base, "mode", "c") != "c":
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def _text(slices: Sequence[slice]) -> str:
+    return "[" + ", ".join(f"{one.start}:{one.stop}" for one in slices) + "]"

@@ -1,0 +1,357 @@
+"""From a program whose loops read its inputs by chunks to the steps that run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from eqsat.errors import EqsatError
+from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
+from eqsat.ir.program import Program
+from eqsat.ir.streams import input_read, is_read
+from eqsat.ir.term import Term
+from eqsat.planning.blocks import Block, Compute, Loop, bodies_of, combination
+from eqsat.streaming.segments import Finish, Key, Known, Placement, Root, Scope, Segment, Update, Value
+from eqsat.streaming.states import Part, is_supported, state_parts
+from eqsat.streaming.steps import (
+    ControlFlow,
+    Entry,
+    Kept,
+    Load,
+    Pass,
+    Result,
+    State,
+    Step,
+    Streaming,
+    Written,
+    reads,
+)
+
+FREE = (Const, Iota, Delta, Rename, Chunk, Leaf)
+"""Ops that segments compute wherever they need them."""
+
+
+class UnsupportedError(EqsatError):
+    """A loop that can't run in Python."""
+
+
+def streaming(program: Program, block: Block, streamed: Iterable[int], axes: frozenset[Axis]) -> Streaming:
+    """The steps of a program.
+
+    **Arguments:**
+
+    - `program`: it has reads (`eqsat.ir.streams`), and `block` is all of it.
+    - `streamed`: the positions of the inputs that are read.
+    - `axes`: those along which they are read by chunks. Results that have one are kept outside the device's
+      memory.
+
+    **Raises:** `UnsupportedError` if a loop can't run in Python.
+    """
+    return _Builder(program, frozenset(streamed), axes).whole(block)
+
+
+Group = Sequence[Term] | Sequence[Root] | Step
+"""What is made into a step: terms of which later steps need some, roots of which they do, or a step."""
+
+
+class _Builder:
+    def __init__(self, program: Program, streamed: frozenset[int], axes: frozenset[Axis]) -> None:
+        self.program = program
+        self.kept: dict[int, Kept] = {}
+        self.results: list[Result] = []
+        self.sources = {position: position for position in streamed}
+        self.scopes = 0
+        for number, output in enumerate(program.outputs):
+            term = output.term
+            if isinstance(term.op, Concat) and term.axes & axes:
+                self.kept[term.number] = Kept(term.number, tuple(sorted(term.axes)), term.dtype)
+                self.results.append(Result("kept", term.number, output.layout))
+            else:
+                self.results.append(Result("device", number, output.layout))
+
+    def whole(self, block: Block) -> Streaming:
+        known: dict[int, Known] = {}
+        for term in self.program.inputs:
+            assert isinstance(term.op, Leaf)
+            if term.op.index not in self.sources:
+                known[term.number] = Known(Key("argument", term.op.index), term.op.layout, term.dtype)
+        axes = {axis for inner in self.program.inside() for axis in _axes(inner)}
+        free = 1 + max((axis.id for axis in axes), default=0)
+        scope = Scope(known, (), free, self.program.next_call())
+        last = [
+            Value(Key("result", number), output.term, output.layout)
+            for number, (output, result) in enumerate(zip(self.program.outputs, self.results, strict=True))
+            if result.kind == "device"
+        ]
+        steps, _ = self.block(block, scope, last, {})
+        return Streaming(self.program, tuple(steps), tuple(self.kept.values()), tuple(self.results))
+
+    def block(
+        self,
+        block: Block,
+        scope: Scope,
+        last: Sequence[Root],
+        outside: Mapping[int, int],
+        wanted: frozenset[Key] = frozenset(),
+    ) -> tuple[list[Step], Scope]:
+        """The steps of a block, and what is known after it.
+
+        **Arguments:**
+
+        - `last`: what is computed in the end.
+        - `outside`: by number, terms whose values go to a kept result, with the number of that.
+        - `wanted`: other values that are needed after the block.
+        """
+        groups: list[tuple[Scope, Group]] = []
+        here: list[Term] = []
+
+        def flush() -> None:
+            nonlocal scope
+            if here:
+                groups.append((scope, list(here)))
+                scope = scope.with_known((term.number, _value(term, scope)) for term in here)
+                here.clear()
+
+        def add(step: Step, known: Iterable[tuple[int, Known]]) -> None:
+            nonlocal scope
+            groups.append((scope, step))
+            scope = scope.with_known(known)
+
+        for step in block.steps:
+            if isinstance(step, Loop):
+                flush()
+                starts, one, ends, after = self._pass(step, scope, outside)
+                groups.append((scope, starts))
+                add(one, ())
+                groups.append((scope, ends))
+                scope = scope.with_known(after)
+            elif is_read(step.term):
+                flush()
+                load = self._load(step.term, scope)
+                add(load, [(step.term.number, _loaded(load))])
+            elif (load_back := self._of_kept(step.term, scope)) is not None:
+                flush()
+                add(load_back, [(step.term.number, _loaded(load_back))])
+            elif any(body.loops for body in step.bodies):
+                if step.term.number not in scope.known:
+                    flush()
+                    first, flow, found = self._control(step, block, scope)
+                    groups.append((scope, first))
+                    add(flow, found)
+            elif not isinstance(step.term.op, FREE):
+                here.append(step.term)
+        return _needed(groups, here, scope, last, wanted), scope
+
+    # Loops over chunks
+
+    def _pass(
+        self, loop: Loop, scope: Scope, outside: Mapping[int, int]
+    ) -> tuple[list[Root], Pass, list[Root], list[tuple[int, Known]]]:
+        """A loop: what its folds start from, the loop, what they end with, and what is known after it."""
+        inner = scope.within(loop.axis)
+        states: list[State] = []
+        last: list[Root] = []
+        starts: list[Root] = []
+        ends: list[Root] = []
+        known: list[tuple[int, Known]] = []
+        written: list[Written] = []
+        targets: dict[int, int] = {}
+        used = _used(loop.body)
+        for result in loop.results:
+            if isinstance(result.op, Fold):
+                if not is_supported(result):
+                    raise UnsupportedError(f"a fold by {result.op.monoid} over what is read by chunks")
+                last.append(Update(result, loop.axis))
+                for number, part in enumerate(state_parts(result)):
+                    key = Key("state", result.number, number, scope.id)
+                    states.append(State(key, part, result.open))
+                    if part.given:
+                        starts.append(Value(key, result.args[0], part.axes))
+                end = _value(result, scope)
+                ends.append(Finish(end.key, result))
+                known.append((result.number, end))
+                continue
+            (body,) = result.args
+            target = result.number if result.number in self.kept else outside.get(result.number)
+            if target is None:
+                part = Part(tuple(sorted(result.axes)), result.dtype, "0")
+                key = Key("state", result.number, 0, scope.id)
+                states.append(State(key, part, result.open))
+                last.append(Placement(result, loop.axis))
+                known.append((result.number, Known(key, part.axes, result.dtype, result.open)))
+            elif isinstance(body.op, Concat) and body.number not in used:
+                targets[body.number] = target
+            else:
+                order = tuple(sorted(body.axes))
+                written.append(Written(_value(body, inner).key, target, order, body.open))
+        wanted = frozenset(one.key for one in written)
+        steps, after = self.block(loop.body, inner, last, targets, wanted)
+        loads = [step for step in steps if isinstance(step, Load)]
+        others = [step for step in steps if not isinstance(step, Load)]
+        # What is written may be what is read, or what an inner loop has put together.
+        arrays = after.known
+        written = [
+            replace(one, key=arrays[n].key, order=layout_axes(arrays[n].layout))
+            if (n := one.key.number) in arrays
+            else one
+            for one in written
+        ]
+        one = Pass(
+            loop.id,
+            loop.axis,
+            loop.shortest,
+            tuple(combination(result) for result in loop.results),
+            tuple(loads),
+            tuple(others),
+            tuple(states),
+            tuple(written),
+        )
+        return starts, one, ends, known
+
+    def _load(self, term: Term, scope: Scope) -> Load:
+        assert isinstance(term.op, Opaque)
+        (layout,) = term.op.call.out_layouts
+        source = self.sources[input_read(term).index]
+        return Load(_value(term, scope).key, "input", source, layout, term.dtype, term.open)
+
+    def _of_kept(self, term: Term, scope: Scope) -> Load | None:
+        """How a chunk of a kept result is read back; None for other terms."""
+        opened = []
+        operand = term
+        while isinstance(operand.op, Chunk):
+            opened.append(operand.op.axis)
+            (operand,) = operand.args
+        if not opened or operand.number not in self.kept:
+            return None
+        kept = self.kept[operand.number]
+        key = _value(term, scope).key
+        return Load(key, "result", kept.number, kept.axes, kept.dtype, frozenset(opened))
+
+    # Control flow
+
+    def _control(
+        self, step: Compute, block: Block, scope: Scope
+    ) -> tuple[list[Root], ControlFlow, list[tuple[int, Known]]]:
+        """Control flow: its operands, the step, and what is known after it."""
+        op = step.term.op
+        assert isinstance(op, Opaque)
+        call, control = op.call, op.call.control
+        assert control is not None
+        self.scopes += 1
+        number = self.scopes
+        operands: list[Key | None] = []
+        roots: list[Root] = []
+        for position, (arg, layout) in enumerate(zip(step.term.args, call.arg_layouts, strict=True)):
+            known = scope.known.get(arg.number)
+            if self._source(arg) is not None:
+                operands.append(None)
+            elif known is not None and known.layout == layout:
+                operands.append(known.key)
+            else:
+                operands.append(Key("operand", number, position))
+                roots.append(Value(Key("operand", number, position), arg, layout))
+        entries, bodies, outputs = [], [], []
+        for place, (body, inside) in enumerate(zip(call.bodies, step.bodies, strict=True)):
+            self.scopes += 1
+            own: dict[int, Known] = {}
+            taken = []
+            for leaf, position in zip(body.program.inputs, body.sources, strict=True):
+                assert isinstance(leaf.op, Leaf)
+                source = self._source(step.term.args[position])
+                if source is not None:
+                    self.sources[leaf.op.index] = source
+                    continue
+                key = Key("value", leaf.number, 0, self.scopes)
+                own[leaf.number] = Known(key, leaf.op.layout, leaf.dtype, scope.opened_in(leaf))
+                taken.append(Entry(key, position))
+            keys = [Key("output", number, 1000 * place + each) for each in range(len(body.program.outputs))]
+            last = [
+                Value(key, output.term, output.layout)
+                for key, output in zip(keys, body.program.outputs, strict=True)
+            ]
+            steps, _ = self.block(inside, replace(scope, known=own, id=self.scopes), last, {})
+            entries.append(tuple(taken))
+            bodies.append(tuple(steps))
+            outputs.append(tuple(keys))
+        results = tuple(Key("flow", number, each) for each in range(len(call.out_layouts)))
+        flow = ControlFlow(
+            number, control, tuple(operands), tuple(entries), tuple(bodies), tuple(outputs), results
+        )
+        found = []
+        for other in block.steps:
+            if isinstance(other, Compute) and isinstance(other.term.op, Opaque):
+                same = other.term.op.call == call and other.term.args == step.term.args
+                if same:
+                    each = other.term.op.result
+                    dtype = call.out_dtypes[each]
+                    known = Known(results[each], call.out_layouts[each], dtype, other.term.open)
+                    found.append((other.term.number, known))
+        return roots, flow, found
+
+    def _source(self, term: Term) -> int | None:
+        """The position of the argument that a term is, if it is one that is read by chunks."""
+        while isinstance(term.op, Rename):
+            (term,) = term.args
+        return self.sources.get(term.op.index) if isinstance(term.op, Leaf) else None
+
+
+def _needed(
+    groups: Sequence[tuple[Scope, Group]],
+    here: Sequence[Term],
+    scope: Scope,
+    last: Sequence[Root],
+    wanted: frozenset[Key],
+) -> list[Step]:
+    """The steps, in which segments compute what later steps read."""
+    steps: list[Step] = []
+    needed = set(wanted)
+    ending = [*last, *(root for term in here if (root := _root(term, scope)).key in needed)]
+    if ending:
+        segment = Segment(tuple(ending), scope)
+        steps.append(segment)
+        needed |= set(segment.reads)
+    for where, group in reversed(groups):
+        if isinstance(group, (Segment, Pass, Load, ControlFlow)):
+            steps.append(group)
+            needed |= reads(group)
+            continue
+        every = [_root(each, where) if isinstance(each, Term) else each for each in group]
+        roots = [root for root in every if isinstance(root, (Value, Finish)) and root.key in needed]
+        if roots:
+            segment = Segment(tuple(roots), where)
+            steps.append(segment)
+            needed |= set(segment.reads)
+    return steps[::-1]
+
+
+def _axes(program: Program) -> Iterable[Axis]:
+    for term in program.reachable():
+        yield from term.axes
+    for output in program.outputs:
+        yield from layout_axes(output.layout)
+    for leaf in program.inputs:
+        yield from leaf.axes
+
+
+def _value(term: Term, scope: Scope) -> Known:
+    return Known(Key("value", term.number, 0, scope.id), tuple(sorted(term.axes)), term.dtype, term.open)
+
+
+def _root(term: Term, scope: Scope) -> Value:
+    return Value(_value(term, scope).key, term, tuple(sorted(term.axes)))
+
+
+def _loaded(load: Load) -> Known:
+    return Known(load.key, load.layout, load.dtype, load.open)
+
+
+def _used(block: Block) -> set[int]:
+    """The numbers of the terms that steps of a block use."""
+    found = set()
+    for step in block.steps:
+        terms = step.imports if isinstance(step, Loop) else step.term.args
+        found |= {term.number for term in terms}
+        if isinstance(step, Loop):
+            found |= {body.number for result in step.results for body in bodies_of(result)}
+    return found

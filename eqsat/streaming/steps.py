@@ -1,0 +1,212 @@
+"""The steps of a program whose loops over chunks run in Python, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.control import Control
+from eqsat.ir.program import Program
+from eqsat.streaming.segments import Key, Segment
+from eqsat.streaming.states import Part
+
+
+@dataclass(frozen=True)
+class Load:
+    """A chunk, or all, of an array outside the device's memory, which is read and sent to the device.
+
+    **Attributes:**
+
+    - `key`: what the chunk is called there.
+    - `kind`, `source`: "input" and its position, or "result" and the number of what an earlier pass wrote.
+    - `layout`: the dimensions of the array that it comes from.
+    - `open`: the axes of which it is the current chunk.
+    """
+
+    key: Key
+    kind: str
+    source: int
+    layout: Layout
+    dtype: str
+    open: frozenset[Axis]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A chunk of a result that goes to where the result is kept outside the device's memory.
+
+    **Attributes:**
+
+    - `result`: the number of the result's term.
+    - `order`: the chunk's dimensions.
+    - `open`: the axes of which it is the current chunk.
+    """
+
+    key: Key
+    result: int
+    order: tuple[Axis, ...]
+    open: frozenset[Axis]
+
+
+@dataclass(frozen=True)
+class State:
+    """An array that a pass carries from chunk to chunk; `open` are the axes of the loops around the pass."""
+
+    key: Key
+    part: Part
+    open: frozenset[Axis]
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A loop over the chunks of an axis that runs in Python.
+
+    **Attributes:**
+
+    - `id`: of the loop in its program.
+    - `shortest`: the shortest length that its chunks may have.
+    - `combines`: how it combines the chunks into its results, in words.
+    - `loads`: what is read for each chunk, before the steps.
+    """
+
+    id: int
+    axis: Axis
+    shortest: int
+    combines: tuple[str, ...]
+    loads: tuple[Load, ...]
+    steps: tuple[Step, ...]
+    states: tuple[State, ...]
+    written: tuple[Written, ...]
+
+    @cached_property
+    def reads(self) -> frozenset[Key]:
+        """What it reads that is there before it."""
+        made = {load.key for load in self.loads} | {Key("start", self.axis.id)}
+        made |= {state.key for state in self.states if not state.part.given}
+        found = {state.key for state in self.states if state.part.given}
+        return frozenset(found | needs(self.steps, {one.key for one in self.written}) - made)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An input of a body of control flow: what it is called, and the operand that it comes from."""
+
+    key: Key
+    operand: int
+
+
+@dataclass(frozen=True, eq=False)
+class ControlFlow:
+    """A loop or a choice of the program that runs in Python, since its bodies make passes.
+
+    **Attributes:**
+
+    - `id`: unique in the program.
+    - `operands`: by position, the array; None for one that bodies read by chunks.
+    - `entries`, `bodies`, `outputs`: for each body, its inputs, its steps, and the arrays that it computes.
+    - `results`: by number of a result, what it is called.
+    """
+
+    id: int
+    control: Control
+    operands: tuple[Key | None, ...]
+    entries: tuple[tuple[Entry, ...], ...]
+    bodies: tuple[tuple[Step, ...], ...]
+    outputs: tuple[tuple[Key, ...], ...]
+    results: tuple[Key, ...]
+
+    @cached_property
+    def reads(self) -> frozenset[Key]:
+        """What it reads that is there before it."""
+        return frozenset(key for key in self.operands if key is not None)
+
+
+Step = Segment | Pass | Load | ControlFlow
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A result that is kept outside the device's memory, chunk by chunk; `axes` are its dimensions."""
+
+    number: int
+    axes: tuple[Axis, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """Where an output of the program is in the end.
+
+    **Attributes:**
+
+    - `kind`: "device", or "kept" by chunks outside the device's memory.
+    - `number`: of the output, or of the kept result.
+    - `layout`: the dimensions of the output.
+    """
+
+    kind: str
+    number: int
+    layout: Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Streaming:
+    """A whole program as steps; for each output, `results` says where it is in the end."""
+
+    program: Program
+    steps: tuple[Step, ...]
+    kept: tuple[Kept, ...]
+    results: tuple[Result, ...]
+
+    @cached_property
+    def passes(self) -> tuple[Pass, ...]:
+        """All passes, outer before inner."""
+        return tuple(passes_in(self.steps))
+
+
+def passes_in(steps: Sequence[Step]) -> Iterator[Pass]:
+    """All passes in some steps, outer before inner."""
+    for step in steps:
+        if isinstance(step, Pass):
+            yield step
+        for inner in inner_steps(step):
+            yield from passes_in(inner)
+
+
+def inner_steps(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The lists of steps inside a step."""
+    match step:
+        case Pass(steps=steps):
+            return (steps,)
+        case ControlFlow(bodies=bodies):
+            return bodies
+    return ()
+
+
+def reads(step: Step) -> frozenset[Key]:
+    """What a step reads that is there before it."""
+    return frozenset() if isinstance(step, Load) else frozenset(step.reads)
+
+
+def writes(step: Step) -> frozenset[Key]:
+    """What a step leaves on the device."""
+    match step:
+        case Load(key=key):
+            return frozenset({key})
+        case Segment():
+            return frozenset(step.writes)
+        case Pass(states=states):
+            return frozenset(state.key for state in states)
+        case ControlFlow(results=results):
+            return frozenset(results)
+    raise AssertionError(step)
+
+
+def needs(steps: Sequence[Step], later: set[Key]) -> set[Key]:
+    """What must be there before some steps, so that these, and what comes later, have what they read."""
+    needed = set(later)
+    for step in reversed(steps):
+        needed = (needed - writes(step)) | reads(step)
+    return needed

@@ -1,0 +1,109 @@
+"""Functions by passes over arguments that are not in memory: the results are those of the whole function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+from eqsat.streaming.sources import on_host
+from tests.stages import normal
+from tests.streaming.unplanned import planner, run_by_passes, steps_of
+
+N, M = 301, 20
+FREE = 3_000
+"""Bytes of the device's memory, of which the inputs take more."""
+
+
+def kernel(x: Any, y: Any, v: Any) -> Any:
+    return jnp.exp(-0.5 * jnp.sum((x[:, None] - y[None]) ** 2, axis=-1)) @ v
+
+
+def lloyd(x: Any, centres: Any) -> Any:
+    """One iteration of k-means."""
+    labels = jnp.argmin(jnp.sum((x[:, None] - centres[None]) ** 2, axis=-1), axis=1)
+    count = len(centres)
+    sums = jax.ops.segment_sum(x, labels, count)
+    return sums / jnp.maximum(jax.ops.segment_sum(jnp.ones(len(x)), labels, count), 1)[:, None]
+
+
+def logistic(w: Any, x: Any, y: Any) -> Any:
+    return jnp.mean(jnp.logaddexp(0.0, -y * (x @ w)))
+
+
+X, Y, W = normal(N, 5), normal(M, 5), normal(5)
+LONG = normal(5 * N)
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = {
+    "mean and variance": (lambda x: (jnp.mean(x, 0), jnp.var(x, 0)), (X,), (0,)),
+    "softmax": (jax.nn.softmax, (LONG,), (0,)),
+    "rows of a kernel": (kernel, (X, Y, normal(M)), (0,)),
+    "columns of a kernel": (lambda x, y, v: kernel(y, x, v), (X, Y, normal(N)), (0, 2)),
+    "two files": (kernel, (X, normal(N + 7, 5), normal(N + 7)), (0, 1, 2)),
+    "a file with itself": (lambda x, v: kernel(x, x, v), (X, normal(N)), (0, 1)),
+    "nearest": (lambda x, c: jnp.argmin(jnp.sum((x[:, None] - c[None]) ** 2, -1), 1), (X, Y), (0,)),
+    "nearest to each": (lambda x, c: jnp.argmax(x @ c.T, 0), (X, Y), (0,)),
+    "top entries": (lambda x, q: lax.top_k(q @ x.T, 5), (X, Y), (0,)),
+    "k-means": (lloyd, (X, Y), (0,)),
+    "iterations of k-means": (lambda x, c: lax.fori_loop(0, 3, lambda _, c: lloyd(x, c), c), (X, Y), (0,)),
+    "gradient": (jax.value_and_grad(logistic), (W, X, normal(N)), (1, 2)),
+    "covariance": (lambda x: (x - x.mean(0)).T @ (x - x.mean(0)) / len(x), (X,), (0,)),
+    "histogram": (lambda x: jnp.histogram(x, bins=7, range=(-2.0, 2.0))[0], (LONG,), (0,)),
+    "median": (jnp.median, (normal(20_000),), (0,)),
+    "all pairs": (lambda x, y: jnp.exp(x[:, None] * y[None]), (normal(N), normal(N + 2)), (0, 1)),
+    "standardised": (lambda x: (x - x.mean(0)) / x.std(0), (X,), (0,)),
+    "what is read": (lambda x: (x, 2 * x, x.T, x.reshape(-1)), (X,), (0,)),
+    "indices": (lambda x: jnp.sum(jnp.where(jnp.arange(len(x)) % 3 == 0, x, -x)), (LONG,), (0,)),
+    "narrow floats": (lambda x: x.astype(jnp.bfloat16).sum(0), (X,), (0,)),
+    "until it is small": (
+        lambda x: lax.while_loop(lambda w: jnp.sum((x @ w) ** 2) > 50, lambda w: 0.9 * w, jnp.ones(5)),
+        (X,),
+        (0,),
+    ),
+    "a scan around it": (
+        lambda x: lax.scan(lambda c, q: (c + jnp.sum(x * q), jnp.max(x * q)), 0.0, jnp.linspace(0, 1, 4)),
+        (LONG,),
+        (0,),
+    ),
+    "a choice": (lambda p, x: lax.cond(p > 0, jnp.sum, jnp.max, x), (np.float32(1), LONG), (1,)),
+    "booleans": (lambda x: (jnp.any(x > 2), jnp.all(x > -9), jnp.prod(1 + x / 99)), (LONG,), (0,)),
+    "columns of a file": (lambda x: jnp.sum(jnp.exp(x), axis=1), (X.T.copy(),), (0,)),
+    "a batch of loops": (
+        lambda x: jax.vmap(lambda r: lax.while_loop(lambda s: s > 1, lambda s: s / 2, jnp.abs(r[0]) * 9))(x),
+        (X,),
+        (0,),
+    ),
+}
+
+
+def check(name: str, args: tuple[Any, ...], length: int, rtol: float = 1e-5) -> None:
+    """Compare with the whole function, in chunks of about that length."""
+    fn, typical, streamed = CASES[name]
+    plan = planner(fn, typical, streamed)
+    steps = steps_of(plan, free_for(args, streamed))
+    assert steps.passes
+    files = [on_host(arg) if number in streamed else arg for number, arg in enumerate(args)]
+    got = run_by_passes(plan, steps, files, length)
+    for one, other in zip(got, jax.tree.leaves(jax.jit(fn)(*args)), strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(
+            np.asarray(one, np.float64), np.asarray(other, np.float64), rtol=rtol, atol=rtol
+        )
+
+
+def free_for(args: tuple[Any, ...], streamed: tuple[int, ...]) -> int:
+    """Bytes, of which what is read takes several times more."""
+    return max(FREE, max(args[number].nbytes for number in streamed) // 4)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_the_whole_function(name: str) -> None:
+    _, args, streamed = CASES[name]
+    check(name, args, max(args[streamed[0]].shape) // 3 + 1)

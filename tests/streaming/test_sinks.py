@@ -1,0 +1,94 @@
+"""Where results go: arrays, files that have their name when they are complete, and what the caller opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+
+from eqsat.errors import EqsatError
+from eqsat.streaming.sinks import Sink, sink
+
+DATA = np.arange(12, dtype=np.float32).reshape(6, 2)
+FLOAT = np.dtype(np.float32)
+
+
+def write(one: Sink) -> Any:
+    one.write((slice(0, 4), slice(0, 2)), DATA[:4])
+    one.write((slice(4, 6), slice(0, 2)), DATA[4:])
+    return one.finished()
+
+
+def test_results_are_arrays_of_numpy() -> None:
+    found = write(sink(None, DATA.shape, FLOAT))
+    assert type(found) is np.ndarray
+    assert np.array_equal(found, DATA)
+
+
+@pytest.mark.parametrize("kind", ["memmap", "h5py", "zarr"])
+def test_what_the_caller_opens_is_written_to(kind: str, tmp_path: Path) -> None:
+    match kind:
+        case "memmap":
+            out: Any = np.memmap(tmp_path / "x", np.float32, "w+", shape=DATA.shape)
+        case "h5py":
+            out = h5py.File(tmp_path / "x.h5", "w").create_dataset("x", DATA.shape, np.float32)
+        case _:
+            out = zarr.create_array(store=tmp_path / "x", shape=DATA.shape, chunks=(3, 2), dtype="float32")
+    assert write(sink(out, DATA.shape, FLOAT)) is out
+    assert np.array_equal(out[:], DATA)
+
+
+def test_a_file_has_its_name_when_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "x.npy"
+    one = sink(path, DATA.shape, FLOAT)
+    assert not path.exists()
+    write(one)
+    assert np.array_equal(np.load(path), DATA)
+    assert [file.name for file in path.parent.iterdir()] == ["x.npy"]
+
+
+def test_nothing_is_left_of_a_run_that_failed(tmp_path: Path) -> None:
+    one = sink(tmp_path / "x.npy", DATA.shape, FLOAT)
+    one.write((slice(0, 4), slice(0, 2)), DATA[:4])
+    one.abandoned()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_checkpoint_is_of_goes_on(tmp_path: Path) -> None:
+    scratch = tmp_path / "result-0.npy"
+    one = sink(None, DATA.shape, FLOAT, scratch=scratch)
+    one.write((slice(0, 4), slice(0, 2)), DATA[:4])
+    one.flush()
+    one.abandoned()
+    again = sink(None, DATA.shape, FLOAT, resumed=True, scratch=scratch)
+    again.write((slice(4, 6), slice(0, 2)), DATA[4:])
+    found = again.finished()
+    assert type(found) is np.ndarray
+    assert np.array_equal(found, DATA)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(EqsatError, match="can't be opened"):
+        sink(None, DATA.shape, FLOAT, resumed=True, scratch=scratch)
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("result.csv", r"'result.csv' is not the path of a \.npy file"),
+        (3, "out is the path of a .npy file, or an array to write to, not 3"),
+        (np.empty((6, 3), np.float32), r"out has the shape \(6, 3\), and the result has \(6, 2\)"),
+        (np.empty((6, 2), np.float64), "out has entries of float64, and the result has entries of float32"),
+        (np.broadcast_to(np.float32(1), (6, 2)), "out is an array that can't be written to"),
+    ],
+)
+def test_other_places_are_refused(out: Any, message: str) -> None:
+    with pytest.raises(EqsatError, match=message):
+        sink(out, DATA.shape, FLOAT)
+
+
+def test_a_failing_write_names_the_slice() -> None:
+    with pytest.raises(EqsatError, match=r"the result's slice \[0:4, 0:2\] could not be written"):
+        Sink(object()).write((slice(0, 4), slice(0, 2)), DATA[:4])

@@ -1,0 +1,115 @@
+"""Runs functions by passes over their arguments, with steps that are compiled but not planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from eqsat.compiler.program_function import program_function
+from eqsat.compiler.settings import Settings
+from eqsat.frontend.trace import trace
+from eqsat.ir.axis import Axis
+from eqsat.ir.spec import check_program
+from eqsat.streaming.chunk_lengths import usable
+from eqsat.streaming.execution import Execution, KeptResult, Path
+from eqsat.streaming.planner import StreamedProgram, StreamPlanner
+from eqsat.streaming.segments import Key, Piece, Segment
+from eqsat.streaming.sinks import Sink
+from eqsat.streaming.sources import Source
+from eqsat.streaming.steps import Streaming
+from eqsat.targets.calibration import default_target
+
+
+class UnplannedPiece:
+    """A piece as it is written, with the attributes of a planned one."""
+
+    def __init__(self, piece: Piece) -> None:
+        check_program(piece.program)
+        self.reads, self.writes = piece.reads, piece.writes
+        self.donated = tuple(key.kind == "state" and key in self.writes for key in self.reads)
+        names = [f"x{number}" for number in range(len(self.reads))]
+        self._run = jax.jit(program_function(piece.program, names, default_target().machine))
+
+    @property
+    def compilation(self) -> UnplannedPiece:
+        return self
+
+    def run(self, *values: Any, donated: tuple[bool, ...] = ()) -> Sequence[Any]:
+        assert donated == self.donated
+        results: Sequence[Any] = self._run(*values)
+        return results
+
+
+class UnplannedPieces(dict[Any, Any]):
+    """The pieces of a program, made when they are asked for."""
+
+    def __missing__(self, key: tuple[Segment, tuple[tuple[Axis, int], ...], bool]) -> UnplannedPiece:
+        segment, lengths, first = key
+        self[key] = UnplannedPiece(segment.piece(dict(lengths), first))
+        return self[key]
+
+
+def planner(
+    fn: Callable[..., Any],
+    args: Sequence[Any],
+    streamed: Sequence[int],
+    accuracy: str = "reassociates",
+) -> StreamPlanner:
+    closed = trace(fn, tuple(args), {}).closed
+    return StreamPlanner(closed, streamed, Settings(None, (), accuracy, None), default_target(), "f")
+
+
+def steps_of(planner: StreamPlanner, free: int) -> Streaming:
+    """The steps of the first program that stores nothing larger than the free memory."""
+    with planner.settings.alone():
+        candidate = next(planner._candidates(free))
+        return planner._steps(candidate, free)
+
+
+def run_by_passes(
+    planner: StreamPlanner,
+    steps: Streaming,
+    args: Sequence[Any],
+    length: int,
+    stop: Callable[[Execution], None] = lambda _: None,
+    resumed: tuple[Path, Mapping[Key, Any]] = ((), {}),
+    sinks: Sequence[Sink | None] = (),
+) -> list[Any]:
+    """The results with chunks of about `length` entries along every axis.
+
+    **Arguments:**
+
+    - `stop`: is called after each chunk.
+    - `resumed`: how far an earlier run came, and what it held.
+    - `sinks`: where results are that an earlier run began to write.
+    """
+    lengths = {one.id: usable(one, length) for one in steps.passes}
+    program = StreamedProgram(steps, lengths, UnplannedPieces(), 0, planner.hoisted, 0.0)
+    sources = {number: Source(args[number], f"x{number}") for number in planner.streamed}
+    arrays: dict[Key, Any] = {
+        Key("argument", number): jnp.asarray(arg)
+        for number, arg in enumerate([*args, *planner.hoisted])
+        if number not in planner.streamed
+    }
+    arrays |= resumed[1]
+    avals = planner.closed.out_avals
+    found: list[KeptResult | None] = []
+    kept: dict[int, list[KeptResult]] = {}
+    for number, (result, aval) in enumerate(zip(steps.results, avals, strict=True)):
+        if result.kind == "device":
+            found.append(None)
+            continue
+        one = KeptResult((sinks and sinks[number]) or Sink(np.full(aval.shape, 77, aval.dtype)), result)
+        found.append(one)
+        kept.setdefault(result.number, []).append(one)
+    execution = Execution(program, sources, kept, arrays, stop)
+    execution.sinks = [one and one.sink for one in found]  # type: ignore[attr-defined]
+    execution.run(resumed[0])
+    return [
+        execution.arrays[Key("result", number)] if one is None else one.sink.array
+        for number, one in enumerate(found)
+    ]
