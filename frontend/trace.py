@@ -47,11 +47,14 @@ class Traced:
     def typed(self, results: Sequence[Any]) -> list[Any]:
         """Flat results with the weak types that the traced function's have."""
         return [
-            convert_element_type_p.bind(result, new_dtype=aval.dtype, weak_type=True, sharding=None)
-            if aval.weak_type
-            else result
+            as_weak(result) if aval.weak_type else result
             for result, aval in zip(results, self.closed.out_avals, strict=True)
         ]
+
+
+def as_weak(value: Any) -> Any:
+    """A value with a weak type of its dtype."""
+    return convert_element_type_p.bind(value, new_dtype=value.dtype, weak_type=True, sharding=None)
 
 
 def trace(fn: Callable[..., PyTree], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:

@@ -19,6 +19,7 @@ EXAMPLES = """\
   eqsat explain train.py:loss --shapes "f32[20000,3], f32[30000,3]" --budget 100MB
   eqsat explain package.model:loss --shapes "f32[20000,3]" --budget 100MB --save loss.html
   eqsat explain train.py:loss --shapes "f32[800000,3], f32[800000,3]" --target h100 --mesh data=8
+  eqsat explain train.py:loss --shapes "f32[1000000000,3], f32[500,3]" --budget 1GB --stream x
 """
 
 
@@ -33,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         check_target(arguments.save)
     report: Report
-    if arguments.mesh is not None:
+    if arguments.mesh is not None or arguments.stream:
         report = planning.planned(arguments)
         print(report)
     elif arguments.budget is None:

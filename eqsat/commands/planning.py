@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
+    from eqsat.reports.stream_plan import StreamPlan
 
 R = TypeVar("R")
 
@@ -61,17 +62,24 @@ def declare(parser: argparse.ArgumentParser, examples: str, without: str = "the 
         help="the devices that share it out, as data=8 or data=4,model=2 (default: one device)",
     )
     parser.add_argument(
+        "--stream",
+        action="append",
+        default=[],
+        metavar="ARGUMENT",
+        help="the name of an argument that is not in memory, and read by chunks",
+    )
+    parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help="a .rules file to use as well"
     )
 
 
-def planned(arguments: argparse.Namespace) -> Plan:
+def planned(arguments: argparse.Namespace) -> Plan | StreamPlan:
     """Returns the plan that a command line asks for.
 
     **Raises:** `BudgetError` if no plan fits the budget; `EqsatError` if the shapes are malformed, or if the
     function can't be found or traced.
     """
-    return _asked(arguments, lambda optimized, args, kwargs: optimized.plan_in_memory(*args, **kwargs))
+    return _asked(arguments, lambda optimized, args, kwargs: optimized.plan(*args, **kwargs))
 
 
 def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
@@ -119,6 +127,7 @@ def _asked(
             mesh=arguments.mesh,
             static_argnums=tuple(n for n in shapes.static if isinstance(n, int)),
             static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
+            stream_argnames=tuple(arguments.stream),
         )
     except ValueError as error:
         raise EqsatError(str(error)) from None

@@ -52,12 +52,10 @@ class Checkpoints:
 
     - `folder`: where it is, which is made if there is none.
     - `digest`: of the function and of its arguments: a checkpoint of others is refused.
-    - `every`: seconds between two of them.
     """
 
     folder: Path
     digest: str
-    every: float = EVERY
     _last: float = field(default_factory=time.monotonic)
 
     @property
@@ -67,7 +65,7 @@ class Checkpoints:
     @property
     def due(self) -> bool:
         """Whether the last one is long enough ago."""
-        return time.monotonic() - self._last >= self.every
+        return time.monotonic() - self._last >= EVERY
 
     def read(self) -> Saved | None:
         """The last checkpoint; None if there is none.

@@ -149,7 +149,7 @@ class Source:
             np.copyto(into, found, casting="unsafe")
         except Exception as error:
             raise EqsatError(f"{self.name}{_text(slices)} could not be read: {error}") from error
-        _let_go(self.array)
+        _let_go(found)
         if self.finite and into.dtype.kind in "fc" and not np.isfinite(into).all():
             where = np.argwhere(~np.isfinite(into))[0] + [one.start for one in slices]
             at = ", ".join(map(str, where))
@@ -172,7 +172,7 @@ class Source:
 
 
 def _let_go(array: Any) -> None:
-    """Let the process's pages of a mapped file go: what was read of it has been copied."""
+    """Let the process's pages of a mapped file go, of which an array is a slice that has been copied."""
     base: Any = array
     while isinstance(getattr(base, "base", None), np.ndarray):
         base = base.base

@@ -19,7 +19,7 @@ import numpy as np
 
 from eqsat.compiler.settings import Settings
 from eqsat.errors import EqsatError
-from eqsat.frontend.trace import Traced
+from eqsat.frontend.trace import Traced, as_weak
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.reports.stream_plan import StreamPlan
@@ -266,12 +266,17 @@ class StreamedFunction:
     def _streamed_axes(self, program: StreamedProgram) -> set[Any]:
         return {each.axis for each in program.streaming.passes}
 
+    def _weakly_typed(self, number: int, result: jax.Array) -> Any:
+        """A result, of a weak type if the function's is."""
+        aval = self.traced.closed.out_avals[number]
+        return as_weak(result) if aval.weak_type else result
+
     def _found(self, run: Execution, results: Sequence[KeptResult | None]) -> list[Any]:
         found: list[Any] = []
         for number, each in enumerate(results):
             key = Key("result", number)
             if each is None:
-                found.append(run.arrays[key])
+                found.append(self._weakly_typed(number, run.arrays[key]))
                 continue
             if each.result.kind == "device":
                 whole = Position()

@@ -17,6 +17,9 @@ import jax.numpy as jnp
 def matvec(x, v, power=2):
     return jnp.exp(-jnp.abs(x[:, None] - x[None]) ** power) @ v
 
+def rows(x, y, power=2):
+    return jnp.exp(-jnp.abs(x[:, None] - y[None]) ** power).sum(axis=1)
+
 def tree(parameters, pair):
     return parameters["w"] @ pair[0] + pair[1]
 
@@ -130,3 +133,11 @@ def test_what_can_t_be_imported(
 def test_what_is_not_there(target: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["source", target, "--budget", "1MB"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_argument_that_is_not_in_memory(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shapes = ["--shapes", "f32[1000000], f32[200], power=1"]
+    assert main(["explain", f"{script}:rows", *shapes, "--budget", "1MB", "--stream", "x"]) == 0
+    out = capsys.readouterr().out
+    assert "eqsat plan for rows: passes over what is not in memory" in out
+    assert "over x.0: 1,000,000 in chunks of" in out

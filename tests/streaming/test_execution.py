@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax import lax
 
+from eqsat.streaming.checkpoints import on_disk
+from eqsat.streaming.execution import Execution
+from eqsat.streaming.planner import StreamPlanner
 from eqsat.streaming.sources import on_host
+from eqsat.streaming.steps import Streaming
 from tests.stages import normal
-from tests.streaming.unplanned import planner, run_by_passes, steps_of
+from tests.streaming.unplanned import new_sinks, planner, run_by_passes, steps_of
 
 N, M = 301, 20
 FREE = 3_000
@@ -85,10 +89,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
 
 def check(name: str, args: tuple[Any, ...], length: int, rtol: float = 1e-5) -> None:
     """Compare with the whole function, in chunks of about that length."""
-    fn, typical, streamed = CASES[name]
-    plan = planner(fn, typical, streamed)
-    steps = steps_of(plan, free_for(args, streamed))
-    assert steps.passes
+    fn, _, streamed = CASES[name]
+    plan, steps = planned(name)
     files = [on_host(arg) if number in streamed else arg for number, arg in enumerate(args)]
     got = run_by_passes(plan, steps, files, length)
     for one, other in zip(got, jax.tree.leaves(jax.jit(fn)(*args)), strict=True):
@@ -96,6 +98,15 @@ def check(name: str, args: tuple[Any, ...], length: int, rtol: float = 1e-5) -> 
         np.testing.assert_allclose(
             np.asarray(one, np.float64), np.asarray(other, np.float64), rtol=rtol, atol=rtol
         )
+
+
+@functools.cache
+def planned(name: str) -> tuple[StreamPlanner, Streaming]:
+    fn, args, streamed = CASES[name]
+    plan = planner(fn, args, streamed)
+    steps = steps_of(plan, free_for(args, streamed))
+    assert steps.passes
+    return plan, steps
 
 
 def free_for(args: tuple[Any, ...], streamed: tuple[int, ...]) -> int:
@@ -107,3 +118,65 @@ def free_for(args: tuple[Any, ...], streamed: tuple[int, ...]) -> int:
 def test_results_are_those_of_the_whole_function(name: str) -> None:
     _, args, streamed = CASES[name]
     check(name, args, max(args[streamed[0]].shape) // 3 + 1)
+
+
+class Stopped(Exception):
+    """The run was stopped after a chunk."""
+
+
+@dataclass
+class StopAfter:
+    """Stops a run after so many chunks, and saves how far it has come."""
+
+    left: int
+    saved: tuple[Any, Any] = ((), {})
+
+    def __call__(self, run: Execution) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.saved = tuple(run.path), on_disk(run.arrays)
+            raise Stopped
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax", "two files", "top entries", "iterations of k-means", "a scan around it", "all pairs"]
+)
+def test_a_run_goes_on_after_any_chunk(name: str) -> None:
+    _, args, streamed = CASES[name]
+    plan, steps = planned(name)
+    files = [on_host(arg) if number in streamed else arg for number, arg in enumerate(args)]
+    length = max(args[streamed[0]].shape) // 3 + 1
+    count = 0
+
+    def counting(_: Execution) -> None:
+        nonlocal count
+        count += 1
+
+    wanted = run_by_passes(plan, steps, files, length, counting)
+    assert count > 2
+    for last in range(1, count + 1):
+        sinks = new_sinks(plan, steps)
+        stop = StopAfter(last)
+        with pytest.raises(Stopped):
+            run_by_passes(plan, steps, files, length, stop, sinks=sinks)
+        got = run_by_passes(plan, steps, files, length, resumed=stop.saved, sinks=sinks)
+        for one, other in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+HOSTILE = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -3e38, 1.0, -1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "name", ["nearest to each", "top entries", "booleans", "histogram", "what is read", "softmax", "indices"]
+)
+def test_hostile_values_come_through(name: str) -> None:
+    _, args, streamed = CASES[name]
+    for seed in range(3):
+        random = np.random.default_rng(seed)
+        hostile = list(args)
+        for number in streamed:
+            where = random.random(args[number].shape) < (0.5, 0.02, 0.002)[seed]
+            hostile[number] = np.where(where, random.choice(HOSTILE, args[number].shape), args[number])
+            hostile[number] = hostile[number].astype(np.float32)
+        check(name, tuple(hostile), max(args[streamed[0]].shape) // 3 + 1)

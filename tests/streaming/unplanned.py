@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -53,6 +54,12 @@ class UnplannedPieces(dict[Any, Any]):
         return self[key]
 
 
+@functools.cache
+def pieces_of(steps: Streaming) -> UnplannedPieces:
+    """The pieces of a program, which all runs of it share."""
+    return UnplannedPieces()
+
+
 def planner(
     fn: Callable[..., Any],
     args: Sequence[Any],
@@ -77,7 +84,7 @@ def run_by_passes(
     length: int,
     stop: Callable[[Execution], None] = lambda _: None,
     resumed: tuple[Path, Mapping[Key, Any]] = ((), {}),
-    sinks: Sequence[Sink | None] = (),
+    sinks: Sequence[Sink | None] | None = None,
 ) -> list[Any]:
     """The results with chunks of about `length` entries along every axis.
 
@@ -85,10 +92,10 @@ def run_by_passes(
 
     - `stop`: is called after each chunk.
     - `resumed`: how far an earlier run came, and what it held.
-    - `sinks`: where results are that an earlier run began to write.
+    - `sinks`: where results go, which an earlier run may have begun to write.
     """
     lengths = {one.id: usable(one, length) for one in steps.passes}
-    program = StreamedProgram(steps, lengths, UnplannedPieces(), 0, planner.hoisted, 0.0)
+    program = StreamedProgram(steps, lengths, pieces_of(steps), 0, planner.hoisted, 0.0)
     sources = {number: Source(args[number], f"x{number}") for number in planner.streamed}
     arrays: dict[Key, Any] = {
         Key("argument", number): jnp.asarray(arg)
@@ -96,20 +103,22 @@ def run_by_passes(
         if number not in planner.streamed
     }
     arrays |= resumed[1]
-    avals = planner.closed.out_avals
-    found: list[KeptResult | None] = []
+    sinks = new_sinks(planner, steps) if sinks is None else sinks
     kept: dict[int, list[KeptResult]] = {}
-    for number, (result, aval) in enumerate(zip(steps.results, avals, strict=True)):
-        if result.kind == "device":
-            found.append(None)
-            continue
-        one = KeptResult((sinks and sinks[number]) or Sink(np.full(aval.shape, 77, aval.dtype)), result)
-        found.append(one)
-        kept.setdefault(result.number, []).append(one)
+    for result, sink in zip(steps.results, sinks, strict=True):
+        if sink is not None:
+            kept.setdefault(result.number, []).append(KeptResult(sink, result))
     execution = Execution(program, sources, kept, arrays, stop)
-    execution.sinks = [one and one.sink for one in found]  # type: ignore[attr-defined]
     execution.run(resumed[0])
     return [
-        execution.arrays[Key("result", number)] if one is None else one.sink.array
-        for number, one in enumerate(found)
+        execution.arrays[Key("result", number)] if sink is None else sink.array
+        for number, sink in enumerate(sinks)
+    ]
+
+
+def new_sinks(planner: StreamPlanner, steps: Streaming) -> list[Sink | None]:
+    """For each result, where it goes; None if it stays on the device."""
+    return [
+        Sink(np.full(aval.shape, 77, aval.dtype)) if result.kind == "kept" else None
+        for result, aval in zip(steps.results, planner.closed.out_avals, strict=True)
     ]

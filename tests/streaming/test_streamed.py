@@ -1,0 +1,287 @@
+"""Optimised functions of files: both budgets, results, gradients, interruptions, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.errors import BudgetError, EqsatError
+from tests.stages import normal
+
+N = 100_000
+X = normal(N, 4)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Rows on disk, of 1.6 MB."""
+    path = tmp_path_factory.mktemp("data") / "x.npy"
+    np.save(path, X)
+    return np.load(path, mmap_mode="r")
+
+
+def loss(w: Any, x: Any) -> Any:
+    return jnp.mean(jnp.tanh(x @ w) ** 2)
+
+
+W = jnp.arange(1.0, 5.0)
+
+
+def test_a_file_is_read_within_the_budgets(file: Any, tmp_path: Path) -> None:
+    def scores(x: Any, w: Any) -> Any:
+        return jax.nn.softmax(x @ w), jnp.mean(x, axis=0)
+
+    small = eqsat.optimize(scores, budget="300kB", host_budget="500kB", out=(tmp_path / "p.npy", None))
+    plan = small.plan(file, W)
+    assert isinstance(plan, eqsat.StreamPlan)
+    assert plan.peak_bytes <= 300_000
+    assert plan.host_bytes <= 500_000
+    assert plan.read == {"x": 3}
+    assert plan.read_bytes == 3 * X.nbytes
+    probabilities, mean = small(file, W)
+    assert isinstance(probabilities, np.memmap)
+    assert isinstance(mean, jax.Array)
+    wanted = jax.jit(scores)(X, W)
+    np.testing.assert_allclose(probabilities, wanted[0], rtol=1e-5)
+    np.testing.assert_allclose(mean, wanted[1], rtol=1e-4, atol=1e-6)
+    assert "over x.0: 100,000 in chunks of" in str(plan)
+    plan.save(tmp_path / "plan.png")
+    plan.save(tmp_path / "plan.html")
+    plan.save(tmp_path / "plan.py")
+    compile((tmp_path / "plan.py").read_text(), "plan.py", "exec")
+
+
+def test_what_fits_is_read_once(file: Any) -> None:
+    plan = eqsat.optimize(lambda x: (x - x.mean(0)) / x.std(0), budget="10MB").plan(file)
+    assert isinstance(plan, eqsat.StreamPlan)
+    assert plan.read == {"x": 1}
+
+
+def test_gradients_of_what_is_not_read(file: Any) -> None:
+    small = eqsat.optimize(loss, budget="300kB")
+    wanted = jax.value_and_grad(loss)(W, X)
+    for got in (
+        jax.value_and_grad(small)(W, file),
+        eqsat.optimize(jax.value_and_grad(loss), budget="300kB")(W, file),
+    ):
+        np.testing.assert_allclose(got[0], wanted[0], rtol=1e-5)
+        np.testing.assert_allclose(got[1], wanted[1], rtol=1e-4, atol=1e-7)
+
+
+def test_planned_once_for_all_steps_of_an_optimiser(file: Any) -> None:
+    traced = 0
+
+    def counted(w: Any, x: Any) -> Any:
+        nonlocal traced
+        traced += 1
+        return loss(w, x)
+
+    step = eqsat.optimize(jax.value_and_grad(counted), budget="300kB")
+    w = W
+    losses = []
+    for _ in range(4):
+        value, gradient = step(w, file)
+        losses.append(float(value))
+        w = w - 0.5 * gradient
+    assert traced == 1
+    assert losses == sorted(losses, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda x: jax.jit(lambda w: eqsat.optimize(loss, budget="300kB")(w, x))(W),
+            EqsatError,
+            "can't be called inside of jit",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x: jnp.cumsum(x, axis=0), budget="300kB")(x),
+            BudgetError,
+            "needs only chunks of the arguments",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x: 2 * x, budget="300kB", host_budget="1MB")(x),
+            EqsatError,
+            r"take 1\.6 MB of the host's memory",
+        ),
+        (
+            lambda x: eqsat.optimize(jnp.sum, budget="300kB", host_budget="20B")(x),
+            BudgetError,
+            "exceed the host budget of 20 B",
+        ),
+        (
+            lambda x: eqsat.optimize(jnp.sum, budget="300kB", out="sum.npy")(x),
+            EqsatError,
+            "stays on the device",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x: (x, x), budget="300kB", out="x.npy")(x),
+            EqsatError,
+            "out names 1 places, and .* has 2 results",
+        ),
+        (
+            lambda x: eqsat.optimize(loss, budget="300kB")(jnp.ones((4, 30_000)), x),
+            BudgetError,
+            "the arguments that stay on the device take 480 kB",
+        ),
+    ],
+)
+def test_what_can_not_be_done_is_said(
+    call: Callable[[Any], Any], error: type[Exception], message: str, file: Any
+) -> None:
+    with pytest.raises(error, match=message):
+        call(file)
+
+
+SCRIPT = """
+    import sys
+    import jax.numpy as jnp, numpy as np
+    import eqsat
+    from eqsat.streaming import checkpoints
+
+    checkpoints.EVERY = 0.0
+    folder = sys.argv[1]
+
+
+    class Slow:
+        def __init__(self, array):
+            self.array, self.shape, self.dtype, self.read = array, array.shape, array.dtype, 0
+
+        def __getitem__(self, where):
+            self.read += 1
+            print("reading", self.read, flush=True)
+            return self.array[where]
+
+
+    def scores(x):
+        return (x - x.mean(0)) @ jnp.ones(4)
+
+
+    x = Slow(np.load(folder + "/x.npy"))
+    run = eqsat.optimize(scores, budget="300kB", checkpoint=folder + "/checkpoint")
+    np.save(folder + "/result.npy", run(x))
+    print("done", x.read, flush=True)
+"""
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(folder)], stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_process_that_ends_is_gone_on_with(how: int, tmp_path: Path) -> None:
+    """At most the chunk in progress, and the one that was read ahead, are read again."""
+    np.save(tmp_path / "x.npy", X)
+    count = 0
+    with started(tmp_path) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            count = int(line.split()[1])
+            if count == FINGERPRINT + 50:
+                process.send_signal(how)
+    assert process.returncode != 0
+    assert not (tmp_path / "result.npy").exists()
+    assert (tmp_path / "checkpoint" / "checkpoint").exists()
+    with started(tmp_path) as process:
+        again = int(process.communicate()[0].split()[-1])
+    centred = (X - X.mean(0)) @ np.ones(4, np.float32)
+    np.testing.assert_allclose(np.load(tmp_path / "result.npy"), centred, rtol=1e-4, atol=1e-4)
+    assert not (tmp_path / "checkpoint").exists()
+    plan = eqsat.optimize(lambda x: (x - x.mean(0)) @ jnp.ones(4), budget="300kB").plan(eqsat.on_host(X))
+    assert isinstance(plan, eqsat.StreamPlan)
+    whole = sum(-(-one.size // one.length) for one in plan.passes)
+    assert count + again - 2 * FINGERPRINT <= whole + 2
+
+
+FINGERPRINT = 65
+"""How many slices are read to tell data apart."""
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
+    class Failing:
+        shape, dtype = X.shape, X.dtype
+
+        def __init__(self, array: Any, last: float) -> None:
+            self.array, self.left = array, last
+
+        def __getitem__(self, where: Any) -> Any:
+            if where[0].stop - where[0].start > 1:  # not for the fingerprint
+                self.left -= 1
+            if self.left < 0:
+                raise OSError("gone")
+            return self.array[where]
+
+    from eqsat.streaming import checkpoints
+
+    run = eqsat.optimize(lambda x: jnp.sum(x, 0), budget="300kB", checkpoint=tmp_path / "c")
+    before, checkpoints.EVERY = checkpoints.EVERY, 0.0
+    try:
+        with pytest.raises(EqsatError, match="gone"):
+            run(Failing(X, 5))
+        with pytest.raises(EqsatError, match="is of another function, or of other arguments"):
+            run(eqsat.on_host(2 * X))
+        other = eqsat.optimize(lambda x: jnp.max(x, 0), budget="300kB", checkpoint=tmp_path / "c")
+        with pytest.raises(EqsatError, match="is of another function, or of other arguments"):
+            other(eqsat.on_host(X))
+        np.testing.assert_allclose(run(eqsat.on_host(X)), X.sum(0), rtol=1e-3)
+        assert not (tmp_path / "c").exists()
+    finally:
+        checkpoints.EVERY = before
+
+
+def test_a_damaged_checkpoint_is_said(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").write_bytes(b"eqsat checkpoint 1\nnothing")
+    run = eqsat.optimize(lambda x: jnp.sum(x, 0), budget="300kB", checkpoint=tmp_path)
+    with pytest.raises(EqsatError, match="is no checkpoint that can be read"):
+        run(eqsat.on_host(X))
+
+
+def test_resident_memory_keeps_to_the_budgets(tmp_path: Path) -> None:
+    """A process that reads a file of 80 MB with budgets of 8 MB in all grows by less than twice that."""
+    path = tmp_path / "x.npy"
+    array = np.lib.format.open_memmap(path, "w+", np.float32, (5_000_000, 4))
+    array[:] = 1
+    del array
+    script = """
+        import sys
+        import jax.numpy as jnp, numpy as np
+        import eqsat
+
+        def resident():
+            lines = open("/proc/self/status").read().splitlines()
+            return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) * 1024
+
+
+        class Watched:
+            def __init__(self, array):
+                self.array, self.shape, self.dtype, self.most = array, array.shape, array.dtype, 0
+
+            def __getitem__(self, where):
+                self.most = max(self.most, resident())
+                return self.array[where]
+
+
+        x = Watched(np.load(sys.argv[1], mmap_mode="r"))
+        run = eqsat.optimize(lambda x: jnp.sum(x, 0), budget="5MB", host_budget="3MB")
+        run.plan(x)
+        before = resident()
+        assert run(x).tolist() == [5_000_000] * 4
+        print(x.most - before)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(path)]
+    grown = int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+    assert grown < 16_000_000
