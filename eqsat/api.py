@@ -182,7 +182,7 @@ class Optimized(Generic[P, R]):
             args, kwargs = joined(args, kwargs, static)
             return self._fn(*args, **kwargs)
 
-        names = argument_names(self._fn, args, kwargs)
+        names = argument_names(self._fn, dynamic, named)
         key = (tree, static_key(static), circumstances())
         return posing_as(self._fn, flat, names), key, leaves, streamed, names
 
