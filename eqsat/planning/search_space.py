@@ -174,6 +174,7 @@ def prepare(
     known: Saturations | None = None,
     granted: Sequence[Granted] = (),
     orders: Sequence[Order] = (),
+    axes: tuple[Axis, ...] | None = None,
 ) -> SearchSpace:
     """Saturate a program's e-graph.
 
@@ -185,13 +186,16 @@ def prepare(
     - `known`: saturations of this program by these rules for other budgets; new ones are added.
     - `granted`: the matches for which rules with guards may be used, outside the bodies of control flow.
     - `orders`: further orders of contractions that may be used.
+    - `axes`: the axes that may be looped over; None for those of large values.
     """
     if orders:
         pairs = ((order.root, order.winner) for order in orders)
         program = replace(program, equalities=(*program.equalities, *pairs))
     free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
     known = {} if known is None else known
-    return _prepared(program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted)
+    return _prepared(
+        program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted, axes
+    )
 
 
 def _prepared(
@@ -205,6 +209,7 @@ def _prepared(
     deadline: Deadline,
     known: Saturations,
     granted: Sequence[Granted] = (),
+    wanted: tuple[Axis, ...] | None = None,
 ) -> SearchSpace:
     """Saturate the e-graphs of a program and of the bodies inside.
 
@@ -212,6 +217,7 @@ def _prepared(
 
     - `free`: bytes for temporaries.
     - `whole`: axes that are not looped over here, since a loop outside the call may be over them.
+    - `wanted`: the axes that may be looped over; None for those of large values.
     """
     large: tuple[Axis, ...] = ()
     cap = None
@@ -223,13 +229,26 @@ def _prepared(
         axes = tuple(axis for axis in axes if axis not in whole)
         summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
         large = (*axes[:most_axes], *summed[:1])
+        if wanted is not None:
+            large = tuple(axis for axis in wanted if axis not in whole)
         program = with_rematerialised_operands(program, free / BIG_SHARE, free)
         # Even if there is room, memory beyond what a process keeps between calls takes time to allocate.
         big = min(free, machine.kept) / BIG_SHARE
         for call in dict.fromkeys(_control_flow(program)):
             around = whole | call.cut
             bodies[call] = tuple(
-                _prepared(body.program, rules, free, machine, most_axes, limits, around, deadline, known)
+                _prepared(
+                    body.program,
+                    rules,
+                    free,
+                    machine,
+                    most_axes,
+                    limits,
+                    around,
+                    deadline,
+                    known,
+                    wanted=wanted,
+                )
                 if _has_large(body.program, big)
                 else as_written(body.program, machine)
                 for body in call.bodies
