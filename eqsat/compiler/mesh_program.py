@@ -188,6 +188,16 @@ class MeshPrograms:
         yield from self.found
         yield from self.rings
 
+    def _within(self, budget: int) -> Iterator[MeshProgram]:
+        """Those whose arguments and results fit a budget; the one where these are smallest if none do."""
+        fit = False
+        for one in self._ways():
+            if one.program.fixed_bytes <= budget:
+                fit = True
+                yield one
+        if not fit:
+            yield min(self._ways(), key=lambda one: one.program.fixed_bytes)
+
     def planned(self, budget: int, mapped: Callable[[ClosedJaxpr, int, tuple[Any, ...]], Planned]) -> Planned:
         """The first of them for which there is a plan within a budget of each device.
 
@@ -198,7 +208,7 @@ class MeshPrograms:
         **Raises:** `BudgetError` of the one that needs least if there is no plan for any.
         """
         refused: BudgetError | None = None
-        for one in self._ways():
+        for one in self._within(budget):
             placement = tuple(map(one.placement, one.inputs[: len(self.closed.in_avals)]))
             traced = one.traced(self.closed, self.hoisted, self.names, self.target)
             try:
