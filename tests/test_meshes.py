@@ -175,6 +175,43 @@ def test_devices_need_not_divide_the_axis() -> None:
     assert "data = 8: x.0 (1,601)" in optimized.plan(x, y, v).devices
 
 
+RINGS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
+    "kernel": (kernel, (normal(1600, 32), normal(1600, 32, seed=1), normal(1600)), 150_000),
+    "attention": (attention, tuple(normal(1600, 32, seed=seed) for seed in range(3)), 260_000),
+    "nearest of its own": (lambda x: lax.top_k(-squares(x, x), 3), (normal(1600, 32),), 150_000),
+}
+
+
+@several
+@pytest.mark.parametrize("name", nightly_but(["kernel"], sorted(RINGS)))
+def test_parts_are_passed_round_if_the_whole_does_not_fit(name: str) -> None:
+    fn, args, budget = RINGS[name]
+    optimized = eqsat.optimize(fn, budget=budget, mesh=make_mesh(data=COUNT))
+    agree(optimized(*args), jax.jit(fn)(*args))
+    plan = optimized.plan(*args)
+    assert plan.peak_bytes <= budget < args[0].nbytes + args[-1].nbytes
+    assert "passed round in a ring" in plan.devices
+    assert plan.communicated_bytes == sum(arg.nbytes for arg in args[1:] or args)
+    assert "lax.ppermute(" in plan.source
+    assert "lax.all_gather(" not in plan.source
+
+
+@several
+def test_what_fits_is_not_passed_round() -> None:
+    fn, args, _ = RINGS["kernel"]
+    plan = eqsat.optimize(fn, budget=1_000_000, mesh={"data": COUNT}).plan(*args)
+    assert plan.communicated_bytes == 0
+
+
+@several
+@pytest.mark.nightly
+def test_exact_results_are_no_sums_in_rings() -> None:
+    fn, args, _ = RINGS["kernel"]
+    exact = eqsat.optimize(fn, budget=150_000, mesh={"data": COUNT}, accuracy="exact")
+    with pytest.raises(eqsat.BudgetError):
+        exact.plan(*args)
+
+
 @several
 def test_exact_results_are_no_sums_over_devices() -> None:
     x, y, v = normal(1600, 3), normal(800, 3), normal(800)
@@ -218,7 +255,7 @@ def test_more_devices_than_there_is_to_share_out() -> None:
 def test_a_budget_that_cannot_be_kept_is_an_error() -> None:
     fn, args, _ = CASES["kernel"]
     with pytest.raises(eqsat.BudgetError, match="kernel"):
-        eqsat.optimize(fn, budget=13_000, mesh={"data": COUNT})(*args)
+        eqsat.optimize(fn, budget=5_000, mesh={"data": COUNT})(*args)
 
 
 @several
@@ -326,7 +363,10 @@ def test_gpus_that_are_not_there() -> None:
     shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((800_000, 3), (800_000, 3), (800_000,))]
     plan = eqsat.optimize(kernel, budget="500MB", target="h100", mesh={"data": COUNT}).plan(*shapes)
     assert plan.peak_bytes <= 500_000_000
-    assert "data = 8: x.0 (800,000)" in plan.devices
+    assert plan.devices == "data = 8: x.0 (800,000)"
+    ring = eqsat.optimize(kernel, budget="9MB", target="h100", mesh={"data": COUNT}).plan(*shapes)
+    assert ring.peak_bytes <= 9_000_000
+    assert "x.0 (800,000) and y.0 (800,000); passed round in a ring: 1.6 MB of y.0" in ring.devices
 
 
 @pytest.mark.skipif(DEVICES > 1, reason="this is what it runs")

@@ -101,9 +101,11 @@ class Compilation:
         if mesh is None or self.mapped or self.obstacle:
             return None
         from eqsat.compiler.mesh_program import MeshPrograms  # imported late, as planners are
+        from eqsat.compiler.planners import rules_of
 
+        rules = functools.partial(rules_of, self.settings, self.target)
         exact = self.settings.accuracy == "exact"
-        return MeshPrograms(self.closed, mesh, self.names, self.target, exact)
+        return MeshPrograms(self.closed, mesh, self.names, self.target, rules, exact)
 
     @functools.cached_property
     def obstacle(self) -> Obstacle | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.emission import Emission
 from eqsat.compiler.candidate_compiler import input_names
 from eqsat.compiler.planned import Planned
+from eqsat.engine.compiled import CompiledRule
 from eqsat.errors import BudgetError
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import Traced
@@ -23,10 +25,13 @@ from eqsat.ir.control import iterations
 from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.dtypes import is_inexact, itemsize
 from eqsat.ir.labels import axis_labels
-from eqsat.ir.ops import Leaf, Opaque
-from eqsat.ir.partitioning import partitioned
+from eqsat.ir.ops import Leaf, Opaque, Rename
+from eqsat.ir.partitioning import Partition, partitioned
 from eqsat.ir.program import Program
+from eqsat.ir.ring import AxesMeetError
 from eqsat.planning.candidates import as_written
+from eqsat.planning.ring_loops import axes_that_meet, in_rings
+from eqsat.support.units import format_bytes
 from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
@@ -125,30 +130,73 @@ class MeshPrograms:
 
     **Attributes:**
 
+    - `rules`: reads the rules by which rings are found.
     - `exact`: whether results must equal those of the function bit for bit. Then no sum is over devices.
+    - `found`: the ways without rings.
     """
 
     def __init__(
-        self, closed: ClosedJaxpr, mesh: Mesh, names: Sequence[str], target: Target, exact: bool = False
+        self,
+        closed: ClosedJaxpr,
+        mesh: Mesh,
+        names: Sequence[str],
+        target: Target,
+        rules: Callable[[], Sequence[CompiledRule]],
+        exact: bool = False,
     ) -> None:
         self.closed = closed
         self.names = names
         self.target = target
+        self.rules = rules
+        self.exact = exact
         program, self.hoisted = lower(closed, platforms=target.platforms)
         none = tuple(((),) * len(_leaf(term).layout) for term in program.inputs)
         ends = tuple(((),) * len(output.layout) for output in program.outputs)
         self.found = [_scored(MeshProgram(mesh, program, none, ends, (), 0, 0.0), target.machine)]
-        for name, count in mesh.shape.items():
-            if count == 1:
-                continue
-            wider = [
-                _scored(split, target.machine)
-                for one in self.found
-                for split in _splits(one, str(name), count, names)
-                if not (exact and _sums_over_devices(split.program))
-            ]
+        self._axes = [(str(name), count) for name, count in mesh.shape.items() if count > 1]
+        self._before: list[list[MeshProgram]] = []
+        for name, count in self._axes:
+            self._before.append(self.found)
             # What is split over some axes of the mesh alone repeats its work along the others.
-            self.found = sorted([*wider, *self.found], key=lambda one: one.seconds)[:KEPT]
+            self.found = _fastest([*self._wider(self.found, name, count), *self.found])
+
+    def _wider(self, found: Sequence[MeshProgram], name: str, count: int) -> Iterator[MeshProgram]:
+        """The ways in which a further axis of the mesh is assigned to an axis."""
+        for one in found:
+            for split in _splits(one, name, count, self.names):
+                if not (self.exact and _sums_over_devices(split.program)):
+                    yield _scored(split, self.target.machine)
+
+    @cached_property
+    def rings(self) -> list[MeshProgram]:
+        """The ways in which what is split over one of the axes of the mesh is passed round in rings."""
+        found: list[MeshProgram] = []
+        if self.exact:
+            return found
+        rules, machine = self.rules(), self.target.machine
+        for (name, count), before in zip(self._axes, self._before, strict=True):
+            wider = [
+                _scored(ring, machine)
+                for one in [*before, *found]
+                for ring in _rings(one, name, count, self.names, rules, machine)
+            ]
+            found = _fastest([*wider, *self._wider(found, name, count), *found])
+        return found
+
+    def _ways(self) -> Iterator[MeshProgram]:
+        """All of them. Rings need less memory, and are looked for only if nothing else fits."""
+        yield from self.found
+        yield from self.rings
+
+    def _within(self, budget: int) -> Iterator[MeshProgram]:
+        """Those whose arguments and results fit a budget; the one where these are smallest if none do."""
+        fit = False
+        for one in self._ways():
+            if one.program.fixed_bytes <= budget:
+                fit = True
+                yield one
+        if not fit:
+            yield min(self._ways(), key=lambda one: one.program.fixed_bytes)
 
     def planned(self, budget: int, mapped: Callable[[ClosedJaxpr, int, tuple[Any, ...]], Planned]) -> Planned:
         """The first of them for which there is a plan within a budget of each device.
@@ -160,7 +208,7 @@ class MeshPrograms:
         **Raises:** `BudgetError` of the one that needs least if there is no plan for any.
         """
         refused: BudgetError | None = None
-        for one in self.found:
+        for one in self._within(budget):
             placement = tuple(map(one.placement, one.inputs[: len(self.closed.in_avals)]))
             traced = one.traced(self.closed, self.hoisted, self.names, self.target)
             try:
@@ -175,6 +223,10 @@ class MeshPrograms:
         raise refused
 
 
+def _fastest(found: Sequence[MeshProgram]) -> list[MeshProgram]:
+    return sorted(found, key=lambda one: one.seconds)[:KEPT]
+
+
 def _leaf(term: Any) -> Leaf:
     assert isinstance(term.op, Leaf)
     return term.op
@@ -183,15 +235,56 @@ def _leaf(term: Any) -> Leaf:
 def _splits(one: MeshProgram, name: str, count: int, names: Sequence[str]) -> Iterator[MeshProgram]:
     labels = axis_labels(one.program, input_names(one.program, names))
     for axis in _candidates(one.program, count):
-        part = partitioned(one.program, axis, name, count)
-        label = f"{labels[axis]}" if axis in labels else f"axis {axis.name}"
-        yield replace(
-            one,
-            program=part.program,
-            inputs=tuple(map(_with, one.inputs, part.inputs, (name,) * len(one.inputs))),
-            outputs=tuple(map(_with, one.outputs, part.outputs, (name,) * len(one.outputs))),
-            assignment=(*one.assignment, (name, f"{label} ({axis.size:,})")),
-        )
+        part = partitioned(one.program, [axis], name, count)
+        yield _assigned(one, part, name, _said(axis, labels))
+
+
+def _rings(
+    one: MeshProgram,
+    name: str,
+    count: int,
+    names: Sequence[str],
+    rules: Sequence[CompiledRule],
+    machine: Machine,
+) -> Iterator[MeshProgram]:
+    """The ways to split several axes over the same devices, with rings where they meet."""
+    labels = axis_labels(one.program, input_names(one.program, names))
+    for axes in axes_that_meet(one.program, count):
+        for looped in in_rings(one.program, axes, count, rules, machine):
+            try:
+                part = partitioned(looped, axes, name, count)
+            except AxesMeetError:
+                continue
+            given = [axis for axis in axes if any(axis in leaf.axes for leaf in one.program.inputs)]
+            said = " and ".join(_said(axis, labels) for axis in given)
+            passed = ", ".join(
+                f"{format_bytes(size)} of {_said(_named(one.program, axis, given), labels)}"
+                for axis, size in dict(part.passed).items()
+            )
+            yield _assigned(one, part, name, f"{said}; passed round in a ring: {passed}")
+
+
+def _named(program: Program, axis: Axis, given: Sequence[Axis]) -> Axis:
+    """The axis of an input that an axis is another name of, if it is."""
+    for term in program.reachable():
+        if isinstance(term.op, Rename) and term.op.new == axis and term.op.old in given:
+            return term.op.old
+    return axis
+
+
+def _said(axis: Axis, labels: Mapping[Axis, object]) -> str:
+    label = f"{labels[axis]}" if axis in labels else f"axis {axis.name}"
+    return f"{label} ({axis.size:,})"
+
+
+def _assigned(one: MeshProgram, part: Partition, name: str, said: str) -> MeshProgram:
+    return replace(
+        one,
+        program=part.program,
+        inputs=tuple(map(_with, one.inputs, part.inputs, (name,) * len(one.inputs))),
+        outputs=tuple(map(_with, one.outputs, part.outputs, (name,) * len(one.outputs))),
+        assignment=(*one.assignment, (name, said)),
+    )
 
 
 def _sums_over_devices(program: Program) -> bool:

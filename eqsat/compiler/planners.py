@@ -15,12 +15,18 @@ from eqsat.compiler.baseline import Obstacle
 from eqsat.compiler.estimation import Estimator
 from eqsat.compiler.planner import Planner
 from eqsat.compiler.settings import Settings
+from eqsat.engine.compiled import CompiledRule
 from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import Deadline
 from eqsat.support.progress import Progress
 from eqsat.targets.target import Target
+
+
+def rules_of(settings: Settings, target: Target) -> Sequence[CompiledRule]:
+    """The rules that programs for a target are planned by."""
+    return rules_for(settings.rules, settings.accuracy, target.new_product_precision, target.compiler.rules)
 
 
 def planner_for(
@@ -45,7 +51,7 @@ def planner_for(
     deadline = Deadline.after(settings.planning_seconds)
     progress.say("reading rules")
     slowdown = math.inf if settings.max_slowdown is None else settings.max_slowdown
-    rules = rules_for(settings.rules, settings.accuracy, target.new_product_precision, target.compiler.rules)
+    rules = rules_of(settings, target)
     kind: Callable[..., Planner] = Estimator if target.compiler.estimates else Planner
     if values is not None:
         kind = partial(Tuner, values)

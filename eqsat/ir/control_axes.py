@@ -7,11 +7,12 @@ and after an iteration.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from eqsat.ir.axis import Axis, Layout, layout_axes, parts
 from eqsat.ir.batched_loops import ends_for_each, predicate_of
 from eqsat.ir.control import Scan, While, carried, sliced
+from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.ops import Call, Leaf, Opaque, Operation
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, reachable
@@ -51,8 +52,12 @@ def takes_slices(call: Call, axis: Axis) -> bool:
     """Returns whether slices of the operands along the axis give the bodies the same slices of their inputs.
 
     This is not so if a loop runs along the axis, over the slices of an operand or the entries of a result.
+    Nor is it if several devices run the call, and in it tell each other what lacks the axis: they would
+    repeat it for every slice.
     """
     assert call.control is not None
+    if any(axis not in said for said in _told(call)):
+        return False
     for place, layout in enumerate(call.arg_layouts):
         if place in sliced(call.control) and axis in parts(layout[0]):
             return False
@@ -66,6 +71,15 @@ def takes_slices(call: Call, axis: Axis) -> bool:
             if place_of(leaf.op.layout, axis) != place_of(_fed(call, source), axis):
                 return False
     return True
+
+
+def _told(call: Call) -> Iterator[frozenset[Axis]]:
+    """Yields the axes of what devices tell each other in the bodies of a call."""
+    for body in call.bodies:
+        for inner in body.program.inside():
+            for term in inner.reachable():
+                if isinstance(term.op, Opaque) and term.op.call.primitive.name in COLLECTIVES:
+                    yield frozenset(layout_axes(term.op.call.arg_layouts[0]))
 
 
 def place_of(layout: Layout, axis: Axis) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,48 +11,89 @@ from jax import lax
 
 from eqsat.ir.axis import Axis, Layout, as_dimension, layout_axes, parts
 from eqsat.ir.dtypes import accumulator, is_inexact, is_real_float
-from eqsat.ir.ops import Call, Const, Dot, Iota, Map, Opaque, Reduce, Select
+from eqsat.ir.ops import Call, Const, Dot, Iota, Leaf, Map, Opaque, Reduce, Select
+from eqsat.ir.program import Program
 from eqsat.ir.term import Term, Terms
 
 MERGED = {"sum": lax.psum_p, "max": lax.pmax_p, "min": lax.pmin_p}
 """The collectives that combine partial results."""
 
-COLLECTIVES = frozenset({"psum", "pmax", "pmin", "all_gather"})
+COLLECTIVES = frozenset({"psum", "pmax", "pmin", "all_gather", "ppermute"})
 """The names of the primitives by which devices talk."""
 
 
 @dataclass
+class Numbers:
+    """The next free numbers of axes, calls and inputs of bodies.
+
+    **Attributes:**
+
+    - `device`: the number of the call that tells a device's.
+    """
+
+    axes: int
+    calls: int
+    inputs: int
+    device: int
+
+    @staticmethod
+    def after(program: Program) -> Numbers:
+        """The numbers that nothing in a program has."""
+        axes = [axis.id for inner in program.inside() for axis in _all_axes(inner)]
+        leaves = [
+            leaf.op.index for inner in program.inside() for leaf in inner.inputs if isinstance(leaf.op, Leaf)
+        ]
+        call = program.next_call()
+        return Numbers(max(axes, default=0) + 1, call + 1, min([0, *leaves]) - 1, call)
+
+    def axis(self, size: int) -> Axis:
+        self.axes += 1
+        return Axis(self.axes - 1, size)
+
+    def call(self) -> int:
+        self.calls += 1
+        return self.calls - 1
+
+    def input(self) -> int:
+        self.inputs -= 1
+        return self.inputs + 1
+
+
+def _all_axes(program: Program) -> Iterator[Axis]:
+    for term in program.reachable():
+        yield from term.axes
+        if isinstance(term.op, Opaque):
+            for layout in (*term.op.call.arg_layouts, *term.op.call.out_layouts):
+                yield from layout_axes(layout)
+    for leaf in program.inputs:
+        yield from leaf.axes
+    for output in program.outputs:
+        yield from layout_axes(output.layout)
+
+
+@dataclass(frozen=True)
 class Split:
     """An axis and the part of it that each device has.
 
-    `axes` and `calls` are the next free numbers; `device` is that of the call that tells the device's.
+    **Attributes:**
+
+    - `name`, `count`: the axis of the mesh, and how many devices there are along it.
     """
 
     axis: Axis
     part: Axis
     name: Any
     count: int
-    axes: int
-    calls: int
-    device: int
+    numbers: Numbers
 
     @property
     def divides(self) -> bool:
         return self.part.size * self.count == self.axis.size
 
-    def layout(self, old: Layout) -> Layout:
-        return tuple(
-            as_dimension(self.part if axis == self.axis else axis for axis in parts(dimension))
-            for dimension in old
-        )
 
-    def new_axis(self, size: int) -> Axis:
-        self.axes += 1
-        return Axis(self.axes - 1, size)
-
-    def new_call(self) -> int:
-        self.calls += 1
-        return self.calls - 1
+def renamed(layout: Layout, names: Mapping[Axis, Axis]) -> Layout:
+    """A layout with some of its axes replaced."""
+    return tuple(as_dimension(names.get(axis, axis) for axis in parts(dimension)) for dimension in layout)
 
 
 class DeviceTerms:
@@ -73,14 +114,14 @@ class DeviceTerms:
         if split.divides:
             return self.gathered(local, (split.part, *rest), (split.axis, *rest), True)
         length, n = split.part.size, split.axis.size
-        joined = split.new_axis(length * split.count)
+        joined = split.numbers.axis(length * split.count)
         all_parts = self.gathered(local, (split.part, *rest), (joined, *rest), True)
         # Of the last part that counts, the first entries are the ones before it again.
         last = (n - 1) // length
         again = last * length - (n - length)
         pieces = []
         for start, stop in ((0, last * length), (last * length + again, (last + 1) * length)):
-            axis = split.new_axis(stop - start) if stop - start > 1 else None
+            axis = split.numbers.axis(stop - start) if stop - start > 1 else None
             layout = (axis, *rest)
             sizes = [one.size for one in rest]
             params = {
@@ -105,7 +146,7 @@ class DeviceTerms:
         for layout in old:
             kept &= frozenset(layout_axes(layout)) or kept
         dtype = args[0].dtype
-        call = Call(self.split.new_call(), primitive, dict(params), tuple(old), (new,), (dtype,), kept)
+        call = Call(self.split.numbers.call(), primitive, dict(params), tuple(old), (new,), (dtype,), kept)
         return self.terms.make(Opaque(call, 0), args)
 
     # What devices do together
@@ -125,7 +166,7 @@ class DeviceTerms:
         if kind in MERGED:
             params = {"axes": (self.split.name,), "axis_index_groups": None}
             return self.collective(MERGED[kind], params, term, layout, layout)
-        devices = self.split.new_axis(self.split.count)
+        devices = self.split.numbers.axis(self.split.count)
         gathered = self.gathered(term, layout, (devices, *layout), False)
         return self.terms.make(Reduce(kind, frozenset({devices}), term.dtype), [gathered])
 
@@ -142,7 +183,7 @@ class DeviceTerms:
     def device(self) -> Term:
         """The number of the device along the mesh's axis."""
         params = {"axis_name": self.split.name}
-        call = Call(self.split.device, lax.axis_index_p, params, (), ((),), ("int32",), frozenset())
+        call = Call(self.split.numbers.device, lax.axis_index_p, params, (), ((),), ("int32",), frozenset())
         return self.terms.make(Opaque(call, 0))
 
     def offset(self) -> Term:
@@ -154,10 +195,10 @@ class DeviceTerms:
         last = self.terms.make(Const(str(split.axis.size - split.part.size), "int32"))
         return self.terms.make(Map("min", "int32"), [begins, last])
 
-    def begins(self) -> Term:
-        """The first index that counts for the device."""
+    def begins(self, device: Term | None = None) -> Term:
+        """The first index that counts for the device, or for another one."""
         size = self.terms.make(Const(str(self.split.part.size), "int32"))
-        return self.terms.make(Map("mul", "int32"), [self.device(), size])
+        return self.terms.make(Map("mul", "int32"), [self.device() if device is None else device, size])
 
     def counting(self, term: Term, kind: str = "sum") -> Term:
         """The term with what counts for another device replaced by what changes no sum, or product."""
@@ -173,9 +214,9 @@ class DeviceTerms:
         neutral = self.terms.make(Const(value, term.dtype))
         return self.terms.make(Map("select_n", term.dtype), [counts, neutral, term])
 
-    def counted(self, dtype: str) -> Term:
-        """The indices of the device's part."""
-        offset = self.offset()
+    def counted(self, dtype: str, offset: Term | None = None) -> Term:
+        """The indices of the device's part, or of that which begins at an `offset`."""
+        offset = self.offset() if offset is None else offset
         if dtype != "int32":
             offset = self.terms.make(Map("convert", dtype), [offset])
         return self.terms.make(Map("add", dtype), [self.terms.make(Iota(self.split.part, dtype)), offset])
@@ -237,7 +278,7 @@ class DeviceTerms:
             values = self.terms.make(Reduce(extreme, frozenset({split.part}), operand.dtype), [operand])
         taken = () if op.out_axis is None else (op.out_axis,)
         rest = tuple(sorted(values.axes - set(taken)))
-        among = split.new_axis(split.count * op.k)
+        among = split.numbers.axis(split.count * op.k)
         old, new = (*taken, *rest), (among, *rest)
         values = self.gathered(values, old, new, tiled=bool(taken))
         best = replace(op, axis=among)

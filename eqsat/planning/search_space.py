@@ -180,7 +180,7 @@ def prepare(
     known: Saturations | None = None,
     granted: Sequence[Granted] = (),
     orders: Sequence[Order] = (),
-    over: Sequence[Axis] | None = None,
+    axes: tuple[Axis, ...] | None = None,
 ) -> SearchSpace:
     """Saturate a program's e-graph.
 
@@ -192,15 +192,16 @@ def prepare(
     - `known`: saturations of this program by these rules for other budgets; new ones are added.
     - `granted`: the matches for which rules with guards may be used, outside the bodies of control flow.
     - `orders`: further orders of contractions that may be used.
-    - `over`: the axes that may be looped over, if the budget does not say.
+    - `axes`: the axes that may be looped over; None for those of large values.
     """
     if orders:
         pairs = ((order.root, order.winner) for order in orders)
         program = replace(program, equalities=(*program.equalities, *pairs))
     free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
     known = {} if known is None else known
-    whole: frozenset[Axis] = frozenset()
-    return _prepared(program, rules, free, machine, most_axes, limits, whole, deadline, known, granted, over)
+    return _prepared(
+        program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted, axes
+    )
 
 
 def _prepared(
@@ -214,7 +215,7 @@ def _prepared(
     deadline: Deadline,
     known: Saturations,
     granted: Sequence[Granted] = (),
-    over: Sequence[Axis] | None = None,
+    wanted: tuple[Axis, ...] | None = None,
 ) -> SearchSpace:
     """Saturate the e-graphs of a program and of the bodies inside.
 
@@ -222,6 +223,7 @@ def _prepared(
 
     - `free`: bytes for temporaries.
     - `whole`: axes that are not looped over here, since a loop outside the call may be over them.
+    - `wanted`: the axes that may be looped over; None for those of large values.
     """
     large: tuple[Axis, ...] = ()
     cap = None
@@ -229,10 +231,12 @@ def _prepared(
     if free is not None:
         cap = free // LARGEST_ITEM
         # The axes are the same for all budgets, so that a larger budget offers all that a smaller one does.
-        axes = large_axes(program, smallest_share(program)) if over is None else tuple(over)
+        axes = large_axes(program, smallest_share(program))
         axes = tuple(axis for axis in axes if axis not in whole)
         summed = [axis for axis in long_sums(program, machine) if axis in axes[most_axes:]]
-        large = (*axes[:most_axes], *summed[:1]) if over is None else axes
+        large = (*axes[:most_axes], *summed[:1])
+        if wanted is not None:
+            large = tuple(axis for axis in wanted if axis not in whole)
         program = with_rematerialised_operands(program, free / BIG_SHARE, free)
         # Even if there is room, memory beyond what a process keeps between calls takes time to allocate.
         big = min(free, machine.kept) / BIG_SHARE
@@ -240,7 +244,16 @@ def _prepared(
             around = whole | call.cut
             bodies[call] = tuple(
                 _prepared(
-                    body.program, rules, free, machine, most_axes, limits, around, deadline, known, over=over
+                    body.program,
+                    rules,
+                    free,
+                    machine,
+                    most_axes,
+                    limits,
+                    around,
+                    deadline,
+                    known,
+                    wanted=wanted,
                 )
                 if _has_large(body.program, big)
                 else as_written(body.program, machine)

@@ -190,7 +190,7 @@ class StreamPlanner:
             self.settings.rules, self.settings.accuracy, target.new_product_precision, target.compiler.rules
         )
         budget = free + self.program.fixed_bytes
-        space = prepare(self.program, rules, budget, target.machine, over=self._over(free))
+        space = prepare(self.program, rules, budget, target.machine, axes=self._over(free))
         extraction = CappedExtraction.within(space, budget)
         seen: set[tuple[Any, ...]] = set()
         while extraction.next_step() is not None:

@@ -13,26 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 
-from eqsat.compiler.mesh_program import local_function
-from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis
-from eqsat.ir.device_terms import COLLECTIVES
-from eqsat.ir.ops import Leaf, Opaque
-from eqsat.ir.partitioning import Partition, partitioned, split_dimension
+from eqsat.ir.ops import Leaf
+from eqsat.ir.partitioning import partitioned, split_dimension
 from eqsat.ir.program import Program
-from eqsat.targets.calibration import default_target
+from tests.ir.devices import DEVICES, collectives, on_devices, program_of
 from tests.nightly import nightly_but
 
-DEVICES = 4
 N = 12
 """The length of the axis that is split, which no other axis has."""
-
-
-def program_of(fn: Callable[..., Any], args: Any) -> Program:
-    closed = jax.make_jaxpr(lambda *leaves: jax.tree.leaves(fn(*leaves)))(*args)
-    program, hoisted = lower(closed)
-    assert not hoisted
-    return program
 
 
 def split_axes(program: Program) -> list[Axis]:
@@ -44,35 +33,13 @@ def rows_of(program: Program) -> Axis:
     return next(axis for axis in split_axes(program) if axis.size == N)
 
 
-def on_devices(part: Partition, args: Any) -> list[np.ndarray[Any, Any]]:
-    """The results of the devices, put together."""
-    local = local_function(part.program, [f"x{n}" for n in range(len(args))], default_target().machine)
-    pieces = [
-        x if place is None else jnp.stack(jnp.split(x, DEVICES, place))
-        for x, place in zip(args, part.inputs, strict=True)
-    ]
-    dims = tuple(None if place is None else 0 for place in part.inputs)
-    run = jax.vmap(lambda *xs: tuple(local(*xs)), dims, axis_name="data", axis_size=DEVICES)
-    joined = []
-    for result, place in zip(jax.jit(run)(*pieces), part.outputs, strict=True):
-        entries = np.asarray(result)
-        if place is None:
-            assert all(
-                np.array_equal(one, entries[0], equal_nan=entries.dtype.kind in "fc") for one in entries
-            )
-            joined.append(entries[0])
-        else:
-            joined.append(np.concatenate(list(entries), place))
-    return joined
-
-
 def check(fn: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> int:
     """Compare a function with what devices make of it, for each axis; how many there were."""
     program = program_of(fn, args)
     wanted = [np.asarray(leaf) for leaf in jax.tree.leaves(jax.jit(fn)(*args))]
     axes = split_axes(program)
     for axis in axes:
-        got = on_devices(partitioned(program, axis, "data", DEVICES), args)
+        got = on_devices(partitioned(program, [axis], "data", DEVICES), args)
         for one, other in zip(got, wanted, strict=True):
             assert one.dtype == other.dtype
             if other.dtype.kind in "fc" or other.dtype == jnp.bfloat16:
@@ -183,18 +150,9 @@ def test_narrow_sums_are_rounded_once(dtype: str) -> None:
     check(lambda x: jnp.sum(x, 0), big)
 
 
-def collectives(program: Program) -> list[str]:
-    return [
-        term.op.call.primitive.name
-        for inner in program.inside()
-        for term in inner.reachable()
-        if isinstance(term.op, Opaque) and term.op.call.primitive.name in COLLECTIVES
-    ]
-
-
 def test_nothing_is_said_about_what_each_device_has() -> None:
     program = program_of(lambda x: (jnp.exp(x), jnp.sort(x, 1)), [X])
-    part = partitioned(program, rows_of(program), "data", DEVICES)
+    part = partitioned(program, [rows_of(program)], "data", DEVICES)
     assert collectives(part.program) == []
     assert part.inputs == (0,)
     assert part.outputs == (0, 0)
@@ -202,7 +160,7 @@ def test_nothing_is_said_about_what_each_device_has() -> None:
 
 def test_a_sum_is_added_up_once() -> None:
     program = program_of(lambda x: jnp.sum(jnp.exp(x)) ** 2, [X])
-    part = partitioned(program, rows_of(program), "data", DEVICES)
+    part = partitioned(program, [rows_of(program)], "data", DEVICES)
     assert collectives(part.program) == ["psum"]
     assert part.outputs == (None,)
 
@@ -216,7 +174,7 @@ def test_a_merged_dimension_is_split_if_the_axis_is_its_slowest() -> None:
 
 def test_inputs_keep_their_numbers() -> None:
     program = program_of(lambda x, y: x.T @ x + y, [X, np.eye(5, dtype=np.float32)])
-    part = partitioned(program, rows_of(program), "data", DEVICES)
+    part = partitioned(program, [rows_of(program)], "data", DEVICES)
     assert [term.op.index for term in part.program.inputs if isinstance(term.op, Leaf)] == [0, 1]
 
 
