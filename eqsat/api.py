@@ -355,6 +355,7 @@ def optimize(
     host_budget: int | str | None = None,
     out: Any = None,
     checkpoint: str | PathLike[str] | None = None,
+    scratch: str | PathLike[str] | None = None,
 ) -> Optimized[P, R]: ...
 
 
@@ -380,6 +381,7 @@ def optimize(
     host_budget: int | str | None = None,
     out: Any = None,
     checkpoint: str | PathLike[str] | None = None,
+    scratch: str | PathLike[str] | None = None,
 ) -> Decorator: ...
 
 
@@ -405,6 +407,7 @@ def optimize(
     host_budget: int | str | None = None,
     out: Any = None,
     checkpoint: str | PathLike[str] | None = None,
+    scratch: str | PathLike[str] | None = None,
 ) -> Optimized[P, R] | Decorator:
     """`fn`, with the same signature and the same results, within a memory budget.
 
@@ -457,6 +460,8 @@ def optimize(
       to write to; for several results, a structure with one for each. None: arrays of NumPy.
     - `checkpoint`: a folder that keeps how far such a call has come, every minute and on Ctrl-C: the same
       call goes on from there.
+    - `scratch`: a folder for files with values that several passes need, if to compute them again would take
+      longer. They take half of what is free on its disk at most, and go when the call ends, however it ends.
 
     **Returns:** a callable; `.plan(*args)` says how it computes. JAX's transformations of it keep to the
     budget too: what they make of it is planned as a program of its own.
@@ -507,7 +512,7 @@ def optimize(
         donate_argnames,
         stream_argnums,
         stream_argnames,
-        StreamOptions(host, checkpoint, out),
+        StreamOptions(host, checkpoint, out, scratch),
     )
     return decorator if fn is ... else decorator(fn)
 

@@ -79,11 +79,22 @@ def reading(steps: Sequence[Step], lengths: Mapping[int, int], times: int = 1) -
 
 def read_bytes(steps: Sequence[Step], lengths: Mapping[int, int]) -> int:
     """Bytes that are read in a whole run."""
-    total = 0
-    for load, times in reading(steps, lengths):
-        sizes = [axis.size for axis in layout_axes(load.layout)]
-        total += times * math.prod(sizes) * numpy_dtype(load.dtype).itemsize
-    return total
+    return sum(times * _whole_bytes(load) for load, times in reading(steps, lengths))
+
+
+def read_back_bytes(streaming: Streaming, lengths: Mapping[int, int]) -> int:
+    """Bytes that are read of results of earlier passes."""
+    loads = reading(streaming.steps, lengths)
+    return sum(times * _whole_bytes(load) for load, times in loads if load.kind == "result")
+
+
+def written_bytes(streaming: Streaming) -> int:
+    """Bytes of what is kept outside the device's memory."""
+    return sum(kept.bytes for kept in streaming.kept)
+
+
+def _whole_bytes(load: Load) -> int:
+    return math.prod(axis.size for axis in layout_axes(load.layout)) * numpy_dtype(load.dtype).itemsize
 
 
 def host_bytes(streaming: Streaming, lengths: Lengths) -> int:

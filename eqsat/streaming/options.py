@@ -22,11 +22,13 @@ class StreamOptions:
       free.
     - `checkpoint`: the folder that keeps how far a run has come; None for none.
     - `out`: where results go (`eqsat.streaming.sinks`).
+    - `scratch`: the folder for values that several passes need; None if they are computed again.
     """
 
     host_budget: int | None = None
     checkpoint: str | PathLike[str] | None = None
     out: Any = None
+    scratch: str | PathLike[str] | None = None
 
 
 IN_MEMORY = StreamOptions()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,15 +27,17 @@ from eqsat.ir.streams import with_reads
 from eqsat.ir.unread_results import with_unread_results
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
+from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import prepare
 from eqsat.reports.plan import Plan
 from eqsat.rulesets.selection import rules_for
-from eqsat.streaming.accounting import Use, uses
+from eqsat.streaming.accounting import Use, read_back_bytes, uses, written_bytes
 from eqsat.streaming.chunk_lengths import chunk_lengths, fits_host, shorter
 from eqsat.streaming.segments import Key, Piece, Segment
 from eqsat.streaming.step_building import UnsupportedError, streaming
 from eqsat.streaming.steps import Streaming
 from eqsat.support.units import format_bytes
+from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
 MOST_AXES = 4
@@ -41,6 +45,9 @@ MOST_AXES = 4
 
 MOST_TRIED = 6
 """How many programs are tried before the budget is refused."""
+
+MOST_SPILLED = 3
+"""How many values are kept in scratch files, one after the other."""
 
 SMALL = 8
 """A slice of an input along a streamed axis takes at most the free memory divided by this."""
@@ -78,6 +85,7 @@ class StreamedProgram:
     - `peak`: bytes of the device's memory, at most.
     - `hoisted`: the arrays that the function captures.
     - `seconds`: the predicted time.
+    - `candidate`: the program whose outermost loops are the passes.
     """
 
     streaming: Streaming
@@ -86,6 +94,7 @@ class StreamedProgram:
     peak: int
     hoisted: tuple[jax.Array, ...]
     seconds: float
+    candidate: Candidate
 
 
 class StreamPlanner:
@@ -117,13 +126,49 @@ class StreamPlanner:
         self.program = with_reads(program, self.streamed)
 
     def planned(
-        self, budget: int, host_budget: int, lengths: Mapping[int, int] | None = None
+        self,
+        budget: int,
+        host_budget: int,
+        lengths: Mapping[int, int] | None = None,
+        scratch: float = 0,
     ) -> StreamedProgram:
         """The fastest program that fits.
 
         **Arguments:**
 
         - `lengths`: of chunks, if they are settled.
+        - `scratch`: bytes of scratch files that it may keep values in.
+
+        **Raises:** `BudgetError` if there is none.
+        """
+        found = self._fastest(budget, host_budget, lengths)
+        return self._spilling(found, budget, host_budget, lengths, scratch) if scratch else found
+
+    def _spilling(
+        self,
+        found: StreamedProgram,
+        budget: int,
+        host_budget: int,
+        lengths: Mapping[int, int] | None,
+        scratch: float,
+    ) -> StreamedProgram:
+        """The program, or one that keeps what passes compute again in scratch files, if that is faster."""
+        free = budget - self._held()
+        room = self.program.fixed_bytes + scratch
+        candidate = found.candidate
+        for _ in range(MOST_SPILLED):
+            other = with_kept(replace(candidate, predicted_peak=0), room, self.target.machine, free)
+            if other.schedule is candidate.schedule:
+                break
+            candidate = other
+            with contextlib.suppress(BudgetError):
+                steps = self._steps(candidate, free, spill=free // SMALL)
+                one = self._within(steps, candidate, budget, host_budget, lengths)
+                found = min(found, one, key=lambda each: each.seconds)
+        return found
+
+    def _fastest(self, budget: int, host_budget: int, lengths: Mapping[int, int] | None) -> StreamedProgram:
+        """The fastest program that fits, without scratch files.
 
         **Raises:** `BudgetError` if there is none.
         """
@@ -166,9 +211,9 @@ class StreamPlanner:
             leaf.bytes for position, leaf in enumerate(self.program.inputs) if position not in self.streamed
         )
 
-    def _steps(self, candidate: Candidate, free: int) -> Streaming:
-        schedule = candidate.schedule
-        return streaming(schedule.program, schedule.block, self.streamed, frozenset(self._over(free)))
+    def _steps(self, candidate: Candidate, free: int, spill: float = math.inf) -> Streaming:
+        schedule, axes = candidate.schedule, frozenset(self._over(free))
+        return streaming(schedule.program, schedule.block, self.streamed, axes, spill)
 
     def _over(self, free: int) -> tuple[Axis, ...]:
         """The axes along which inputs can be read by chunks, the longest first."""
@@ -220,7 +265,8 @@ class StreamPlanner:
                     refused = error
                 else:
                     peak = max((each.peak for each in programs.values()), default=self._held())
-                    return StreamedProgram(steps, lengths, programs, peak, self.hoisted, candidate.seconds)
+                    seconds = candidate.seconds + transfer_seconds(steps, lengths, self.target.machine)
+                    return StreamedProgram(steps, lengths, programs, peak, self.hoisted, seconds, candidate)
             found = None if settled else shorter(steps, lengths)
             if found is None:
                 raise refused or BudgetError(
@@ -261,6 +307,11 @@ class StreamPlanner:
         return Compiled(
             compilation, piece.reads, piece.writes, use.donated, plan, use.beside + plan.peak_bytes
         )
+
+
+def transfer_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machine) -> float:
+    """Seconds to write the results that are kept outside the device's memory, and to read them back."""
+    return (written_bytes(steps) + read_back_bytes(steps, lengths)) / machine.streamed
 
 
 def traced_piece(piece: Piece, target: Target) -> ClosedJaxpr:

@@ -73,7 +73,7 @@ def _records(
                 depth,
                 times,
                 tuple(dict.fromkeys(_name(load.kind, load.source, inputs) for load in step.loads)),
-                chunk_bytes(step, longest_chunks(program.streaming, program.lengths)),
+                chunk_bytes(step, longest_chunks(program.streaming, program.lengths) | {step.axis: length}),
                 step.combines,
                 max(peaks, default=0),
             )
@@ -85,4 +85,4 @@ def _records(
 
 
 def _name(kind: str, source: int, inputs: Sequence[str]) -> str:
-    return inputs[source] if kind == "input" else "a result"
+    return inputs[source] if kind == "input" else "what was kept"

@@ -110,6 +110,25 @@ class FileSink(Sink):
             self.unfinished.unlink(missing_ok=True)
 
 
+class ScratchSink(Sink):
+    """What a run keeps for itself in a file.
+
+    **Attributes:**
+
+    - `path`: of the file.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], resumed: bool) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        array = np.memmap(path, dtype, "r+" if resumed else "w+", shape=shape)
+        super().__init__(array)
+
+    def finished(self) -> Any:
+        del self.array
+        self.path.unlink(missing_ok=True)
+
+
 def sink(
     out: Any,
     shape: tuple[int, ...],

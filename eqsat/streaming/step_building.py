@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -36,7 +37,13 @@ class UnsupportedError(EqsatError):
     """A loop that can't run in Python."""
 
 
-def streaming(program: Program, block: Block, streamed: Iterable[int], axes: frozenset[Axis]) -> Streaming:
+def streaming(
+    program: Program,
+    block: Block,
+    streamed: Iterable[int],
+    axes: frozenset[Axis],
+    spill: float = math.inf,
+) -> Streaming:
     """The steps of a program.
 
     **Arguments:**
@@ -45,10 +52,11 @@ def streaming(program: Program, block: Block, streamed: Iterable[int], axes: fro
     - `streamed`: the positions of the inputs that are read.
     - `axes`: those along which they are read by chunks. Results that have one are kept outside the device's
       memory.
+    - `spill`: a value of more bytes that several passes need is kept outside, too.
 
     **Raises:** `UnsupportedError` if a loop can't run in Python.
     """
-    return _Builder(program, frozenset(streamed), axes).whole(block)
+    return _Builder(program, frozenset(streamed), axes, spill).whole(block)
 
 
 Group = Sequence[Term] | Sequence[Root] | Step
@@ -56,19 +64,29 @@ Group = Sequence[Term] | Sequence[Root] | Step
 
 
 class _Builder:
-    def __init__(self, program: Program, streamed: frozenset[int], axes: frozenset[Axis]) -> None:
+    def __init__(
+        self, program: Program, streamed: frozenset[int], axes: frozenset[Axis], spill: float
+    ) -> None:
         self.program = program
         self.kept: dict[int, Kept] = {}
         self.results: list[Result] = []
         self.sources = {position: position for position in streamed}
         self.scopes = 0
+        whole = {
+            arg.number for term in program.reachable() if not isinstance(term.op, Chunk) for arg in term.args
+        }
         for number, output in enumerate(program.outputs):
             term = output.term
-            if isinstance(term.op, Concat) and term.axes & axes:
+            # What is small enough may be on the device, where something reads it as a whole.
+            if isinstance(term.op, Concat) and term.axes & axes and term.number not in whole:
                 self.kept[term.number] = Kept(term.number, tuple(sorted(term.axes)), term.dtype)
                 self.results.append(Result("kept", term.number, output.layout))
             else:
                 self.results.append(Result("device", number, output.layout))
+        for term in program.reachable():
+            outside = isinstance(term.op, Concat) and not term.open and term.axes & axes
+            if outside and term.bytes > spill and term.number not in whole:
+                self.kept.setdefault(term.number, Kept(term.number, tuple(sorted(term.axes)), term.dtype))
 
     def whole(self, block: Block) -> Streaming:
         known: dict[int, Known] = {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import Control
+from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.program import Program
 from eqsat.streaming.segments import Key, Segment
 from eqsat.streaming.states import Part
@@ -128,11 +130,15 @@ Step = Segment | Pass | Load | ControlFlow
 
 @dataclass(frozen=True)
 class Kept:
-    """A result that is kept outside the device's memory, chunk by chunk; `axes` are its dimensions."""
+    """A value that is kept outside the device's memory, chunk by chunk; `axes` are its dimensions."""
 
     number: int
     axes: tuple[Axis, ...]
     dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(axis.size for axis in self.axes) * numpy_dtype(self.dtype).itemsize
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +19,25 @@ import numpy as np
 
 from eqsat.compiler.settings import Settings
 from eqsat.errors import EqsatError
-from eqsat.frontend.trace import Traced, as_weak
-from eqsat.ir.axis import layout_axes
-from eqsat.ir.dtypes import numpy_dtype
+from eqsat.frontend.trace import Traced
 from eqsat.reports.stream_plan import StreamPlan
 from eqsat.storage.fingerprints import Fingerprint, Unidentified
 from eqsat.streaming.accounting import read_bytes
 from eqsat.streaming.checkpoints import Checkpoints, Saved, on_disk
-from eqsat.streaming.execution import Execution, KeptResult
+from eqsat.streaming.execution import Execution
 from eqsat.streaming.options import StreamOptions
-from eqsat.streaming.places import Position
 from eqsat.streaming.planner import StreamedProgram, StreamPlanner
 from eqsat.streaming.reporting import stream_plan
+from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
-from eqsat.streaming.sinks import sink
 from eqsat.streaming.sources import Source
 from eqsat.support.progress import Progress
 from eqsat.support.units import format_bytes, format_seconds
 from eqsat.targets.calibration import default_target
 from eqsat.targets.device_memory import free_budget, free_host_bytes
+
+SCRATCH_SHARE = 1 / 2
+"""The share of a disk's free bytes that scratch files may take."""
 
 HOST_SHARE = 1 / 8
 """The share of the host's free memory that is the default host budget."""
@@ -110,9 +110,19 @@ class StreamedFunction:
                 ):
                     progress.say("passes over what is not in memory")
                     began = time.perf_counter()
-                    self._programs[key] = self.planner.planned(self.budget, self.host_budget, lengths)
+                    self._programs[key] = self.planner.planned(
+                        self.budget, self.host_budget, lengths, self._scratch_room()
+                    )
                     self._seconds = time.perf_counter() - began
             return self._programs[key]
+
+    def _scratch_room(self) -> float:
+        """Bytes that scratch files may take: half of what is free on their disk."""
+        if self.options.scratch is None:
+            return 0
+        folder = Path(self.options.scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        return SCRATCH_SHARE * shutil.disk_usage(folder).free
 
     def plan(self) -> StreamPlan:
         """How it is computed."""
@@ -137,11 +147,14 @@ class StreamedFunction:
         program = self.program(saved.lengths if saved else None)
         for number, constant in enumerate(program.hoisted):
             arrays[Key("argument", len(leaves) + number)] = constant
-        results = self._sinks(program, checkpoints, saved is not None)
-        kept: dict[int, list[KeptResult]] = {}
-        for each in results:
-            if each is not None and each.result.kind == "kept":
-                kept.setdefault(each.result.number, []).append(each)
+        results = ResultPlaces.of(
+            program.streaming,
+            self.traced.closed.out_avals,
+            self.options,
+            self.host_budget,
+            self.title,
+            saved is not None,
+        )
         if saved:
             arrays |= {key: jnp.asarray(value) for key, value in saved.arrays.items()}
         try:
@@ -149,15 +162,13 @@ class StreamedFunction:
                 _interruptible() as interrupted,
                 Progress(f"running {self.title}", self.settings.progress) as progress,
             ):
-                run = Execution(program, sources, kept, arrays, lambda _: None)
+                run = Execution(program, sources, results.kept, arrays, lambda _: None)
                 run.read_bytes = saved.read_bytes if saved else 0
                 run.at_chunk = self._at_chunk(program, checkpoints, results, progress, interrupted)
                 run.run(saved.path if saved else ())
-            found = self._found(run, results)
+            found = results.results(run.arrays)
         except BaseException:
-            for each in results:
-                if each is not None:
-                    each.sink.abandoned()
+            results.abandoned()
             raise
         if checkpoints:
             checkpoints.remove()
@@ -167,7 +178,7 @@ class StreamedFunction:
         self,
         program: StreamedProgram,
         checkpoints: Checkpoints | None,
-        results: Sequence[KeptResult | None],
+        results: ResultPlaces,
         progress: Progress,
         interrupted: Callable[[], bool],
     ) -> Callable[[Execution], None]:
@@ -187,9 +198,7 @@ class StreamedFunction:
             )
             stop = interrupted()
             if checkpoints and (stop or checkpoints.due):
-                for each in results:
-                    if each is not None:
-                        each.sink.flush()
+                results.flush()
                 checkpoints.write(
                     Saved(program.lengths, tuple(run.path), on_disk(run.arrays), run.read_bytes)
                 )
@@ -216,74 +225,6 @@ class StreamedFunction:
         for key, array in sorted(arrays.items()):
             digest.update(f"{key.number} {array.dtype} {array.shape}".encode() + np.asarray(array).tobytes())
         return Checkpoints(Path(self.options.checkpoint), digest.hexdigest())
-
-    def _sinks(
-        self, program: StreamedProgram, checkpoints: Checkpoints | None, resumed: bool
-    ) -> list[KeptResult | None]:
-        """For each output, where it goes; None for those that stay on the device."""
-        outs = self._outs()
-        found: list[KeptResult | None] = []
-        held = 0
-        for number, result in enumerate(program.streaming.results):
-            out = outs[number]
-            on_device = not set(layout_axes(result.layout)) & self._streamed_axes(program)
-            if on_device:
-                if out is not None:
-                    raise EqsatError(
-                        f"out names a place for result {number} of {self.title}, which stays on the device:"
-                        " only results with an axis that is read by chunks go elsewhere"
-                    )
-                found.append(None)
-                continue
-            aval = self.traced.closed.out_avals[number]
-            shape, dtype = tuple(aval.shape), numpy_dtype(str(aval.dtype))
-            scratch = Path(checkpoints.folder) / f"result-{number}.npy" if checkpoints else None
-            if out is None and checkpoints is None:
-                held += aval.size * dtype.itemsize
-                if held > self.host_budget:
-                    raise EqsatError(
-                        f"the results of {self.title} take {format_bytes(held)} of the host's memory, more"
-                        f" than the host budget of {format_bytes(self.host_budget)}: name files for them, as"
-                        ' in optimize(f, out="result.npy"), or a larger host_budget'
-                    )
-            found.append(KeptResult(sink(out, shape, dtype, resumed, scratch), result))
-        return found
-
-    def _outs(self) -> list[Any]:
-        """By output, what the caller named for it."""
-        count = len(self.traced.closed.out_avals)
-        out = self.options.out
-        if out is None:
-            return [None] * count
-        outs = jax.tree.leaves(out, is_leaf=lambda one: one is None or isinstance(one, PathLike))
-        if len(outs) != count:
-            raise EqsatError(
-                f"out names {len(outs)} places, and {self.title} has {count} results: name one for each, or"
-                " None"
-            )
-        return outs
-
-    def _streamed_axes(self, program: StreamedProgram) -> set[Any]:
-        return {each.axis for each in program.streaming.passes}
-
-    def _weakly_typed(self, number: int, result: jax.Array) -> Any:
-        """A result, of a weak type if the function's is."""
-        aval = self.traced.closed.out_avals[number]
-        return as_weak(result) if aval.weak_type else result
-
-    def _found(self, run: Execution, results: Sequence[KeptResult | None]) -> list[Any]:
-        found: list[Any] = []
-        for number, each in enumerate(results):
-            key = Key("result", number)
-            if each is None:
-                found.append(self._weakly_typed(number, run.arrays[key]))
-                continue
-            if each.result.kind == "device":
-                whole = Position()
-                values = np.asarray(run.arrays[key])
-                each.sink.write(whole.slices(each.result.layout, frozenset()), values)
-            found.append(each.sink.finished())
-        return found
 
 
 @contextlib.contextmanager

@@ -1,0 +1,161 @@
+"""Where the results of one run go, and the scratch files that it keeps values in."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from eqsat.errors import EqsatError
+from eqsat.frontend.trace import as_weak
+from eqsat.ir.axis import layout_axes
+from eqsat.ir.dtypes import numpy_dtype
+from eqsat.streaming.execution import KeptResult
+from eqsat.streaming.options import StreamOptions
+from eqsat.streaming.places import Position
+from eqsat.streaming.segments import Key
+from eqsat.streaming.sinks import ScratchSink, Sink, sink
+from eqsat.streaming.steps import Kept, Result, Streaming
+from eqsat.support.units import format_bytes
+
+
+@dataclass(frozen=True)
+class ResultPlaces:
+    """Where outputs go.
+
+    **Attributes:**
+
+    - `avals`: the types of the function's results.
+    - `places`: by result, where it goes; None for those that stay on the device.
+    - `scratch`: where other values are that passes keep.
+    """
+
+    avals: Sequence[Any]
+    places: Sequence[KeptResult | None]
+    scratch: Sequence[KeptResult]
+
+    @staticmethod
+    def of(
+        streaming: Streaming,
+        avals: Sequence[Any],
+        options: StreamOptions,
+        host_budget: int,
+        title: str,
+        resumed: bool = False,
+    ) -> ResultPlaces:
+        """The places for a run.
+
+        **Arguments:**
+
+        - `resumed`: whether an earlier run has begun to write.
+
+        **Raises:** `EqsatError` if the caller names places that don't fit the results, or if results in
+        arrays of NumPy exceed the host budget.
+        """
+        outs = _outs(options.out, len(avals), title)
+        streamed = {each.axis for each in streaming.passes}
+        folder = None if options.checkpoint is None else Path(options.checkpoint)
+        found: list[KeptResult | None] = []
+        held = 0
+        for number, result in enumerate(streaming.results):
+            file = None if folder is None else folder / f"result-{number}.npy"
+            out, aval = outs[number], avals[number]
+            if not streamed & set(layout_axes(result.layout)):
+                if out is not None:
+                    raise EqsatError(
+                        f"out names a place for result {number} of {title}, which stays on the device: only"
+                        " results with an axis that is read by chunks go elsewhere"
+                    )
+                found.append(None)
+                continue
+            dtype = numpy_dtype(str(aval.dtype))
+            if out is None and file is None:
+                held += aval.size * dtype.itemsize
+                if held > host_budget:
+                    raise EqsatError(
+                        f"the results of {title} take {format_bytes(held)} of the host's memory, more than"
+                        f" the host budget of {format_bytes(host_budget)}: name files for them, as in"
+                        ' optimize(f, out="result.npy"), or a larger host_budget'
+                    )
+            found.append(KeptResult(sink(out, tuple(aval.shape), dtype, resumed, file), result))
+        scratch = []
+        results = {result.number for result in streaming.results if result.kind == "kept"}
+        for kept in streaming.kept:
+            if kept.number not in results:
+                assert options.scratch is not None
+                file = None if folder is None else folder / f"value-{kept.number}"
+                one = _scratch(file, Path(options.scratch), kept, resumed)
+                scratch.append(KeptResult(one, Result("kept", kept.number, kept.axes)))
+        return ResultPlaces(avals, found, scratch)
+
+    @property
+    def kept(self) -> Mapping[int, Sequence[KeptResult]]:
+        """The places by the number of the kept result that goes there."""
+        found: dict[int, list[KeptResult]] = {}
+        for place in self.every:
+            if place.result.kind == "kept":
+                found.setdefault(place.result.number, []).append(place)
+        return found
+
+    @property
+    def every(self) -> list[KeptResult]:
+        """All places outside the device's memory."""
+        return [*(place for place in self.places if place is not None), *self.scratch]
+
+    def flush(self) -> None:
+        """Wait until all that was written is on disk."""
+        for place in self.every:
+            place.sink.flush()
+
+    def abandoned(self) -> None:
+        """Let them go, when no more is written."""
+        for place in self.every:
+            place.sink.abandoned()
+
+    def results(self, arrays: Mapping[Key, jax.Array]) -> list[Any]:
+        """The function's results, when all is done. Scratch files go."""
+        found: list[Any] = []
+        for number, place in enumerate(self.places):
+            if place is None:
+                result = arrays[Key("result", number)]
+                found.append(as_weak(result) if self.avals[number].weak_type else result)
+            else:
+                if place.result.kind == "device":
+                    slices = Position().slices(place.result.layout, frozenset())
+                    place.sink.write(slices, np.asarray(arrays[Key("result", number)]))
+                found.append(place.sink.finished())
+        for place in self.scratch:
+            place.sink.finished()
+        return found
+
+
+def _outs(out: Any, count: int, title: str) -> list[Any]:
+    """By result, what the caller named for it."""
+    if out is None:
+        return [None] * count
+    outs = jax.tree.leaves(out, is_leaf=lambda one: one is None or isinstance(one, PathLike))
+    if len(outs) != count:
+        raise EqsatError(
+            f"out names {len(outs)} places, and {title} has {count} results: name one for each, or None"
+        )
+    return outs
+
+
+def _scratch(file: Path | None, folder: Path, kept: Kept, resumed: bool) -> Sink:
+    """A scratch file; one that survives the process if there are checkpoints."""
+    shape = tuple(axis.size for axis in kept.axes)
+    dtype = numpy_dtype(kept.dtype)
+    if file is not None:
+        return ScratchSink(file, shape, dtype, resumed)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="eqsat-", suffix=".scratch", delete=False) as opened:
+        name = Path(opened.name)
+    one = ScratchSink(name, shape, dtype, False)
+    # Without a name, the file goes with the process, however that ends.
+    name.unlink()
+    return one
