@@ -38,11 +38,13 @@ class Partition:
     - `program`: the program of one device.
     - `inputs`, `outputs`: for each input and output, the dimension of which each device has a part; None if
       each device has all of it.
+    - `part`: the axis that each device has of the one that is split.
     """
 
     program: Program
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
+    part: Axis
 
 
 def partitioned(program: Program, axis: Axis, name: Any, count: int) -> Partition:
@@ -84,7 +86,7 @@ def partitioned(program: Program, axis: Axis, name: Any, count: int) -> Partitio
         else:
             outputs.append(Output(work.local[output.term.number], split.layout(output.layout)))
     found = Program(tuple(inputs), tuple(outputs), work.terms)
-    return Partition(found, tuple(places), tuple(ends))
+    return Partition(found, tuple(places), tuple(ends), split.part)
 
 
 def split_dimension(layout: Layout, axis: Axis) -> int | None:
