@@ -170,6 +170,28 @@ def test_a_plan_does_for_arguments_that_are_where_it_takes_them() -> None:
     assert len(call.compilation._plans) == 2
 
 
+def test_results_take_the_place_of_donated_arguments() -> None:
+    array = normal(80, 1000)
+    small = eqsat.optimize(
+        lambda x: jnp.sin(x) * 2, budget=int(1.3 * array.nbytes / 8), mesh=square(), donate_argnums=0
+    )
+    assert small.plan(array).peak_bytes == array.nbytes / 8
+    x = put(array, ("data", "model")) * 1  # XLA does not own what is still NumPy's.
+    places = [shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards]
+    got = small(x)
+    close(got, jnp.sin(array) * 2)
+    assert x.is_deleted()
+    assert [shard.data.unsafe_buffer_pointer() for shard in got.addressable_shards] == places
+
+
+def test_arguments_that_are_too_large_where_they_are_are_moved_first() -> None:
+    array = normal(80, 1000)
+    small = eqsat.optimize(lambda x: jnp.sin(x) * 2, budget=array.nbytes // 3, mesh=square())
+    got = small(put(array))
+    close(got, jnp.sin(array) * 2)
+    assert not got.sharding.is_fully_replicated
+
+
 def test_side_effects_leave_a_function_with_sharded_arguments_as_it_is() -> None:
     def printing(x: Any) -> Any:
         jax.debug.print("{}", x[0, 0])

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.backend.donation import NOTHING, Donation, matched_donation
+from eqsat.backend.donation import Donation, matched_donation
 from eqsat.compiler.agreement import check_agreement
 from eqsat.compiler.baseline import Obstacle
 from eqsat.compiler.mapped_program import OBSTACLE, MappedProgram, is_mapped, mesh_in
@@ -272,19 +272,18 @@ class Compilation:
                 def planner(budget: int) -> Planner:
                     return self._planner(budget, placement, donation, progress, values)
 
-                given = NOTHING if self.shared else donation
+                def body(closed: ClosedJaxpr, title: str, around: TraceContext, budget: int) -> Planned:
+                    return self._of_body(closed, title, around, budget, donation)
 
                 def mapped(closed: ClosedJaxpr, budget: int, placement: tuple[Any, ...]) -> Planned:
                     def as_it_is(traced: Traced, budget: int) -> Planned:
-                        return self._planner(budget, placement, given, progress, of=traced).planned()
+                        return self._planner(budget, placement, donation, progress, of=traced).planned()
 
-                    return MappedProgram(closed, self.title, self._of_body, as_it_is).planned(budget)
+                    return MappedProgram(closed, self.title, body, as_it_is).planned(budget)
 
                 def plan(budget: int) -> Planned:
-                    if self.shared and self.sharing:
-                        exact = self.settings.accuracy == "exact"
-                        ways = self.sharing.ways(placement, self.names, self.target, exact)
-                        return ways.planned(budget, mapped)
+                    if self.shared:
+                        return self._shared_out(budget, placement, mapped)
                     return (
                         mapped(self.closed, budget, placement) if self.mapped else planner(budget).planned()
                     )
@@ -295,6 +294,24 @@ class Compilation:
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return replace(found, derivation=None)
+
+    def _shared_out(
+        self,
+        budget: int,
+        placement: tuple[Any, ...],
+        mapped: Callable[[ClosedJaxpr, int, tuple[Any, ...]], Planned],
+    ) -> Planned:
+        """The plan for the devices of a mesh. Arguments are moved first only if the budget asks for it."""
+        assert self.sharing is not None
+        exact = self.settings.accuracy == "exact"
+        ways = self.sharing.ways(placement, self.names, self.target, exact)
+        try:
+            return ways.planned(budget, mapped)
+        except BudgetError:
+            if not any(ways.ends.inputs):
+                raise
+        anywhere = (None,) * len(self.in_avals)
+        return self.sharing.ways(anywhere, self.names, self.target, exact).planned(budget, mapped)
 
     def explained(self, count: int, donated: tuple[bool, ...] = ()) -> Explanation:
         """Where its memory goes, and the cost of `count` budgets."""
@@ -357,13 +374,21 @@ class Compilation:
         target = self.settings.target or default_target()
         return replace(target, machine=self.settings.machine or target.machine)
 
-    def _of_body(self, closed: ClosedJaxpr, title: str, around: TraceContext, budget: int) -> Planned:
+    def _of_body(
+        self, closed: ClosedJaxpr, title: str, around: TraceContext, budget: int, donation: Donation
+    ) -> Planned:
         """The plan of a body that devices run, for one of them."""
         count = len(closed.in_avals)
         names = [f"entry_{number}" for number in range(count)]
+        donated: tuple[bool, ...] = ()
         if self.shared:
             names = [*self.names, *names][:count]
-        return Compilation(closed, replace(self.settings, budget=budget), names, title, around).planned()
+            given = [number in donation.arguments for number in range(count)]
+            # Of what is whole on a device, a result that is split can't take the place.
+            usable = matched_donation(closed.in_avals, closed.out_avals, given).arguments
+            donated = tuple(number in usable for number in range(count)) if usable else ()
+        settings = replace(self.settings, budget=budget)
+        return Compilation(closed, settings, names, title, around).planned(donated=donated)
 
     def _new(self, plan: Callable[[int], Planned], budget: int) -> Planned:
         """A program within the budget, or, if an observer accepts it, the one that needs least memory.

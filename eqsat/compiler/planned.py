@@ -59,7 +59,8 @@ class Planned:
     def run(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat arrays of the traced dtypes, by the certified executable."""
         if self.placement:
-            leaves = tuple(jax.device_put(leaves, self.placement))
+            given = tuple(number in self.donated for number in range(len(leaves)))
+            leaves = tuple(jax.device_put(leaves, self.placement, donate=given))
         return self.certified(*leaves, *self.constants)
 
     def inline(self, *leaves: Any) -> Sequence[Any]:
