@@ -59,7 +59,15 @@ ONLY_IN = {
     "egglog": {"eqsat/engine/egraph.py"},
     "matplotlib": {
         f"eqsat/reports/{name}.py"
-        for name in ("curve", "explanation", "graph_picture", "pictures", "plan", "showing")
+        for name in (
+            "curve",
+            "explanation",
+            "graph_picture",
+            "pictures",
+            "plan",
+            "sharing_picture",
+            "showing",
+        )
     },
     "lark": {"eqsat/language/build.py", "eqsat/language/parse.py", "eqsat/language/syntax_errors.py"},
 }

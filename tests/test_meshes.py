@@ -332,7 +332,8 @@ def test_gpus_that_are_not_there() -> None:
 @pytest.mark.skipif(DEVICES > 1, reason="this is what it runs")
 def test_all_of_this_on_eight_devices() -> None:
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={COUNT}"}
-    files = [__file__, Path(__file__).with_name("test_mesh_shardings.py")]
+    here = Path(__file__)
+    files = [here, here.with_name("test_mesh_shardings.py"), here.with_name("test_random_meshes.py")]
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *files]
     root = Path(__file__).parents[1]
     run = subprocess.run(command, env=os.environ | flags, cwd=root, capture_output=True, text=True)

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.emission import Emission
 from eqsat.compiler.candidate_compiler import input_names
+from eqsat.compiler.mesh_report import sharing_record
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.shardings import Dims, Ends, Wish, spec_of
 from eqsat.errors import BudgetError
@@ -205,7 +206,12 @@ class MeshPrograms:
                 continue
             _warn(one)
             said = [one.said, *(f"not {wish}, as a constraint asks" for wish in one.ignored)]
-            plan = replace(found.plan, devices="; ".join(said), communicated_bytes=one.communicated)
+            plan = replace(
+                found.plan,
+                devices="; ".join(said),
+                communicated_bytes=one.communicated,
+                sharing=sharing_record(one, self.ends, self.closed, self.names, self.target.machine),
+            )
             return replace(found, plan=plan, placement=placement)
         assert refused is not None
         raise refused

@@ -64,6 +64,7 @@ class Plan(PlanRecord, Report):
     - `deployment`: what carries it out, for `save` and `export`; None if it was read from a file.
     - `devices`: of a mesh, which axis each of its axes splits, and by how many devices; all other figures are
       then of one device. `communicated_bytes`: what a device gets from the others in a call, predicted.
+    - `sharing`: of a mesh, how arguments and results are split, and each call by which devices talk.
     - `remedy`: what would make the function fit as written, if it does not: another device.
     """
 
