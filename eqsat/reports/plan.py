@@ -99,11 +99,6 @@ class Plan(PlanRecord, Report):
 
     def _file(self) -> str:
         """The text for `eqsat.load`."""
-        if self.devices:
-            raise EqsatError(
-                "a plan for several devices can't be loaded elsewhere yet: plan.export() is for"
-                " jax.export.deserialize, which calls it where there are as many devices"
-            )
         return str(self._deployed().text())
 
     def export(self) -> bytes:
