@@ -144,8 +144,7 @@ def _on(sharding: NamedSharding, mesh: Mesh) -> NamedSharding:
     same = dict(named.shape) == dict(mesh.shape)
     if isinstance(named, Mesh):
         same = same and list(named.devices.flat) == list(mesh.devices.flat)
-        usual = {device.default_memory().kind for device in named.devices.flat}
-        if sharding.memory_kind is not None and sharding.memory_kind not in usual:
+        if sharding.memory_kind not in (None, "device", _usual_memory(named)):
             raise NotRetraceable(sharding.memory_kind)
     if not same:
         raise EqsatError(
@@ -153,6 +152,14 @@ def _on(sharding: NamedSharding, mesh: Mesh) -> NamedSharding:
             f" {_said(mesh)}: these have to be the same"
         )
     return NamedSharding(mesh, sharding.spec)
+
+
+def _usual_memory(mesh: Mesh) -> str | None:
+    """The kind of memory that arrays are in where nothing is said; None for devices that are absent."""
+    try:
+        return str(mesh.devices.item(0).default_memory().kind)
+    except jax.errors.JaxRuntimeError:
+        return None
 
 
 def _said(mesh: Any) -> str:

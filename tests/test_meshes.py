@@ -344,6 +344,15 @@ def test_gpus_that_are_not_there() -> None:
     assert "data = 8: x.0 (800,000)" in plan.devices
 
 
+def test_results_are_placed_on_gpus_that_are_not_there(tmp_path: Path) -> None:
+    shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((8_000, 3), (8_000, 3), (8_000,))]
+    whole = {"mesh": {"data": COUNT}, "out_shardings": PartitionSpec()}
+    plan = eqsat.optimize(kernel, budget="5MB", target="h100", **whole).plan(*shapes)
+    assert "data = 8: " in plan.devices
+    assert plan.sharing.collectives[-1].bytes == 8_000 * 4
+    plan.save(tmp_path / "kernel.plan")
+
+
 @pytest.mark.skipif(DEVICES > 1, reason="this is what it runs")
 def test_all_of_this_on_eight_devices() -> None:
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={COUNT}"}
