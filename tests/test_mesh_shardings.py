@@ -16,6 +16,7 @@ from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import eqsat
+from tests.nightly import nightly_but
 from tests.stages import normal
 
 pytestmark = pytest.mark.skipif(len(jax.devices()) < 8, reason="it needs eight devices")
@@ -46,10 +47,14 @@ def lies(result: Any, *spec: Any) -> bool:
     return bool(result.sharding.is_equivalent_to(NamedSharding(square(), P(*spec)), result.ndim))
 
 
-@pytest.mark.parametrize("spec", [P("model"), P(("data", "model")), P(), NamedSharding(square(), P("data"))])
-def test_results_come_as_out_shardings_says(spec: Any) -> None:
+SPECS = {"model": P("model"), "both": P(("data", "model")), "whole": P(), "named": P("data")}
+
+
+@pytest.mark.parametrize("name", nightly_but(["whole", "named"], SPECS))
+def test_results_come_as_out_shardings_says(name: str) -> None:
+    wanted = NamedSharding(square(), SPECS[name])
+    spec = wanted if name == "named" else wanted.spec
     small = eqsat.optimize(kernel, budget="1MB", mesh=square(), out_shardings=spec)
-    wanted = spec if isinstance(spec, NamedSharding) else NamedSharding(square(), spec)
     for got in (small(X, Y, V), jax.jit(small)(X, Y, V)):
         assert got.sharding.is_equivalent_to(wanted, 1)
         close(got, kernel(X, Y, V))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(len(jax.devices()) < 8, reason="it needs eight d
 
 
 @pytest.mark.filterwarnings("ignore:eqsat does not split")
-@settings(UNHURRIED, max_examples=80 if THOROUGH else 3)
+@settings(UNHURRIED, max_examples=40 if THOROUGH else 2)
 @given(random_programs(6) | bottlenecks() | random_loops(), st.integers(0, 2**16))
 def test_tame_programs(program: ProgramText, seed: int) -> None:
     function, arrays = program.function(), program.arrays(seed % 4)
