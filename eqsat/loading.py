@@ -16,7 +16,6 @@ from jax.sharding import Mesh, NamedSharding
 from eqsat.api import optimize
 from eqsat.backend.certificate import certify
 from eqsat.compiler.deployment import PlanFile
-from eqsat.compiler.shardings import spec_of
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.reports.plan import Plan
 from eqsat.rulesets.options import RulePath
@@ -54,7 +53,7 @@ class Loaded:
                 f" {target.description} ({target.platform})"
             )
         self._mesh = _mesh(file, source, mesh)
-        self._placement = tuple(NamedSharding(self._mesh, spec_of(dims)) for dims in file.placement)
+        self._placement = tuple(NamedSharding(self._mesh, spec) for spec in file.placement)
         places = self._placement or [None] * len(exported.in_avals)
         avals = [
             jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=there)

@@ -15,11 +15,11 @@ from typing import Any
 
 import jax
 from jax import export
-from jax.sharding import NamedSharding
+from jax.sharding import NamedSharding, PartitionSpec
 
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.settings import Settings
-from eqsat.compiler.shardings import Dims, dims_of
+from eqsat.compiler.shardings import Dims, dims_of, spec_of
 from eqsat.errors import EqsatError
 from eqsat.reports.plan import Plan
 
@@ -106,7 +106,7 @@ class PlanFile:
     - `double`: whether JAX had 64-bit numbers enabled.
     - `donated`: the numbers of the arguments whose place results take.
     - `mesh`: the lengths of the axes of the mesh that runs it; empty for one device.
-    - `placement`: for each argument, the axes of the mesh that each of its dimensions is split over.
+    - `placement`: for each argument, how it is split over the mesh.
     """
 
     plan: Plan
@@ -116,7 +116,7 @@ class PlanFile:
     double: bool
     donated: tuple[int, ...]
     mesh: dict[str, int]
-    placement: tuple[Dims, ...]
+    placement: tuple[PartitionSpec, ...]
 
     @classmethod
     def read(cls, text: str, source: str) -> PlanFile:
@@ -144,7 +144,7 @@ class PlanFile:
                 bool(content["double"]),
                 tuple(map(int, content["donated"])),
                 {str(name): int(size) for name, size in content["mesh"]},
-                tuple(tuple(tuple(map(str, names)) for names in dims) for dims in content["placement"]),
+                tuple(map(_spec, content["placement"])),
             )
         except Exception as error:
             reason = f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -153,3 +153,7 @@ class PlanFile:
 
 def _dims(there: NamedSharding) -> Dims:
     return dims_of(there.spec, len(there.spec))
+
+
+def _spec(dims: Sequence[Sequence[str]]) -> PartitionSpec:
+    return spec_of(tuple(tuple(map(str, names)) for names in dims))
