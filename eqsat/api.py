@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from eqsat.compiler.deployment import Deployment
 from eqsat.compiler.observer import Observer
@@ -44,7 +45,7 @@ from eqsat.support.units import format_bytes, parse_budget
 from eqsat.targets.calibration import default_target
 from eqsat.targets.catalogue import TargetName, find_target
 from eqsat.targets.machine import Machine
-from eqsat.targets.meshes import MeshLike, mesh_of, on_devices
+from eqsat.targets.meshes import MeshLike, context_mesh, mesh_of, on_devices, with_result_shardings
 from eqsat.transforms.call import Call
 from eqsat.transforms.nesting import without_programs
 from eqsat.transforms.primitives import optimized_p
@@ -128,8 +129,8 @@ class Optimized(Generic[P, R]):
             leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf, aval.dtype)
             for leaf, aval in zip([*leaves, *instance.captured], call.in_avals, strict=True)
         ]
-        mesh = call.compilation.mesh
-        if mesh is not None and any(isinstance(array, jax.core.Tracer) for array in arrays):
+        mesh = call.compilation.mesh if around.empty else None  # JAX knows of the one around.
+        if mesh is not None and all(map(is_plain, arrays)) and any(map(_is_traced, arrays)):
             arrays = [on_devices(array, mesh) for array in arrays]
         flat = optimized_p.bind(*around.made_to_vary(arrays), program=call, donated=instance.donated)
         if not instance.captured:
@@ -160,8 +161,8 @@ class Optimized(Generic[P, R]):
     def plan_in_memory(self, *args: Any, **kwargs: Any) -> Plan:
         """The plan for arguments that are all in memory."""
         instance, leaves = self._instance(args, kwargs, TraceContext.now())
-        compilation = self._checked(instance).compilation
-        planned = compilation.planned((), leaves, instance.donated)
+        compilation = self._checked(instance).compilation.among(leaves)
+        planned = compilation.planned(compilation.arrivals(leaves), leaves, instance.donated)
         if id(planned) not in instance.plans:
             tree = jax.tree.structure(self._statics.left_out(args, kwargs))
             platform, settings = compilation.target.platform, compilation.settings
@@ -254,6 +255,7 @@ class Optimized(Generic[P, R]):
             circumstances(),
             jax.default_backend(),
             around,
+            context_mesh(),
         )
         found = self._instances.get(key)
         if found is None:
@@ -279,15 +281,15 @@ class Optimized(Generic[P, R]):
         """The function of flat arguments as a program, if it can be one of its own."""
         if any(map(is_symbolic, leaves)):
             return Specialisation(None)
-        plain = all(map(is_plain, leaves))
+        plain, mesh = all(map(is_plain, leaves)), context_mesh()
         if not around.empty or not plain:
             here = trace(flat, tuple(around.made_to_vary(leaves)), {})
             single = on_one_device(here.closed) if around.on_one_device and plain else None
             if single is not None and not here.captured and not needs_trace_context(single.jaxpr):
-                return self._instance_of(replace(here, closed=single), names)
+                return self._instance_of(replace(here, closed=single), names, mesh)
             captured = bool(here.captured) and not around.mesh.empty
             if captured or not plain or needs_trace_context(here.closed.jaxpr):
-                return self._instance_of(here, names, around)
+                return self._instance_of(here, names, mesh, around)
         # Without a mesh there is none to leave, and what a jit in here has traced JAX keeps for other calls.
         nowhere = contextlib.nullcontext() if around.mesh.empty else jax.sharding.use_abstract_mesh(NO_MESH)
         with nowhere:
@@ -296,13 +298,19 @@ class Optimized(Generic[P, R]):
                 # It names a mesh itself.
                 single = on_one_device(traced.closed)
                 traced = traced if single is None else replace(traced, closed=single)
-            return self._instance_of(traced, names)
+            return self._instance_of(traced, names, mesh)
 
     def _instance_of(
-        self, traced: Traced, names: Sequence[str], around: TraceContext = NOWHERE
+        self,
+        traced: Traced,
+        names: Sequence[str],
+        mesh: Mesh | None,
+        around: TraceContext = NOWHERE,
     ) -> Specialisation:
-        """What was traced as a program, under what it depends on."""
+        """What was traced as a program, under what it depends on, for a mesh unless the caller names one."""
         settings = replace(self._settings, double=setting("jax_enable_x64"))
+        if settings.mesh is None and settings.target is None:
+            settings = replace(settings, mesh=mesh)
         if (other := override()) is not None:
             settings = replace(settings, budget=other.amount)
         extra = [f"captured_{number}" for number in range(len(traced.captured))]
@@ -322,6 +330,7 @@ class Decorator:
     stream_argnums: int | Iterable[int] | None
     stream_argnames: str | Iterable[str] | None
     streams: StreamOptions
+    out_shardings: Any
 
     def __call__(self, fn: Callable[P, R]) -> Optimized[P, R]:
         if not callable(fn):
@@ -329,6 +338,9 @@ class Decorator:
         statics = Statics.of(fn, "static", self.static_argnums, self.static_argnames)
         donated = Donated.of(fn, "donate", self.donate_argnums, self.donate_argnames)
         marked = Streamed.of(fn, "stream", self.stream_argnums, self.stream_argnames)
+        if self.out_shardings is not None:
+            assert self.settings.mesh is not None
+            fn = with_result_shardings(fn, self.out_shardings, self.settings.mesh)
         return Optimized(fn, self.settings, statics, donated, marked, self.streams)
 
 
@@ -342,6 +354,7 @@ def optimize(
     machine: Machine | None = None,
     target: TargetName | None = None,
     mesh: MeshLike | None = None,
+    out_shardings: Any = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -368,6 +381,7 @@ def optimize(
     machine: Machine | None = None,
     target: TargetName | None = None,
     mesh: MeshLike | None = None,
+    out_shardings: Any = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -394,6 +408,7 @@ def optimize(
     machine: Machine | None = None,
     target: TargetName | None = None,
     mesh: MeshLike | None = None,
+    out_shardings: Any = None,
     planning_seconds: float | None = None,
     max_slowdown: float | None = 10.0,
     tune: bool = False,
@@ -434,7 +449,12 @@ def optimize(
     - `mesh`: the devices that share the function out: a `jax.sharding.Mesh`, or the lengths of its axes by
       name, such as `{"data": 4, "model": 2}`, for the devices that there are or that the target names. The
       budget is then each device's. The plan says which axes are split over which axes of the mesh. Arguments
-      are moved to where it wants them, and results come as it has them.
+      that are on the mesh are taken as they are, all others moved to where the plan wants them, and results
+      come as it has them. None: the mesh that `jax.set_mesh` has set, that arguments are sharded over, or
+      that constraints in the function name; without any, one device computes it.
+    - `out_shardings`: where on the mesh results have to be, as for `jax.jit`: a `jax.sharding.NamedSharding`
+      or `PartitionSpec`, or a tree of them that is a prefix of the results. None, also in a tree: as the plan
+      has them.
     - `planning_seconds`: how long to look for a plan, of the time on the clock; after that the best one so
       far is used, and if none fits, that is a `BudgetError`. Compiling counts, and one compilation is always
       finished: XLA can't be interrupted.
@@ -503,6 +523,8 @@ def optimize(
         mesh=None if mesh is None else mesh_of(mesh, device or default_target()),
         tune=tune,
     )
+    if out_shardings is not None and mesh is None:
+        raise ValueError("out_shardings are on a mesh: name it by mesh=")
     host = None if host_budget is None else parse_budget(host_budget)
     decorator = Decorator(
         settings,
@@ -513,6 +535,7 @@ def optimize(
         stream_argnums,
         stream_argnames,
         StreamOptions(host, checkpoint, out, scratch),
+        out_shardings,
     )
     return decorator if fn is ... else decorator(fn)
 
@@ -542,6 +565,10 @@ def _paths(rules: object) -> tuple[RulePath, ...]:
     if not all(isinstance(path, (str, PathLike)) for path in paths):
         raise TypeError(f"rules are the paths of .rules files, not {rules!r}")
     return paths
+
+
+def _is_traced(value: object) -> bool:
+    return isinstance(value, jax.core.Tracer)
 
 
 def _name(fn: Callable[..., Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding
 
 from eqsat.api import optimize
 from eqsat.backend.certificate import certify
@@ -20,6 +21,7 @@ from eqsat.reports.plan import Plan
 from eqsat.rulesets.options import RulePath
 from eqsat.support.units import format_bytes
 from eqsat.targets.calibration import default_target
+from eqsat.targets.meshes import MeshLike, automatic, mesh_of
 
 
 class Loaded:
@@ -33,7 +35,12 @@ class Loaded:
     """
 
     def __init__(
-        self, file: PlanFile, source: str, fn: Callable[..., Any] | None, rules: RulePath | Sequence[RulePath]
+        self,
+        file: PlanFile,
+        source: str,
+        fn: Callable[..., Any] | None,
+        rules: RulePath | Sequence[RulePath],
+        mesh: MeshLike | None,
     ) -> None:
         self.replanned = False
         self._file = file
@@ -45,7 +52,13 @@ class Loaded:
                 f"{source} is planned for {file.plan.target}, but JAX's default device here is"
                 f" {target.description} ({target.platform})"
             )
-        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+        self._mesh = _mesh(file, source, mesh)
+        self._placement = tuple(NamedSharding(self._mesh, spec) for spec in file.placement)
+        places = self._placement or [None] * len(exported.in_avals)
+        avals = [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=there)
+            for aval, there in zip(exported.in_avals, places, strict=True)
+        ]
         with jax.enable_x64(file.double):
             self._certified = certify(self._flat, avals, donated=file.donated, target=target)
         self.peak_bytes, self.seconds = self._certified.peak, self._certified.seconds
@@ -80,6 +93,8 @@ class Loaded:
                         f"{self!r} is compiled for an argument {number} of {aval.str_short()}, not"
                         f" {jax.typeof(array).str_short()}"
                     )
+            if self._placement:
+                arrays = list(jax.device_put(arrays, list(self._placement)))
             return jax.tree.unflatten(exported.out_tree, self._certified(*arrays))
 
     def _replan(
@@ -99,7 +114,12 @@ class Loaded:
             )
         warnings.warn(f"{needs}: it is planned again", stacklevel=4)
         optimized = optimize(
-            fn, budget=budget, rules=rules, accuracy=file.accuracy, max_slowdown=file.max_slowdown
+            fn,
+            budget=budget,
+            rules=rules,
+            accuracy=file.accuracy,
+            max_slowdown=file.max_slowdown,
+            mesh=self._mesh if self._placement else None,
         )
         avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in file.exported.in_avals]
         args, kwargs = jax.tree.unflatten(file.exported.in_tree, avals)
@@ -115,6 +135,7 @@ def load(
     fn: Callable[..., Any] | None = None,
     *,
     rules: RulePath | Sequence[RulePath] = (),
+    mesh: MeshLike | None = None,
 ) -> Loaded:
     """The function of a plan that `plan.save("f.plan")` wrote, for the device of this machine.
 
@@ -128,6 +149,8 @@ def load(
       planned again, with a warning.
     - `rules`: the paths of `.rules` files to plan again with besides the shipped ones. The file of the plan
       names none, since rules may name Python functions, which are imported.
+    - `mesh`: for a plan for several devices, those that run it here: a mesh with axes of the same names and
+      lengths. None: the first devices that there are.
 
     **Returns:** a callable with the signature of the function, without its static arguments. Its `plan` is
     the plan.
@@ -149,4 +172,16 @@ def load(
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise EqsatError(f"{path} can't be read: {error}") from None
-    return Loaded(PlanFile.read(text, str(path)), str(path), fn, rules)
+    return Loaded(PlanFile.read(text, str(path)), str(path), fn, rules, mesh)
+
+
+def _mesh(file: PlanFile, source: str, given: MeshLike | None) -> Mesh:
+    """The mesh that runs a plan here; of one device if it is for one.
+
+    **Raises:** `EqsatError` if it is not the mesh of the plan, or if there are not so many devices.
+    """
+    mesh = automatic(mesh_of(given or file.mesh or {"device": 1}, default_target()))
+    if (given or file.mesh) and dict(mesh.shape) != file.mesh:
+        wanted = ", ".join(f"{name} = {size}" for name, size in file.mesh.items()) or "one device"
+        raise EqsatError(f"{source} is planned for {wanted}, not for {dict(mesh.shape)}")
+    return mesh

@@ -7,5 +7,6 @@ from eqsat.frontend import handlers_elementwise as handlers_elementwise
 from eqsat.frontend import handlers_indices as handlers_indices
 from eqsat.frontend import handlers_layouts as handlers_layouts
 from eqsat.frontend import handlers_pads as handlers_pads
+from eqsat.frontend import handlers_placements as handlers_placements
 from eqsat.frontend import handlers_random as handlers_random
 from eqsat.frontend import handlers_reductions as handlers_reductions

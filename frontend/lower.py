@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Literal
+from jax.sharding import NamedSharding
 
 # Imported for what they register.
 from eqsat.frontend import handlers as handlers
@@ -26,6 +27,7 @@ from eqsat.frontend.known import Known
 from eqsat.frontend.names_ranks import Order
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
 from eqsat.frontend.passing import SHAPE_PRESERVING, passing_dimensions
+from eqsat.frontend.placements import Constraint
 from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
@@ -48,6 +50,7 @@ class Lowering:
 
     - `made`: of calls, and what namers note, by node: where it comes from.
     - `claims`: what the user says of values.
+    - `constrained`: values with constraints on where they lie, and these, with where they are written.
     - `remade`: slices, pads and scatters in the form that gives any chunk of them.
     - `sorts`: sorted arrays whose entries can be found without sorting, by node.
     - `recogniser`: which calls are which operations.
@@ -65,6 +68,8 @@ class Lowering:
         self.draft = Draft()
         self.made: dict[int, Made] = {}
         self.claims: list[Claim] = []
+        self.constrained: list[tuple[View, NamedSharding, Place | None]] = []
+        self.constraints: list[Constraint] = []
         self.sorts: dict[int, Order] = {}
         self.remade: dict[int, int] = {}
         self.recogniser = Recogniser()
@@ -163,6 +168,10 @@ class Lowering:
         terms.origins.update(
             (term_of[node].number, origin) for node, origin in self._origins.items() if node in term_of
         )
+        self.constraints = [
+            Constraint(resolver.layout(view.layout), sharding, place)
+            for view, sharding, place in self.constrained
+        ]
         program = Program(
             tuple(term_of[view.node] for view in inputs),
             outputs,
@@ -393,11 +402,20 @@ def lower(
     - `platforms`: the names of the platform that the program is for. They choose among the branches of
       `lax.platform_dependent`.
     """
+    program, hoisted, _ = lower_placed(closed, reshapes, platforms)
+    return program, hoisted
+
+
+def lower_placed(
+    closed: ClosedJaxpr, reshapes: bool = True, platforms: frozenset[str] = HOST
+) -> tuple[Program, list[Any], list[Constraint]]:
+    """The same, and the constraints on where values lie, which are not in the program."""
     calls: frozenset[int] = frozenset()
     while True:
         lowering = Lowering(calls, reshapes, platforms)
         try:
-            return lowering.program(closed)
+            program, hoisted = lowering.program(closed)
+            return program, hoisted, lowering.constraints
         except Divided as error:
             # These reshapes are in the way of what rules, or selections, do with an axis as a whole.
             reshapes = bool(error.causes - calls)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax._src import source_info_util
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
 
 from eqsat.frontend.trace_context import needs_trace_context
@@ -68,9 +69,10 @@ def evaluated(
 
     for equation in jaxpr.eqns:
         operands = [read(atom) for atom in equation.invars]
-        results = replacement(equation, operands)
-        if results is None:
-            results = _kept(equation, operands, replacement, placed)
+        with source_info_util.user_context(equation.source_info.traceback):
+            results = replacement(equation, operands)
+            if results is None:
+                results = _kept(equation, operands, replacement, placed)
         known.update(zip(equation.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 

@@ -61,7 +61,16 @@ ONLY_IN = {
     "egglog": {"eqsat/engine/egraph.py"},
     "matplotlib": {
         f"eqsat/reports/{name}.py"
-        for name in ("curve", "explanation", "graph_picture", "pictures", "plan", "showing", "stream_plan")
+        for name in (
+            "curve",
+            "explanation",
+            "graph_picture",
+            "pictures",
+            "plan",
+            "sharing_picture",
+            "showing",
+            "stream_plan",
+        )
     },
     "lark": {"eqsat/language/build.py", "eqsat/language/parse.py", "eqsat/language/syntax_errors.py"},
 }

@@ -5,6 +5,7 @@ This file runs by itself with eight devices; with one, all that runs is that.
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -271,14 +272,28 @@ def test_what_cannot_be_shared_out_says_so() -> None:
 
 
 @several
-def test_a_plan_is_exported_but_not_saved_for_loading(tmp_path: Path) -> None:
+def test_a_plan_is_saved_and_loaded(tmp_path: Path) -> None:
     fn, args, budget = CASES["kernel"]
-    plan = eqsat.optimize(fn, budget=budget, mesh=make_mesh(data=COUNT)).plan(*args)
+    file = tmp_path / "kernel.plan"
+    plan = eqsat.optimize(fn, budget=budget, mesh=make_mesh(data=4, model=2)).plan(*args)
     assert plan.export()
-    with pytest.raises(eqsat.EqsatError, match="several devices"):
-        plan.save(tmp_path / "kernel.plan")
-    plan.save(tmp_path / "kernel.txt")
-    assert "on each device" in (tmp_path / "kernel.txt").read_text()
+    plan.save(file)
+    loaded = eqsat.load(file)
+    assert loaded.peak_bytes <= budget
+    agree(loaded(*args), fn(*args))
+    turned = Mesh(np.array(jax.devices()[::-1]).reshape(4, 2), ("data", "model"))
+    result = eqsat.load(file, mesh=turned)(*args)
+    agree(result, fn(*args))
+    assert list(result.sharding.mesh.devices.flat) == jax.devices()[::-1]
+    with pytest.raises(eqsat.EqsatError, match="planned for data = 4, model = 2, not for"):
+        eqsat.load(file, mesh={"data": 8})
+    content = json.loads(file.read_text())
+    content["plan"]["budget_bytes"] = 100_000
+    file.write_text(json.dumps(content))
+    with pytest.warns(UserWarning, match="planned again"):
+        again = eqsat.load(file, fn)
+    assert again.replanned
+    agree(again(*args), fn(*args))
 
 
 def gathered(x: Any, y: Any, v: Any) -> Any:
@@ -369,10 +384,21 @@ def test_gpus_that_are_not_there() -> None:
     assert "x.0 (800,000) and y.0 (800,000); passed round in a ring: 1.6 MB of y.0" in ring.devices
 
 
+def test_results_are_placed_on_gpus_that_are_not_there(tmp_path: Path) -> None:
+    shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((8_000, 3), (8_000, 3), (8_000,))]
+    whole = {"mesh": {"data": COUNT}, "out_shardings": PartitionSpec()}
+    plan = eqsat.optimize(kernel, budget="5MB", target="h100", **whole).plan(*shapes)
+    assert "data = 8: " in plan.devices
+    assert plan.sharing.collectives[-1].bytes == 8_000 * 4
+    plan.save(tmp_path / "kernel.plan")
+
+
 @pytest.mark.skipif(DEVICES > 1, reason="this is what it runs")
 def test_all_of_this_on_eight_devices() -> None:
     flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={COUNT}"}
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", __file__]
+    here = Path(__file__)
+    files = [here, here.with_name("test_mesh_shardings.py"), here.with_name("test_random_meshes.py")]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *files]
     root = Path(__file__).parents[1]
     run = subprocess.run(command, env=os.environ | flags, cwd=root, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-3000:]

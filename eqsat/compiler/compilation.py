@@ -7,7 +7,7 @@ import functools
 import math
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +15,25 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.backend.donation import NOTHING, Donation, matched_donation
+from eqsat.backend.donation import Donation, matched_donation
 from eqsat.compiler.agreement import check_agreement
 from eqsat.compiler.baseline import Obstacle
 from eqsat.compiler.mapped_program import OBSTACLE, MappedProgram, is_mapped, mesh_in
 from eqsat.compiler.nan_debugging import results_of
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.settings import Settings, setting
+from eqsat.compiler.sharing import Sharing, arguments_mesh, constraints_mesh, is_placed
 from eqsat.compiler.stored_plans import StoredPlan
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.per_device import per_device
 from eqsat.frontend.trace import Traced
-from eqsat.frontend.trace_context import NOWHERE, TraceContext, reason_to_leave, unchecked
+from eqsat.frontend.trace_context import (
+    NOWHERE,
+    TraceContext,
+    reason_to_leave,
+    side_effects,
+    unchecked,
+)
 from eqsat.reports.plan import Plan
 from eqsat.reports.records import Tuning
 from eqsat.support.gc_pause import uncollected
@@ -38,7 +45,6 @@ from eqsat.targets.device_memory import free_budget
 from eqsat.targets.target import Target
 
 if TYPE_CHECKING:
-    from eqsat.compiler.mesh_program import MeshPrograms
     from eqsat.compiler.planner import Planner
     from eqsat.reports.explanation import Explanation
 
@@ -73,7 +79,8 @@ class Compilation:
         self.settings = settings
         self.names = tuple(names)
         self.title = title
-        self._plans: dict[Hashable, Planned] = {}
+        self._plans: dict[tuple[tuple[Any, ...], tuple[bool, ...]], Planned] = {}
+        self._among: dict[jax.sharding.Mesh, Compilation] = {}
         self._planning = threading.RLock()
 
     @functools.cached_property
@@ -88,41 +95,68 @@ class Compilation:
 
     @functools.cached_property
     def mesh(self) -> jax.sharding.Mesh | None:
-        """The devices that run it, if they are several, and it says which."""
-        if not self.around.empty:
+        """The devices that run it, if they are several, and it is known which."""
+        if self.around.manual or self.around.mapped:
             return None
-        mesh = mesh_in(self.closed.jaxpr) or self.settings.mesh
+        named = mesh_in(self.closed.jaxpr) if self.mapped else None
+        mesh = named or self.settings.mesh or constraints_mesh(self.closed)
         return None if mesh is None or mesh.size == 1 else mesh
 
     @functools.cached_property
-    def shared(self) -> MeshPrograms | None:
-        """The ways to share it out among the devices of a mesh, if there is one and it names none itself."""
-        mesh = self.mesh
-        if mesh is None or self.mapped or self.obstacle:
-            return None
-        from eqsat.compiler.mesh_program import MeshPrograms  # imported late, as planners are
-        from eqsat.compiler.planners import rules_of
+    def sharing(self) -> Sharing | None:
+        """How devices share it out, if they are to, and it can be said without what it says of a mesh.
 
-        rules = functools.partial(rules_of, self.settings, self.target)
-        exact = self.settings.accuracy == "exact"
-        return MeshPrograms(self.closed, mesh, self.names, self.target, rules, exact)
+        **Raises:** `EqsatError` if it names another mesh.
+        """
+        mesh = self.mesh
+        if mesh is None or self.mapped or side_effects(self.closed.effects):
+            return None
+        return Sharing.of(self.closed, mesh)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the devices of a mesh share it out."""
+        return self.sharing is not None and self.obstacle is None
+
+    def among(self, arguments: Sequence[Any]) -> Compilation:
+        """The same program for the mesh that arguments are on, if it is for none itself."""
+        elsewhere = self.settings.target is not None or self.mapped
+        if self.mesh is not None or elsewhere or self.around.manual or self.around.mapped:
+            return self
+        mesh = arguments_mesh(arguments)
+        if mesh is None:
+            return self
+        if mesh not in self._among:
+            settings = replace(self.settings, mesh=mesh)
+            other = Compilation(self.closed, settings, self.names, self.title, self.around)
+            self._among.setdefault(mesh, other if other.shared else self)
+        return self._among[mesh]
+
+    def arrivals(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        """Where arguments are, if some are on the mesh that shares the program out; empty if not."""
+        return self.sharing.arrivals(arguments) if self.shared and self.sharing else ()
 
     @functools.cached_property
     def obstacle(self) -> Obstacle | None:
         """Why it cannot be planned, or None."""
-        reason = reason_to_leave(self.closed, NOWHERE if self.local is not None else self.around)
+        planned_there = self.local is not None or self.sharing is not None
+        reason = reason_to_leave(self.closed, NOWHERE if planned_there else self.around)
+        if reason is None and self.sharing is None and not self.mapped and is_placed(self.closed):
+            reason = "it says where values lie, on devices that are not known, or how it can't be planned"
         return None if reason is None else Obstacle(reason, self.around.compilable)
 
     @property
     def compiled_avals(self) -> Sequence[Any]:
         """The types of the arguments of its programs."""
-        avals: Sequence[Any] = (self.local or self.closed).in_avals
+        program = self.sharing.program if self.sharing and self.shared else self.local or self.closed
+        avals: Sequence[Any] = program.in_avals
         return avals
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """A context in which it is traced and compiled by itself."""
-        with self.settings.alone(self.around), unchecked() if self.local else contextlib.nullcontext():
+        around = NOWHERE if self.shared else self.around
+        with self.settings.alone(around), unchecked() if self.local else contextlib.nullcontext():
             yield
 
     def planned(
@@ -145,7 +179,7 @@ class Compilation:
     def _planned(
         self, placement: tuple[Any, ...], present: Sequence[Any], donated: tuple[bool, ...]
     ) -> Planned:
-        found = self._plans.get((placement, donated))
+        found = self._plans.get((placement, donated)) or self._suitable(placement, donated)
         values = self._values(placement, present) if self.settings.tune else None
         if found is None or (values is not None and not _is_tuned(found)):
             donation = matched_donation(self.in_avals, self.closed.out_avals, donated)
@@ -156,20 +190,30 @@ class Compilation:
                     stacklevel=2,
                 )
             # What is called inside a `shard_map` is compiled as one by itself.
-            with self.settings.alone(NOWHERE if self.around.manual else self.around):
+            with self.settings.alone(NOWHERE if self.around.manual or self.shared else self.around):
                 budget = found.plan.budget_bytes if found else self._budget(placement, present)
                 found = self._stored_or_new(budget, placement, donation, values)
             found = replace(found, plan=replace(found.plan, title=self.title, budget_bytes=budget))
             found = replace(found, plan=_on_device(found.plan, self.target))
-            if self.mesh is not None and self.shared is None and not self.mapped and self.obstacle:
-                alone = f"one device computes all of it, since {self.obstacle.reason}"
-                found = replace(found, plan=replace(found.plan, devices=alone))
+            if self.mesh is not None and not self.mapped and self.obstacle:
+                here = "one device computes all of it" if self.around.empty else "it is left as it is"
+                said = f"{here}, since {self.obstacle.reason}"
+                found = replace(found, plan=replace(found.plan, devices=said))
             if self.settings.tune and found.plan.tuning is None:
                 found = replace(found, plan=replace(found.plan, tuning=WAITING))
             self._plans[placement, donated] = found
             if self.settings.observer is not None:
                 self.settings.observer.planned(self.title, found.plan)
         return found
+
+    def _suitable(self, placement: tuple[Any, ...], donated: tuple[bool, ...]) -> Planned | None:
+        """A plan of a program that is shared out, for arguments of which some are where it takes them."""
+        for (_, given), planned in self._plans.items():
+            if given == donated and planned.placement and not (self.settings.tune or self.obstacle):
+                pairs = zip(placement, planned.placement, self.in_avals, strict=False)
+                if all(here is None or here.is_equivalent_to(there, a.ndim) for here, there, a in pairs):
+                    return planned
+        return None
 
     def settled(self, donated: tuple[bool, ...] = ()) -> Planned | None:
         """The plan for arguments on the default device, if there is one and tuning will not change it."""
@@ -228,17 +272,18 @@ class Compilation:
                 def planner(budget: int) -> Planner:
                     return self._planner(budget, placement, donation, progress, values)
 
-                given = NOTHING if self.shared is not None else donation
+                def body(closed: ClosedJaxpr, title: str, around: TraceContext, budget: int) -> Planned:
+                    return self._of_body(closed, title, around, budget, donation)
 
                 def mapped(closed: ClosedJaxpr, budget: int, placement: tuple[Any, ...]) -> Planned:
                     def as_it_is(traced: Traced, budget: int) -> Planned:
-                        return self._planner(budget, placement, given, progress, of=traced).planned()
+                        return self._planner(budget, placement, donation, progress, of=traced).planned()
 
-                    return MappedProgram(closed, self.title, self._of_body, as_it_is).planned(budget)
+                    return MappedProgram(closed, self.title, body, as_it_is).planned(budget)
 
                 def plan(budget: int) -> Planned:
-                    if self.shared is not None:
-                        return self.shared.planned(budget, mapped)
+                    if self.shared:
+                        return self._shared_out(budget, placement, mapped)
                     return (
                         mapped(self.closed, budget, placement) if self.mapped else planner(budget).planned()
                     )
@@ -249,6 +294,23 @@ class Compilation:
             if place:
                 (place if found.plan.peak_bytes <= budget else place.leanest).write(found)
         return replace(found, derivation=None)
+
+    def _shared_out(
+        self,
+        budget: int,
+        placement: tuple[Any, ...],
+        mapped: Callable[[ClosedJaxpr, int, tuple[Any, ...]], Planned],
+    ) -> Planned:
+        """The plan for the devices of a mesh. Arguments are moved first only if the budget asks for it."""
+        assert self.sharing is not None
+        ways = self.sharing.ways(placement, self.names, self.target, self.settings)
+        try:
+            return ways.planned(budget, mapped)
+        except BudgetError:
+            if not any(ways.ends.inputs):
+                raise
+        anywhere = (None,) * len(self.in_avals)
+        return self.sharing.ways(anywhere, self.names, self.target, self.settings).planned(budget, mapped)
 
     def explained(self, count: int, donated: tuple[bool, ...] = ()) -> Explanation:
         """Where its memory goes, and the cost of `count` budgets."""
@@ -311,13 +373,21 @@ class Compilation:
         target = self.settings.target or default_target()
         return replace(target, machine=self.settings.machine or target.machine)
 
-    def _of_body(self, closed: ClosedJaxpr, title: str, around: TraceContext, budget: int) -> Planned:
+    def _of_body(
+        self, closed: ClosedJaxpr, title: str, around: TraceContext, budget: int, donation: Donation
+    ) -> Planned:
         """The plan of a body that devices run, for one of them."""
         count = len(closed.in_avals)
         names = [f"entry_{number}" for number in range(count)]
-        if self.shared is not None:
+        donated: tuple[bool, ...] = ()
+        if self.shared:
             names = [*self.names, *names][:count]
-        return Compilation(closed, replace(self.settings, budget=budget), names, title, around).planned()
+            given = [number in donation.arguments for number in range(count)]
+            # Of what is whole on a device, a result that is split can't take the place.
+            usable = matched_donation(closed.in_avals, closed.out_avals, given).arguments
+            donated = tuple(number in usable for number in range(count)) if usable else ()
+        settings = replace(self.settings, budget=budget)
+        return Compilation(closed, settings, names, title, around).planned(donated=donated)
 
     def _new(self, plan: Callable[[int], Planned], budget: int) -> Planned:
         """A program within the budget, or, if an observer accepts it, the one that needs least memory.
@@ -360,6 +430,8 @@ class Compilation:
         devices = {
             device for sharding in placement or [default] for device in (sharding or default).device_set
         }
+        if self.shared and self.mesh is not None:
+            devices = set(self.mesh.local_devices)
         return free_budget(devices, sum(map(_share, [*present, *self.closed.consts])))
 
     def _whose(self, peak: int | None) -> str:
@@ -391,8 +463,8 @@ class Compilation:
         if target is not None and target.sharding is not None:
             arguments = tuple(jax.device_put(argument, target.sharding) for argument in arguments)
             return self._results(self.planned((), arguments, donated), arguments)
-        if self.shared is not None:
-            return self._results(self.planned(), arguments)
+        if self.shared:
+            return self._results(self.planned(self.arrivals(arguments), arguments, donated), arguments)
         place = home(setting("jax_default_device"))
         if all(getattr(argument, "sharding", None) == place for argument in arguments):
             return self._results(self.planned((), arguments, donated), arguments)
@@ -402,6 +474,9 @@ class Compilation:
         ]
         if all(array.sharding == place for array in arrays):
             return self._results(self.planned((), arrays, donated), arrays)
+        other = self.among(arrays)
+        if other is not self:
+            return other.run(*arrays, donated=donated)
         # An array that JAX has put where it is of its own accord may be moved.
         placement = tuple(array.sharding if array.committed else None for array in arrays)
         return self._results(self.planned(placement, arrays, donated), arrays)
@@ -417,7 +492,8 @@ class Compilation:
             )
 
     def _results(self, planned: Planned, arrays: Sequence[Any]) -> Sequence[Any]:
-        return results_of(planned.run, self.closed, arrays)
+        run = self.sharing.typed(planned.run) if self.sharing and self.shared else planned.run
+        return results_of(run, self.closed, arrays)
 
 
 def _on_device(plan: Plan, target: Target) -> Plan:

@@ -15,9 +15,11 @@ from typing import Any
 
 import jax
 from jax import export
+from jax.sharding import NamedSharding, PartitionSpec
 
 from eqsat.compiler.planned import Planned
 from eqsat.compiler.settings import Settings
+from eqsat.compiler.shardings import Dims, dims_of, spec_of
 from eqsat.errors import EqsatError
 from eqsat.reports.plan import Plan
 
@@ -55,7 +57,11 @@ class Deployment:
         def function(*args: Any, **kwargs: Any) -> Any:
             return self.unflatten(planned.inline(*jax.tree.leaves((args, kwargs))))
 
-        avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in planned.traced.closed.in_avals]
+        types = planned.traced.closed.in_avals
+        avals = [
+            jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=there)
+            for aval, there in zip(types, planned.placement or [None] * len(types), strict=True)
+        ]
         args, kwargs = jax.tree.unflatten(self.tree, avals)
         try:
             with self.settings.alone():
@@ -64,6 +70,11 @@ class Deployment:
                 )
         except (ValueError, NotImplementedError, TypeError) as error:
             raise EqsatError(f"{planned.plan.title} can't be exported: {error}") from error
+
+    def _mesh(self) -> list[tuple[str, int]]:
+        """The axes of the mesh that runs it, and their lengths; none on one device."""
+        placement = self.planned.placement
+        return [(str(name), size) for name, size in placement[0].mesh.shape.items()] if placement else []
 
     def text(self) -> str:
         """The content of a file for `eqsat.load`.
@@ -77,6 +88,8 @@ class Deployment:
             "max_slowdown": self.settings.max_slowdown,
             "double": self.settings.double,
             "donated": list(self.planned.donated),
+            "mesh": self._mesh(),
+            "placement": [_dims(there) for there in self.planned.placement],
             "program": base64.b64encode(self.export()).decode(),
         }
         return json.dumps(content) + "\n"
@@ -92,6 +105,8 @@ class PlanFile:
     - `accuracy`, `max_slowdown`: the options that it was planned with.
     - `double`: whether JAX had 64-bit numbers enabled.
     - `donated`: the numbers of the arguments whose place results take.
+    - `mesh`: the lengths of the axes of the mesh that runs it; empty for one device.
+    - `placement`: for each argument, how it is split over the mesh.
     """
 
     plan: Plan
@@ -100,6 +115,8 @@ class PlanFile:
     max_slowdown: float | None
     double: bool
     donated: tuple[int, ...]
+    mesh: dict[str, int]
+    placement: tuple[PartitionSpec, ...]
 
     @classmethod
     def read(cls, text: str, source: str) -> PlanFile:
@@ -126,7 +143,17 @@ class PlanFile:
                 None if slowdown is None else float(slowdown),
                 bool(content["double"]),
                 tuple(map(int, content["donated"])),
+                {str(name): int(size) for name, size in content["mesh"]},
+                tuple(map(_spec, content["placement"])),
             )
         except Exception as error:
             reason = f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             raise EqsatError(f"{source} is no file that plan.save of this version wrote: {reason}") from error
+
+
+def _dims(there: NamedSharding) -> Dims:
+    return dims_of(there.spec, len(there.spec))
+
+
+def _spec(dims: Sequence[Sequence[str]]) -> PartitionSpec:
+    return spec_of(tuple(tuple(map(str, names)) for names in dims))

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+from jax.sharding import NamedSharding
 
 from eqsat.backend.certificate import Certified
 from eqsat.backend.emission import Emission
@@ -54,12 +55,13 @@ class Planned:
     hoisted: Sequence[Any] = ()
     donated: Sequence[int] = ()
     derivation: Derivation | None = None
-    placement: tuple[jax.sharding.Sharding, ...] = ()
+    placement: tuple[NamedSharding, ...] = ()
 
     def run(self, *leaves: Any) -> Sequence[Any]:
         """The results on flat arrays of the traced dtypes, by the certified executable."""
         if self.placement:
-            leaves = tuple(jax.device_put(leaves, self.placement))
+            given = tuple(number in self.donated for number in range(len(leaves)))
+            leaves = tuple(jax.device_put(leaves, self.placement, donate=given))
         return self.certified(*leaves, *self.constants)
 
     def inline(self, *leaves: Any) -> Sequence[Any]:

@@ -75,7 +75,7 @@ class CachedCall:
         place = home(setting("jax_default_device"))
         elsewhere = call.settings.target is not None and call.settings.target.sharding is not None
         elsewhere = elsewhere or call.settings.mesh is not None
-        if planned is None or elsewhere or not _is_evaluated():
+        if planned is None or planned.placement or elsewhere or not _is_evaluated():
             return None
         if not all(_is_array(leaf) and leaf.sharding == place for leaf in leaves):
             return None

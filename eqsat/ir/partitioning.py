@@ -56,6 +56,7 @@ class Partition:
     - `program`: the program of one device.
     - `inputs`, `outputs`: for each input and output, the dimension of which each device has a part; None if
       each device has all of it.
+    - `parts`: the axes that are split, each with the part that a device has of it.
     - `passed`: the axes whose parts are passed round in rings, each with the bytes that a device has of what
       is passed.
     """
@@ -63,6 +64,7 @@ class Partition:
     program: Program
     inputs: tuple[int | None, ...]
     outputs: tuple[int | None, ...]
+    parts: tuple[tuple[Axis, Axis], ...]
     passed: tuple[tuple[Axis, int], ...] = ()
 
 
@@ -98,7 +100,8 @@ def partitioned(program: Program, axes: Sequence[Axis], name: Any, count: int) -
         else:
             outputs.append(Output(work.local[output.term.number], work.layout(output.layout)))
     found = Program(tuple(inputs), tuple(outputs), work.terms)
-    return Partition(found, tuple(places), tuple(ends), tuple(work.passed))
+    own = tuple((split.axis, split.part) for split in splits)
+    return Partition(found, tuple(places), tuple(ends), own, tuple(work.passed))
 
 
 def split_dimension(layout: Layout, axis: Axis) -> int | None:

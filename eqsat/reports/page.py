@@ -21,6 +21,7 @@ MOST_LOOPS = 5
 MOST_BARRIERS = 4
 MOST_RULES = 12
 MOST_TESTS = 4
+MOST_COLLECTIVES = 4
 
 
 def plan_page(plan: PlanRecord) -> str:
@@ -89,7 +90,13 @@ def _figures(plan: PlanRecord) -> list[str]:
             lines.append(f"  {'':<16}and {format_bytes(plan.scratch_bytes)} in libraries and fusions")
     if plan.devices:
         lines.append(f"  {'on each device':<16}{plan.devices}")
-        lines.append(f"  {'':<16}gets {format_bytes(plan.communicated_bytes)} from the others")
+        largest = sorted(plan.sharing.collectives, key=lambda one: -one.bytes)
+        seconds = format_seconds(sum(one.seconds for one in largest))
+        waits = f", predicted to take {seconds}" if largest else ""
+        gets = f"gets {format_bytes(plan.communicated_bytes)} from the others{waits}"
+        lines.append(f"  {'':<16}{gets}")
+        lines += [cut(f"  {'':<18}{one}") for one in largest[:MOST_COLLECTIVES]]
+        lines += [f"{'':<16}{line}" for line in _and_more(len(largest) - MOST_COLLECTIVES, "others")]
     if plan.options:
         own = plan.options == "XLA's own"
         inside = "as any jit" if own else "another jit needs compiler_options=eqsat.compiler_options()"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import EqsatError
 from eqsat.reports.graph_picture import INK, draw_graph, fitting, graph_height, shortened
+from eqsat.reports.sharing_picture import draw_sharing, sharing_height
 from eqsat.support.units import format_bytes
 
 if TYPE_CHECKING:
@@ -74,10 +75,15 @@ def plan_figure(plan: PlanRecord, graph: bool = True) -> Figure:
     if plan.changed:
         memories.append(("as planned", plan.after, plan.peak_bytes, AFTER))
     rows = graph_height(plan.graph) if graph else 0.0
-    height = 0.4 + len(memories) * (PANEL + MARGIN) + (rows + 0.2 if rows else 0.0)
+    shared = sharing_height(plan.sharing)
+    height = 0.4 + shared + len(memories) * (PANEL + MARGIN) + (rows + 0.2 if rows else 0.0)
     figure = new_figure(WIDTH, height)
     top = height - 0.3
     figure.text(0.07, 1 - 0.16 / height, _title(plan), fontsize=10, weight="bold", color=INK, va="center")
+    if shared:
+        axes = figure.add_axes((0.07, (top - shared + 0.2) / height, 0.92, (shared - 0.25) / height))
+        draw_sharing(axes, plan.sharing)
+        top -= shared
     for name, memory, certified, colour in memories:
         bottom = (top - PANEL) / height
         timeline = figure.add_axes((0.07, bottom, 0.50, (PANEL - 0.3) / height))

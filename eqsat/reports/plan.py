@@ -64,6 +64,7 @@ class Plan(PlanRecord, Report):
     - `deployment`: what carries it out, for `save` and `export`; None if it was read from a file.
     - `devices`: of a mesh, which axis each of its axes splits, and by how many devices; all other figures are
       then of one device. `communicated_bytes`: what a device gets from the others in a call, predicted.
+    - `sharing`: of a mesh, how arguments and results are split, and each call by which devices talk.
     - `remedy`: what would make the function fit as written, if it does not: another device.
     """
 
@@ -98,11 +99,6 @@ class Plan(PlanRecord, Report):
 
     def _file(self) -> str:
         """The text for `eqsat.load`."""
-        if self.devices:
-            raise EqsatError(
-                "a plan for several devices can't be loaded elsewhere yet: plan.export() is for"
-                " jax.export.deserialize, which calls it where there are as many devices"
-            )
         return str(self._deployed().text())
 
     def export(self) -> bytes:

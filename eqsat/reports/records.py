@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.support.records import GuardRecord, PeakTensor, Place, SearchStep, TensorRecord
-from eqsat.support.units import format_bytes
+from eqsat.support.units import format_bytes, format_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,77 @@ class GraphRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class MeshAxisRecord:
+    """An axis of a mesh of `size` devices, and what is `split` over it; empty if nothing is."""
+
+    name: str
+    size: int
+    split: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArray:
+    """An argument or a result of a function that devices share out.
+
+    **Attributes:**
+
+    - `kind`: "argument" or "result".
+    - `dims`: for each dimension, the axes of the mesh that it is split over.
+    - `bytes`, `local_bytes`: of the array, and of what a device has of it.
+    """
+
+    name: str
+    kind: str
+    type: str
+    dims: tuple[tuple[str, ...], ...]
+    bytes: int
+    local_bytes: int
+
+    @property
+    def over(self) -> tuple[str, ...]:
+        """The axes of the mesh that it is split over."""
+        return tuple(name for names in self.dims for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveRecord:
+    """A call by which devices talk.
+
+    **Attributes:**
+
+    - `name`: of JAX's function, or "moves arguments", "moves results".
+    - `over`: the axis of the mesh.
+    - `type`: of what a device gets.
+    - `calls`: how often it runs.
+    - `bytes`: what a device gets in all of them.
+    - `seconds`: the predicted time of all of them.
+    """
+
+    name: str
+    over: str
+    type: str
+    calls: int
+    bytes: int
+    seconds: float
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        often = f", {self.calls:,} times" if self.calls > 1 else ""
+        over = f" over {self.over}" if self.over else ""
+        figures = f"{format_bytes(self.bytes)}{often}, {format_seconds(self.seconds)}"
+        return f"{self.name}{over}{f' of {self.type}' if self.type else ''}: {figures}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharingRecord:
+    """How devices share a function out, by the program before it is rewritten for each of them."""
+
+    axes: tuple[MeshAxisRecord, ...] = ()
+    arrays: tuple[SharedArray, ...] = ()
+    collectives: tuple[CollectiveRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TimedProgram:
     """A program that was timed before one was chosen.
 
@@ -207,6 +278,7 @@ class PlanRecord:
     remedy: str = ""
     devices: str = ""
     communicated_bytes: int = 0
+    sharing: SharingRecord = field(default=SharingRecord(), repr=False)
     deployment: Any = field(default=None, repr=False, compare=False)
 
     @property

@@ -2,6 +2,7 @@
 
 python -m tests.fuzzing --accuracy exact --seed 1000 --count 500
 python -m tests.fuzzing --accuracy exact --only 1234     # one program again, with its plan
+python -m tests.fuzzing --mesh --count 100               # shared out among up to eight devices
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections import Counter
 os.environ.setdefault("EQSAT_CACHE_DIR", "")
 
 
+EIGHT = "--xla_force_host_platform_device_count=8"
+
+
 def main() -> int:
     """Fuzzes as the command line says; returns 1 if any program was wrong, or else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
@@ -21,7 +25,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first program")
     parser.add_argument("--count", type=int, default=500, help="how many programs")
     parser.add_argument("--only", type=int, help="the seed of one program")
+    parser.add_argument("--mesh", action="store_true", help="share programs out among up to eight devices")
     given = parser.parse_args()
+    if given.mesh:
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {EIGHT}"
 
     from tests.fuzzing.oracle import fuzz
 
@@ -29,7 +36,7 @@ def main() -> int:
     outcomes: Counter[str] = Counter()
     judged = unsettled = wrong = 0
     for seed in seeds:
-        finding = fuzz(seed, given.accuracy)
+        finding = fuzz(seed, given.accuracy, several=given.mesh)
         outcomes[finding.outcome] += 1
         judged, unsettled = judged + finding.judged, unsettled + finding.open
         if finding.wrong or given.only is not None:

@@ -31,6 +31,7 @@ from eqsat.compiler import planners
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.compiler_profile import OWN
 from tests.fuzzing.data import arguments
+from tests.fuzzing.meshes import drawn
 from tests.fuzzing.op_by_op import OpByOp
 from tests.fuzzing.programs import is_double, program
 
@@ -78,6 +79,7 @@ class Finding:
     - `open`: how many of these may be anything.
     - `rules`: how often each rule fired.
     - `options`: the set of XLA options that the plan was compiled with.
+    - `devices`: the mesh, and what is split over it.
     """
 
     accuracy: str
@@ -89,24 +91,34 @@ class Finding:
     open: int = 0
     rules: dict[str, int] = field(default_factory=dict)
     options: str = ""
+    devices: str = ""
 
     def __str__(self) -> str:
-        return f"{self.wrong}\n{self.again}\n{self.source}rules: {', '.join(self.rules)}"
+        devices = f"{self.devices}\n" if self.devices else ""
+        return f"{self.wrong}\n{self.again}\n{devices}{self.source}rules: {', '.join(self.rules)}"
 
 
-def fuzz(seed: int, accuracy: str = "reassociates", rules: Sequence[Path] = ()) -> Finding:
-    """Tries the program of a seed, with the shipped rules and the given files."""
+def fuzz(
+    seed: int, accuracy: str = "reassociates", rules: Sequence[Path] = (), several: bool = False
+) -> Finding:
+    """Tries the program of a seed, with the shipped rules and the given files.
+
+    **Arguments:**
+
+    - `several`: whether several devices share it out, with arguments and results anywhere on them.
+    """
     with jax.enable_x64(is_double(seed)), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        warnings.filterwarnings("error", message="eqsat")
+        warnings.filterwarnings("error", message="eqsat left")
         text = program(seed)
-        again = f"python -m tests.fuzzing --accuracy {accuracy} --only {seed}"
+        again = f"python -m tests.fuzzing{' --mesh' * several} --accuracy {accuracy} --only {seed}"
         finding = Finding(accuracy, text.source, again)
         rng = np.random.default_rng([seed, 1])
         args = arguments(text.inputs, rng)
         parts = (PARTS[int(rng.integers(len(PARTS)))], AMPLE)
+        meshes = np.random.default_rng([seed, 2]) if several else None
         try:
-            attempt(finding, text.function(), args, parts, rules)
+            attempt(finding, text.function(), args, parts, rules, meshes)
         except Exception as error:
             finding.wrong = f"{type(error).__name__}: {error}"
         return finding
@@ -118,10 +130,12 @@ def attempt(
     args: Sequence[Any],
     parts: Sequence[float],
     rules: Sequence[Path] = (),
+    meshes: np.random.Generator | None = None,
 ) -> None:
     """Optimises a function within the first of the budgets that suffices, and compares the results.
 
-    `parts` are the budgets, as shares of the original temporaries. The outcome goes into `finding`.
+    `parts` are the budgets, as shares of the original temporaries. The outcome goes into `finding`. If there
+    are `meshes`, one of them shares it out.
     """
     try:
         certified = certify(lambda *a: jax.tree.leaves(fn(*a)), args)
@@ -133,6 +147,11 @@ def attempt(
     if room < ROOM:
         return
     plain = Plain(fn, args)
+    options: dict[str, Any] = {}
+    if meshes is not None:
+        where = drawn(meshes, args, jax.tree.leaves(jax.eval_shape(fn, *args)))
+        finding.devices, options, args = str(where), where.options, where.placed(args)
+        parts = (parts[0] / where.mesh.size, *parts)
     for part in parts:
         optimized = eqsat.optimize(
             fn,
@@ -140,6 +159,7 @@ def attempt(
             accuracy="exact" if finding.accuracy == CHUNKS else finding.accuracy,
             max_slowdown=None,
             rules=rules,
+            **options,
         )
         only = without_algebra() if finding.accuracy == CHUNKS else nullcontext()
         try:
@@ -152,6 +172,7 @@ def attempt(
             continue
         finding.outcome = "rewritten" if plan.changed else "unchanged"
         finding.rules, finding.options = dict(plan.rules_fired), plan.options
+        finding.devices += f"; {plan.devices}" if plan.devices else ""
         got = jax.tree.leaves(optimized(*args))
         for number, result in enumerate(got):
             finding.wrong = finding.wrong or difference(finding, plain, number, result)

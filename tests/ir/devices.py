@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from eqsat.compiler.mesh_program import local_function
+from eqsat.compiler.program_function import program_function
 from eqsat.frontend.lower import lower
 from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.ops import Opaque
@@ -29,7 +29,7 @@ def program_of(fn: Callable[..., Any], args: Any) -> Program:
 
 def on_devices(part: Partition, args: Any) -> list[np.ndarray[Any, Any]]:
     """The results of the devices, put together."""
-    local = local_function(part.program, [f"x{n}" for n in range(len(args))], default_target().machine)
+    local = program_function(part.program, [f"x{n}" for n in range(len(args))], default_target().machine)
     pieces = [
         x if place is None else jnp.stack(jnp.split(x, DEVICES, place))
         for x, place in zip(args, part.inputs, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,15 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import eqsat
-from eqsat.reports.records import BoxRecord, GraphRecord, NodeRecord
+from eqsat.reports.records import (
+    BoxRecord,
+    CollectiveRecord,
+    GraphRecord,
+    MeshAxisRecord,
+    NodeRecord,
+    SharedArray,
+    SharingRecord,
+)
 from tests.kernels import SMALL, V, X, Y
 from tests.stages import normal
 
@@ -140,3 +149,26 @@ def around(graph: GraphRecord, node: NodeRecord) -> set[int]:
 def test_graphs_are_well_formed(plan: eqsat.Plan) -> None:
     check_graph(plan.graph)
     assert plan.graph.nodes
+
+
+@pytest.mark.parametrize(("data", "arrays", "calls"), [(4, 2, 0), (64, 30, 30), (2, 1, 1)])
+def test_what_devices_have_and_get_is_drawn(data: int, arrays: int, calls: int) -> None:
+    over: tuple[tuple[str, ...], ...] = (("data", "model"), ())
+    shared = [
+        SharedArray(f"parameters_of_layer_{n}", "argument", "float32[4096,1024]", over, 2**24, 2**23 // data)
+        for n in range(arrays)
+    ]
+    shared.append(SharedArray("result", "result", "float32[]", (), 4, 4))
+    gets = [
+        CollectiveRecord("all_gather", "model", f"float32[{4096 + n},1024]", 10, 10 * 2**24, 3e-3)
+        for n in range(calls)
+    ]
+    axes = MeshAxisRecord("data", data, "x.0 (1,600)"), MeshAxisRecord("model", 2, "")
+    plan = replace(
+        SMALL.plan(X, Y, V),
+        devices="data = 4: x.0 (1,600); model = 2: repeats what the others do",
+        sharing=SharingRecord(axes, tuple(shared), tuple(gets)),
+    )
+    check_labels(plan.figure())
+    assert "all_gather over model of float32" in str(plan) or not calls
+    assert eqsat.Plan.from_json(plan.to_json()).sharing == plan.sharing
