@@ -79,7 +79,10 @@ class _Variants:
                     case Leaf(index=index):
                         self.leaves = min(self.leaves, index - 1)
         self.carries = Carries(self.terms, self.next_call, threshold)
-        self.rematerialiser = Rematerialiser(self.terms, threshold, self.carries)
+        forms: dict[int, list[Term]] = {}
+        for term, form in program.equalities:
+            forms.setdefault(term.number, []).append(form)
+        self.rematerialiser = Rematerialiser(self.terms, threshold, self.carries, forms)
 
     def next_call(self) -> int:
         self.calls += 1
