@@ -112,10 +112,9 @@ def test_carries_that_stay(fn: Callable[..., Any]) -> None:
     assert 0 not in shorter(program, THRESHOLD)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])
-def test_a_solver_that_keeps_its_linearisation_fits(value: float) -> None:
+def test_a_solver_that_keeps_its_linearisation_fits() -> None:
     c, t = normal(20), normal(5000)
-    t[7] = value
+    t[7], t[8] = np.inf, -0.0
     optimised = eqsat.optimize(lambda c, t: kept_until_accepted(c, t)[0], budget="400kB")
     plan = optimised.plan(c, t)
     assert plan.original_peak_bytes > 1_000_000

@@ -118,8 +118,9 @@ def test_rows_of_a_matrix_that_loops_look_up_are_computed_where_they_are() -> No
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["fill", "clip", "promise_in_bounds"])
-@pytest.mark.parametrize("value", [np.nan, np.inf, -0.0])
+@pytest.mark.parametrize(
+    ("mode", "value"), [("fill", np.nan), ("clip", np.inf), ("promise_in_bounds", -0.0), ("clip", np.nan)]
+)
 def test_what_is_looked_up_is_right_for_any_table(mode: str, value: float) -> None:
     """Bit for bit, beside entries that are not finite, and with indices that are out of bounds."""
     x = normal(300, 2)
