@@ -39,8 +39,8 @@ from eqsat.frontend.trace import Traced, trace
 from eqsat.frontend.trace_context import NO_MESH, NOWHERE, TraceContext, needs_trace_context
 from eqsat.reports.plan import Plan
 from eqsat.rulesets.options import RulePath, check_accuracy
-from eqsat.streaming.calls import StreamedCalls, streamed_positions
 from eqsat.streaming.options import IN_MEMORY, StreamedCall, StreamOptions
+from eqsat.streaming.sources import streamed_positions
 from eqsat.support.units import format_bytes, parse_budget
 from eqsat.targets.calibration import default_target
 from eqsat.targets.catalogue import TargetName, find_target
@@ -54,6 +54,7 @@ from eqsat.transforms.selection import Mask
 if TYPE_CHECKING:
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.stream_plan import StreamPlan
+    from eqsat.streaming.calls import StreamedCalls
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,7 +98,7 @@ class Optimized(Generic[P, R]):
         self._statics = statics
         self._donated = donated
         self._marked = marked
-        self._streams = StreamedCalls(settings, streams, _name(fn))
+        self._stream_options = streams
         self._jitted: Callable[P, R] = jax.jit(
             fn,
             static_argnums=statics.positions or None,
@@ -170,6 +171,13 @@ class Optimized(Generic[P, R]):
             instance.plans[id(planned)] = replace(planned.plan, deployment=deployment)
         return instance.plans[id(planned)]
 
+    @functools.cached_property
+    def _streams(self) -> StreamedCalls:
+        """Its calls with arguments that are not in memory."""
+        from eqsat.streaming.calls import StreamedCalls  # imported late, as planners are
+
+        return StreamedCalls(self._settings, self._stream_options, _name(self._fn))
+
     def _streamed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> StreamedCall | None:
         """A call that reads arguments by chunks, as `StreamedCalls` takes it; None for other calls."""
         dynamic, named, static = self._statics.split(args, kwargs)
@@ -231,16 +239,12 @@ class Optimized(Generic[P, R]):
     def with_accuracy(self, accuracy: str, budget: int | None) -> Optimized[P, R]:
         """The same with another accuracy class, within so many bytes."""
         settings = replace(self._settings, accuracy=check_accuracy(accuracy), budget=budget)
-        return Optimized(
-            self._fn, settings, self._statics, self._donated, self._marked, self._streams.options
-        )
+        return Optimized(self._fn, settings, self._statics, self._donated, self._marked, self._stream_options)
 
     def watched(self, observer: Observer) -> Optimized[P, R]:
         """The same with a observer of its plans."""
         settings = replace(self._settings, observer=observer)
-        return Optimized(
-            self._fn, settings, self._statics, self._donated, self._marked, self._streams.options
-        )
+        return Optimized(self._fn, settings, self._statics, self._donated, self._marked, self._stream_options)
 
     def _instance(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], around: TraceContext

@@ -53,6 +53,12 @@ def concatenate(lowering: Lowering, equation: Any, operands: Views) -> Views | N
     return lowering.inline(closed, full)
 
 
+@handles("split")
+def split(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """Nothing, if there is one part: derivatives split what they are of a single array so."""
+    return operands if len(equation.params["sizes"]) == 1 else None
+
+
 @handles("transpose")
 def transpose(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     (view,) = operands

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.lax import GatherScatterMode
 
 from eqsat.frontend.draft import View
+from eqsat.frontend.handlers_indices import columns_of
 from eqsat.frontend.names_ranks import ranked
 from eqsat.frontend.naming import Labels, applied
 from eqsat.frontend.registry import names
@@ -23,7 +25,7 @@ Views = Sequence[View]
 
 
 def entry(lowering: Lowering, view: View, dimension: int, where: View) -> View | None:
-    """The entry at a scalar index along a dimension, which remains with length 1."""
+    """The entry at a scalar index along a dimension, or the nearest one; the dimension gets length 1."""
     shape = list(lowering.shape(view))
     shape[dimension] = 1
     labels, rest = _entry_labels(len(shape), dimension)
@@ -72,8 +74,7 @@ def _dynamic_slice(lowering: Lowering, equation: Any, operands: Views, results: 
     def build() -> View | None:
         part: View | None = view
         for dimension in cut:
-            last = before[dimension] - 1
-            part = part and entry(lowering, part, dimension, _clamped(lowering, starts[dimension], last))
+            part = part and entry(lowering, part, dimension, starts[dimension])
         return part
 
     if all(last_fits(before[d] - 1, starts[d].dtype) for d in cut):
@@ -93,21 +94,21 @@ def _dynamic_slice(lowering: Lowering, equation: Any, operands: Views, results: 
 
 @names("gather")
 def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
-    """A gather of whole slices, or of single entries, by one index each."""
+    """A gather of whole slices, or of single entries: one look-up for each index."""
     (table, indices), (result,) = operands, results
     params = equation.params
     numbers, mode = params["dimension_numbers"], params["mode"]
     before, after = lowering.shape(table), lowering.shape(result)
-    if len(numbers.start_index_map) != 1 or is_extended(table.dtype) or 0 in before:
+    dimensions = tuple(map(int, numbers.start_index_map))
+    columns = _columns(lowering, indices, len(dimensions))
+    if columns is None or is_extended(table.dtype) or 0 in before:
         return
-    (dimension,) = map(int, numbers.start_index_map)
     of_index = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
-    single = {dimension, *of_index}
+    single = {*dimensions, *of_index}
     if any(size != (1 if d in single else before[d]) for d, size in enumerate(params["slice_sizes"])):
         return
     labels: list[Hashable] = [
-        "n" if d == dimension else ("index", of_index[d]) if d in of_index else ("table", d)
-        for d in range(len(before))
+        ("index", of_index[d]) if d in of_index else ("table", d) for d in range(len(before))
     ]
     # The dimensions of the slices, and among them those of the indices, whose last one is gone.
     slices = iter(d for d in range(len(before)) if d not in {*numbers.collapsed_slice_dims, *of_index})
@@ -116,37 +117,64 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
     for position in range(len(after)):
         if position in numbers.offset_dims:
             d = next(slices)
-            wanted.append("gone" if d == dimension else labels[d])
+            wanted.append("gone" if d in dimensions else labels[d])
         else:
             wanted.append(("index", next(places)))
-    index = View(indices.node, indices.layout[:-1], indices.dtype)
-    index_labels = tuple(("index", d) for d in range(len(index.layout)))
-
-    def inside() -> View:
-        last = before[dimension] - 1
-        return _clamped(lowering, index, last) if mode == GatherScatterMode.CLIP else index
+    index_labels = tuple(("index", d) for d in range(len(indices.layout) - 1))
 
     def build() -> View | None:
-        taken = _taken(lowering, table, tuple(labels), inside(), index_labels, tuple(wanted), after)
+        taken: View | None = table
+        now: list[Hashable] = list(labels)
+        lengths = list(before)
+        for number, (column, dimension) in enumerate(zip(columns, dimensions, strict=True)):
+            if taken is None:
+                return None
+            here = tuple("n" if label == ("table", dimension) else label for label in now)
+            left = [(label, length) for label, length in zip(here, lengths, strict=True) if label != "n"]
+            further = [label for label in index_labels if label not in now]
+            now = [*(label for label, _ in left), *further]
+            lengths = [*(length for _, length in left), *(1 for _ in further)]
+            last = number == len(dimensions) - 1
+            rest, shape = (tuple(wanted), after) if last else (tuple(now), lengths)
+            taken = _taken(lowering, taken, here, column, index_labels, rest, shape)
         return taken and filled(taken)
 
     def filled(taken: View) -> View:
         if mode != GatherScatterMode.FILL_OR_DROP:
             return taken
-        last = before[dimension] - 1
-        at: dict[Hashable, int | None] = dict(zip(index_labels, index.layout, strict=True))
-        spread = View(index.node, tuple(at.get(label) for label in wanted), index.dtype)
-        low = _map(lowering, "ge", [spread, lowering.constant(0, index.dtype)], "bool")
-        high = _map(lowering, "le", [spread, lowering.constant(last, index.dtype)], "bool")
-        known = _map(lowering, "and", [low, high], "bool")
+        tests: list[View] = []
+        for column, dimension in zip(columns, dimensions, strict=True):
+            at: dict[Hashable, int | None] = dict(zip(index_labels, column.layout, strict=True))
+            spread = View(column.node, tuple(at.get(label) for label in wanted), column.dtype)
+            last = before[dimension] - 1
+            tests.append(_map(lowering, "ge", [spread, lowering.constant(0, column.dtype)], "bool"))
+            tests.append(_map(lowering, "le", [spread, lowering.constant(last, column.dtype)], "bool"))
+        known = reduce(lambda one, other: _map(lowering, "and", [one, other], "bool"), tests)
         fill = lowering.constant(_fill_value(params["fill_value"], table.dtype), table.dtype)
         return _map(lowering, "select_n", [known, fill, taken], table.dtype)
 
-    if last_fits(before[dimension] - 1, index.dtype):
-        lowering.name(equation, result, build)
-        found = ranked(lowering, table, tuple(labels), inside, index_labels, tuple(wanted))
+    if not all(last_fits(before[d] - 1, indices.dtype) for d in dimensions):
+        return
+    lowering.name(equation, result, build)
+    if len(dimensions) == 1:
+        (index,), (dimension,) = columns, dimensions
+
+        def inside() -> View:
+            last = before[dimension] - 1
+            return _clamped(lowering, index, last) if mode == GatherScatterMode.CLIP else index
+
+        sorted_labels = tuple("n" if d == dimension else label for d, label in enumerate(labels))
+        found = ranked(lowering, table, sorted_labels, inside, index_labels, tuple(wanted))
         if found is not None:
             lowering.name(equation, result, lambda: filled(found()))
+
+
+def _columns(lowering: Lowering, indices: View, count: int) -> Views | None:
+    """The indices of each dimension, without the last dimension; None if they can't be told apart."""
+    columns: Views | None = [indices] if count == 1 else columns_of(lowering, indices)
+    if columns is None or len(columns) != count or count == 0:
+        return None
+    return [View(column.node, column.layout[:-1], column.dtype) for column in columns]
 
 
 def last_fits(last: int, dtype: str) -> bool:

@@ -57,6 +57,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.term import Term, Terms
+from eqsat.language.functions import PLACES
 from eqsat.language.syntax import (
     Apply,
     ChunkOf,
@@ -402,6 +403,8 @@ def _undecided(node: Expression) -> bool:
             return True
         case ChunkOf(operand=operand) | RenameOf(operand=operand):
             return _undecided(operand)
+        case Reduction(kind=kind, operand=operand):
+            return kind not in PLACES and _undecided(operand)
         case Apply(function=name, operands=operands) if not _changes_dtype(name):
             return all(_undecided(operand) for operand in operands)
         case _:

@@ -343,6 +343,8 @@ def _undecided(expression: Expression) -> bool:
             return True
         case ChunkOf(operand=operand) | RenameOf(operand=operand):
             return _undecided(operand)
+        case Reduction(kind=kind, operand=operand):
+            return kind not in PLACES and _undecided(operand)
         case Apply(function=function, operands=operands):
             return not changes_dtype(function) and all(_undecided(operand) for operand in operands)
         case _:

@@ -62,8 +62,7 @@ def _take(a: Array, index: Array) -> Array:
     last = a.shape[-1] - 1
     batch = np.broadcast_shapes(a.shape[:-1], index.shape)
     a, index = np.broadcast_to(a, (*batch, last + 1)), np.broadcast_to(index, batch)
-    found = np.take_along_axis(a, np.clip(index, 0, last)[..., None], -1)[..., 0]
-    return np.asarray(np.where((index >= 0) & (index <= last), found, np.zeros((), a.dtype)))
+    return np.take_along_axis(a, np.clip(index, 0, last)[..., None], -1)[..., 0]
 
 
 def _append(a: Array, s: Array) -> Array:

@@ -163,8 +163,8 @@ def _table() -> dict[str, OperationSpec]:
     enter("append[k, l](a: k, s) -> l", "jnp.append({a}, {s})", None, lambda s: s["l"])
     enter("sort[n](a: n) -> n", "jnp.sort({a})")
     enter("argsort[n](a: n) -> n", "jnp.argsort({a})", dtype="int32")
-    # The entry at an index that counts from 0, and 0 if the index is out of range.
-    take = '{a}.at[{index}].get(mode="fill", fill_value=0, wrap_negative_indices=False)'
+    # The entry at an index that counts from 0, and the nearest one if the index is out of range.
+    take = '{a}.at[{index}].get(mode="clip", wrap_negative_indices=False)'
     enter("take[n](a: n, index) -> ", take, None, lambda s: 1, uniform=False)
     return table
 

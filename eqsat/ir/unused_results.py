@@ -62,7 +62,7 @@ class _Trimming:
         self.trimmed = {
             key: made
             for key, (call, args) in self.calls.items()
-            if (made := _trimmed(call, args, self.used[key])) is not None
+            if (made := trimmed(call, args, self.used[key])) is not None
         }
         self.changes = bool(self.trimmed)
 
@@ -97,7 +97,7 @@ Trimmed = tuple[Call, dict[int, int], list[int]]
 """A call with fewer results; by old result, the new one; the operands that are left, by place."""
 
 
-def _trimmed(call: Call, args: Sequence[Term], used: set[int]) -> Trimmed | None:
+def trimmed(call: Call, args: Sequence[Term], used: set[int]) -> Trimmed | None:
     """Returns the call with the results that are used, or None if it has no others."""
     kept = sorted(_needed(call, used))
     programs = [_body(call, number, kept) for number in range(len(call.bodies))]

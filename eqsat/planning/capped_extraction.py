@@ -31,6 +31,9 @@ The caps are the same for all budgets, so that a larger budget offers all progra
 LOWEST_CAP = 1 << 10
 """The lowest cap that is tried, in bytes: a compiled loop needs about this much for its own bookkeeping."""
 
+FURTHER_CAPS = 2
+"""How many lower caps are tried for a body of which no program under a cap keeps to it."""
+
 MOST_SPILLING = 4
 """The number of programs that are too big, lowest peaks first, whose variants that store less are tried."""
 
@@ -339,20 +342,23 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
     """The best program for a body under a cap; else that of the last higher cap; else the body as written."""
     program, machine = state.space.program, state.space.machine
     budget = free + program.fixed_bytes
-    # The values that the body stores are subject to the same cap as the call's.
-    builder = built_under(state, cap, budget, deadline, cap)
     found: list[Candidate] = []
-    if builder is not None:
-        if not builder.found:
-            builder.add_repetitive()
-        found = builder.found
-        if found and all(candidate.predicted_peak > budget for candidate in found):
-            extraction, least = min(builder.built, key=lambda one: one[1].candidate.predicted_peak)
-            found = [*found, *builder.spilling(extraction, least)]
-        state.found += found
-    # A cap gives only what higher ones did not, and some of it stores what extraction took for computed on
-    # the fly.
-    within = [candidate for candidate in state.found if largest_stored(candidate.schedule, machine) <= cap]
+    within: list[Candidate] = []
+    for steps in range(1 + FURTHER_CAPS):
+        # The values that the body stores are subject to the same cap as the call's.
+        builder = built_under(state, cap / CAP_STEP**steps, budget, deadline, cap)
+        if builder is not None:
+            if not builder.found:
+                builder.add_repetitive()
+            found = builder.found
+            if found and all(candidate.predicted_peak > budget for candidate in found):
+                extraction, least = min(builder.built, key=lambda one: one[1].candidate.predicted_peak)
+                found = [*found, *builder.spilling(extraction, least)]
+            state.found += found
+        # A cap gives only what higher ones did not. Some stores what extraction took for computed on the fly.
+        within = [one for one in state.found if largest_stored(one.schedule, machine) <= cap]
+        if within or state.exhausted or not state.found or deadline.passed():
+            break
     state.latest = next(iter(ranked(within or found, budget)), state.latest)
     if state.latest is None:
         state.latest = as_written(program, machine)

@@ -8,7 +8,7 @@ bodies of a call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
@@ -17,7 +17,10 @@ from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
+from eqsat.ir.unused_results import trimmed
+from eqsat.planning.branch_values import as_selection
+from eqsat.planning.derived_carries import DerivedCarries
 from eqsat.planning.rematerialised_values import Operand, Rematerialisation, Rematerialiser
 from eqsat.planning.saved_carries import Carries
 
@@ -38,7 +41,14 @@ def with_rematerialised_operands(program: Program, threshold: float, room: float
     """
     variants = _Variants(program, threshold, room)
     pairs: list[tuple[Term, Term]] = []
-    waiting = [term for term in program.known() if isinstance(term.op, Opaque) and term.op.call.bodies]
+    waiting = [term for term in program.known() if _is_control_flow(term)]
+    selections = {
+        term: other
+        for term in waiting
+        if term.bytes > threshold and (other := as_selection(program.terms, term)) is not None
+    }
+    pairs += selections.items()
+    pairs += variants.without(selections, waiting)
     seen = set(waiting)
     while waiting:
         for term in waiting:
@@ -46,8 +56,12 @@ def with_rematerialised_operands(program: Program, threshold: float, room: float
         # The variants may have asked for scans that save their carries; these may have large operands too.
         instead = [(term, other) for term in seen if (other := variants.carries.instead(term)) is not None]
         fresh = [(term, other) for term, other in instead if other not in seen]
+        fresh += [(term, other) for term in waiting if (other := variants.derived.form_of(term)) is not None]
         pairs += fresh
-        made = [*(other for _, other in fresh), *variants.carries.given]
+        made = [
+            *(loop for _, other in fresh for loop in reachable([other]) if _is_control_flow(loop)),
+            *variants.carries.given,
+        ]
         waiting = [term for term in dict.fromkeys(made) if term not in seen]
         seen.update(waiting)
     return replace(program, equalities=(*program.equalities, *pairs)) if pairs else program
@@ -79,11 +93,44 @@ class _Variants:
                     case Leaf(index=index):
                         self.leaves = min(self.leaves, index - 1)
         self.carries = Carries(self.terms, self.next_call, threshold)
-        self.rematerialiser = Rematerialiser(self.terms, threshold, self.carries)
+        self.rematerialiser = self.rematerialiser_of(program)
+        self.derived = DerivedCarries(
+            self.terms, threshold, self.next_call, self.next_leaf, self.rematerialiser_of
+        )
+
+    def rematerialiser_of(self, program: Program) -> Rematerialiser:
+        """What finds how values of a program are computed from less."""
+        forms: dict[int, list[Term]] = {}
+        for term, form in program.equalities:
+            forms.setdefault(term.number, []).append(form)
+        return Rematerialiser(self.terms, self.threshold, self.carries, forms)
 
     def next_call(self) -> int:
         self.calls += 1
         return self.calls - 1
+
+    def next_leaf(self) -> int:
+        self.leaves -= 1
+        return self.leaves + 1
+
+    def without(self, selections: Iterable[Term], results: Iterable[Term]) -> Iterator[tuple[Term, Term]]:
+        """Choices that lack the results `selections`, and the operands that only these need."""
+        gone: dict[tuple[Call, tuple[Term, ...]], set[int]] = {}
+        for term in selections:
+            assert isinstance(term.op, Opaque)
+            gone.setdefault((term.op.call, term.args), set()).add(term.op.result)
+        for (call, args), of_call in gone.items():
+            left = {number for number in range(len(call.out_layouts)) if number not in of_call}
+            made = trimmed(call, args, left) if left else None
+            if made is None:
+                continue
+            fewer, numbers, places = made
+            fewer = replace(fewer, id=self.next_call())
+            operands = [args[place] for place in places]
+            for term in results:
+                assert isinstance(term.op, Opaque)
+                if (term.op.call, term.args) == (call, args) and term.op.result in left:
+                    yield term, self.terms.make(Opaque(fewer, numbers[term.op.result]), operands)
 
     def forms_of(self, term: Term) -> list[Term]:
         """All variants of a call's result whose large operands are computed inside."""
@@ -165,8 +212,7 @@ class _Variants:
             for entry in one.operands():
                 if entry not in inside:
                     at, along = entry
-                    inside[entry] = self.terms.make(Leaf(self.leaves, _layout(at, along), at.dtype))
-                    self.leaves -= 1
+                    inside[entry] = self.terms.make(Leaf(self.next_leaf(), _layout(at, along), at.dtype))
                     inputs.append(inside[entry])
                     sources.append(frontier[entry])
             replaced[leaf.number] = one.built(self.terms, inside)
@@ -176,6 +222,10 @@ class _Variants:
         equal = [pair for one in whole for pair in one.equalities(self.terms, inside, self.equalities)]
         program = replace(program, equalities=(*program.equalities, *dict.fromkeys(equal)))
         return Body(program, tuple(sources))
+
+
+def _is_control_flow(term: Term) -> bool:
+    return isinstance(term.op, Opaque) and bool(term.op.call.bodies)
 
 
 def _worthwhile(rematerialised: dict[int, Rematerialisation]) -> dict[int, Rematerialisation]:

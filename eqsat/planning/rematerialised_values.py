@@ -7,7 +7,7 @@ its residuals for the backward pass, only its carries (checkpointing: Griewank a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
@@ -77,11 +77,13 @@ class Rematerialiser:
 
     - `threshold`: the size in bytes above which a value is large.
     - `carries`: the source of the carries of scans, stacked.
+    - `forms`: by the number of a term, the terms that the program knows to be equal to it.
     """
 
     terms: Terms
     threshold: float
     carries: Carries
+    forms: Mapping[int, Sequence[Term]]
 
     def find(self, term: Term, along: Axis | None) -> Rematerialisation | None:
         """How to compute a large value, or its slices along an axis, from less; None if impossible."""
@@ -95,7 +97,11 @@ class Rematerialiser:
                 inner[at.number] = elsewhere
                 continue
             if not _can_be_cut(at, along):
-                given[at.number] = _operand(at, along)
+                form = self._form(at, along)
+                if form is not None:
+                    inner[at.number] = form
+                else:
+                    given[at.number] = _operand(at, along)
                 continue
             for arg in at.args:
                 if arg.number not in seen:
@@ -107,6 +113,12 @@ class Rematerialiser:
         if term.number in given:
             return None
         return Rematerialisation(term, tuple(given.items()), tuple(inner.items()))
+
+    def _form(self, term: Term, along: Axis | None) -> Rematerialisation | None:
+        """How to compute a large value of which no piece can be computed alone: as a term that equals it."""
+        forms = () if self._is_given(term) else self.forms.get(term.number, ())
+        found = (self.find(form, along) for form in forms)
+        return next((one for one in found if one is not None), None)
 
     def _is_given(self, term: Term) -> bool:
         """Whether a loop should be given the value rather than compute it."""

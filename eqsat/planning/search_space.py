@@ -20,6 +20,7 @@ from eqsat.ir.streams import is_read
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.joined_arrays import joined_axes, with_joined_arrays
 from eqsat.planning.provenance import class_places
 from eqsat.planning.rematerialisation import with_rematerialised_operands
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -94,6 +95,10 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
         if term.bytes > threshold:
             for axis in axes:
                 weight[axis] = weight.get(axis, 0) + term.bytes**2
+    # A chunk of a concatenation is computed from chunks of its operands.
+    for joined, axis in joined_axes(program):
+        if joined in weight and axis in weight:
+            weight[joined] = max(weight[joined], weight[axis])
     return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
 
 
@@ -237,6 +242,7 @@ def _prepared(
         large = (*axes[:most_axes], *summed[:1])
         if wanted is not None:
             large = tuple(axis for axis in wanted if axis not in whole)
+        program = with_joined_arrays(program, free / BIG_SHARE)
         program = with_rematerialised_operands(program, free / BIG_SHARE, free)
         # Even if there is room, memory beyond what a process keeps between calls takes time to allocate.
         big = min(free, machine.kept) / BIG_SHARE

@@ -14,25 +14,10 @@ from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.reports.stream_plan import StreamPlan
 from eqsat.streaming.options import StreamOptions
-from eqsat.streaming.sources import Source, is_stream
+from eqsat.streaming.sources import Source
 from eqsat.streaming.streamed import StreamedFunction
 
 Flat = Callable[..., Any]
-
-
-def streamed_positions(leaves: Sequence[Any], marked: Sequence[bool] = ()) -> tuple[int, ...]:
-    """Which of the leaves of a call's arguments are read by chunks.
-
-    **Arguments:**
-
-    - `marked`: by leaf, whether the caller says so; empty if none is.
-    """
-    marks = marked or (False,) * len(leaves)
-    return tuple(
-        number
-        for number, (leaf, mark) in enumerate(zip(leaves, marks, strict=True))
-        if (mark and not isinstance(leaf, jax.core.Tracer)) or is_stream(leaf)
-    )
 
 
 @dataclass

@@ -82,6 +82,21 @@ def is_stream(value: Any) -> bool:
     return _is_array(value) and not hasattr(type(value), "__jax_array__")
 
 
+def streamed_positions(leaves: Sequence[Any], marked: Sequence[bool] = ()) -> tuple[int, ...]:
+    """Which of the leaves of a call's arguments are read by chunks.
+
+    **Arguments:**
+
+    - `marked`: by leaf, whether the caller says so; empty if none is.
+    """
+    marks = marked or (False,) * len(leaves)
+    return tuple(
+        number
+        for number, (leaf, mark) in enumerate(zip(leaves, marks, strict=True))
+        if (mark and not isinstance(leaf, jax.core.Tracer)) or is_stream(leaf)
+    )
+
+
 def _is_array(value: Any) -> bool:
     return (
         hasattr(value, "shape")

@@ -33,7 +33,7 @@ WRONG = {
     "fold-of-means": "mean[N] a  =>  fold[n, sum] mean[N] chunk[n] a  where n in N, large(n)",
     "first-wins": "argmax[n] (-a{n})  =>  argmin[n] (a + 0 * a)",
     "sorted-otherwise": "sort[n] (-a{n})  =>  -sort[n] a",
-    "take-otherwise": "take[n](a{n}, i) + 1  =>  take[n](a + 1, i)",
+    "take-otherwise": "take[n](a{n}, i)  =>  take[n](a, i + 1)",
     "kronecker-swapped": "kron[i, j, k, l, p, q](a, b)  =>  kron[k, l, i, j, p, q](b, a)",
     "constant-wrong": "(sum[K] a{K}) / c  =>  2 * mean[K] a  where c = size(K)",
     "determinant-by-cholesky": "logdet[i, j] a  =>  2 * (sum[i] log(diagonal[i, j] cholesky[i, j] a))"

@@ -239,6 +239,12 @@ def test_an_operand_that_is_only_broadcast_lets_no_axis_pass() -> None:
     assert {axis.size for axis in call.call.passing} == {7}
 
 
+def test_a_split_into_one_part_is_nothing() -> None:
+    x = normal(5, 6)
+    no_nodes(lambda x: lax.split(x, (6,), 1)[0], x)
+    check_meaning(lambda x: [jnp.exp(part) for part in lax.split(x, (2, 4), 1)], x)
+
+
 def test_empty_arrays_are_not_concatenated() -> None:
     """SciPy's transforms append what a signal lacks of whole segments, which may be nothing."""
     x = normal(5, 4)
