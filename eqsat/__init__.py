@@ -14,11 +14,12 @@ from eqsat.support.gc_pause import uncollected
 
 if TYPE_CHECKING:
     from eqsat.annotations import assume, operation
-    from eqsat.api import Optimized, optimize
+    from eqsat.api import optimize
     from eqsat.backend.certificate import compiler_options
     from eqsat.dispatch.budget_scope import budget
     from eqsat.errors import BudgetError, EqsatError, RuleError, RuleSyntaxError
     from eqsat.loading import load
+    from eqsat.optimized import Optimized
     from eqsat.questions import compare_accuracies, explain, minimum_budget
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
@@ -54,7 +55,8 @@ __all__ = [
 
 HOMES = {
     "eqsat.annotations": "assume operation",
-    "eqsat.api": "Optimized optimize",
+    "eqsat.api": "optimize",
+    "eqsat.optimized": "Optimized",
     "eqsat.backend.certificate": "compiler_options",
     "eqsat.dispatch.budget_scope": "budget",
     "eqsat.targets.calibration": "calibrate",

@@ -6,9 +6,10 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
-from eqsat.api import Optimized, optimize
+from eqsat.api import optimize
 from eqsat.errors import BudgetError
 from eqsat.language.accuracies import ACCURACIES, MEANINGS, Accuracy
+from eqsat.optimized import Optimized
 from eqsat.reports.comparison import AccuracyComparison, ClassPrice
 from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan

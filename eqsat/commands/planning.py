@@ -12,7 +12,7 @@ from eqsat.commands.target import as_called, find_function, told
 from eqsat.errors import EqsatError
 
 if TYPE_CHECKING:
-    from eqsat.api import Optimized
+    from eqsat.optimized import Optimized
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
