@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +17,7 @@ from jax.extend.core import ClosedJaxpr
 from eqsat.backend.donation import Donation, matched_donation
 from eqsat.compiler.agreement import check_agreement
 from eqsat.compiler.baseline import Obstacle
+from eqsat.compiler.default_budget import budget_bytes, home, origin_of_budget
 from eqsat.compiler.mapped_program import OBSTACLE, MappedProgram, is_mapped, mesh_in
 from eqsat.compiler.nan_debugging import results_of
 from eqsat.compiler.planned import Planned
@@ -41,7 +41,6 @@ from eqsat.support.progress import Progress
 from eqsat.support.units import UNLIMITED, format_bytes
 from eqsat.targets.calibration import default_target
 from eqsat.targets.catalogue import smallest_with
-from eqsat.targets.device_memory import free_budget
 from eqsat.targets.target import Target
 
 if TYPE_CHECKING:
@@ -397,7 +396,9 @@ class Compilation:
         try:
             return plan(budget)
         except BudgetError as error:
-            message = f"{self.title}: {error}{self._whose(error.smallest_peak)}"
+            message = (
+                f"{self.title}: {error}{origin_of_budget(self.settings, self.target, error.smallest_peak)}"
+            )
             refused: EqsatError = BudgetError(message, error.smallest_peak, error.tensors, error.search)
             refused.__cause__ = error.__cause__  # the defect, if planning has failed by one
         except EqsatError as error:
@@ -414,41 +415,13 @@ class Compilation:
 
     def _budget(self, placement: tuple[Any, ...], present: Sequence[Any]) -> int:
         """The budget in bytes: the caller's, or the free memory of the devices."""
-        target, named = self.target, self.settings.budget
-        if named is not None:
-            if self.settings.target is not None and target.memory is not None and named > target.memory:
-                raise EqsatError(
-                    f"the budget of {format_bytes(named)} exceeds the memory of {target},"
-                    f" {format_bytes(target.memory)}"
-                )
-            return named
-        if target.absent is not None:
-            if target.usable_memory is None:
-                raise EqsatError(f"the memory of {target} is unknown: name a budget")
-            return target.usable_memory
-        default = target.sharding or home(setting("jax_default_device"))
+        default = self.target.sharding or home(setting("jax_default_device"))
         devices = {
             device for sharding in placement or [default] for device in (sharding or default).device_set
         }
         if self.shared and self.mesh is not None:
             devices = set(self.mesh.local_devices)
-        return free_budget(devices, sum(map(_share, [*present, *self.closed.consts])))
-
-    def _whose(self, peak: int | None) -> str:
-        """Sentences on the origin of the default budget, for errors.
-
-        **Arguments:**
-
-        - `peak`: the smallest peak reached, in bytes; None if unknown.
-        """
-        if self.settings.budget is not None:
-            return ""
-        target = self.target
-        if target.absent is None:
-            return "\nThe budget is what the device had free, less a reserve, since none was named."
-        other = None if peak is None else smallest_with(peak, target.platform)
-        fits = f" It fits {other}." if other else ""
-        return f"\nThe budget is what JAX lets programs have on {target}, since none was named.{fits}"
+        return budget_bytes(self.settings, self.target, devices, [*present, *self.closed.consts])
 
     def run(self, *arguments: Any, donated: tuple[bool, ...] = ()) -> Sequence[Any]:
         """The results, by the certified executable.
@@ -513,17 +486,3 @@ def _is_tuned(planned: Planned) -> bool:
 def _is_abstract(value: Any) -> bool:
     """Whether a value is a tracer or the type of an argument, rather than an array or a number."""
     return isinstance(value, (jax.core.Tracer, jax.ShapeDtypeStruct))
-
-
-def _share(value: Any) -> int:
-    """The bytes of a value on each of its devices."""
-    if not isinstance(value, jax.Array) or isinstance(value, jax.core.Tracer):
-        return 0
-    return value.nbytes * math.prod(value.sharding.shard_shape(value.shape)) // max(value.size, 1)
-
-
-@functools.cache
-def home(device: Any) -> jax.sharding.Sharding:
-    """The sharding on one device: JAX's default device for None, the first one for the name of a platform."""
-    one = device if isinstance(device, jax.Device) else jax.devices(device)[0]
-    return jax.sharding.SingleDeviceSharding(one)

@@ -16,7 +16,8 @@ from jax._src.config import trace_context
 from jax.extend import core
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.compiler.compilation import Compilation, home
+from eqsat.compiler.compilation import Compilation
+from eqsat.compiler.default_budget import home
 from eqsat.compiler.nan_debugging import results_of
 from eqsat.compiler.settings import setting
 from eqsat.dispatch.budget_scope import override
