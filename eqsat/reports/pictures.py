@@ -225,17 +225,17 @@ def stream_figure(plan: StreamPlan) -> Figure:
     """The picture of a plan with passes: the device's memory in each of them, beside the budget."""
     rows = [(f"over {one.axis}", one.chunk_bytes, one.peak_bytes) for one in plan.passes]
     rows = rows or [("all of it", 0, plan.peak_bytes)]
-    figure = new_figure(WIDTH, 1.2 + 0.45 * len(rows))
+    figure = new_figure(WIDTH, 1.2 + 0.6 * len(rows))
     axes = figure.subplots()
     name, unit = unit_for(plan.budget_bytes, BYTE_UNITS)
     for row, (label, chunk, peak) in enumerate(rows):
         chunks = min(2 * chunk, peak)
-        axes.barh(row, chunks / unit, color=STACK[1])
-        axes.barh(row, (peak - chunks) / unit, left=chunks / unit, color=AFTER)
-        text = f"{format_bytes(peak)}, of which two chunks that are read: {format_bytes(chunks)}"
-        axes.text(plan.budget_bytes / unit * 0.01, row - 0.36, f"{label}: {text}", fontsize=8, va="center")
+        axes.barh(row, chunks / unit, height=0.4, color=STACK[1])
+        axes.barh(row, (peak - chunks) / unit, left=chunks / unit, height=0.4, color=AFTER)
+        read = f", {format_bytes(chunks)} of it the chunk that is read, and the next one" if chunks else ""
+        axes.text(0, row - 0.36, f"{label}: {format_bytes(peak)}{read}", fontsize=8, va="center", color=INK)
     axes.axvline(plan.budget_bytes / unit, color=BEFORE, linewidth=1.2)
-    axes.text(plan.budget_bytes / unit, -0.75, "budget ", color=BEFORE, fontsize=8, ha="right", va="center")
+    axes.text(plan.budget_bytes / unit, -0.8, "budget ", color=BEFORE, fontsize=8, ha="right", va="center")
     axes.set_yticks([])
     axes.set_ylim(len(rows) - 0.5, -1.0)
     axes.set_xlabel(f"memory of the device, {name}", fontsize=8)

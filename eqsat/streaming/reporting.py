@@ -10,6 +10,7 @@ from eqsat.ir.labels import axis_labels
 from eqsat.reports.stream_plan import PassRecord, StreamPlan
 from eqsat.streaming.accounting import chunk_bytes, host_bytes, longest_chunks, read_bytes, reading
 from eqsat.streaming.planner import StreamedProgram
+from eqsat.streaming.segments import Segment
 from eqsat.streaming.steps import ControlFlow, Pass, Step, inner_steps
 
 
@@ -65,7 +66,8 @@ def _records(
         inside, count = depth, times
         if isinstance(step, Pass):
             length = program.lengths[step.id]
-            peaks = [each.peak for key, each in program.programs.items() if step.axis in dict(key[1])]
+            own = set(_segments(step))
+            peaks = [each.peak for key, each in program.programs.items() if key[0] in own]
             yield PassRecord(
                 labels.get(step.axis, step.axis.name),
                 step.axis.size,
@@ -82,6 +84,15 @@ def _records(
             inside, count = depth + 1, times * iterations(step.control)
         for inner in inner_steps(step):
             yield from _records(inner, program, labels, inputs, inside, count)
+
+
+def _segments(step: Step) -> Iterator[Segment]:
+    """The segments that run while a step does."""
+    if isinstance(step, Segment):
+        yield step
+    for steps in inner_steps(step):
+        for inner in steps:
+            yield from _segments(inner)
 
 
 def _name(kind: str, source: int, inputs: Sequence[str]) -> str:
