@@ -6,12 +6,13 @@ from typing import Protocol
 
 from eqsat.errors import EqsatError
 from eqsat.reports.plan import Plan
+from eqsat.reports.stream_plan import StreamPlan
 
 
 class Observer(Protocol):
     """Is notified of every program that is planned under its settings, derivatives included."""
 
-    def planned(self, title: str, plan: Plan) -> None:
+    def planned(self, title: str, plan: Plan | StreamPlan) -> None:
         """The program of this title has a plan."""
 
     def refused(self, title: str, error: EqsatError) -> bool:

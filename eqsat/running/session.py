@@ -10,6 +10,7 @@ from typing import Any
 
 from eqsat.errors import EqsatError
 from eqsat.reports.plan import Plan
+from eqsat.reports.stream_plan import StreamPlan
 from eqsat.support.records import Place
 from eqsat.support.units import format_bytes
 
@@ -40,7 +41,7 @@ class Entry:
     name: str
     place: str
     calls: int = 0
-    plans: list[tuple[str, Plan]] = field(default_factory=list)
+    plans: list[tuple[str, Plan | StreamPlan]] = field(default_factory=list)
     small: int = 0
     left: list[str] = field(default_factory=list)
     over: list[str] = field(default_factory=list)
@@ -69,7 +70,10 @@ class Entry:
         return lines
 
 
-def _summary(plan: Plan, over: bool) -> str:
+def _summary(plan: Plan | StreamPlan, over: bool) -> str:
+    if isinstance(plan, StreamPlan):
+        read, count = format_bytes(plan.read_bytes), len(plan.passes)
+        return f"reads {read} in {count} pass{'es' if count != 1 else ''}, {format_bytes(plan.peak_bytes)}"
     before, after = format_bytes(plan.original_peak_bytes), format_bytes(plan.peak_bytes)
     if not plan.changed:
         found = f"left as it is: needs {after}"
@@ -109,7 +113,7 @@ class Session:
         self.entries.append(found)
         return found
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[Plan | StreamPlan]:
         """Returns all plans that were made."""
         return [plan for entry in self.entries for _, plan in entry.plans]
 
@@ -137,7 +141,7 @@ class Watch:
     session: Session
     entry: Entry
 
-    def planned(self, title: str, plan: Plan) -> None:
+    def planned(self, title: str, plan: Plan | StreamPlan) -> None:
         self.entry.plans.append((title, plan))
 
     def refused(self, title: str, error: EqsatError) -> bool:

@@ -114,7 +114,14 @@ class StreamedFunction:
                         self.budget, self.host_budget, lengths, self._scratch_room()
                     )
                     self._seconds = time.perf_counter() - began
+                if self.settings.observer is not None:
+                    self.settings.observer.planned(self.title, self._described(self._programs[key]))
             return self._programs[key]
+
+    def _described(self, program: StreamedProgram) -> StreamPlan:
+        budgets = self.budget, self.host_budget
+        rate = self.target.machine.streamed
+        return stream_plan(program, self.title, self.names, budgets, rate, self._seconds)
 
     def _scratch_room(self) -> float:
         """Bytes that scratch files may take: half of what is free on their disk."""
@@ -126,10 +133,7 @@ class StreamedFunction:
 
     def plan(self) -> StreamPlan:
         """How it is computed."""
-        program = self.program()
-        budgets = self.budget, self.host_budget
-        rate = self.target.machine.streamed
-        return stream_plan(program, self.title, self.names, budgets, rate, self._seconds)
+        return self._described(self.program())
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The results: arrays of JAX, and arrays of NumPy for those that have an axis that is read by chunks.

@@ -17,6 +17,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import BudgetError, EqsatError
+from eqsat.running.session import Session, Watch
 from tests.stages import normal
 
 N = 100_000
@@ -308,3 +309,10 @@ def test_what_is_expensive_is_kept_in_a_scratch_file(tmp_path: Path) -> None:
         assert isinstance(plan, eqsat.StreamPlan)
         assert plan.read == {"x": 1, "what was kept": 1}
         assert plan.predicted_seconds < 0.7 * plans[0].predicted_seconds
+
+
+def test_a_session_reports_what_is_read(file: Any) -> None:
+    session = Session(300_000, {})
+    entry = session.entry(loss)
+    eqsat.optimize(loss, budget="300kB").watched(Watch(session, entry))(W, file)
+    assert "reads 1.6 MB in 1 pass" in session.report()
