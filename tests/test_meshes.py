@@ -303,6 +303,24 @@ def gathered(x: Any, y: Any, v: Any) -> Any:
 
 
 @several
+def test_chunks_of_a_file_are_shared_out() -> None:
+    x, centres = normal(60_000, 4), normal(30, 4)
+
+    def summed(x: Any, centres: Any) -> Any:
+        weights = jnp.exp(-squares(x, centres))
+        return jnp.sum(weights, 0), jnp.argmax(weights, 1)
+
+    shared = eqsat.optimize(summed, budget="400kB", mesh={"data": COUNT})
+    plan = shared.plan(eqsat.on_host(x), centres)
+    assert isinstance(plan, eqsat.StreamPlan)
+    assert any("data = 8: value" in step.devices for step in plan.steps)
+    totals, labels = shared(eqsat.on_host(x), centres)
+    wanted = jax.jit(summed)(x, centres)
+    np.testing.assert_allclose(totals, wanted[0], rtol=1e-5)
+    assert np.array_equal(labels, wanted[1])
+
+
+@several
 @pytest.mark.parametrize("outside", [True, False])
 def test_a_function_that_maps_over_devices_is_planned_by_device(outside: bool) -> None:
     mesh = make_mesh(data=COUNT)

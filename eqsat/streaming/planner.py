@@ -300,7 +300,7 @@ class StreamPlanner:
         piece = use.piece
         with self.settings.alone():
             closed = traced_piece(piece, self.target)
-        settings = replace(self.settings, budget=budget - use.beside, mesh=None, tune=False, observer=None)
+        settings = replace(self.settings, budget=budget - use.beside, tune=False, observer=None)
         names = [_name(key) for key in piece.reads]
         compilation = Compilation(closed, settings, names, f"a step of {self.title}")
         plan = compilation.planned(donated=use.donated).plan
