@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from eqsat.compiler.settings import Settings
+from eqsat.compiler.settings import Settings, setting
+from eqsat.dispatch.budget_scope import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.reports.stream_plan import StreamPlan
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.sources import Source, is_stream
 from eqsat.streaming.streamed import StreamedFunction
+from eqsat.transforms.nesting import without_programs
 
 Flat = Callable[..., Any]
 
@@ -79,10 +81,14 @@ class StreamedCalls:
         types = self._types(leaves, streamed, names)
         whole = (key, tuple((one.shape, one.dtype, one.weak_type) for one in types), tuple(streamed))
         if whole not in self._functions:
-            with self.settings.alone():
+            settings = replace(self.settings, double=setting("jax_enable_x64"))
+            if (other := override()) is not None:
+                settings = replace(settings, budget=other.amount)
+            with settings.alone():
                 traced = trace(flat, tuple(types), {})
+            traced = replace(traced, closed=without_programs(traced.closed))
             self._functions[whole] = StreamedFunction(
-                traced, streamed, names, self.settings, self.options, self.title
+                traced, streamed, names, settings, self.options, self.title
             )
         return self._functions[whole]
 

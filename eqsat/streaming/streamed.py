@@ -149,7 +149,7 @@ class StreamedFunction:
                 _interruptible() as interrupted,
                 Progress(f"running {self.title}", self.settings.progress) as progress,
             ):
-                run = Execution(program, sources, kept, arrays, lambda _: None)
+                run = Execution(program, sources, kept, arrays, lambda _: None, self.settings.double)
                 run.read_bytes = saved.read_bytes if saved else 0
                 run.at_chunk = self._at_chunk(program, checkpoints, results, progress, interrupted)
                 run.run(saved.path if saved else ())

@@ -285,3 +285,34 @@ def test_resident_memory_keeps_to_the_budgets(tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(script), str(path)]
     grown = int(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
     assert grown < 16_000_000
+
+
+def test_64_bit_numbers_stay(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    data = np.arange(4_000, dtype=np.int64).reshape(1_000, 4) * 10**15
+    np.save(path, data)
+    small = eqsat.optimize(lambda x: (x.sum(0), x * x, x / 4), budget="20kB")
+    with jax.enable_x64(True):
+        got = small(np.load(path, mmap_mode="r"))
+        wanted = (data.sum(0), data * data, data / 4)
+        for mine, theirs in zip(got, wanted, strict=True):
+            assert mine.dtype == theirs.dtype
+            np.testing.assert_array_equal(mine, theirs)
+    assert small(np.load(path, mmap_mode="r"))[0].dtype == np.int32
+
+
+def test_the_budget_of_a_scope_bounds_what_is_read(file: Any) -> None:
+    small = eqsat.optimize(lambda x: x.sum(0), budget="1MB")
+    with eqsat.budget("60kB"):
+        within = small.plan(file)
+        assert isinstance(within, eqsat.StreamPlan)
+        assert within.peak_bytes <= 60_000
+    without = small.plan(file)
+    assert isinstance(without, eqsat.StreamPlan)
+    assert without.peak_bytes > 60_000
+
+
+def test_an_optimised_function_inside_of_another(file: Any) -> None:
+    inner = eqsat.optimize(loss, budget="300kB")
+    outer = eqsat.optimize(jax.value_and_grad(inner), budget="200kB")
+    np.testing.assert_allclose(outer(W, file)[1], jax.grad(loss)(W, X), rtol=1e-4, atol=1e-7)
