@@ -116,7 +116,7 @@ class Source:
         self.name = name
         self.shape = tuple(int(length) for length in self.array.shape)
         try:
-            own = np.dtype(getattr(self.array.dtype, "numpy_dtype", self.array.dtype))
+            own = own_dtype(self.array)
             if own.kind in NO_NUMBERS:
                 raise TypeError
             self.dtype = np.dtype(jax.dtypes.canonicalize_dtype(own.newbyteorder("=")))
@@ -169,6 +169,12 @@ class Source:
                 Source(self.array, self.name).read(slices, entry)
                 digest.update(entry.tobytes())
         return digest.hexdigest()
+
+
+def own_dtype(array: Any) -> np.dtype[Any]:
+    """The dtype of an array as NumPy has it; tensorstore has dtypes of its own."""
+    found: np.dtype[Any] = np.dtype(getattr(array.dtype, "numpy_dtype", array.dtype))
+    return found
 
 
 def _let_go(array: Any) -> None:

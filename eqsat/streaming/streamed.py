@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from eqsat.storage.fingerprints import Fingerprint, Unidentified
 from eqsat.streaming.accounting import read_bytes
 from eqsat.streaming.checkpoints import Checkpoints, Saved, on_disk
 from eqsat.streaming.execution import Execution, KeptResult
+from eqsat.streaming.named_places import named_places
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.places import Position
 from eqsat.streaming.planner import StreamedProgram, StreamPlanner
@@ -137,7 +137,7 @@ class StreamedFunction:
         program = self.program(saved.lengths if saved else None)
         for number, constant in enumerate(program.hoisted):
             arrays[Key("argument", len(leaves) + number)] = constant
-        results = self._sinks(program, checkpoints, saved is not None)
+        results = self._sinks(program, sources, checkpoints, saved is not None)
         kept: dict[int, list[KeptResult]] = {}
         for each in results:
             if each is not None and each.result.kind == "kept":
@@ -218,11 +218,32 @@ class StreamedFunction:
         return Checkpoints(Path(self.options.checkpoint), digest.hexdigest())
 
     def _sinks(
-        self, program: StreamedProgram, checkpoints: Checkpoints | None, resumed: bool
+        self,
+        program: StreamedProgram,
+        sources: Mapping[int, Source],
+        checkpoints: Checkpoints | None,
+        resumed: bool,
     ) -> list[KeptResult | None]:
         """For each output, where it goes; None for those that stay on the device."""
-        outs = self._outs()
+        outs = named_places(self.options.out, self.traced, sources.values(), self.title)
         found: list[KeptResult | None] = []
+        try:
+            self._add_sinks(program, outs, checkpoints, resumed, found)
+        except BaseException:
+            for each in found:
+                if each is not None:
+                    each.sink.abandoned()
+            raise
+        return found
+
+    def _add_sinks(
+        self,
+        program: StreamedProgram,
+        outs: Sequence[Any],
+        checkpoints: Checkpoints | None,
+        resumed: bool,
+        found: list[KeptResult | None],
+    ) -> None:
         held = 0
         for number, result in enumerate(program.streaming.results):
             out = outs[number]
@@ -247,21 +268,6 @@ class StreamedFunction:
                         ' in optimize(f, out="result.npy"), or a larger host_budget'
                     )
             found.append(KeptResult(sink(out, shape, dtype, resumed, scratch), result))
-        return found
-
-    def _outs(self) -> list[Any]:
-        """By output, what the caller named for it."""
-        count = len(self.traced.closed.out_avals)
-        out = self.options.out
-        if out is None:
-            return [None] * count
-        outs = jax.tree.leaves(out, is_leaf=lambda one: one is None or isinstance(one, PathLike))
-        if len(outs) != count:
-            raise EqsatError(
-                f"out names {len(outs)} places, and {self.title} has {count} results: name one for each, or"
-                " None"
-            )
-        return outs
 
     def _streamed_axes(self, program: StreamedProgram) -> set[Any]:
         return {each.axis for each in program.streaming.passes}

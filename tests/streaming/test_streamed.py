@@ -129,7 +129,7 @@ def test_planned_once_for_all_steps_of_an_optimiser(file: Any) -> None:
         (
             lambda x: eqsat.optimize(lambda x: (x, x), budget="300kB", out="x.npy")(x),
             EqsatError,
-            "out names 1 places, and .* has 2 results",
+            "out does not match the results",
         ),
         (
             lambda x: eqsat.optimize(loss, budget="300kB")(jnp.ones((4, 30_000)), x),
@@ -316,3 +316,12 @@ def test_an_optimised_function_inside_of_another(file: Any) -> None:
     inner = eqsat.optimize(loss, budget="300kB")
     outer = eqsat.optimize(jax.value_and_grad(inner), budget="200kB")
     np.testing.assert_allclose(outer(W, file)[1], jax.grad(loss)(W, X), rtol=1e-4, atol=1e-7)
+
+
+def test_a_refused_place_leaves_no_file(file: Any, tmp_path: Path) -> None:
+    run = eqsat.optimize(
+        lambda x: (x * 2, x + 1), budget="300kB", out=(tmp_path / "x.npy", tmp_path / "x.txt")
+    )
+    with pytest.raises(EqsatError, match=r"x\.txt"):
+        run(file)
+    assert not list(tmp_path.iterdir())
