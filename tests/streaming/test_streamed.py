@@ -325,3 +325,24 @@ def test_a_refused_place_leaves_no_file(file: Any, tmp_path: Path) -> None:
     with pytest.raises(EqsatError, match=r"x\.txt"):
         run(file)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_result_that_is_needed_again_as_a_whole(file: Any) -> None:
+    def fitted(w: Any, x: Any) -> Any:
+        scores = x @ w
+        return jnp.mean(jnp.tanh(scores)), scores
+
+    small = eqsat.optimize(fitted, budget="1MB")
+    for got, wanted in (
+        (small(W, file), fitted(W, X)),
+        (jax.grad(small, has_aux=True)(W, file), jax.grad(fitted, has_aux=True)(W, X)),
+    ):
+        for mine, theirs in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_loops_for_each_entry_take_what_is_read() -> None:
+    edges, entries = jnp.arange(-1.0, 2.0), X[:2003, 0]
+    small = eqsat.optimize(jnp.searchsorted, budget="4kB")
+    found = small(edges, eqsat.on_host(entries))
+    np.testing.assert_array_equal(found, jnp.searchsorted(edges, entries))
