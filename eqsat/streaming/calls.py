@@ -15,7 +15,7 @@ from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.reports.stream_plan import StreamPlan
 from eqsat.streaming.options import StreamOptions
-from eqsat.streaming.sources import Source, is_stream
+from eqsat.streaming.sources import Source, is_array, is_stream
 from eqsat.streaming.streamed import StreamedFunction
 from eqsat.transforms.nesting import without_programs
 
@@ -27,13 +27,13 @@ def streamed_positions(leaves: Sequence[Any], marked: Sequence[bool] = ()) -> tu
 
     **Arguments:**
 
-    - `marked`: by leaf, whether the caller says so; empty if none is.
+    - `marked`: by leaf, whether the caller says so; empty if none is. Numbers of Python have no chunks.
     """
     marks = marked or (False,) * len(leaves)
     return tuple(
         number
         for number, (leaf, mark) in enumerate(zip(leaves, marks, strict=True))
-        if (mark and not isinstance(leaf, jax.core.Tracer)) or is_stream(leaf)
+        if (mark and is_array(leaf) and not isinstance(leaf, jax.core.Tracer)) or is_stream(leaf)
     )
 
 
@@ -115,15 +115,18 @@ class StreamedCalls:
         dtypes = [aval.dtype for aval in function.traced.closed.in_avals]
         inexact = [number for number in others if jnp.issubdtype(dtypes[number], jnp.inexact)]
 
+        def known(values: Sequence[Any]) -> Sequence[Any]:
+            if any(isinstance(value, jax.core.Tracer) for value in values):
+                raise EqsatError(
+                    f"{self.title} reads {names[streamed[0]]} by chunks, in loops that run in Python, so it"
+                    " can't be called inside of jit, vmap or scan, nor differentiated twice: call it outside,"
+                    " and optimize the whole function, as in eqsat.optimize(jax.value_and_grad(loss))"
+                )
+            return values
+
         def whole(values: Sequence[Any]) -> list[Any]:
             found = list(leaves)
-            for number, value in zip(others, values, strict=True):
-                if isinstance(value, jax.core.Tracer):
-                    raise EqsatError(
-                        f"{self.title} reads {names[streamed[0]]} by chunks, in loops that run in Python,"
-                        " so it can't be called inside of jit, vmap or scan: call it outside, and optimize"
-                        " the whole function, as in eqsat.optimize(jax.value_and_grad(loss))"
-                    )
+            for number, value in zip(others, known(values), strict=True):
                 found[number] = value
             return found
 
@@ -135,7 +138,7 @@ class StreamedCalls:
             return function.run(whole(values)), values
 
         def backward(values: tuple[Any, ...], cotangents: Any) -> tuple[Any, ...]:
-            flat_cotangents = jax.tree.leaves(cotangents)
+            flat_cotangents = known(jax.tree.leaves(cotangents))
             count = len(leaves)
 
             def gradient(*everything: Any) -> Any:

@@ -210,6 +210,11 @@ class Execution:
             case Scan(carried=positions, sliced=sequences, length=length, reverse=reverse):
                 if not resumed:
                     self._carry(flow, positions)
+                if not length:
+                    stacked_keys = flow.results[len(positions) :]
+                    for one in flow.known:
+                        if one.key in stacked_keys:
+                            self.arrays[one.key] = jnp.zeros(at.shape(one.layout, one.open), one.dtype)
                 for each in range(turn, length):
                     index = length - 1 - each if reverse else each
                     values = {p: self.arrays[key] for p, key in zip(positions, flow.results, strict=False)}

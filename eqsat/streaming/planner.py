@@ -13,10 +13,11 @@ from jax.extend.core import ClosedJaxpr
 from eqsat.compiler.compilation import Compilation
 from eqsat.compiler.program_function import program_function
 from eqsat.compiler.settings import Settings
-from eqsat.errors import BudgetError
+from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis, layout_axes, parts
 from eqsat.ir.constant_carries import with_constant_carries
+from eqsat.ir.dtypes import is_extended
 from eqsat.ir.last_entries import with_last_entries_carried
 from eqsat.ir.ops import Leaf
 from eqsat.ir.outer_operands import with_outer_operands
@@ -109,6 +110,8 @@ class StreamPlanner:
         self.settings = settings
         self.target = target
         self.title = title
+        for aval in (*closed.in_avals, *closed.out_avals):
+            _refuse_keys(str(aval.dtype), title)
         program, hoisted = lower(closed, platforms=target.platforms)
         program = with_unread_results(
             with_outer_operands(with_constant_carries(with_last_entries_carried(program)))
@@ -179,7 +182,7 @@ class StreamPlanner:
             for dimension in leaf.op.layout:
                 axis = next(iter(parts(dimension)), None)
                 once = layout_axes(leaf.op.layout).count(axis) == 1 if axis else False
-                if axis is not None and once and (leaf.bytes // axis.size <= free // SMALL and axis.size > 1):
+                if axis is not None and once and axis.size > 1 and leaf.bytes // axis.size <= free // SMALL:
                     found.add(axis)
         return tuple(sorted(found, key=lambda axis: (-axis.size, axis.id)))[:MOST_AXES]
 
@@ -252,6 +255,8 @@ class StreamPlanner:
                 use.beside,
             )
         piece = use.piece
+        for leaf in piece.program.inputs:
+            _refuse_keys(leaf.dtype, self.title)
         with self.settings.alone():
             closed = traced_piece(piece, self.target)
         settings = replace(self.settings, budget=budget - use.beside, mesh=None, tune=False, observer=None)
@@ -260,6 +265,15 @@ class StreamPlanner:
         plan = compilation.planned(donated=use.donated).plan
         return Compiled(
             compilation, piece.reads, piece.writes, use.donated, plan, use.beside + plan.peak_bytes
+        )
+
+
+def _refuse_keys(dtype: str, title: str) -> None:
+    if is_extended(dtype):
+        raise EqsatError(
+            f"{title} reads an argument by chunks, and between its steps there are keys of jax.random, of"
+            f" {dtype}, which NumPy has not: give it jax.random.key_data(key), and make the key inside, by"
+            " jax.random.wrap_key_data"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from collections.abc import Sequence
@@ -80,12 +81,13 @@ class FileSink(Sink):
     ) -> None:
         self.path = path
         self.dtype = dtype
+        self.size = math.prod(shape)
         self.kept = kept
         self.temporary = temporary
         self.unfinished = path.with_name(path.name + UNFINISHED)
         if resumed:
             try:
-                array = np.lib.format.open_memmap(self.unfinished, mode="r+")
+                array = np.load(self.unfinished, mmap_mode="r+" if self.size else None)
             except OSError as error:
                 raise EqsatError(
                     f"the checkpoint's result {self.unfinished} can't be opened: {error}"
@@ -97,7 +99,7 @@ class FileSink(Sink):
                 if path.is_dir():
                     raise IsADirectoryError("it is a folder")
                 path.parent.mkdir(parents=True, exist_ok=True)
-                array = np.lib.format.open_memmap(self.unfinished, mode="w+", shape=shape, dtype=dtype)
+                array = _new_file(self.unfinished, shape, dtype)
             except OSError as error:
                 raise EqsatError(f"a result can't be written to {path}: {error}") from error
         # Of dtypes that are not NumPy's own, such as bfloat16, files hold the bytes and not the name.
@@ -112,7 +114,7 @@ class FileSink(Sink):
             return found
         try:
             os.replace(self.unfinished, self.path)
-            return np.load(self.path, mmap_mode="r+").view(self.dtype)
+            return np.load(self.path, mmap_mode="r+" if self.size else None).view(self.dtype)
         except OSError as error:
             raise EqsatError(f"a result can't be written to {self.path}: {error}") from error
 
@@ -120,6 +122,15 @@ class FileSink(Sink):
         if not self.kept:
             self.array = None
             self.unfinished.unlink(missing_ok=True)
+
+
+def _new_file(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    if math.prod(shape):
+        return np.lib.format.open_memmap(path, mode="w+", shape=shape, dtype=dtype)
+    empty = np.empty(shape, dtype)  # of which there is no mapping
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, empty)
+    return empty
 
 
 def sink(

@@ -304,9 +304,6 @@ class _Builder:
             bodies.append(tuple(steps))
             outputs.append(tuple(keys))
         results = tuple(Key("flow", number, each) for each in range(len(call.out_layouts)))
-        flow = ControlFlow(
-            number, control, tuple(operands), tuple(entries), tuple(bodies), tuple(outputs), results
-        )
         found = []
         for other in block.steps:
             if isinstance(other, Compute) and isinstance(other.term.op, Opaque):
@@ -316,7 +313,8 @@ class _Builder:
                     dtype = call.out_dtypes[each]
                     known = Known(results[each], call.out_layouts[each], dtype, other.term.open)
                     found.append((other.term.number, known))
-        return roots, flow, found
+        every = tuple(operands), tuple(entries), tuple(bodies), tuple(outputs), results
+        return roots, ControlFlow(number, control, *every, tuple(known for _, known in found)), found
 
     def _source(self, term: Term) -> int | None:
         """The position of the argument that a term is, if it is one that is read by chunks."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import Control
 from eqsat.ir.program import Program
-from eqsat.streaming.segments import Key, Segment
+from eqsat.streaming.segments import Key, Known, Segment
 from eqsat.streaming.states import Part
 
 
@@ -107,6 +107,7 @@ class ControlFlow:
     - `operands`: by position, the array; None for one that bodies read by chunks.
     - `entries`, `bodies`, `outputs`: for each body, its inputs, its steps, and the arrays that it computes.
     - `results`: by number of a result, what it is called.
+    - `known`: of those that later steps read, also the dimensions.
     """
 
     id: int
@@ -116,6 +117,7 @@ class ControlFlow:
     bodies: tuple[tuple[Step, ...], ...]
     outputs: tuple[tuple[Key, ...], ...]
     results: tuple[Key, ...]
+    known: tuple[Known, ...]
 
     @cached_property
     def reads(self) -> frozenset[Key]:

@@ -248,12 +248,7 @@ class StreamedFunction:
         for number, result in enumerate(program.streaming.results):
             out = outs[number]
             on_device = not set(layout_axes(result.layout)) & self._streamed_axes(program)
-            if on_device:
-                if out is not None:
-                    raise EqsatError(
-                        f"out names a place for result {number} of {self.title}, which stays on the device:"
-                        " only results with an axis that is read by chunks go elsewhere"
-                    )
+            if on_device and out is None:
                 found.append(None)
                 continue
             aval = self.traced.closed.out_avals[number]

@@ -122,9 +122,21 @@ def test_planned_once_for_all_steps_of_an_optimiser(file: Any) -> None:
             "exceed the host budget of 20 B",
         ),
         (
-            lambda x: eqsat.optimize(jnp.sum, budget="300kB", out="sum.npy")(x),
+            lambda x: eqsat.optimize(loss, budget="300kB")(
+                W, eqsat.on_host(jax.ShapeDtypeStruct((N, 4), "f4"))
+            ),
             EqsatError,
-            "stays on the device",
+            "a call needs the array",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x, key: x.sum(), budget="300kB")(x, jax.random.key(0)),
+            EqsatError,
+            "keys of jax.random",
+        ),
+        (
+            lambda x: jax.jacrev(eqsat.optimize(lambda w, x: x.T @ jnp.tanh(x @ w), budget="300kB"))(W, x),
+            EqsatError,
+            "inside of jit, vmap",
         ),
         (
             lambda x: eqsat.optimize(lambda x: (x, x), budget="300kB", out="x.npy")(x),
@@ -346,3 +358,36 @@ def test_loops_for_each_entry_take_what_is_read() -> None:
     small = eqsat.optimize(jnp.searchsorted, budget="4kB")
     found = small(edges, eqsat.on_host(entries))
     np.testing.assert_array_equal(found, jnp.searchsorted(edges, entries))
+
+
+def test_a_place_also_gets_what_fits_the_budget(file: Any, tmp_path: Path) -> None:
+    run = eqsat.optimize(
+        lambda x: (2 * x, x.max()), budget="9MB", out=(tmp_path / "x.npy", tmp_path / "y.npy")
+    )
+    run(file)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), 2 * X)
+    assert np.load(tmp_path / "y.npy") == X.max()
+
+
+def test_files_without_rows(tmp_path: Path) -> None:
+    empty = eqsat.on_host(X[:0])
+    total, doubled = eqsat.optimize(lambda x: (x.sum(0), 2 * x), budget="1kB")(empty)
+    assert doubled.shape == (0, 4)
+    np.testing.assert_array_equal(total, np.zeros(4))
+    run = eqsat.optimize(lambda x: 2 * x, budget="1kB", out=tmp_path / "x.npy")
+    assert run(empty).shape == np.load(tmp_path / "x.npy").shape == (0, 4)
+
+
+def test_loops_that_never_run(file: Any) -> None:
+    def products(x: Any, ws: Any) -> Any:
+        return jax.lax.scan(lambda c, w: (c + 1, jnp.max(x @ w)), 3, ws)
+
+    count, found = eqsat.optimize(products, budget="300kB")(file, jnp.ones((0, 4)))
+    assert (int(count), found.shape, found.dtype) == (3, (0,), np.float32)
+
+
+def test_numbers_are_no_chunks_whatever_is_marked(file: Any) -> None:
+    def scaled(d: Any) -> Any:
+        return d["x"].max() * d["by"]
+
+    assert eqsat.optimize(scaled, budget="300kB", stream_argnames="d")({"x": X, "by": 2.0}) == 2 * X.max()
