@@ -89,12 +89,21 @@ class StreamedProgram:
     seconds: float
 
 
+@dataclass(frozen=True)
+class Settled:
+    """What an earlier run has settled: the digest of its steps, and the lengths of its chunks, by pass."""
+
+    steps: str
+    lengths: Mapping[int, int]
+
+
 class StreamPlanner:
     """Plans one function at some types of arguments.
 
     **Attributes:**
 
     - `streamed`: the positions of the arguments that are not in memory.
+    - `names`: of all arguments.
     """
 
     def __init__(
@@ -104,8 +113,10 @@ class StreamPlanner:
         settings: Settings,
         target: Target,
         title: str,
+        names: Sequence[str],
     ) -> None:
         self.closed = closed
+        self.names = tuple(names)
         self.streamed = tuple(streamed)
         self.settings = settings
         self.target = target
@@ -119,16 +130,10 @@ class StreamPlanner:
         self.hoisted = tuple(map(jnp.asarray, hoisted))
         self.program = with_reads(program, self.streamed)
 
-    def planned(
-        self, budget: int, host_budget: int, lengths: Mapping[int, int] | None = None
-    ) -> StreamedProgram:
-        """The fastest program that fits.
+    def planned(self, budget: int, host_budget: int, settled: Settled | None = None) -> StreamedProgram:
+        """The fastest program that fits; or that of an earlier run.
 
-        **Arguments:**
-
-        - `lengths`: of chunks, if they are settled.
-
-        **Raises:** `BudgetError` if there is none.
+        **Raises:** `BudgetError` if there is none; `EqsatError` if that of the earlier run is not found.
         """
         refused: BudgetError | None = None
         tried = 0
@@ -146,8 +151,12 @@ class StreamPlanner:
             except UnsupportedError as error:
                 unsupported = error
                 continue
+            if settled is not None and steps.digest != settled.steps:
+                continue
             try:
-                return self._within(steps, candidate, budget, host_budget, lengths)
+                return self._within(
+                    steps, candidate, budget, host_budget, settled.lengths if settled else None
+                )
             except BudgetError as error:
                 refused = error
             tried += 1
@@ -155,12 +164,20 @@ class StreamPlanner:
                 break
         if refused is not None:
             raise refused
+        if settled is not None:
+            raise EqsatError(
+                f"the checkpoint of {self.title} is of a program that is not found within"
+                f" {format_bytes(budget)}: call it with the options that it was made with, or delete the"
+                " checkpoint to begin anew"
+            )
         why = f": {unsupported}" if unsupported else ""
-        names = ", ".join(str(position) for position in self.streamed)
+        names = ", ".join(self.names[position] for position in self.streamed)
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
-            f" memory (numbers {names}) within {format_bytes(budget)}{why}. Something needs one of them"
-            " whole, as a sort, a cumulative sum or a solve does, or goes over its entries in a lax.scan"
+            f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as a"
+            " sort, a cumulative sum or a solve along it does, goes over its entries in a lax.scan, or takes"
+            " some of its rows, rolls, pads or joins them: pass the parts of a file as arguments, such as"
+            " x[1:] and x[:-1], and join sums and results of parts instead of the files"
         )
 
     def _held(self) -> int:

@@ -88,7 +88,7 @@ class FileSink(Sink):
         if resumed:
             try:
                 array = np.load(self.unfinished, mmap_mode="r+" if self.size else None)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise EqsatError(
                     f"the checkpoint's result {self.unfinished} can't be opened: {error}"
                 ) from error

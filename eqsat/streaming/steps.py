@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -166,6 +167,26 @@ class Streaming:
     def passes(self) -> tuple[Pass, ...]:
         """All passes, outer before inner."""
         return tuple(passes_in(self.steps))
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells the program from others for the same function, also in another process."""
+        terms = [
+            (
+                term.number,
+                type(term.op).__name__,
+                getattr(term.op, "name", getattr(term.op, "kind", "")),
+                term.dtype,
+                sorted((axis.id, axis.size) for axis in term.axes),
+                [arg.number for arg in term.args],
+            )
+            for term in self.program.reachable()
+        ]
+        passes = [
+            (one.id, one.axis.id, [each.key for each in one.states], [each.key for each in one.loads])
+            for one in self.passes
+        ]
+        return hashlib.sha256(repr((terms, passes)).encode()).hexdigest()
 
 
 def passes_in(steps: Sequence[Step]) -> Iterator[Pass]:

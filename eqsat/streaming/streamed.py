@@ -29,7 +29,7 @@ from eqsat.streaming.execution import Execution, KeptResult
 from eqsat.streaming.named_places import named_places
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.places import Position
-from eqsat.streaming.planner import StreamedProgram, StreamPlanner
+from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.segments import Key
 from eqsat.streaming.sinks import sink
@@ -69,7 +69,7 @@ class StreamedFunction:
         self.options = options
         self.title = title
         self.target = settings.target or default_target()
-        self._programs: dict[tuple[tuple[int, int], ...], StreamedProgram] = {}
+        self._programs: dict[Any, StreamedProgram] = {}
         self._seconds = 0.0
         self._planning = threading.RLock()
 
@@ -90,18 +90,21 @@ class StreamedFunction:
 
     @cached_property
     def planner(self) -> StreamPlanner:
-        return StreamPlanner(self.traced.closed, self.streamed, self.settings, self.target, self.title)
+        return StreamPlanner(
+            self.traced.closed, self.streamed, self.settings, self.target, self.title, self.names
+        )
 
-    def program(self, lengths: Mapping[int, int] | None = None) -> StreamedProgram:
+    def program(self, saved: Saved | None = None) -> StreamedProgram:
         """What runs; planned when it is first asked for.
 
         **Arguments:**
 
-        - `lengths`: of chunks, if an earlier run has settled them.
+        - `saved`: how far an earlier run has come, if its program is to go on.
 
-        **Raises:** `BudgetError` if there is no program within the budgets.
+        **Raises:** `BudgetError` if there is no program within the budgets; `EqsatError` if that of the
+            earlier run is not found.
         """
-        key = tuple(sorted((lengths or {}).items()))
+        key = (saved.budget, saved.steps, *sorted(saved.lengths.items())) if saved else ()
         with self._planning:
             if key not in self._programs:
                 with (
@@ -110,7 +113,10 @@ class StreamedFunction:
                 ):
                     progress.say("passes over what is not in memory")
                     began = time.perf_counter()
-                    self._programs[key] = self.planner.planned(self.budget, self.host_budget, lengths)
+                    # Of the same budget, a machine that has more free makes the same program.
+                    budget = min(saved.budget, self.budget) if saved else self.budget
+                    settled = Settled(saved.steps, saved.lengths) if saved else None
+                    self._programs[key] = self.planner.planned(budget, self.host_budget, settled)
                     self._seconds = time.perf_counter() - began
             return self._programs[key]
 
@@ -134,7 +140,7 @@ class StreamedFunction:
         }
         checkpoints = self._checkpoints(sources, arrays)
         saved = checkpoints.read() if checkpoints else None
-        program = self.program(saved.lengths if saved else None)
+        program = self.program(saved)
         for number, constant in enumerate(program.hoisted):
             arrays[Key("argument", len(leaves) + number)] = constant
         results = self._sinks(program, sources, checkpoints, saved is not None)
@@ -151,7 +157,7 @@ class StreamedFunction:
             ):
                 run = Execution(program, sources, kept, arrays, lambda _: None, self.settings.double)
                 run.read_bytes = saved.read_bytes if saved else 0
-                run.at_chunk = self._at_chunk(program, checkpoints, results, progress, interrupted)
+                run.at_chunk = self._at_chunk(program, saved, checkpoints, results, progress, interrupted)
                 run.run(saved.path if saved else ())
             found = self._found(run, results)
         except BaseException:
@@ -166,6 +172,7 @@ class StreamedFunction:
     def _at_chunk(
         self,
         program: StreamedProgram,
+        saved: Saved | None,
         checkpoints: Checkpoints | None,
         results: Sequence[KeptResult | None],
         progress: Progress,
@@ -191,7 +198,14 @@ class StreamedFunction:
                     if each is not None:
                         each.sink.flush()
                 checkpoints.write(
-                    Saved(program.lengths, tuple(run.path), on_disk(run.arrays), run.read_bytes)
+                    Saved(
+                        saved.budget if saved else self.budget,
+                        program.streaming.digest,
+                        program.lengths,
+                        tuple(run.path),
+                        on_disk(run.arrays),
+                        run.read_bytes,
+                    )
                 )
             if stop:
                 raise KeyboardInterrupt

@@ -112,6 +112,11 @@ def test_planned_once_for_all_steps_of_an_optimiser(file: Any) -> None:
             "needs only chunks of the arguments",
         ),
         (
+            lambda x: eqsat.optimize(lambda rows: rows[1:] - rows[:-1], budget="300kB")(x),
+            BudgetError,
+            r"not in memory \(rows\) .*: pass the parts of a file",
+        ),
+        (
             lambda x: eqsat.optimize(lambda x: 2 * x, budget="300kB", host_budget="1MB")(x),
             EqsatError,
             r"take 1\.6 MB of the host's memory",
@@ -256,7 +261,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_said(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint").write_bytes(b"eqsat checkpoint 1\nnothing")
+    (tmp_path / "checkpoint").write_bytes(b"eqsat checkpoint 2\nnothing")
     run = eqsat.optimize(lambda x: jnp.sum(x, 0), budget="300kB", checkpoint=tmp_path)
     with pytest.raises(EqsatError, match="is no checkpoint that can be read"):
         run(eqsat.on_host(X))

@@ -67,7 +67,8 @@ def planner(
     accuracy: str = "reassociates",
 ) -> StreamPlanner:
     closed = trace(fn, tuple(args), {}).closed
-    return StreamPlanner(closed, streamed, Settings(None, (), accuracy, None), default_target(), "f")
+    names = [f"argument_{number}" for number in range(len(closed.in_avals))]
+    return StreamPlanner(closed, streamed, Settings(None, (), accuracy, None), default_target(), "f", names)
 
 
 def steps_of(planner: StreamPlanner, free: int) -> Streaming:
