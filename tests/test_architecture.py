@@ -40,7 +40,7 @@ ALLOWED = {
     "eqsat.transforms": "errors frontend reports compiler",
     "eqsat.dispatch": "support.units compiler transforms",
     "eqsat.streaming": "errors support targets reports ir planning frontend rulesets storage.fingerprints"
-    " compiler",
+    " compiler transforms.nesting dispatch.budget_scope",
     "eqsat.optimized": "errors support.units targets frontend.one_device frontend.trace"
     " frontend.trace_context reports rulesets.options compiler transforms dispatch streaming",
     "eqsat.api": "targets support.units rulesets.options compiler.settings dispatch streaming.options"

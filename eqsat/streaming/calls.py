@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from eqsat.compiler.settings import Settings
+from eqsat.compiler.settings import Settings, setting
+from eqsat.dispatch.budget_scope import override
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import trace
 from eqsat.reports.stream_plan import StreamPlan
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.sources import Source
 from eqsat.streaming.streamed import StreamedFunction
+from eqsat.transforms.nesting import without_programs
 
 Flat = Callable[..., Any]
 
@@ -64,10 +66,14 @@ class StreamedCalls:
         types = self._types(leaves, streamed, names)
         whole = (key, tuple((one.shape, one.dtype, one.weak_type) for one in types), tuple(streamed))
         if whole not in self._functions:
-            with self.settings.alone():
+            settings = replace(self.settings, double=setting("jax_enable_x64"))
+            if (other := override()) is not None:
+                settings = replace(settings, budget=other.amount)
+            with settings.alone():
                 traced = trace(flat, tuple(types), {})
+            traced = replace(traced, closed=without_programs(traced.closed))
             self._functions[whole] = StreamedFunction(
-                traced, streamed, names, self.settings, self.options, self.title
+                traced, streamed, names, settings, self.options, self.title
             )
         return self._functions[whole]
 
@@ -94,15 +100,18 @@ class StreamedCalls:
         dtypes = [aval.dtype for aval in function.traced.closed.in_avals]
         inexact = [number for number in others if jnp.issubdtype(dtypes[number], jnp.inexact)]
 
+        def known(values: Sequence[Any]) -> Sequence[Any]:
+            if any(isinstance(value, jax.core.Tracer) for value in values):
+                raise EqsatError(
+                    f"{self.title} reads {names[streamed[0]]} by chunks, in loops that run in Python, so it"
+                    " can't be called inside of jit, vmap or scan, nor differentiated twice: call it outside,"
+                    " and optimize the whole function, as in eqsat.optimize(jax.value_and_grad(loss))"
+                )
+            return values
+
         def whole(values: Sequence[Any]) -> list[Any]:
             found = list(leaves)
-            for number, value in zip(others, values, strict=True):
-                if isinstance(value, jax.core.Tracer):
-                    raise EqsatError(
-                        f"{self.title} reads {names[streamed[0]]} by chunks, in loops that run in Python,"
-                        " so it can't be called inside of jit, vmap or scan: call it outside, and optimize"
-                        " the whole function, as in eqsat.optimize(jax.value_and_grad(loss))"
-                    )
+            for number, value in zip(others, known(values), strict=True):
                 found[number] = value
             return found
 
@@ -114,7 +123,7 @@ class StreamedCalls:
             return function.run(whole(values)), values
 
         def backward(values: tuple[Any, ...], cotangents: Any) -> tuple[Any, ...]:
-            flat_cotangents = jax.tree.leaves(cotangents)
+            flat_cotangents = known(jax.tree.leaves(cotangents))
             count = len(leaves)
 
             def gradient(*everything: Any) -> Any:

@@ -23,7 +23,7 @@ EVERY = 60.0
 NAME = "checkpoint"
 """The name of the file."""
 
-MAGIC = b"eqsat checkpoint 1\n"
+MAGIC = b"eqsat checkpoint 2\n"
 """What the file begins with."""
 
 
@@ -33,11 +33,15 @@ class Saved:
 
     **Attributes:**
 
+    - `budget`: bytes of the device's memory that it was planned for.
+    - `steps`: the digest of its steps.
     - `lengths`: of its chunks, by pass.
     - `path`: by loop that was running, the numbers of its step and of its chunk.
     - `read_bytes`: how much it had read.
     """
 
+    budget: int
+    steps: str
     lengths: Mapping[int, int]
     path: tuple[tuple[int, int], ...]
     arrays: Mapping[Key, np.ndarray]
@@ -94,6 +98,7 @@ class Checkpoints:
                 arrays[Key(kind, number, part, scope)] = np.frombuffer(raw, numpy_dtype(dtype)).reshape(shape)
                 place += count
             lengths = {int(number): length for number, length in head["lengths"].items()}
+            budget, steps = int(head["budget"]), str(head["steps"])
             path = tuple((step, chunk) for step, chunk in head["path"])
         except (ValueError, KeyError, TypeError) as error:
             raise EqsatError(
@@ -104,10 +109,19 @@ class Checkpoints:
                 f"the checkpoint in {self.folder} is of another function, or of other arguments: delete the"
                 " folder to begin anew, or call the function that it is of with the same arguments"
             )
-        return Saved(lengths, path, arrays, head["read_bytes"])
+        return Saved(budget, steps, lengths, path, arrays, head["read_bytes"])
 
     def write(self, saved: Saved) -> None:
-        """Write a checkpoint in the place of the last one. A crash leaves one of the two."""
+        """Write a checkpoint in the place of the last one. A crash leaves one of the two.
+
+        **Raises:** `EqsatError` if it can't be written.
+        """
+        try:
+            self._write(saved)
+        except OSError as error:
+            raise EqsatError(f"the checkpoint {self.file} can't be written: {error}") from error
+
+    def _write(self, saved: Saved) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         listed = [
             (key.kind, key.number, key.part, key.scope, str(array.dtype), list(array.shape))
@@ -116,6 +130,8 @@ class Checkpoints:
         head = json.dumps(
             {
                 "digest": self.digest,
+                "budget": saved.budget,
+                "steps": saved.steps,
                 "lengths": dict(saved.lengths),
                 "path": list(saved.path),
                 "read_bytes": saved.read_bytes,

@@ -57,6 +57,7 @@ class Execution:
     - `arrays`: what the device holds, by name.
     - `read_bytes`: how much has been read.
     - `at_chunk`: is called after every chunk.
+    - `double`: whether JAX has 64-bit numbers enabled.
     - `path`: how far it has come.
     """
 
@@ -65,6 +66,7 @@ class Execution:
     kept: Mapping[int, Sequence[KeptResult]]
     arrays: dict[Key, jax.Array]
     at_chunk: Callable[[Execution], None]
+    double: bool = False
     path: list[tuple[int, int]] = field(default_factory=list)
     read_bytes: int = 0
     _reader: Prefetcher[tuple[Pass, Position]] | None = None
@@ -208,6 +210,11 @@ class Execution:
             case Scan(carried=positions, sliced=sequences, length=length, reverse=reverse):
                 if not resumed:
                     self._carry(flow, positions)
+                if not length:
+                    stacked_keys = flow.results[len(positions) :]
+                    for one in flow.known:
+                        if one.key in stacked_keys:
+                            self.arrays[one.key] = jnp.zeros(at.shape(one.layout, one.open), one.dtype)
                 for each in range(turn, length):
                     index = length - 1 - each if reverse else each
                     values = {p: self.arrays[key] for p, key in zip(positions, flow.results, strict=False)}
@@ -245,7 +252,8 @@ class Execution:
         """The chunks that a pass reads at a position, and the memory that they are in."""
         one, at = item
         read = {load.key: self._read(load, at) for load in one.loads}
-        return {key: jax.device_put(chunk) for key, chunk in read.items()}, list(read.values())
+        with jax.enable_x64(self.double):  # which is a setting of each thread
+            return {key: jax.device_put(chunk) for key, chunk in read.items()}, list(read.values())
 
     def _read(self, load: Load, at: Position) -> np.ndarray[Any, Any]:
         shape = at.shape(load.layout, load.open)

@@ -15,10 +15,11 @@ from jax.extend.core import ClosedJaxpr
 from eqsat.compiler.compilation import Compilation
 from eqsat.compiler.program_function import program_function
 from eqsat.compiler.settings import Settings
-from eqsat.errors import BudgetError
+from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis, layout_axes, parts
 from eqsat.ir.constant_carries import with_constant_carries
+from eqsat.ir.dtypes import is_extended
 from eqsat.ir.last_entries import with_last_entries_carried
 from eqsat.ir.ops import Leaf
 from eqsat.ir.outer_operands import with_outer_operands
@@ -97,12 +98,21 @@ class StreamedProgram:
     candidate: Candidate
 
 
+@dataclass(frozen=True)
+class Settled:
+    """What an earlier run has settled: the digest of its steps, and the lengths of its chunks, by pass."""
+
+    steps: str
+    lengths: Mapping[int, int]
+
+
 class StreamPlanner:
     """Plans one function at some types of arguments.
 
     **Attributes:**
 
     - `streamed`: the positions of the arguments that are not in memory.
+    - `names`: of all arguments.
     """
 
     def __init__(
@@ -112,12 +122,16 @@ class StreamPlanner:
         settings: Settings,
         target: Target,
         title: str,
+        names: Sequence[str],
     ) -> None:
         self.closed = closed
+        self.names = tuple(names)
         self.streamed = tuple(streamed)
         self.settings = settings
         self.target = target
         self.title = title
+        for aval in (*closed.in_avals, *closed.out_avals):
+            _refuse_keys(str(aval.dtype), title)
         program, hoisted = lower(closed, platforms=target.platforms)
         program = with_unread_results(
             with_outer_operands(with_constant_carries(with_last_entries_carried(program)))
@@ -129,48 +143,63 @@ class StreamPlanner:
         self,
         budget: int,
         host_budget: int,
-        lengths: Mapping[int, int] | None = None,
+        settled: Settled | None = None,
         scratch: float = 0,
     ) -> StreamedProgram:
-        """The fastest program that fits.
+        """The fastest program that fits; or that of an earlier run.
 
         **Arguments:**
 
-        - `lengths`: of chunks, if they are settled.
         - `scratch`: bytes of scratch files that it may keep values in.
 
-        **Raises:** `BudgetError` if there is none.
+        **Raises:** `BudgetError` if there is none; `EqsatError` if that of the earlier run is not found.
         """
-        found = self._fastest(budget, host_budget, lengths)
-        return self._spilling(found, budget, host_budget, lengths, scratch) if scratch else found
+        if settled is not None and scratch:
+            with contextlib.suppress(EqsatError):
+                return self._fastest(budget, host_budget, settled)
+        found = self._fastest(budget, host_budget, None if scratch else settled)
+        if not scratch:
+            return found
+        others = list(self._spilling(found, budget, host_budget, settled, scratch))
+        if settled is None:
+            return min([found, *others], key=lambda one: one.seconds)
+        if not others:
+            raise self._not_found(budget)
+        return others[0]
 
     def _spilling(
         self,
         found: StreamedProgram,
         budget: int,
         host_budget: int,
-        lengths: Mapping[int, int] | None,
+        settled: Settled | None,
         scratch: float,
-    ) -> StreamedProgram:
-        """The program, or one that keeps what passes compute again in scratch files, if that is faster."""
+    ) -> Iterator[StreamedProgram]:
+        """The program with some of the values that passes compute again in scratch files."""
         free = budget - self._held()
         room = self.program.fixed_bytes + scratch
         candidate = found.candidate
         for _ in range(MOST_SPILLED):
             other = with_kept(replace(candidate, predicted_peak=0), room, self.target.machine, free)
             if other.schedule is candidate.schedule:
-                break
+                return
             candidate = other
-            with contextlib.suppress(BudgetError):
-                steps = self._steps(candidate, free, spill=free // SMALL)
-                one = self._within(steps, candidate, budget, host_budget, lengths)
-                found = min(found, one, key=lambda each: each.seconds)
-        return found
+            steps = self._steps(candidate, free, spill=free // SMALL)
+            if settled is None or steps.digest == settled.steps:
+                lengths = settled.lengths if settled else None
+                with contextlib.suppress(BudgetError):
+                    yield self._within(steps, candidate, budget, host_budget, lengths)
 
-    def _fastest(self, budget: int, host_budget: int, lengths: Mapping[int, int] | None) -> StreamedProgram:
-        """The fastest program that fits, without scratch files.
+    def _not_found(self, budget: int) -> EqsatError:
+        return EqsatError(
+            f"the checkpoint of {self.title} is of a program that is not found within {format_bytes(budget)}:"
+            " call it with the options that it was made with, or delete the checkpoint to begin anew"
+        )
 
-        **Raises:** `BudgetError` if there is none.
+    def _fastest(self, budget: int, host_budget: int, settled: Settled | None = None) -> StreamedProgram:
+        """The fastest program that fits, without scratch files; or that of an earlier run.
+
+        **Raises:** `BudgetError` if there is none; `EqsatError` if that of the earlier run is not found.
         """
         refused: BudgetError | None = None
         tried = 0
@@ -188,8 +217,12 @@ class StreamPlanner:
             except UnsupportedError as error:
                 unsupported = error
                 continue
+            if settled is not None and steps.digest != settled.steps:
+                continue
             try:
-                return self._within(steps, candidate, budget, host_budget, lengths)
+                return self._within(
+                    steps, candidate, budget, host_budget, settled.lengths if settled else None
+                )
             except BudgetError as error:
                 refused = error
             tried += 1
@@ -197,12 +230,16 @@ class StreamPlanner:
                 break
         if refused is not None:
             raise refused
+        if settled is not None:
+            raise self._not_found(budget)
         why = f": {unsupported}" if unsupported else ""
-        names = ", ".join(str(position) for position in self.streamed)
+        names = ", ".join(self.names[position] for position in self.streamed)
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
-            f" memory (numbers {names}) within {format_bytes(budget)}{why}. Something needs one of them"
-            " whole, as a sort, a cumulative sum or a solve does, or goes over its entries in a lax.scan"
+            f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as a"
+            " sort, a cumulative sum or a solve along it does, goes over its entries in a lax.scan, or takes"
+            " some of its rows, rolls, pads or joins them: pass the parts of a file as arguments, such as"
+            " x[1:] and x[:-1], and join sums and results of parts instead of the files"
         )
 
     def _held(self) -> int:
@@ -224,7 +261,7 @@ class StreamPlanner:
             for dimension in leaf.op.layout:
                 axis = next(iter(parts(dimension)), None)
                 once = layout_axes(leaf.op.layout).count(axis) == 1 if axis else False
-                if axis is not None and once and (leaf.bytes // axis.size <= free // SMALL and axis.size > 1):
+                if axis is not None and once and axis.size > 1 and leaf.bytes // axis.size <= free // SMALL:
                     found.add(axis)
         return tuple(sorted(found, key=lambda axis: (-axis.size, axis.id)))[:MOST_AXES]
 
@@ -298,6 +335,8 @@ class StreamPlanner:
                 use.beside,
             )
         piece = use.piece
+        for leaf in piece.program.inputs:
+            _refuse_keys(leaf.dtype, self.title)
         with self.settings.alone():
             closed = traced_piece(piece, self.target)
         settings = replace(self.settings, budget=budget - use.beside, tune=False, observer=None)
@@ -312,6 +351,15 @@ class StreamPlanner:
 def transfer_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machine) -> float:
     """Seconds to write the results that are kept outside the device's memory, and to read them back."""
     return (written_bytes(steps) + read_back_bytes(steps, lengths)) / machine.streamed
+
+
+def _refuse_keys(dtype: str, title: str) -> None:
+    if is_extended(dtype):
+        raise EqsatError(
+            f"{title} reads an argument by chunks, and between its steps there are keys of jax.random, of"
+            f" {dtype}, which NumPy has not: give it jax.random.key_data(key), and make the key inside, by"
+            " jax.random.wrap_key_data"
+        )
 
 
 def traced_piece(piece: Piece, target: Target) -> ClosedJaxpr:

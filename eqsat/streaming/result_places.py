@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,16 @@ import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.frontend.trace import as_weak
+from eqsat.frontend.trace import Traced, as_weak
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.streaming.execution import KeptResult
+from eqsat.streaming.named_places import named_places
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.places import Position
 from eqsat.streaming.segments import Key
 from eqsat.streaming.sinks import ScratchSink, Sink, sink
+from eqsat.streaming.sources import Source
 from eqsat.streaming.steps import Kept, Result, Streaming
 from eqsat.support.units import format_bytes
 
@@ -37,13 +38,14 @@ class ResultPlaces:
     """
 
     avals: Sequence[Any]
-    places: Sequence[KeptResult | None]
-    scratch: Sequence[KeptResult]
+    places: list[KeptResult | None]
+    scratch: list[KeptResult]
 
     @staticmethod
     def of(
         streaming: Streaming,
-        avals: Sequence[Any],
+        traced: Traced,
+        sources: Collection[Source],
         options: StreamOptions,
         host_budget: int,
         title: str,
@@ -53,27 +55,40 @@ class ResultPlaces:
 
         **Arguments:**
 
+        - `sources`: what is read while results are written.
         - `resumed`: whether an earlier run has begun to write.
 
         **Raises:** `EqsatError` if the caller names places that don't fit the results, or if results in
         arrays of NumPy exceed the host budget.
         """
-        outs = _outs(options.out, len(avals), title)
+        avals = traced.closed.out_avals
+        outs = named_places(options.out, traced, sources, title)
+        found = ResultPlaces(avals, [], [])
+        try:
+            found._open(streaming, outs, options, host_budget, title, resumed)
+        except BaseException:
+            found.abandoned()
+            raise
+        return found
+
+    def _open(
+        self,
+        streaming: Streaming,
+        outs: Sequence[Any],
+        options: StreamOptions,
+        host_budget: int,
+        title: str,
+        resumed: bool,
+    ) -> None:
         streamed = {each.axis for each in streaming.passes}
         folder = None if options.checkpoint is None else Path(options.checkpoint)
-        found: list[KeptResult | None] = []
         held = 0
-        for number, result in enumerate(streaming.results):
-            file = None if folder is None else folder / f"result-{number}.npy"
-            out, aval = outs[number], avals[number]
-            if not streamed & set(layout_axes(result.layout)):
-                if out is not None:
-                    raise EqsatError(
-                        f"out names a place for result {number} of {title}, which stays on the device: only"
-                        " results with an axis that is read by chunks go elsewhere"
-                    )
-                found.append(None)
+        for number, (result, aval) in enumerate(zip(streaming.results, self.avals, strict=True)):
+            out = outs[number]
+            if out is None and not streamed & set(layout_axes(result.layout)):
+                self.places.append(None)
                 continue
+            file = None if folder is None else folder / f"result-{number}.npy"
             dtype = numpy_dtype(str(aval.dtype))
             if out is None and file is None:
                 held += aval.size * dtype.itemsize
@@ -83,16 +98,14 @@ class ResultPlaces:
                         f" the host budget of {format_bytes(host_budget)}: name files for them, as in"
                         ' optimize(f, out="result.npy"), or a larger host_budget'
                     )
-            found.append(KeptResult(sink(out, tuple(aval.shape), dtype, resumed, file), result))
-        scratch = []
+            self.places.append(KeptResult(sink(out, tuple(aval.shape), dtype, resumed, file), result))
         results = {result.number for result in streaming.results if result.kind == "kept"}
         for kept in streaming.kept:
             if kept.number not in results:
                 assert options.scratch is not None
                 file = None if folder is None else folder / f"value-{kept.number}"
                 one = _scratch(file, Path(options.scratch), kept, resumed)
-                scratch.append(KeptResult(one, Result("kept", kept.number, kept.axes)))
-        return ResultPlaces(avals, found, scratch)
+                self.scratch.append(KeptResult(one, Result("kept", kept.number, kept.axes)))
 
     @property
     def kept(self) -> Mapping[int, Sequence[KeptResult]]:
@@ -133,18 +146,6 @@ class ResultPlaces:
         for place in self.scratch:
             place.sink.finished()
         return found
-
-
-def _outs(out: Any, count: int, title: str) -> list[Any]:
-    """By result, what the caller named for it."""
-    if out is None:
-        return [None] * count
-    outs = jax.tree.leaves(out, is_leaf=lambda one: one is None or isinstance(one, PathLike))
-    if len(outs) != count:
-        raise EqsatError(
-            f"out names {len(outs)} places, and {title} has {count} results: name one for each, or None"
-        )
-    return outs
 
 
 def _scratch(file: Path | None, folder: Path, kept: Kept, resumed: bool) -> Sink:

@@ -335,7 +335,9 @@ class _SegmentTerms:
             if term.number in found:
                 continue
             args = [found[arg.number] for arg in term.args]
-            if isinstance(term.op, Chunk) and term.op.axis in names:
+            if is_read(term):
+                found[term.number] = args[0]  # A step has read what the call is given.
+            elif isinstance(term.op, Chunk) and term.op.axis in names:
                 operand = term.args[0]
                 if isinstance(operand.op, (Iota, Delta)):
                     raise NotImplementedError("indices of a chunk inside of control flow")

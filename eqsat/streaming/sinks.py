@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.streaming.sources import Slices
+from eqsat.streaming.sources import Slices, own_dtype
 
 UNFINISHED = ".part"
 """What the name of a file ends in until all of it is written."""
@@ -39,7 +41,8 @@ class Sink:
             where = ", ".join(f"{one.start}:{one.stop}" for one in slices)
             raise EqsatError(f"the result's slice [{where}] could not be written: {error}") from error
         mapping = getattr(self.array, "_mmap", None)
-        if isinstance(mapping, mmap.mmap):
+        # A private mapping holds what was written to it and nowhere else.
+        if isinstance(mapping, mmap.mmap) and getattr(self.array, "mode", "c") != "c":
             mapping.madvise(mmap.MADV_DONTNEED)
 
     def flush(self) -> None:
@@ -77,36 +80,47 @@ class FileSink(Sink):
         temporary: bool = False,
     ) -> None:
         self.path = path
+        self.dtype = dtype
+        self.size = math.prod(shape)
         self.kept = kept
         self.temporary = temporary
         self.unfinished = path.with_name(path.name + UNFINISHED)
         if resumed:
             try:
-                array = np.lib.format.open_memmap(self.unfinished, mode="r+")
-            except OSError as error:
+                array = np.load(self.unfinished, mmap_mode="r+" if self.size else None)
+            except (OSError, ValueError) as error:
                 raise EqsatError(
                     f"the checkpoint's result {self.unfinished} can't be opened: {error}"
                 ) from error
-            if array.shape != shape or array.dtype != dtype:
+            if array.shape != shape or array.dtype.itemsize != dtype.itemsize:
                 raise EqsatError(f"{self.unfinished} is not the result that the checkpoint is of")
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            array = np.lib.format.open_memmap(self.unfinished, mode="w+", shape=shape, dtype=dtype)
-        super().__init__(array)
+            try:
+                if path.is_dir():
+                    raise IsADirectoryError("it is a folder")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                array = _new_file(self.unfinished, shape, dtype)
+            except OSError as error:
+                raise EqsatError(f"a result can't be written to {path}: {error}") from error
+        # Of dtypes that are not NumPy's own, such as bfloat16, files hold the bytes and not the name.
+        super().__init__(array.view(dtype))
 
     def finished(self) -> Any:
         self.flush()
-        del self.array
+        self.array = None
         if self.temporary:
-            found = np.load(self.unfinished)
+            found = np.load(self.unfinished).view(self.dtype)
             self.unfinished.unlink()
             return found
-        os.replace(self.unfinished, self.path)
-        return np.load(self.path, mmap_mode="r+")
+        try:
+            os.replace(self.unfinished, self.path)
+            return np.load(self.path, mmap_mode="r+" if self.size else None).view(self.dtype)
+        except OSError as error:
+            raise EqsatError(f"a result can't be written to {self.path}: {error}") from error
 
     def abandoned(self) -> None:
         if not self.kept:
-            del self.array
+            self.array = None
             self.unfinished.unlink(missing_ok=True)
 
 
@@ -127,6 +141,15 @@ class ScratchSink(Sink):
     def finished(self) -> Any:
         del self.array
         self.path.unlink(missing_ok=True)
+
+
+def _new_file(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    if math.prod(shape):
+        return np.lib.format.open_memmap(path, mode="w+", shape=shape, dtype=dtype)
+    empty = np.empty(shape, dtype)  # of which there is no mapping
+    with path.open("wb") as file:
+        np.lib.format.write_array(file, empty)
+    return empty
 
 
 def sink(
@@ -160,12 +183,12 @@ def sink(
                 " array of zarr, a dataset of h5py, an np.memmap"
             )
         return FileSink(path, shape, dtype, resumed, scratch is not None)
-    if not hasattr(out, "__setitem__") or not hasattr(out, "shape"):
-        raise EqsatError(f"out is the path of a .npy file, or an array to write to, not {out!r}")
+    if not hasattr(out, "__setitem__") or not hasattr(out, "shape") or isinstance(out, jax.Array):
+        raise EqsatError(f"out is the path of a .npy file, or an array to write to, not {out!r:.60}")
     if tuple(out.shape) != shape:
         raise EqsatError(f"out has the shape {tuple(out.shape)}, and the result has {shape}")
-    if np.dtype(out.dtype) != dtype:
-        raise EqsatError(f"out has entries of {out.dtype}, and the result has entries of {dtype}")
+    if own_dtype(out) != dtype:
+        raise EqsatError(f"out has entries of {own_dtype(out)}, and the result has entries of {dtype}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise EqsatError("out is an array that can't be written to")
     return Sink(out)

@@ -64,7 +64,7 @@ def on_host(array: Any, finite: bool = False) -> OnHost:
     >>> data.shape, data.dtype
     ((3, 2), dtype('float32'))
     """
-    if not _is_array(array):
+    if not is_array(array):
         raise TypeError(f"on_host takes an array with shape, dtype and slicing, not {array!r}")
     return OnHost(array, finite)
 
@@ -79,7 +79,7 @@ def is_stream(value: Any) -> bool:
         return False
     if isinstance(value, jax.Array):
         return _in_host_memory(value)
-    return _is_array(value) and not hasattr(type(value), "__jax_array__")
+    return is_array(value) and not hasattr(type(value), "__jax_array__")
 
 
 def streamed_positions(leaves: Sequence[Any], marked: Sequence[bool] = ()) -> tuple[int, ...]:
@@ -87,17 +87,18 @@ def streamed_positions(leaves: Sequence[Any], marked: Sequence[bool] = ()) -> tu
 
     **Arguments:**
 
-    - `marked`: by leaf, whether the caller says so; empty if none is.
+    - `marked`: by leaf, whether the caller says so; empty if none is. Numbers of Python have no chunks.
     """
     marks = marked or (False,) * len(leaves)
     return tuple(
         number
         for number, (leaf, mark) in enumerate(zip(leaves, marks, strict=True))
-        if (mark and not isinstance(leaf, jax.core.Tracer)) or is_stream(leaf)
+        if (mark and is_array(leaf) and not isinstance(leaf, jax.core.Tracer)) or is_stream(leaf)
     )
 
 
-def _is_array(value: Any) -> bool:
+def is_array(value: Any) -> bool:
+    """Whether it has `shape`, `dtype` and slicing, or is the type of an array."""
     return (
         hasattr(value, "shape")
         and hasattr(value, "dtype")
@@ -129,9 +130,12 @@ class Source:
         self.finite = isinstance(value, OnHost) and value.finite
         self.array: Any = value.array if isinstance(value, OnHost) else value
         self.name = name
-        self.shape = tuple(int(length) for length in self.array.shape)
         try:
-            own = np.dtype(getattr(self.array.dtype, "numpy_dtype", self.array.dtype))
+            self.shape = tuple(int(length) for length in self.array.shape)
+        except Exception as error:  # a dataset of h5py that is empty, or whose file is closed
+            raise EqsatError(f"{name} has no shape that can be read: {error}") from error
+        try:
+            own = own_dtype(self.array)
             if own.kind in NO_NUMBERS:
                 raise TypeError
             self.dtype = np.dtype(jax.dtypes.canonicalize_dtype(own.newbyteorder("=")))
@@ -155,6 +159,8 @@ class Source:
 
         **Raises:** `EqsatError` that names the array and the slice if it can't be read, or is not finite.
         """
+        if self.absent:
+            raise EqsatError(f"{self.name} is the type of an array: a call needs the array, a plan does not")
         try:
             found = self.array[slices]
             if not isinstance(found, np.ndarray):
@@ -184,6 +190,12 @@ class Source:
                 Source(self.array, self.name).read(slices, entry)
                 digest.update(entry.tobytes())
         return digest.hexdigest()
+
+
+def own_dtype(array: Any) -> np.dtype[Any]:
+    """The dtype of an array as NumPy has it; tensorstore has dtypes of its own."""
+    found: np.dtype[Any] = np.dtype(getattr(array.dtype, "numpy_dtype", array.dtype))
+    return found
 
 
 def _let_go(array: Any) -> None:

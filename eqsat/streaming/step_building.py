@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.errors import EqsatError
-from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.axis import Axis, as_dimension, layout_axes, parts
 from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.streams import input_read, is_read
@@ -75,10 +75,10 @@ class _Builder:
         whole = {
             arg.number for term in program.reachable() if not isinstance(term.op, Chunk) for arg in term.args
         }
+        self.whole_uses: frozenset[int] = frozenset()
         for number, output in enumerate(program.outputs):
             term = output.term
-            # What is small enough may be on the device, where something reads it as a whole.
-            if isinstance(term.op, Concat) and term.axes & axes and term.number not in whole:
+            if isinstance(term.op, Concat) and term.axes & axes:
                 self.kept[term.number] = Kept(term.number, tuple(sorted(term.axes)), term.dtype)
                 self.results.append(Result("kept", term.number, output.layout))
             else:
@@ -102,6 +102,7 @@ class _Builder:
             for number, (output, result) in enumerate(zip(self.program.outputs, self.results, strict=True))
             if result.kind == "device"
         ]
+        self.whole_uses = frozenset(_used_whole(block))
         steps, _ = self.block(block, scope, last, {})
         return Streaming(self.program, tuple(steps), tuple(self.kept.values()), tuple(self.results))
 
@@ -158,6 +159,11 @@ class _Builder:
                     groups.append((scope, first))
                     add(flow, found)
             elif not isinstance(step.term.op, FREE):
+                for arg in step.term.args if step.bodies else ():
+                    whole = self._operand(arg, scope)
+                    if whole is not None and arg.number not in scope.known:
+                        flush()
+                        add(whole, [(arg.number, _loaded(whole))])
                 here.append(step.term)
         return _needed(groups, here, scope, last, wanted), scope
 
@@ -192,13 +198,15 @@ class _Builder:
                 continue
             (body,) = result.args
             target = result.number if result.number in self.kept else outside.get(result.number)
-            if target is None:
+            if target is None or result.number in self.whole_uses & self.kept.keys():
                 part = Part(tuple(sorted(result.axes)), result.dtype, "0")
                 key = Key("state", result.number, 0, scope.id)
                 states.append(State(key, part, result.open))
                 last.append(Placement(result, loop.axis))
                 known.append((result.number, Known(key, part.axes, result.dtype, result.open)))
-            elif isinstance(body.op, Concat) and body.number not in used:
+            if target is None:
+                continue
+            if isinstance(body.op, Concat) and body.number not in used:
                 targets[body.number] = target
             else:
                 order = tuple(sorted(body.axes))
@@ -231,6 +239,26 @@ class _Builder:
         assert isinstance(term.op, Opaque)
         (layout,) = term.op.call.out_layouts
         source = self.sources[input_read(term).index]
+        return Load(_value(term, scope).key, "input", source, layout, term.dtype, term.open)
+
+    def _operand(self, term: Term, scope: Scope) -> Load | None:
+        """How an operand of control flow is read, whose bodies read it; None for others.
+
+        Its loops do not run in Python: so they have all of it, or the current chunk.
+        """
+        names: dict[Axis, Axis] = {}
+        operand = term
+        while isinstance(operand.op, (Chunk, Rename)):
+            if isinstance(operand.op, Rename):
+                names = {operand.op.old: names.get(operand.op.new, operand.op.new)} | names
+            (operand,) = operand.args
+        if not isinstance(operand.op, Leaf) or operand.op.index not in self.sources:
+            return None
+        layout = tuple(
+            as_dimension(names.get(axis, axis) for axis in parts(dimension))
+            for dimension in operand.op.layout
+        )
+        source = self.sources[operand.op.index]
         return Load(_value(term, scope).key, "input", source, layout, term.dtype, term.open)
 
     def _of_kept(self, term: Term, scope: Scope) -> Load | None:
@@ -293,9 +321,6 @@ class _Builder:
             bodies.append(tuple(steps))
             outputs.append(tuple(keys))
         results = tuple(Key("flow", number, each) for each in range(len(call.out_layouts)))
-        flow = ControlFlow(
-            number, control, tuple(operands), tuple(entries), tuple(bodies), tuple(outputs), results
-        )
         found = []
         for other in block.steps:
             if isinstance(other, Compute) and isinstance(other.term.op, Opaque):
@@ -305,7 +330,8 @@ class _Builder:
                     dtype = call.out_dtypes[each]
                     known = Known(results[each], call.out_layouts[each], dtype, other.term.open)
                     found.append((other.term.number, known))
-        return roots, flow, found
+        every = tuple(operands), tuple(entries), tuple(bodies), tuple(outputs), results
+        return roots, ControlFlow(number, control, *every, tuple(known for _, known in found)), found
 
     def _source(self, term: Term) -> int | None:
         """The position of the argument that a term is, if it is one that is read by chunks."""
@@ -362,6 +388,16 @@ def _root(term: Term, scope: Scope) -> Value:
 
 def _loaded(load: Load) -> Known:
     return Known(load.key, load.layout, load.dtype, load.open)
+
+
+def _used_whole(block: Block) -> Iterable[int]:
+    """The numbers of the terms of which steps use more than the current chunk."""
+    for step in block.steps:
+        if isinstance(step, Loop):
+            yield from (body.number for result in step.results for body in bodies_of(result))
+            yield from _used_whole(step.body)
+        elif not isinstance(step.term.op, Chunk):
+            yield from (arg.number for arg in step.term.args)
 
 
 def _used(block: Block) -> set[int]:

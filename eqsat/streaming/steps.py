@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import Control
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.program import Program
-from eqsat.streaming.segments import Key, Segment
+from eqsat.streaming.segments import Key, Known, Segment
 from eqsat.streaming.states import Part
 
 
@@ -109,6 +110,7 @@ class ControlFlow:
     - `operands`: by position, the array; None for one that bodies read by chunks.
     - `entries`, `bodies`, `outputs`: for each body, its inputs, its steps, and the arrays that it computes.
     - `results`: by number of a result, what it is called.
+    - `known`: of those that later steps read, also the dimensions.
     """
 
     id: int
@@ -118,6 +120,7 @@ class ControlFlow:
     bodies: tuple[tuple[Step, ...], ...]
     outputs: tuple[tuple[Key, ...], ...]
     results: tuple[Key, ...]
+    known: tuple[Known, ...]
 
     @cached_property
     def reads(self) -> frozenset[Key]:
@@ -170,6 +173,26 @@ class Streaming:
     def passes(self) -> tuple[Pass, ...]:
         """All passes, outer before inner."""
         return tuple(passes_in(self.steps))
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells the program from others for the same function, also in another process."""
+        terms = [
+            (
+                term.number,
+                type(term.op).__name__,
+                getattr(term.op, "name", getattr(term.op, "kind", "")),
+                term.dtype,
+                sorted((axis.id, axis.size) for axis in term.axes),
+                [arg.number for arg in term.args],
+            )
+            for term in self.program.reachable()
+        ]
+        passes = [
+            (one.id, one.axis.id, [each.key for each in one.states], [each.key for each in one.loads])
+            for one in self.passes
+        ]
+        return hashlib.sha256(repr((terms, passes)).encode()).hexdigest()
 
 
 def passes_in(steps: Sequence[Step]) -> Iterator[Pass]:

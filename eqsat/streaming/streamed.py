@@ -26,7 +26,7 @@ from eqsat.streaming.accounting import read_bytes
 from eqsat.streaming.checkpoints import Checkpoints, Saved, on_disk
 from eqsat.streaming.execution import Execution
 from eqsat.streaming.options import StreamOptions
-from eqsat.streaming.planner import StreamedProgram, StreamPlanner
+from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
@@ -69,7 +69,7 @@ class StreamedFunction:
         self.options = options
         self.title = title
         self.target = settings.target or default_target()
-        self._programs: dict[tuple[tuple[int, int], ...], StreamedProgram] = {}
+        self._programs: dict[Any, StreamedProgram] = {}
         self._seconds = 0.0
         self._planning = threading.RLock()
 
@@ -90,18 +90,21 @@ class StreamedFunction:
 
     @cached_property
     def planner(self) -> StreamPlanner:
-        return StreamPlanner(self.traced.closed, self.streamed, self.settings, self.target, self.title)
+        return StreamPlanner(
+            self.traced.closed, self.streamed, self.settings, self.target, self.title, self.names
+        )
 
-    def program(self, lengths: Mapping[int, int] | None = None) -> StreamedProgram:
+    def program(self, saved: Saved | None = None) -> StreamedProgram:
         """What runs; planned when it is first asked for.
 
         **Arguments:**
 
-        - `lengths`: of chunks, if an earlier run has settled them.
+        - `saved`: how far an earlier run has come, if its program is to go on.
 
-        **Raises:** `BudgetError` if there is no program within the budgets.
+        **Raises:** `BudgetError` if there is no program within the budgets; `EqsatError` if that of the
+            earlier run is not found.
         """
-        key = tuple(sorted((lengths or {}).items()))
+        key = (saved.budget, saved.steps, *sorted(saved.lengths.items())) if saved else ()
         with self._planning:
             if key not in self._programs:
                 with (
@@ -110,8 +113,11 @@ class StreamedFunction:
                 ):
                     progress.say("passes over what is not in memory")
                     began = time.perf_counter()
+                    # Of the same budget, a machine that has more free makes the same program.
+                    budget = min(saved.budget, self.budget) if saved else self.budget
+                    settled = Settled(saved.steps, saved.lengths) if saved else None
                     self._programs[key] = self.planner.planned(
-                        self.budget, self.host_budget, lengths, self._scratch_room()
+                        budget, self.host_budget, settled, self._scratch_room()
                     )
                     self._seconds = time.perf_counter() - began
                 if self.settings.observer is not None:
@@ -148,12 +154,13 @@ class StreamedFunction:
         }
         checkpoints = self._checkpoints(sources, arrays)
         saved = checkpoints.read() if checkpoints else None
-        program = self.program(saved.lengths if saved else None)
+        program = self.program(saved)
         for number, constant in enumerate(program.hoisted):
             arrays[Key("argument", len(leaves) + number)] = constant
         results = ResultPlaces.of(
             program.streaming,
-            self.traced.closed.out_avals,
+            self.traced,
+            sources.values(),
             self.options,
             self.host_budget,
             self.title,
@@ -166,9 +173,9 @@ class StreamedFunction:
                 _interruptible() as interrupted,
                 Progress(f"running {self.title}", self.settings.progress) as progress,
             ):
-                run = Execution(program, sources, results.kept, arrays, lambda _: None)
+                run = Execution(program, sources, results.kept, arrays, lambda _: None, self.settings.double)
                 run.read_bytes = saved.read_bytes if saved else 0
-                run.at_chunk = self._at_chunk(program, checkpoints, results, progress, interrupted)
+                run.at_chunk = self._at_chunk(program, saved, checkpoints, results, progress, interrupted)
                 run.run(saved.path if saved else ())
             found = results.results(run.arrays)
         except BaseException:
@@ -181,6 +188,7 @@ class StreamedFunction:
     def _at_chunk(
         self,
         program: StreamedProgram,
+        saved: Saved | None,
         checkpoints: Checkpoints | None,
         results: ResultPlaces,
         progress: Progress,
@@ -204,7 +212,14 @@ class StreamedFunction:
             if checkpoints and (stop or checkpoints.due):
                 results.flush()
                 checkpoints.write(
-                    Saved(program.lengths, tuple(run.path), on_disk(run.arrays), run.read_bytes)
+                    Saved(
+                        saved.budget if saved else self.budget,
+                        program.streaming.digest,
+                        program.lengths,
+                        tuple(run.path),
+                        on_disk(run.arrays),
+                        run.read_bytes,
+                    )
                 )
             if stop:
                 raise KeyboardInterrupt

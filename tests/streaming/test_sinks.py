@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import ml_dtypes
 import numpy as np
 import pytest
 import zarr
@@ -92,3 +93,30 @@ def test_other_places_are_refused(out: Any, message: str) -> None:
 def test_a_failing_write_names_the_slice() -> None:
     with pytest.raises(EqsatError, match=r"the result's slice \[0:4, 0:2\] could not be written"):
         Sink(object()).write((slice(0, 4), slice(0, 2)), DATA[:4])
+
+
+def test_a_private_mapping_keeps_what_is_written_to_it(tmp_path: Path) -> None:
+    DATA.tofile(tmp_path / "x")
+    out = np.memmap(tmp_path / "x", np.float32, "c", shape=DATA.shape)
+    out[:] = 0
+    assert np.array_equal(write(sink(out, DATA.shape, FLOAT)), DATA)
+
+
+def test_entries_of_bfloat16_keep_their_dtype(tmp_path: Path) -> None:
+    data = DATA.astype(ml_dtypes.bfloat16)
+    for one in (
+        sink(tmp_path / "x.npy", data.shape, data.dtype),
+        sink(None, data.shape, data.dtype, scratch=tmp_path / "y.npy"),
+    ):
+        one.write((slice(0, 6), slice(0, 2)), data)
+        found = one.finished()
+        assert found.dtype == data.dtype
+        assert np.array_equal(found, data)
+
+
+def test_a_file_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "x.npy").mkdir()
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "x.npy", tmp_path / "file" / "y.npy"):
+        with pytest.raises(EqsatError, match="can't be written to"):
+            sink(path, DATA.shape, FLOAT)

@@ -118,3 +118,13 @@ def test_fingerprints_tell_data_apart() -> None:
 def test_on_host_takes_arrays() -> None:
     with pytest.raises(TypeError, match="on_host takes an array with shape, dtype and slicing"):
         eqsat.on_host([1.0, 2.0])
+
+
+def test_an_array_without_a_shape_is_an_error(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        empty = file.create_dataset("empty", data=h5py.Empty("f4"))
+        closed = file.create_dataset("x", data=[1.0])
+        with pytest.raises(EqsatError, match="x has no shape"):
+            Source(empty, "x")
+    with pytest.raises(EqsatError, match="x has no shape"):
+        Source(closed, "x")

@@ -113,6 +113,11 @@ def test_planned_once_for_all_steps_of_an_optimiser(file: Any) -> None:
             "needs only chunks of the arguments",
         ),
         (
+            lambda x: eqsat.optimize(lambda rows: rows[1:] - rows[:-1], budget="300kB")(x),
+            BudgetError,
+            r"not in memory \(rows\) .*: pass the parts of a file",
+        ),
+        (
             lambda x: eqsat.optimize(lambda x: 2 * x, budget="300kB", host_budget="1MB")(x),
             EqsatError,
             r"take 1\.6 MB of the host's memory",
@@ -123,14 +128,26 @@ def test_planned_once_for_all_steps_of_an_optimiser(file: Any) -> None:
             "exceed the host budget of 20 B",
         ),
         (
-            lambda x: eqsat.optimize(jnp.sum, budget="300kB", out="sum.npy")(x),
+            lambda x: eqsat.optimize(loss, budget="300kB")(
+                W, eqsat.on_host(jax.ShapeDtypeStruct((N, 4), "f4"))
+            ),
             EqsatError,
-            "stays on the device",
+            "a call needs the array",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x, key: x.sum(), budget="300kB")(x, jax.random.key(0)),
+            EqsatError,
+            "keys of jax.random",
+        ),
+        (
+            lambda x: jax.jacrev(eqsat.optimize(lambda w, x: x.T @ jnp.tanh(x @ w), budget="300kB"))(W, x),
+            EqsatError,
+            "inside of jit, vmap",
         ),
         (
             lambda x: eqsat.optimize(lambda x: (x, x), budget="300kB", out="x.npy")(x),
             EqsatError,
-            "out names 1 places, and .* has 2 results",
+            "out does not match the results",
         ),
         (
             lambda x: eqsat.optimize(loss, budget="300kB")(jnp.ones((4, 30_000)), x),
@@ -245,7 +262,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_checkpoint_is_said(tmp_path: Path) -> None:
-    (tmp_path / "checkpoint").write_bytes(b"eqsat checkpoint 1\nnothing")
+    (tmp_path / "checkpoint").write_bytes(b"eqsat checkpoint 2\nnothing")
     run = eqsat.optimize(lambda x: jnp.sum(x, 0), budget="300kB", checkpoint=tmp_path)
     with pytest.raises(EqsatError, match="is no checkpoint that can be read"):
         run(eqsat.on_host(X))
@@ -316,3 +333,97 @@ def test_a_session_reports_what_is_read(file: Any) -> None:
     entry = session.entry(loss)
     eqsat.optimize(loss, budget="300kB").watched(Watch(session, entry))(W, file)
     assert "reads 1.6 MB in 1 pass" in session.report()
+
+
+def test_64_bit_numbers_stay(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    data = np.arange(4_000, dtype=np.int64).reshape(1_000, 4) * 10**15
+    np.save(path, data)
+    small = eqsat.optimize(lambda x: (x.sum(0), x * x, x / 4), budget="20kB")
+    with jax.enable_x64(True):
+        got = small(np.load(path, mmap_mode="r"))
+        wanted = (data.sum(0), data * data, data / 4)
+        for mine, theirs in zip(got, wanted, strict=True):
+            assert mine.dtype == theirs.dtype
+            np.testing.assert_array_equal(mine, theirs)
+    assert small(np.load(path, mmap_mode="r"))[0].dtype == np.int32
+
+
+def test_the_budget_of_a_scope_bounds_what_is_read(file: Any) -> None:
+    small = eqsat.optimize(lambda x: x.sum(0), budget="1MB")
+    with eqsat.budget("60kB"):
+        within = small.plan(file)
+        assert isinstance(within, eqsat.StreamPlan)
+        assert within.peak_bytes <= 60_000
+    without = small.plan(file)
+    assert isinstance(without, eqsat.StreamPlan)
+    assert without.peak_bytes > 60_000
+
+
+def test_an_optimised_function_inside_of_another(file: Any) -> None:
+    inner = eqsat.optimize(loss, budget="300kB")
+    outer = eqsat.optimize(jax.value_and_grad(inner), budget="200kB")
+    np.testing.assert_allclose(outer(W, file)[1], jax.grad(loss)(W, X), rtol=1e-4, atol=1e-7)
+
+
+def test_a_refused_place_leaves_no_file(file: Any, tmp_path: Path) -> None:
+    run = eqsat.optimize(
+        lambda x: (x * 2, x + 1), budget="300kB", out=(tmp_path / "x.npy", tmp_path / "x.txt")
+    )
+    with pytest.raises(EqsatError, match=r"x\.txt"):
+        run(file)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_result_that_is_needed_again_as_a_whole(file: Any) -> None:
+    def fitted(w: Any, x: Any) -> Any:
+        scores = x @ w
+        return jnp.mean(jnp.tanh(scores)), scores
+
+    small = eqsat.optimize(fitted, budget="1MB")
+    for got, wanted in (
+        (small(W, file), fitted(W, X)),
+        (jax.grad(small, has_aux=True)(W, file), jax.grad(fitted, has_aux=True)(W, X)),
+    ):
+        for mine, theirs in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_loops_for_each_entry_take_what_is_read() -> None:
+    edges, entries = jnp.arange(-1.0, 2.0), X[:2003, 0]
+    small = eqsat.optimize(jnp.searchsorted, budget="4kB")
+    found = small(edges, eqsat.on_host(entries))
+    np.testing.assert_array_equal(found, jnp.searchsorted(edges, entries))
+
+
+def test_a_place_also_gets_what_fits_the_budget(file: Any, tmp_path: Path) -> None:
+    run = eqsat.optimize(
+        lambda x: (2 * x, x.max()), budget="9MB", out=(tmp_path / "x.npy", tmp_path / "y.npy")
+    )
+    run(file)
+    np.testing.assert_array_equal(np.load(tmp_path / "x.npy"), 2 * X)
+    assert np.load(tmp_path / "y.npy") == X.max()
+
+
+def test_files_without_rows(tmp_path: Path) -> None:
+    empty = eqsat.on_host(X[:0])
+    total, doubled = eqsat.optimize(lambda x: (x.sum(0), 2 * x), budget="1kB")(empty)
+    assert doubled.shape == (0, 4)
+    np.testing.assert_array_equal(total, np.zeros(4))
+    run = eqsat.optimize(lambda x: 2 * x, budget="1kB", out=tmp_path / "x.npy")
+    assert run(empty).shape == np.load(tmp_path / "x.npy").shape == (0, 4)
+
+
+def test_loops_that_never_run(file: Any) -> None:
+    def products(x: Any, ws: Any) -> Any:
+        return jax.lax.scan(lambda c, w: (c + 1, jnp.max(x @ w)), 3, ws)
+
+    count, found = eqsat.optimize(products, budget="300kB")(file, jnp.ones((0, 4)))
+    assert (int(count), found.shape, found.dtype) == (3, (0,), np.float32)
+
+
+def test_numbers_are_no_chunks_whatever_is_marked(file: Any) -> None:
+    def scaled(d: Any) -> Any:
+        return d["x"].max() * d["by"]
+
+    assert eqsat.optimize(scaled, budget="300kB", stream_argnames="d")({"x": X, "by": 2.0}) == 2 * X.max()

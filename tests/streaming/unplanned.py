@@ -67,7 +67,8 @@ def planner(
     accuracy: str = "reassociates",
 ) -> StreamPlanner:
     closed = trace(fn, tuple(args), {}).closed
-    return StreamPlanner(closed, streamed, Settings(None, (), accuracy, None), default_target(), "f")
+    names = [f"argument_{number}" for number in range(len(closed.in_avals))]
+    return StreamPlanner(closed, streamed, Settings(None, (), accuracy, None), default_target(), "f", names)
 
 
 def steps_of(planner: StreamPlanner, free: int) -> Streaming:
@@ -95,7 +96,8 @@ def run_by_passes(
     - `sinks`: where results go, which an earlier run may have begun to write.
     """
     lengths = {one.id: usable(one, length) for one in steps.passes}
-    program = StreamedProgram(steps, lengths, pieces_of(steps), 0, planner.hoisted, 0.0)
+    candidate: Any = None  # which runs need not know
+    program = StreamedProgram(steps, lengths, pieces_of(steps), 0, planner.hoisted, 0.0, candidate)
     sources = {number: Source(args[number], f"x{number}") for number in planner.streamed}
     arrays: dict[Key, Any] = {
         Key("argument", number): jnp.asarray(arg)
