@@ -13,7 +13,8 @@ from eqsat.ir.program import Program
 from eqsat.ir.streams import input_read, is_read
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, bodies_of, combination
-from eqsat.streaming.segments import Finish, Key, Known, Placement, Root, Scope, Segment, Update, Value
+from eqsat.streaming.needed_steps import Group, known_load, known_value, needed_steps
+from eqsat.streaming.segments import Finish, Key, Known, Placement, Root, Scope, Update, Value
 from eqsat.streaming.states import Part, is_supported, state_parts
 from eqsat.streaming.steps import (
     ControlFlow,
@@ -26,7 +27,6 @@ from eqsat.streaming.steps import (
     Step,
     Streaming,
     Written,
-    reads,
 )
 
 FREE = (Const, Iota, Delta, Rename, Chunk, Leaf)
@@ -57,10 +57,6 @@ def streaming(
     **Raises:** `UnsupportedError` if a loop can't run in Python.
     """
     return _Builder(program, frozenset(streamed), axes, spill).whole(block)
-
-
-Group = Sequence[Term] | Sequence[Root] | Step
-"""What is made into a step: terms of which later steps need some, roots of which they do, or a step."""
 
 
 class _Builder:
@@ -129,7 +125,7 @@ class _Builder:
             nonlocal scope
             if here:
                 groups.append((scope, list(here)))
-                scope = scope.with_known((term.number, _value(term, scope)) for term in here)
+                scope = scope.with_known((term.number, known_value(term, scope)) for term in here)
                 here.clear()
 
         def add(step: Step, known: Iterable[tuple[int, Known]]) -> None:
@@ -148,10 +144,10 @@ class _Builder:
             elif is_read(step.term):
                 flush()
                 load = self._load(step.term, scope)
-                add(load, [(step.term.number, _loaded(load))])
+                add(load, [(step.term.number, known_load(load))])
             elif (load_back := self._of_kept(step.term, scope)) is not None:
                 flush()
-                add(load_back, [(step.term.number, _loaded(load_back))])
+                add(load_back, [(step.term.number, known_load(load_back))])
             elif any(body.loops for body in step.bodies):
                 if step.term.number not in scope.known:
                     flush()
@@ -163,9 +159,9 @@ class _Builder:
                     whole = self._operand(arg, scope)
                     if whole is not None and arg.number not in scope.known:
                         flush()
-                        add(whole, [(arg.number, _loaded(whole))])
+                        add(whole, [(arg.number, known_load(whole))])
                 here.append(step.term)
-        return _needed(groups, here, scope, last, wanted), scope
+        return needed_steps(groups, here, scope, last, wanted), scope
 
     # Loops over chunks
 
@@ -192,7 +188,7 @@ class _Builder:
                     states.append(State(key, part, result.open))
                     if part.given:
                         starts.append(Value(key, result.args[0], part.axes))
-                end = _value(result, scope)
+                end = known_value(result, scope)
                 ends.append(Finish(end.key, result))
                 known.append((result.number, end))
                 continue
@@ -210,7 +206,7 @@ class _Builder:
                 targets[body.number] = target
             else:
                 order = tuple(sorted(body.axes))
-                written.append(Written(_value(body, inner).key, target, order, body.open))
+                written.append(Written(known_value(body, inner).key, target, order, body.open))
         wanted = frozenset(one.key for one in written)
         steps, after = self.block(loop.body, inner, last, targets, wanted)
         loads = [step for step in steps if isinstance(step, Load)]
@@ -239,7 +235,7 @@ class _Builder:
         assert isinstance(term.op, Opaque)
         (layout,) = term.op.call.out_layouts
         source = self.sources[input_read(term).index]
-        return Load(_value(term, scope).key, "input", source, layout, term.dtype, term.open)
+        return Load(known_value(term, scope).key, "input", source, layout, term.dtype, term.open)
 
     def _operand(self, term: Term, scope: Scope) -> Load | None:
         """How an operand of control flow is read, whose bodies read it; None for others.
@@ -259,7 +255,7 @@ class _Builder:
             for dimension in operand.op.layout
         )
         source = self.sources[operand.op.index]
-        return Load(_value(term, scope).key, "input", source, layout, term.dtype, term.open)
+        return Load(known_value(term, scope).key, "input", source, layout, term.dtype, term.open)
 
     def _of_kept(self, term: Term, scope: Scope) -> Load | None:
         """How a chunk of a kept result is read back; None for other terms."""
@@ -271,7 +267,7 @@ class _Builder:
         if not opened or operand.number not in self.kept:
             return None
         kept = self.kept[operand.number]
-        key = _value(term, scope).key
+        key = known_value(term, scope).key
         return Load(key, "result", kept.number, kept.axes, kept.dtype, frozenset(opened))
 
     # Control flow
@@ -340,35 +336,6 @@ class _Builder:
         return self.sources.get(term.op.index) if isinstance(term.op, Leaf) else None
 
 
-def _needed(
-    groups: Sequence[tuple[Scope, Group]],
-    here: Sequence[Term],
-    scope: Scope,
-    last: Sequence[Root],
-    wanted: frozenset[Key],
-) -> list[Step]:
-    """The steps, in which segments compute what later steps read."""
-    steps: list[Step] = []
-    needed = set(wanted)
-    ending = [*last, *(root for term in here if (root := _root(term, scope)).key in needed)]
-    if ending:
-        segment = Segment(tuple(ending), scope)
-        steps.append(segment)
-        needed |= set(segment.reads)
-    for where, group in reversed(groups):
-        if isinstance(group, (Segment, Pass, Load, ControlFlow)):
-            steps.append(group)
-            needed |= reads(group)
-            continue
-        every = [_root(each, where) if isinstance(each, Term) else each for each in group]
-        roots = [root for root in every if isinstance(root, (Value, Finish)) and root.key in needed]
-        if roots:
-            segment = Segment(tuple(roots), where)
-            steps.append(segment)
-            needed |= set(segment.reads)
-    return steps[::-1]
-
-
 def _axes(program: Program) -> Iterable[Axis]:
     for term in program.reachable():
         yield from term.axes
@@ -376,18 +343,6 @@ def _axes(program: Program) -> Iterable[Axis]:
         yield from layout_axes(output.layout)
     for leaf in program.inputs:
         yield from leaf.axes
-
-
-def _value(term: Term, scope: Scope) -> Known:
-    return Known(Key("value", term.number, 0, scope.id), tuple(sorted(term.axes)), term.dtype, term.open)
-
-
-def _root(term: Term, scope: Scope) -> Value:
-    return Value(_value(term, scope).key, term, tuple(sorted(term.axes)))
-
-
-def _loaded(load: Load) -> Known:
-    return Known(load.key, load.layout, load.dtype, load.open)
 
 
 def _used_whole(block: Block) -> Iterable[int]:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.errors import BudgetError, EqsatError
+from eqsat.errors import EqsatError
 from eqsat.running.session import Session, Watch
 from tests.stages import normal
 
@@ -97,70 +96,6 @@ def test_planned_once_for_all_steps_of_an_optimiser(file: Any) -> None:
         w = w - 0.5 * gradient
     assert traced == 1
     assert losses == sorted(losses, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
-        (
-            lambda x: jax.jit(lambda w: eqsat.optimize(loss, budget="300kB")(w, x))(W),
-            EqsatError,
-            "can't be called inside of jit",
-        ),
-        (
-            lambda x: eqsat.optimize(lambda x: jnp.cumsum(x, axis=0), budget="300kB")(x),
-            BudgetError,
-            "needs only chunks of the arguments",
-        ),
-        (
-            lambda x: eqsat.optimize(lambda rows: rows[1:] - rows[:-1], budget="300kB")(x),
-            BudgetError,
-            r"not in memory \(rows\) .*: pass the parts of a file",
-        ),
-        (
-            lambda x: eqsat.optimize(lambda x: 2 * x, budget="300kB", host_budget="1MB")(x),
-            EqsatError,
-            r"take 1\.6 MB of the host's memory",
-        ),
-        (
-            lambda x: eqsat.optimize(jnp.sum, budget="300kB", host_budget="20B")(x),
-            BudgetError,
-            "exceed the host budget of 20 B",
-        ),
-        (
-            lambda x: eqsat.optimize(loss, budget="300kB")(
-                W, eqsat.on_host(jax.ShapeDtypeStruct((N, 4), "f4"))
-            ),
-            EqsatError,
-            "a call needs the array",
-        ),
-        (
-            lambda x: eqsat.optimize(lambda x, key: x.sum(), budget="300kB")(x, jax.random.key(0)),
-            EqsatError,
-            "keys of jax.random",
-        ),
-        (
-            lambda x: jax.jacrev(eqsat.optimize(lambda w, x: x.T @ jnp.tanh(x @ w), budget="300kB"))(W, x),
-            EqsatError,
-            "inside of jit, vmap",
-        ),
-        (
-            lambda x: eqsat.optimize(lambda x: (x, x), budget="300kB", out="x.npy")(x),
-            EqsatError,
-            "out does not match the results",
-        ),
-        (
-            lambda x: eqsat.optimize(loss, budget="300kB")(jnp.ones((4, 30_000)), x),
-            BudgetError,
-            "the arguments that stay on the device take 480 kB",
-        ),
-    ],
-)
-def test_what_can_not_be_done_is_said(
-    call: Callable[[Any], Any], error: type[Exception], message: str, file: Any
-) -> None:
-    with pytest.raises(error, match=message):
-        call(file)
 
 
 SCRIPT = """

@@ -1,0 +1,90 @@
+"""What optimised functions of files refuse, and what they say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import eqsat
+from eqsat.errors import BudgetError, EqsatError
+from tests.stages import normal
+
+X = normal(100_000, 4)
+W = jnp.arange(1.0, 5.0)
+
+
+@pytest.fixture
+def file() -> Any:
+    return eqsat.on_host(X)
+
+
+def loss(w: Any, x: Any) -> Any:
+    return jnp.mean(jnp.tanh(x @ w) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda x: jax.jit(lambda w: eqsat.optimize(loss, budget="300kB")(w, x))(W),
+            EqsatError,
+            "can't be called inside of jit",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x: jnp.cumsum(x, axis=0), budget="300kB")(x),
+            BudgetError,
+            "needs only chunks of the arguments",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda rows: rows[1:] - rows[:-1], budget="300kB")(x),
+            BudgetError,
+            r"not in memory \(rows\) .*: pass the parts of a file",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x: 2 * x, budget="300kB", host_budget="1MB")(x),
+            EqsatError,
+            r"take 1\.6 MB of the host's memory",
+        ),
+        (
+            lambda x: eqsat.optimize(jnp.sum, budget="300kB", host_budget="20B")(x),
+            BudgetError,
+            "exceed the host budget of 20 B",
+        ),
+        (
+            lambda x: eqsat.optimize(loss, budget="300kB")(
+                W, eqsat.on_host(jax.ShapeDtypeStruct(X.shape, "f4"))
+            ),
+            EqsatError,
+            "a call needs the array",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x, key: x.sum(), budget="300kB")(x, jax.random.key(0)),
+            EqsatError,
+            "keys of jax.random",
+        ),
+        (
+            lambda x: jax.jacrev(eqsat.optimize(lambda w, x: x.T @ jnp.tanh(x @ w), budget="300kB"))(W, x),
+            EqsatError,
+            "inside of jit, vmap",
+        ),
+        (
+            lambda x: eqsat.optimize(lambda x: (x, x), budget="300kB", out="x.npy")(x),
+            EqsatError,
+            "out does not match the results",
+        ),
+        (
+            lambda x: eqsat.optimize(loss, budget="300kB")(jnp.ones((4, 30_000)), x),
+            BudgetError,
+            "the arguments that stay on the device take 480 kB",
+        ),
+    ],
+)
+def test_what_can_not_be_done_is_said(
+    call: Callable[[Any], Any], error: type[Exception], message: str, file: Any
+) -> None:
+    with pytest.raises(error, match=message):
+        call(file)
