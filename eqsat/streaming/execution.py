@@ -22,7 +22,7 @@ from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.prefetch import Prefetcher
 from eqsat.streaming.segments import Key, Segment
 from eqsat.streaming.sinks import Sink
-from eqsat.streaming.sources import Source
+from eqsat.streaming.sources import Source, SourceView
 from eqsat.streaming.steps import (
     ControlFlow,
     Load,
@@ -62,7 +62,7 @@ class Execution:
     """
 
     program: StreamedProgram
-    sources: Mapping[int, Source]
+    sources: Mapping[int, Source | SourceView]
     kept: Mapping[int, Sequence[KeptResult]]
     arrays: dict[Key, jax.Array]
     at_chunk: Callable[[Execution], None]

@@ -24,7 +24,7 @@ from eqsat.ir.last_entries import with_last_entries_carried
 from eqsat.ir.ops import Leaf
 from eqsat.ir.outer_operands import with_outer_operands
 from eqsat.ir.program import Program
-from eqsat.ir.streams import with_reads
+from eqsat.ir.streams import with_reads, with_views
 from eqsat.ir.unread_results import with_unread_results
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
@@ -112,7 +112,8 @@ class StreamPlanner:
     **Attributes:**
 
     - `streamed`: the positions of the arguments that are not in memory.
-    - `names`: of all arguments.
+    - `names`: of all inputs: arguments, captured arrays, and slices that are inputs of their own.
+    - `views`: these slices, by position.
     """
 
     def __init__(
@@ -125,7 +126,6 @@ class StreamPlanner:
         names: Sequence[str],
     ) -> None:
         self.closed = closed
-        self.names = tuple(names)
         self.streamed = tuple(streamed)
         self.settings = settings
         self.target = target
@@ -137,7 +137,12 @@ class StreamPlanner:
             with_outer_operands(with_constant_carries(with_last_entries_carried(program)))
         )
         self.hoisted = tuple(map(jnp.asarray, hoisted))
+        program, self.views = with_views(program, self.streamed)
+        self.streamed = (*self.streamed, *self.views)
         self.program = with_reads(program, self.streamed)
+        constants = [f"constant_{number}" for number in range(len(hoisted))]
+        slices = [f"a slice of {names[view.source]}" for view in self.views.values()]
+        self.names = (*names, *constants, *slices)
 
     def planned(
         self,
@@ -233,13 +238,13 @@ class StreamPlanner:
         if settled is not None:
             raise self._not_found(budget)
         why = f": {unsupported}" if unsupported else ""
-        names = ", ".join(self.names[position] for position in self.streamed)
+        names = ", ".join(dict.fromkeys(self.names[position] for position in self.streamed))
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
             f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as a"
             " sort, a cumulative sum or a solve along it does, goes over its entries in a lax.scan, or takes"
-            " some of its rows, rolls, pads or joins them: pass the parts of a file as arguments, such as"
-            " x[1:] and x[:-1], and join sums and results of parts instead of the files"
+            " its rows by indices, reverses, rolls, pads or joins them: join sums and results of several files"
+            " instead of the files"
         )
 
     def _held(self) -> int:

@@ -26,16 +26,15 @@ def stream_plan(
 
     **Arguments:**
 
-    - `names`: of the arguments.
+    - `names`: of the inputs.
     - `budgets`: bytes of the device's memory, and of the host's.
     - `rate`: bytes per second at which reading is predicted.
     """
     streaming, lengths = program.streaming, program.lengths
-    inputs = [*names, *(f"constant_{number}" for number in range(len(streaming.program.inputs) - len(names)))]
-    labels = axis_labels(streaming.program, inputs)
+    labels = axis_labels(streaming.program, names)
     read: dict[str, float] = {}
     for load, times in reading(streaming.steps, lengths):
-        name = _name(load.kind, load.source, inputs)
+        name = _name(load.kind, load.source, names)
         read[name] = read.get(name, 0.0) + times
     longest = longest_chunks(streaming, lengths)
     return StreamPlan(
@@ -44,7 +43,7 @@ def stream_plan(
         program.peak,
         budgets[1],
         host_bytes(streaming, longest),
-        tuple(_records(streaming.steps, program, labels, inputs, 0, 1)),
+        tuple(_records(streaming.steps, program, labels, names, 0, 1)),
         read_bytes(streaming.steps, lengths),
         read,
         rate,

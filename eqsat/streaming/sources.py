@@ -172,11 +172,16 @@ class Source:
             raise EqsatError(f"{self.name}{_text(slices)} could not be read: {error}") from error
         _let_go(found)
         if self.finite and into.dtype.kind in "fc" and not np.isfinite(into).all():
-            where = np.argwhere(~np.isfinite(into))[0] + [one.start for one in slices]
+            first = np.argwhere(~np.isfinite(into))[0]
+            where = [one.start + place * (one.step or 1) for one, place in zip(slices, first, strict=True)]
             at = ", ".join(map(str, where))
             raise EqsatError(
                 f"{self.name}{_text(slices)} is not finite: its entry at [{at}] is one of others"
             )
+
+    def view(self, slices: Slices) -> SourceView:
+        """A slice of it, as a source."""
+        return SourceView(self, slices)
 
     def fingerprint(self) -> str:
         """A digest of its type and of slices of it, spread evenly. Other data most likely has another."""
@@ -198,6 +203,33 @@ def own_dtype(array: Any) -> np.dtype[Any]:
     return found
 
 
+class SourceView:
+    """A slice of an argument that is read by chunks.
+
+    **Attributes:**
+
+    - `shape`: its dimensions; `dtype`: of its entries.
+    """
+
+    def __init__(self, source: Source, slices: Slices) -> None:
+        self.source = source
+        self.slices = slices
+        self.shape = tuple(len(range(one.start, one.stop, one.step)) for one in slices)
+        self.dtype = source.dtype
+
+    def read(self, slices: Slices, into: np.ndarray[Any, Any]) -> None:
+        """Read a slice of it, as `Source.read` does."""
+        within = [
+            slice(
+                whole.start + part.start * whole.step,
+                min(whole.start + part.stop * whole.step, whole.stop),
+                whole.step,
+            )
+            for whole, part in zip(self.slices, slices, strict=True)
+        ]
+        self.source.read(tuple(within), into)
+
+
 def _let_go(array: Any) -> None:
     """Let the process's pages of a mapped file go, of which an array is a slice that has been copied."""
     base: Any = array
@@ -210,4 +242,9 @@ def _let_go(array: Any) -> None:
 
 
 def _text(slices: Sequence[slice]) -> str:
-    return "[" + ", ".join(f"{one.start}:{one.stop}" for one in slices) + "]"
+    steps = (f":{one.step}" if one.step not in (None, 1) else "" for one in slices)
+    return (
+        "["
+        + ", ".join(f"{one.start}:{one.stop}{step}" for one, step in zip(slices, steps, strict=True))
+        + "]"
+    )

@@ -30,7 +30,7 @@ from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
-from eqsat.streaming.sources import Source
+from eqsat.streaming.sources import Source, SourceView
 from eqsat.support.progress import Progress
 from eqsat.support.units import format_bytes, format_seconds
 from eqsat.targets.calibration import default_target
@@ -127,7 +127,8 @@ class StreamedFunction:
     def _described(self, program: StreamedProgram) -> StreamPlan:
         budgets = self.budget, self.host_budget
         rate = self.target.machine.streamed
-        return stream_plan(program, self.title, self.names, budgets, rate, self._seconds)
+        names = self.planner.names
+        return stream_plan(program, self.title, names, budgets, rate, self._seconds)
 
     def _scratch_room(self) -> float:
         """Bytes that scratch files may take: half of what is free on their disk."""
@@ -173,7 +174,14 @@ class StreamedFunction:
                 _interruptible() as interrupted,
                 Progress(f"running {self.title}", self.settings.progress) as progress,
             ):
-                run = Execution(program, sources, results.kept, arrays, lambda _: None, self.settings.double)
+                run = Execution(
+                    program,
+                    self._with_views(sources),
+                    results.kept,
+                    arrays,
+                    lambda _: None,
+                    self.settings.double,
+                )
                 run.read_bytes = saved.read_bytes if saved else 0
                 run.at_chunk = self._at_chunk(program, saved, checkpoints, results, progress, interrupted)
                 run.run(saved.path if saved else ())
@@ -184,6 +192,13 @@ class StreamedFunction:
         if checkpoints:
             checkpoints.remove()
         return self.traced.unflatten(found)
+
+    def _with_views(self, sources: Mapping[int, Source]) -> dict[int, Source | SourceView]:
+        """What is read, by position: arguments, and slices of them."""
+        views = {
+            number: sources[view.source].view(view.slices) for number, view in self.planner.views.items()
+        }
+        return {**sources, **views}
 
     def _at_chunk(
         self,

@@ -98,7 +98,10 @@ def run_by_passes(
     lengths = {one.id: usable(one, length) for one in steps.passes}
     candidate: Any = None  # which runs need not know
     program = StreamedProgram(steps, lengths, pieces_of(steps), 0, planner.hoisted, 0.0, candidate)
-    sources = {number: Source(args[number], f"x{number}") for number in planner.streamed}
+    read = [number for number in planner.streamed if number not in planner.views]
+    sources: dict[int, Any] = {number: Source(args[number], f"x{number}") for number in read}
+    views = {number: sources[view.source].view(view.slices) for number, view in planner.views.items()}
+    sources |= views
     arrays: dict[Key, Any] = {
         Key("argument", number): jnp.asarray(arg)
         for number, arg in enumerate([*args, *planner.hoisted])
