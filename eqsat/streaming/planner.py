@@ -243,8 +243,8 @@ class StreamPlanner:
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
             f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as a"
             " sort, a cumulative sum or a solve along it does, goes over its entries in a lax.scan, or takes"
-            " its rows by indices, reverses, rolls, pads or joins them: join sums and results of several files"
-            " instead of the files"
+            " its rows by indices, reverses, rolls, pads or joins them: join sums and results of several"
+            " files instead of the files"
         )
 
     def _held(self) -> int:
