@@ -180,17 +180,24 @@ def _grown(instance: Instance, seed: int) -> Instance | None:
     )
     if sizes is None:
         return None
-    values = {}
-    for name, value in instance.values.items():
-        shape = tuple(sizes.lengths[axis] for axis in instance.axes_of(name))
-        number = sizes.constants.get(name, 0.0)
-        values[name] = np.broadcast_to(np.asarray(number).astype(value.dtype), shape)
-    grown = replace(instance, lengths=sizes.lengths, values=values)
-    try:
-        Sides(grown)
-    except IllFormed:
-        return None
-    return grown
+    # A length may be no number of a narrow dtype.
+    kinds = instance.kinds
+    wide = {kinds.variable_classes[name]: "int32" for name, kind in kinds.variables.items() if kind == "i"}
+    for chosen in ({}, wide):
+        dtypes = replace(instance.dtypes, chosen={**instance.dtypes.chosen, **chosen})
+        values = {}
+        for name, value in instance.values.items():
+            shape = tuple(sizes.lengths[axis] for axis in instance.axes_of(name))
+            number = np.asarray(sizes.constants.get(name, 0.0))
+            dtype = chosen.get(kinds.variable_classes.get(name, -1), value.dtype)
+            values[name] = np.broadcast_to(number.astype(dtype), shape)
+        grown = replace(instance, dtypes=dtypes, lengths=sizes.lengths, values=values)
+        try:
+            Sides(grown)
+        except IllFormed:
+            continue
+        return grown
+    return None
 
 
 def _schedule(program: Program) -> Schedule:

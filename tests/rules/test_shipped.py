@@ -18,8 +18,18 @@ FEW = 1
 is needed, so that is not looked for. `make test-all` draws all, and looks for it."""
 
 
-LONG = {"softmax", "solves", "factors"}
-"""Files that take half a minute each, even so."""
+LONG = {
+    "contraction",
+    "distance",
+    "factors",
+    "kronecker",
+    "low_rank",
+    "monoids",
+    "reductions",
+    "softmax",
+    "solves",
+}
+"""Files that take six to thirty seconds each, even so. Their rules have tests of their own here."""
 
 
 @pytest.mark.parametrize(
