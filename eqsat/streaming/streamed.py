@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import shutil
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from eqsat.compiler.default_budget import budget_bytes
 from eqsat.compiler.settings import Settings
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import Traced
 from eqsat.reports.stream_plan import StreamPlan
 from eqsat.storage.fingerprints import Fingerprint, Unidentified
-from eqsat.streaming.accounting import read_bytes
-from eqsat.streaming.checkpoints import Checkpoints, Saved, on_disk
+from eqsat.streaming.after_chunks import AfterChunks, interruptible
+from eqsat.streaming.checkpoints import Checkpoints, Saved
 from eqsat.streaming.execution import Execution
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
@@ -32,9 +31,8 @@ from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
 from eqsat.streaming.sources import Source, SourceView
 from eqsat.support.progress import Progress
-from eqsat.support.units import format_bytes, format_seconds
 from eqsat.targets.calibration import default_target
-from eqsat.targets.device_memory import free_budget, free_host_bytes
+from eqsat.targets.device_memory import free_host_bytes
 
 SCRATCH_SHARE = 1 / 2
 """The share of a disk's free bytes that scratch files may take."""
@@ -76,11 +74,7 @@ class StreamedFunction:
     @cached_property
     def budget(self) -> int:
         """Bytes of the device's memory."""
-        if self.settings.budget is not None:
-            return self.settings.budget
-        if self.target.usable_memory is not None and self.target.absent is not None:
-            return self.target.usable_memory
-        return free_budget([jax.devices()[0]])
+        return budget_bytes(self.settings, self.target, [jax.devices()[0]], ())
 
     @cached_property
     def host_budget(self) -> int:
@@ -171,19 +165,14 @@ class StreamedFunction:
             arrays |= {key: jnp.asarray(value) for key, value in saved.arrays.items()}
         try:
             with (
-                _interruptible() as interrupted,
+                interruptible() as interrupted,
                 Progress(f"running {self.title}", self.settings.progress) as progress,
             ):
-                run = Execution(
-                    program,
-                    self._with_views(sources),
-                    results.kept,
-                    arrays,
-                    lambda _: None,
-                    self.settings.double,
-                )
-                run.read_bytes = saved.read_bytes if saved else 0
-                run.at_chunk = self._at_chunk(program, saved, checkpoints, results, progress, interrupted)
+                before = saved.read_bytes if saved else 0
+                budget = saved.budget if saved else self.budget
+                after = AfterChunks(program, budget, checkpoints, results, progress, interrupted, before)
+                read, double = self._with_views(sources), self.settings.double
+                run = Execution(program, read, results.kept, arrays, after, double, read_bytes=before)
                 run.run(saved.path if saved else ())
             found = results.results(run.arrays)
         except BaseException:
@@ -199,47 +188,6 @@ class StreamedFunction:
             number: sources[view.source].view(view.slices) for number, view in self.planner.views.items()
         }
         return {**sources, **views}
-
-    def _at_chunk(
-        self,
-        program: StreamedProgram,
-        saved: Saved | None,
-        checkpoints: Checkpoints | None,
-        results: ResultPlaces,
-        progress: Progress,
-        interrupted: Callable[[], bool],
-    ) -> Callable[[Execution], None]:
-        total = read_bytes(program.streaming.steps, program.lengths)
-        began = time.monotonic()
-        before: list[int] = []
-
-        def at_chunk(run: Execution) -> None:
-            if not before:
-                before.append(run.read_bytes)
-            seconds = time.monotonic() - began
-            rate = run.read_bytes / seconds if seconds > 0 else 0.0
-            left = (total - run.read_bytes) / rate if rate else 0.0
-            progress.say(
-                f"read {format_bytes(run.read_bytes)} of {format_bytes(total)}, {format_bytes(rate)}/s,"
-                f" {format_seconds(left)} left"
-            )
-            stop = interrupted()
-            if checkpoints and (stop or checkpoints.due):
-                results.flush()
-                checkpoints.write(
-                    Saved(
-                        saved.budget if saved else self.budget,
-                        program.streaming.digest,
-                        program.lengths,
-                        tuple(run.path),
-                        on_disk(run.arrays),
-                        run.read_bytes,
-                    )
-                )
-            if stop:
-                raise KeyboardInterrupt
-
-        return at_chunk
 
     def _checkpoints(
         self, sources: Mapping[int, Source], arrays: Mapping[Key, jax.Array]
@@ -259,24 +207,3 @@ class StreamedFunction:
         for key, array in sorted(arrays.items()):
             digest.update(f"{key.number} {array.dtype} {array.shape}".encode() + np.asarray(array).tobytes())
         return Checkpoints(Path(self.options.checkpoint), digest.hexdigest())
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """A context in which Ctrl-C is noted for the end of a chunk; a second one is not waited for."""
-    noted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield noted.is_set
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: Any) -> None:
-        if noted.is_set():
-            raise KeyboardInterrupt
-        noted.set()
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield noted.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
