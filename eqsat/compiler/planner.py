@@ -37,10 +37,7 @@ from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
-from eqsat.ir.constant_carries import with_constant_carries
-from eqsat.ir.last_entries import with_last_entries_carried
-from eqsat.ir.outer_operands import with_outer_operands
-from eqsat.ir.unread_results import with_unread_results
+from eqsat.ir.lean_loops import with_lean_loops
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.part_search import searched_by_parts
 from eqsat.planning.recording import peak_tensors
@@ -257,8 +254,7 @@ class Planner:
     def lowered(self) -> Lowered:
         """The function as a program, and the compiler of candidates for it. All budgets share it."""
         function, hoisted, _ = self.baseline.lowered
-        program = with_outer_operands(with_constant_carries(with_last_entries_carried(function)))
-        program = with_unread_results(program)
+        program = with_lean_loops(function)
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         machine = self.machine

@@ -18,14 +18,11 @@ from eqsat.compiler.settings import Settings
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis, layout_axes, parts
-from eqsat.ir.constant_carries import with_constant_carries
 from eqsat.ir.dtypes import is_extended
-from eqsat.ir.last_entries import with_last_entries_carried
+from eqsat.ir.lean_loops import with_lean_loops
 from eqsat.ir.ops import Leaf
-from eqsat.ir.outer_operands import with_outer_operands
 from eqsat.ir.program import Program
 from eqsat.ir.streams import with_reads, with_views
-from eqsat.ir.unread_results import with_unread_results
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
 from eqsat.planning.materialisation import with_kept
@@ -133,9 +130,7 @@ class StreamPlanner:
         for aval in (*closed.in_avals, *closed.out_avals):
             _refuse_keys(str(aval.dtype), title)
         program, hoisted = lower(closed, platforms=target.platforms)
-        program = with_unread_results(
-            with_outer_operands(with_constant_carries(with_last_entries_carried(program)))
-        )
+        program = with_lean_loops(program)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
         program, self.views = with_views(program, self.streamed)
         self.streamed = (*self.streamed, *self.views)

@@ -1,0 +1,15 @@
+"""Loops that carry, stack and take no more than what is read of them: what every program is planned with."""
+
+from __future__ import annotations
+
+from eqsat.ir.constant_carries import with_constant_carries
+from eqsat.ir.last_entries import with_last_entries_carried
+from eqsat.ir.outer_operands import with_outer_operands
+from eqsat.ir.program import Program
+from eqsat.ir.unread_results import with_unread_results
+
+
+def with_lean_loops(program: Program) -> Program:
+    """The program with lean loops: by each of the modules that this one imports."""
+    program = with_constant_carries(with_last_entries_carried(program))
+    return with_unread_results(with_outer_operands(program))
