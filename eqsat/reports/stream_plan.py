@@ -53,7 +53,7 @@ class StreamPlan(Report):
     - `host_budget_bytes`, `host_bytes`: of the host's memory for what is read and written.
     - `passes`: the loops over chunks, outer before inner.
     - `read_bytes`: what is read in all; `read`: by name of an argument, how often it is read.
-    - `rate`: bytes per second at which reading is predicted.
+    - `rate`: bytes per second at which a slice was read when the plan was asked for, or the target's.
     - `predicted_seconds`: the time of the whole, by the machine model.
     - `steps`: the plans of the compiled steps.
     - `planning_seconds`: the time that planning took.

@@ -57,7 +57,7 @@ class StreamedCalls:
         self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
     ) -> StreamPlan:
         """The plan of a call."""
-        return self.function(flat, key, leaves, streamed, names).plan()
+        return self.function(flat, key, leaves, streamed, names).plan(leaves)
 
     def function(
         self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]

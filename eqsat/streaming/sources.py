@@ -7,7 +7,9 @@ tensorstore, arrays of JAX in the memory of the host. None of these libraries is
 from __future__ import annotations
 
 import hashlib
+import math
 import mmap
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -178,6 +180,26 @@ class Source:
             raise EqsatError(
                 f"{self.name}{_text(slices)} is not finite: its entry at [{at}] is one of others"
             )
+
+    def rate(self, most: int) -> float | None:
+        """Bytes per second at which a slice of its middle was read; None if there is nothing to read.
+
+        **Arguments:**
+
+        - `most`: bytes of the slice, at most.
+        """
+        count = math.prod(self.shape) * self.dtype.itemsize
+        if self.absent or not count:
+            return None
+        longest = max(range(len(self.shape)), key=lambda number: self.shape[number])
+        length = max(1, min(self.shape[longest], self.shape[longest] * most // count))
+        start = (self.shape[longest] - length) // 2
+        slices = [slice(0, size) for size in self.shape]
+        slices[longest] = slice(start, start + length)
+        into = np.empty([one.stop - one.start for one in slices], self.dtype)
+        began = time.perf_counter()
+        self.read(tuple(slices), into)
+        return into.nbytes / max(time.perf_counter() - began, 1e-9)
 
     def view(self, slices: Slices) -> SourceView:
         """A slice of it, as a source."""

@@ -34,6 +34,9 @@ from eqsat.support.progress import Progress
 from eqsat.targets.calibration import default_target
 from eqsat.targets.device_memory import free_host_bytes
 
+SAMPLE = 16 << 20
+"""Bytes of the slice by which the rate of reading is measured."""
+
 SCRATCH_SHARE = 1 / 2
 """The share of a disk's free bytes that scratch files may take."""
 
@@ -69,6 +72,7 @@ class StreamedFunction:
         self.target = settings.target or default_target()
         self._programs: dict[Any, StreamedProgram] = {}
         self._seconds = 0.0
+        self._rate: float | None = None
         self._planning = threading.RLock()
 
     @cached_property
@@ -120,7 +124,7 @@ class StreamedFunction:
 
     def _described(self, program: StreamedProgram) -> StreamPlan:
         budgets = self.budget, self.host_budget
-        rate = self.target.machine.streamed
+        rate = self._rate or self.target.machine.streamed
         names = self.planner.names
         return stream_plan(program, self.title, names, budgets, rate, self._seconds)
 
@@ -132,9 +136,19 @@ class StreamedFunction:
         folder.mkdir(parents=True, exist_ok=True)
         return SCRATCH_SHARE * shutil.disk_usage(folder).free
 
-    def plan(self) -> StreamPlan:
-        """How it is computed."""
-        return self._described(self.program())
+    def plan(self, leaves: Sequence[Any]) -> StreamPlan:
+        """How it is computed, with the time to read at the rate at which a slice is read now.
+
+        **Arguments:**
+
+        - `leaves`: the arguments, or the types of those that are absent.
+        """
+        program = self.program()
+        if self._rate is None:
+            sources = [Source(leaves[number], self.names[number]) for number in self.streamed]
+            rates = [rate for source in sources if (rate := source.rate(SAMPLE)) is not None]
+            self._rate = min(rates, default=None)
+        return self._described(program)
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The results: arrays of JAX, and arrays of NumPy for those that have an axis that is read by chunks.
