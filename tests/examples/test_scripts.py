@@ -18,7 +18,7 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "\ndef main(args" 
 
 NEED_GPJAX = {name for name in SCRIPTS if "import gpjax" in (FOLDER / f"{name}.py").read_text()}
 
-SLOW = {"encoder", "gp_prediction", "jacobians", "kernel_ridge", "sinkhorn", "sparse_gp"}
+SLOW = {"encoder", "gp_prediction", "jacobians", "kernel_ridge", "lm_head", "sinkhorn", "sparse_gp"}
 """Those that take long."""
 
 LABELS = re.compile(r"^\s+(peak|time|error|loops|rules)  ", re.MULTILINE)

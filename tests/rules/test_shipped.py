@@ -19,7 +19,10 @@ is needed, so that is not looked for. `make test-all` draws all, and looks for i
 
 
 LONG = {
+    "arithmetic",
     "contraction",
+    "determinants",
+    "diagonal",
     "distance",
     "factors",
     "kronecker",
@@ -28,6 +31,7 @@ LONG = {
     "reductions",
     "softmax",
     "solves",
+    "sorting",
 }
 """Files that take six to thirty seconds each, even so. Their rules have tests of their own here."""
 
