@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jax import lax
 from jax.extend.core import Primitive
 
-from eqsat.ir.axis import layout_shape
+from eqsat.ir.axis import Axis, Layout, as_dimension, layout_shape, parts
 from eqsat.ir.ops import Call, Chunk, Leaf, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
@@ -34,6 +34,23 @@ def input_read(term: Term) -> Leaf:
         (operand,) = operand.args
     assert isinstance(operand.op, Leaf)
     return operand.op
+
+
+def stored_input(term: Term) -> tuple[Term, Layout]:
+    """What a term renames the axes of, or is the current chunks of, and the layout of that if it is an input.
+
+    The layout is as the input is stored, with the axes of `term`. For others it is empty.
+    """
+    names: dict[Axis, Axis] = {}
+    while isinstance(term.op, (Chunk, Rename)):
+        if isinstance(term.op, Rename):
+            names = {term.op.old: names.get(term.op.new, term.op.new)} | names
+        (term,) = term.args
+    if not isinstance(term.op, Leaf):
+        return term, ()
+    return term, tuple(
+        as_dimension(names.get(axis, axis) for axis in parts(dimension)) for dimension in term.op.layout
+    )
 
 
 @dataclass(frozen=True)
@@ -62,17 +79,22 @@ def with_views(program: Program, streamed: Collection[int]) -> tuple[Program, di
     for term in program.reachable():
         if not isinstance(term.op, Opaque) or term.op.call.primitive is not lax.slice_p:
             continue
-        (operand,) = term.args
-        while isinstance(operand.op, Rename):
-            (operand,) = operand.args
+        operand, layout = stored_input(term.args[0])
         if not isinstance(operand.op, Leaf) or operand.op.index not in streamed:
             continue
-        slices, shape = _slices(term.op.call), layout_shape(operand.op.layout)
+        call = term.op.call
+        (wanted,) = call.arg_layouts
+        if len(wanted) != len(layout) or len(set(layout)) != len(layout) or set(wanted) != set(layout):
+            continue
+        # The slice may be of a transposed input, which is stored in the order of its own dimensions.
+        order = [wanted.index(dimension) for dimension in layout]
+        slices, shape = tuple(_slices(call)[number] for number in order), layout_shape(layout)
         longest = max(range(len(shape)), key=lambda number: shape[number])
         if slices[longest] == slice(0, shape[longest], 1):
             continue
         position = len(inputs)
-        leaf = program.terms.make(Leaf(position, term.op.call.out_layouts[0], term.dtype))
+        sliced = tuple(call.out_layouts[0][number] for number in order)
+        leaf = program.terms.make(Leaf(position, sliced, term.dtype))
         inputs.append(leaf)
         known[term.number] = leaf
         views[position] = View(operand.op.index, slices)

@@ -11,7 +11,7 @@ from eqsat.ir.control import Scan, Switch, carried, iterations
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.streaming.segments import Key, Piece, Segment
 from eqsat.streaming.states import part_bytes
-from eqsat.streaming.steps import ControlFlow, Load, Pass, Step, Streaming, inner_steps, needs, passes_in
+from eqsat.streaming.steps import ControlFlow, Load, Pass, Step, Streaming, inner_steps, needs
 
 Lengths = Mapping[Axis, int]
 
@@ -48,9 +48,29 @@ def chunk_bytes(one: Pass, lengths: Lengths) -> int:
 
 def ahead_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
     """Bytes of what is read ahead, at most, while some steps run."""
-    passes = list(passes_in(steps))
-    loads = [load_bytes(step, {}) for step in steps if isinstance(step, Load)]
-    return max([*loads, *(chunk_bytes(one, lengths) for one in passes)], default=0)
+    found = 0
+    for step in steps:
+        match step:
+            case Load():
+                found = max(found, load_bytes(step, {}))
+            case Pass():
+                own, within = _read_by(step, lengths)
+                found = max(found, own + within)
+            case _:
+                found = max([found, *(ahead_bytes(inner, lengths) for inner in inner_steps(step))])
+    return found
+
+
+def _read_by(one: Pass, lengths: Lengths) -> tuple[int, int]:
+    """Bytes that the reader of a pass reads ahead, and those of the reader of control flow in it, beside it."""
+    own, within = chunk_bytes(one, lengths), 0
+    for step in one.steps:
+        if isinstance(step, Pass):
+            inner, further = _read_by(step, lengths)
+            own, within = max(own, inner), max(within, further)
+        else:
+            within = max(within, ahead_bytes([step], lengths))
+    return own, within
 
 
 def longest_chunks(streaming: Streaming, lengths: Mapping[int, int]) -> dict[Axis, int]:

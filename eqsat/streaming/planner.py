@@ -31,8 +31,8 @@ from eqsat.reports.plan import Plan
 from eqsat.rulesets.selection import rules_for
 from eqsat.streaming.accounting import Use, read_back_bytes, uses, written_bytes
 from eqsat.streaming.chunk_lengths import chunk_lengths, fits_host, shorter
-from eqsat.streaming.segments import Key, Piece, Segment
-from eqsat.streaming.step_building import UnsupportedError, streaming
+from eqsat.streaming.segments import Key, Piece, Segment, UnsupportedError
+from eqsat.streaming.step_building import streaming
 from eqsat.streaming.steps import Streaming
 from eqsat.support.units import format_bytes
 from eqsat.targets.machine import Machine
@@ -127,8 +127,6 @@ class StreamPlanner:
         self.settings = settings
         self.target = target
         self.title = title
-        for aval in (*closed.in_avals, *closed.out_avals):
-            _refuse_keys(str(aval.dtype), title)
         program, hoisted = lower(closed, platforms=target.platforms)
         program = with_lean_loops(program)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
@@ -336,7 +334,7 @@ class StreamPlanner:
             )
         piece = use.piece
         for leaf in piece.program.inputs:
-            _refuse_keys(leaf.dtype, self.title)
+            refuse_keys(leaf.dtype, self.title)
         with self.settings.alone():
             closed = traced_piece(piece, self.target)
         settings = replace(self.settings, budget=budget - use.beside, tune=False, observer=None)
@@ -353,7 +351,8 @@ def transfer_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Mach
     return (written_bytes(steps) + read_back_bytes(steps, lengths)) / machine.streamed
 
 
-def _refuse_keys(dtype: str, title: str) -> None:
+def refuse_keys(dtype: str, title: str) -> None:
+    """Raise `EqsatError` if arrays of the dtype have no counterpart in NumPy."""
     if is_extended(dtype):
         raise EqsatError(
             f"{title} reads an argument by chunks, and between its steps there are keys of jax.random, of"

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 from jax import lax
 
+from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis, Layout, as_dimension, parts
 from eqsat.ir.control import Body
 from eqsat.ir.ops import (
@@ -30,6 +31,10 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.streams import is_read
 from eqsat.ir.term import Term, Terms
 from eqsat.streaming.states import StateTerms, state_parts
+
+
+class UnsupportedError(EqsatError):
+    """Steps that can't run in Python."""
 
 
 @dataclass(frozen=True, order=True)
@@ -340,7 +345,7 @@ class _SegmentTerms:
             elif isinstance(term.op, Chunk) and term.op.axis in names:
                 operand = term.args[0]
                 if isinstance(operand.op, (Iota, Delta)):
-                    raise NotImplementedError("indices of a chunk inside of control flow")
+                    raise UnsupportedError("indices of a chunk inside of control flow")
                 found[term.number] = args[0]
             elif isinstance(term.op, Opaque) and term.op.call.bodies:
                 inner = self._renamed_call(term.op.call, names)

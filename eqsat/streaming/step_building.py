@@ -6,15 +6,26 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from eqsat.errors import EqsatError
-from eqsat.ir.axis import Axis, as_dimension, layout_axes, parts
+from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.control import steady
 from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.program import Program
-from eqsat.ir.streams import input_read, is_read
+from eqsat.ir.streams import input_read, is_read, stored_input
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, bodies_of, combination
 from eqsat.streaming.needed_steps import Group, known_load, known_value, needed_steps
-from eqsat.streaming.segments import Finish, Key, Known, Placement, Root, Scope, Update, Value
+from eqsat.streaming.places import can_be_sliced
+from eqsat.streaming.segments import (
+    Finish,
+    Key,
+    Known,
+    Placement,
+    Root,
+    Scope,
+    UnsupportedError,
+    Update,
+    Value,
+)
 from eqsat.streaming.states import Part, is_supported, state_parts
 from eqsat.streaming.steps import (
     ControlFlow,
@@ -31,10 +42,6 @@ from eqsat.streaming.steps import (
 
 FREE = (Const, Iota, Delta, Rename, Chunk, Leaf)
 """Ops that segments compute wherever they need them."""
-
-
-class UnsupportedError(EqsatError):
-    """A loop that can't run in Python."""
 
 
 def streaming(
@@ -74,7 +81,8 @@ class _Builder:
         self.whole_uses: frozenset[int] = frozenset()
         for number, output in enumerate(program.outputs):
             term = output.term
-            if isinstance(term.op, Concat) and term.axes & axes:
+            opened = term.axes & axes
+            if isinstance(term.op, Concat) and opened and can_be_sliced(output.layout, opened):
                 self.kept[term.number] = Kept(term.number, tuple(sorted(term.axes)), term.dtype)
                 self.results.append(Result("kept", term.number, output.layout))
             else:
@@ -235,6 +243,11 @@ class _Builder:
         assert isinstance(term.op, Opaque)
         (layout,) = term.op.call.out_layouts
         source = self.sources[input_read(term).index]
+        return self._loaded(term, scope, source, layout)
+
+    def _loaded(self, term: Term, scope: Scope, source: int, layout: Layout) -> Load:
+        if not can_be_sliced(layout, term.open):
+            raise UnsupportedError(f"a chunk that is no slice of argument {source}")
         return Load(known_value(term, scope).key, "input", source, layout, term.dtype, term.open)
 
     def _operand(self, term: Term, scope: Scope) -> Load | None:
@@ -242,20 +255,10 @@ class _Builder:
 
         Its loops do not run in Python: so they have all of it, or the current chunk.
         """
-        names: dict[Axis, Axis] = {}
-        operand = term
-        while isinstance(operand.op, (Chunk, Rename)):
-            if isinstance(operand.op, Rename):
-                names = {operand.op.old: names.get(operand.op.new, operand.op.new)} | names
-            (operand,) = operand.args
+        operand, layout = stored_input(term)
         if not isinstance(operand.op, Leaf) or operand.op.index not in self.sources:
             return None
-        layout = tuple(
-            as_dimension(names.get(axis, axis) for axis in parts(dimension))
-            for dimension in operand.op.layout
-        )
-        source = self.sources[operand.op.index]
-        return Load(known_value(term, scope).key, "input", source, layout, term.dtype, term.open)
+        return self._loaded(term, scope, self.sources[operand.op.index], layout)
 
     def _of_kept(self, term: Term, scope: Scope) -> Load | None:
         """How a chunk of a kept result is read back; None for other terms."""
@@ -287,6 +290,8 @@ class _Builder:
         for position, (arg, layout) in enumerate(zip(step.term.args, call.arg_layouts, strict=True)):
             known = scope.known.get(arg.number)
             if self._source(arg) is not None:
+                if position not in steady(control, len(step.term.args)):
+                    raise UnsupportedError("a loop that carries or goes over what is read by chunks")
                 operands.append(None)
             elif known is not None and known.layout == layout:
                 operands.append(known.key)

@@ -25,7 +25,7 @@ from eqsat.streaming.after_chunks import AfterChunks, interruptible
 from eqsat.streaming.checkpoints import Checkpoints, Saved
 from eqsat.streaming.execution import Execution
 from eqsat.streaming.options import StreamOptions
-from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
+from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner, refuse_keys
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
@@ -63,6 +63,8 @@ class StreamedFunction:
         options: StreamOptions,
         title: str,
     ) -> None:
+        for aval in (*traced.closed.in_avals, *traced.closed.out_avals):
+            refuse_keys(str(aval.dtype), title)
         self.traced = traced
         self.streamed = tuple(streamed)
         self.names = tuple(names)
@@ -132,7 +134,7 @@ class StreamedFunction:
         """Bytes that scratch files may take: half of what is free on their disk."""
         if self.options.scratch is None:
             return 0
-        folder = Path(self.options.scratch)
+        folder = Path(self.options.checkpoint or self.options.scratch)
         folder.mkdir(parents=True, exist_ok=True)
         return SCRATCH_SHARE * shutil.disk_usage(folder).free
 

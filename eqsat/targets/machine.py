@@ -82,6 +82,7 @@ class Machine:
     - `copies`: whether operands of short reductions may be copied to an order for `lanes`, and operands of
       products so that these can be taken as one.
     - `streamed`: bytes per second that a device gets of arrays outside its memory, as those in files are.
+      1e9 is the rate of the disk that docs/larger-than-memory.md measures with.
     - `link`: bytes per second that a device gets from the others of a mesh; `message`: seconds that they take
       to start a collective.
     - `clock`: cycles per second, if the compiler states the cycles of its kernels; else 0.

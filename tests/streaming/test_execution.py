@@ -81,6 +81,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "booleans": (lambda x: (jnp.any(x > 2), jnp.all(x > -9), jnp.prod(1 + x / 99)), (LONG,), (0,)),
     "columns of a file": (lambda x: jnp.sum(jnp.exp(x), axis=1), (X.T.copy(),), (0,)),
     "differences": (lambda x: jnp.sum(jnp.abs(x[1:] - x[:-1]), 0), (X,), (0,)),
+    "rows of a transposed file": (lambda x: jnp.sum(jnp.abs(x.T[1:] - x.T[:-1]), 0), (X.T.copy(),), (0,)),
+    "part of a transposed square": (lambda x: (x.T[1:, :99] * 2, x.T[1:3, :2]), (normal(N, N),), (0,)),
     "some rows": (lambda x: (x[10:-5] * 2, x[::3].sum(0), x[7], x[-1]), (X,), (0,)),
     "a batch of loops": (
         lambda x: jax.vmap(lambda r: lax.while_loop(lambda s: s > 1, lambda s: s / 2, jnp.abs(r[0]) * 9))(x),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -55,6 +56,13 @@ def loss(w: Any, x: Any) -> Any:
             "exceed the host budget of 20 B",
         ),
         (
+            lambda x: eqsat.optimize(lambda x, z: (z.reshape(4, -1).T * x).sum(0), budget="300kB")(
+                x, eqsat.on_host(X.T.reshape(-1))
+            ),
+            BudgetError,
+            "a chunk that is no slice of argument 1",
+        ),
+        (
             lambda x: eqsat.optimize(loss, budget="300kB")(
                 W, eqsat.on_host(jax.ShapeDtypeStruct(X.shape, "f4"))
             ),
@@ -88,3 +96,11 @@ def test_what_can_not_be_done_is_said(
 ) -> None:
     with pytest.raises(error, match=message):
         call(file)
+
+
+def test_a_key_is_refused_before_a_checkpoint_is_looked_for(file: Any, tmp_path: Path) -> None:
+    noisy = eqsat.optimize(
+        lambda key, x: jnp.sum(x) + jax.random.normal(key), budget="300kB", checkpoint=tmp_path
+    )
+    with pytest.raises(EqsatError, match=r"keys of jax\.random"):
+        noisy(jax.random.key(0), file)
