@@ -62,7 +62,7 @@ def ahead_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
 
 
 def _read_by(one: Pass, lengths: Lengths) -> tuple[int, int]:
-    """Bytes that the reader of a pass reads ahead, and those of the reader of control flow in it, beside it."""
+    """Bytes that a pass reads ahead, and those that control flow in it does, whose reader runs beside."""
     own, within = chunk_bytes(one, lengths), 0
     for step in one.steps:
         if isinstance(step, Pass):
