@@ -6,7 +6,7 @@ from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandida
 from eqsat.compiler.search import Goal, Search
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate
-from eqsat.planning.capped_extraction import cheapest, first_fitting
+from eqsat.planning.capped_extraction import CappedExtraction, cheapest, first_fitting
 from eqsat.planning.guarding import Granting, grantings, guarded
 from eqsat.planning.search_space import Saturations, SearchSpace, prepare, tested_orders
 from eqsat.support.deadline import Deadline
@@ -57,7 +57,9 @@ class GuardedPrograms:
         if space is None or not self._gains(space, granting):
             return None
         best = self._predicted(space)
-        used = set() if best is None else set(best.makers.values())
+        if best is None or best.predicted_seconds >= self.goal.longest:
+            return None
+        used = set(best.makers.values())
         if not granting.makers <= used:
             # What is used has fewer tests: they take less time, and hold of more data.
             fewer = granting.of_makers(used)
@@ -102,14 +104,21 @@ class GuardedPrograms:
         budget = self.goal.budget
         if self._axes is None:
             return self.compiler.stopwatch.timed("search", lambda: cheapest(space, budget))
-        return self.compiler.stopwatch.timed("search", lambda: first_fitting(space, budget, self.deadline))
+        return self.compiler.stopwatch.timed("search", lambda: first_fitting(self._extraction(space)))
+
+    def _extraction(self, space: SearchSpace) -> CappedExtraction:
+        """Extracts programs whose loops are those of the plain one."""
+        return CappedExtraction.like(self.plain, space, self.goal.budget, self.deadline)
 
     def _searched(self, space: SearchSpace, granting: Granting) -> CompiledCandidate | None:
         """The first program that fits."""
         machine = self.space.machine
         goal = Goal(self.goal.budget, self.goal.fixed, (self._axes,), self.goal.longest)
         compiler = GuardedCompiler(self.compiler, self.plain, granting, machine)
-        found = Search(goal, lambda _: space, compiler, machine, self.deadline, self.log).run()
+        search = Search(
+            goal, lambda _: space, compiler, machine, self.deadline, self.log, within=self._extraction
+        )
+        found = search.run()
         return found if found is not None and found.seconds(machine) < goal.longest else None
 
 

@@ -68,6 +68,10 @@ MAX_SLOWDOWN = 10.0
 """A program predicted to be slower than the function as written by more than this factor is slow. The search
 goes on to wider spaces, and if all programs are slow, there is no plan unless the caller allows it."""
 
+BRISK = 2.0
+"""A program predicted to be slower than the function as written by more than this factor is compiled only
+after programs with loops over more axes were looked for: these may be faster."""
+
 
 class Planner:
     """Plans one traced function.
@@ -296,8 +300,8 @@ class Planner:
                 return found
             # It fits as a draft only.
             original = self.baseline.within(self.budget)
-        enough = self._longest(MAX_SLOWDOWN)
-        goal = Goal(self.budget, self._fixed(original), SPLIT_AXES, enough=enough)
+        enough, brisk = self._longest(MAX_SLOWDOWN), self._longest(BRISK)
+        goal = Goal(self.budget, self._fixed(original), SPLIT_AXES, enough=enough, brisk=brisk)
         fastest = self._searched(goal, least=True)
         if fastest is None:
             raise self._too_big(original)

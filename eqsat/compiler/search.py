@@ -64,6 +64,7 @@ class Goal:
     - `spaces`: for each space, in order, the number of axes that may be looped over; None for no loops.
     - `longest`: seconds. Candidates predicted to take as long are not compiled.
     - `enough`: seconds. A program that fits and takes no longer ends the search.
+    - `brisk`: seconds. Candidates that should take longer are compiled only after wider spaces were searched.
     """
 
     budget: int
@@ -71,6 +72,7 @@ class Goal:
     spaces: tuple[int | None, ...]
     longest: float = math.inf
     enough: float = math.inf
+    brisk: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ class Search:
     - `least`: the programs that need least memory, if they are tried when all else fails.
     - `grow`: lengthens the chunks of such a program as far as it fits.
     - `parts`: searches the program part by part, which is tried once if nothing else fits.
+    - `within`: extracts programs with loops from a space; by default all that the budget allows.
     """
 
     def __init__(
@@ -185,6 +188,7 @@ class Search:
         least: LeastMemory | None = None,
         grow: Callable[[CompiledCandidate], CompiledCandidate] | None = None,
         parts: Callable[[], list[Candidate]] | None = None,
+        within: Callable[[SearchSpace], CappedExtraction] | None = None,
     ) -> None:
         self.goal = goal
         self.space: SearchSpace | None = None
@@ -197,12 +201,15 @@ class Search:
         self._least = least
         self._grow = grow
         self._parts = parts
+        self._within = within or (lambda space: CappedExtraction.within(space, goal.budget, deadline))
         self._by_parts = False
         self._wider = deque(goal.spaces)
         self._extraction: CappedExtraction | None = None
         self._ranking = Ranking(goal.budget, goal.fixed, machine)
         # Programs that fit but take longer than predicted, the fastest first.
         self._held: list[CompiledCandidate] = []
+        # The best candidate of earlier spaces, which is too slow to be compiled before wider ones are tried.
+        self._left_behind: Candidate | None = None
         # The number of groups since the best candidate, and of compiled programs since a smaller peak.
         self._stale = self._unmoved = 0
         self._most_found: float = 1
@@ -283,6 +290,8 @@ class Search:
             return Accept(self._held[0]) if held else None
         if self._held and self._seconds(self._held[0]) <= candidate.predicted_seconds:
             return Accept(self._held[0])
+        if candidate.predicted_seconds > self.goal.brisk and self._wider and not self._deadline.passed():
+            return None  # A wider space may have a faster one. This one stays in the ranking.
         return Compile(candidate)
 
     def _wants_parts(self, step: Step | None) -> bool:
@@ -337,11 +346,10 @@ class Search:
         if axes is None:
             self._extraction = CappedExtraction.without_loops(space, self.goal.budget, self._deadline)
         else:
-            self._extraction = CappedExtraction.within(space, self.goal.budget, self._deadline)
+            self._extraction = self._within(space)
             if len(space.large) < axes:
                 self._wider.clear()  # They would be the same.
-        self._ranking = Ranking(self.goal.budget, self.goal.fixed, self._machine)
-        self._held.clear()
+        self._left_behind = self._ranking.best()
         self._stale = self._unmoved = self._found_here = 0
         return f"{space.saturation.told}; {len(space.large)} axes may be looped over"
 
@@ -358,7 +366,11 @@ class Search:
             return "nothing new"
         before = self._ranking.best()
         self._ranking.add(group, bound)
-        self._stale = self._stale + 1 if before is not None and self._ranking.best() is before else 0
+        unchanged = self._ranking.best() is before
+        if not unchanged:
+            self._stale = 0
+        elif before is not self._left_behind:
+            self._stale += 1
         count = f"{len(group)} programs; the first one of" if len(group) > 1 else "one program of"
         return f"{count} {predicted_text(group[0])}"
 

@@ -1,8 +1,7 @@
 """Extraction: one node per class, so that the program is the cheapest that stores no value over a cap.
 
 Nodes that would store more than the cap are struck out first. A bottom-up pass then finds the cheapest tree
-of every class. Rounds of improvement count shared parts once: each class carries the set of classes of its
-best program (greedy DAG extraction).
+of every class. Greedy DAG extraction and local search then count shared parts once.
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ from dataclasses import dataclass
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
+from eqsat.engine.greedy_dag import GAIN, greedy_choices
 from eqsat.engine.local_search import Switcher
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
-from eqsat.engine.weights import Weights
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Opaque, Operation, Rename
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
-
-ROUNDS = 3
 
 KNOWN, MADE = 1.0005, 1.001
 """Where two ways cost the same, the one that was written is taken: what it is known to be otherwise counts a
@@ -211,15 +208,12 @@ class Extractor:
 
     def _cheapest(self, choices: list[NodeChoice]) -> Selection | None:
         """The cheapest program that is found of some nodes."""
-        order, chosen = self._cheapest_trees(choices)
+        chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
             return None
         selected = self._reach(chosen)
-        if len(order) <= MOST_MASKED_CLASSES:
-            improved = self._reach(self._improve(choices, order, chosen))
-            if improved is not None and self._total(improved) <= self._total(selected or improved):
-                selected = improved
-        assert selected is not None, "the cheapest trees have no cycles"
+        if len(chosen) <= MOST_MASKED_CLASSES:
+            selected = self._improved(choices, chosen, selected)
         selected = self._switched(choices, chosen, selected)
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
@@ -286,8 +280,8 @@ class Extractor:
             return True
         return not isinstance(op, Chunk) and any(child in large for child in choice.node.children)
 
-    def _cheapest_trees(self, choices: list[NodeChoice]) -> tuple[list[int], dict[int, NodeChoice]]:
-        """Knuth's generalisation of Dijkstra: classes in the order in which their best tree is known."""
+    def _cheapest_trees(self, choices: list[NodeChoice]) -> dict[int, NodeChoice]:
+        """Knuth's generalisation of Dijkstra: by class, the node of its cheapest tree, operands first."""
         users: dict[int, list[int]] = {}
         waiting = [0] * len(choices)
         totals = [0.0] * len(choices)
@@ -299,7 +293,6 @@ class Extractor:
                 users.setdefault(child, []).append(index)
             if not choice.node.children:
                 heapq.heappush(heap, (choice.cost, index))
-        order: list[int] = []
         closed: dict[int, int] = {}
         chosen: dict[int, NodeChoice] = {}
         while heap:
@@ -314,75 +307,29 @@ class Extractor:
                     continue
                 closed[number] = loops
             chosen[number] = choice
-            order.append(number)
             for user in users.get(number, ()):
                 waiting[user] -= 1
                 totals[user] = min(totals[user] + total, SATURATED)
                 if waiting[user] == 0 and choices[user].number not in chosen:
                     heapq.heappush(heap, (totals[user], user))
-        return order, chosen
+        return chosen
 
-    def _improve(
-        self, choices: list[NodeChoice], order: list[int], chosen: dict[int, NodeChoice]
+    def _improved(
+        self, choices: list[NodeChoice], trees: dict[int, NodeChoice], selected: dict[int, NodeChoice]
     ) -> dict[int, NodeChoice]:
-        """Rounds of choosing, class by class, the node whose whole DAG is cheapest.
-
-        The classes that the best program of a class is made of are the bits of an integer. Only what
-        two ways do not have in common is summed up, and only classes below which something has
-        changed are looked at again.
-        """
-        position = {number: index for index, number in enumerate(order)}
-        by_class: list[list[tuple[NodeChoice, list[int]]]] = [[] for _ in order]
-        for choice in choices:
-            if choice.number in position and all(child in position for child in choice.node.children):
-                children = [position[child] for child in choice.node.children]
-                by_class[position[choice.number]].append((choice, children))
-        operands = [{child for _, children in options for child in children} for options in by_class]
-        masks = [0] * len(order)
-        weights = Weights(len(order))
-        best = dict(chosen)
-        closed: dict[int, int] = {}
-        # When something in or below a class was last changed, and when it was last looked at.
-        changed, examined = [0] * len(order), [0] * len(order)
-        clock = 0
-        for _ in range(ROUNDS):
-            before = clock
-            for index, number in enumerate(order):
-                options = by_class[index]
-                last = examined[index]
-                if last and all(changed[child] <= last for child in operands[index]):
-                    continue
-                found: list[tuple[NodeChoice, list[int], int]] = []
-                for choice, children in options:
-                    mask = 0
-                    for child in children:
-                        if not masks[child]:
-                            break
-                        mask |= masks[child]
-                    else:
-                        if mask >> index & 1:
-                            continue
-                        if self.one_pass and self._loops_within(choice, closed) is None:
-                            continue
-                        found.append((choice, children, mask))
-                if not found:
-                    continue
-                best_of = weights.cheapest([(choice.cost, mask) for choice, _, mask in found])
-                choice, children, mask = found[best_of]
-                examined[index] = clock
-                mask |= 1 << index
-                below = any(changed[child] > last for child in children)
-                if below or best[number] is not choice or masks[index] != mask:
-                    clock += 1
-                    changed[index] = examined[index] = clock
-                best[number] = choice
-                if self.one_pass:
-                    closed[number] = self._loops_within(choice, closed) or 0
-                masks[index] = mask
-                weights.set(index, choice.cost)
-            if clock == before:
+        """The cheapest choice of rounds of greedy DAG extraction, or the given one if that is cheaper."""
+        least, last = self._total(selected), math.inf
+        for better in greedy_choices(choices, trees, self._open if self.one_pass else None):
+            if any(root not in better for root in self.roots):
                 break
-        return best
+            reached = self._reach(better)
+            total = self._total(reached)
+            if total < least:
+                least, selected = total, reached
+            if abs(total - last) < GAIN * total:
+                break
+            last = total
+        return selected
 
     def _switched(
         self, choices: list[NodeChoice], trees: dict[int, NodeChoice], selected: dict[int, NodeChoice]
@@ -393,7 +340,6 @@ class Extractor:
             if all(child in trees for child in choice.node.children):
                 options.setdefault(choice.number, []).append(choice)
         switched = self._reach(Switcher(options, trees, selected, self.roots).improved())
-        assert switched is not None, "switches make no cycles"
         return selected if self.one_pass and not self._is_one_pass(switched) else switched
 
     def _loops_within(self, choice: NodeChoice, closed: Mapping[int, int]) -> int | None:
@@ -413,8 +359,8 @@ class Extractor:
             closed[number] = loops
         return True
 
-    def _reach(self, chosen: Mapping[int, NodeChoice]) -> dict[int, NodeChoice] | None:
-        """The part of a choice that the roots need, operands first; None if it has a cycle."""
+    def _reach(self, chosen: Mapping[int, NodeChoice]) -> dict[int, NodeChoice]:
+        """The part of a choice that the roots need, operands first."""
         state: dict[int, int] = {}
         reached: dict[int, NodeChoice] = {}
         stack = [(root, False) for root in reversed(self.roots)]
@@ -426,13 +372,10 @@ class Extractor:
                 continue
             if state.get(number) == 2:
                 continue
-            if state.get(number) == 1:
-                return None
             state[number] = 1
             stack.append((number, True))
             for child in reversed(chosen[number].node.children):
-                if state.get(child) == 1:
-                    return None
+                assert state.get(child) != 1, "a choice has no cycles"
                 if child not in state:
                     stack.append((child, False))
         return reached

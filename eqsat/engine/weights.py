@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,10 +20,11 @@ class Weights:
     for each byte that is not zero.
     """
 
-    def __init__(self, count: int) -> None:
-        self._bytes = -(-count // 8)
+    def __init__(self, weights: Sequence[float]) -> None:
+        self._bytes = -(-len(weights) // 8)
         self._weights = np.zeros((self._bytes, 8))
-        self._sums = np.zeros(self._bytes * 256)
+        self._weights.ravel()[: len(weights)] = weights
+        self._sums = (self._weights @ _SUBSETS.T).ravel()
         self._numbers = self._sums.data
 
     def set(self, index: int, weight: float) -> None:
@@ -49,17 +49,3 @@ class Weights:
         found = np.frombuffer(mask.to_bytes(self._bytes, "little"), np.uint8)
         places = found.nonzero()[0]
         return float(self._sums[256 * places + found[places]].sum())
-
-    def cheapest(self, ways: Sequence[tuple[float, int]]) -> int:
-        """Which of several ways, each a weight of its own and a set besides, comes to least."""
-        if len(ways) == 1:
-            return 0
-        common = ways[0][1]
-        for _, mask in ways:
-            common &= mask
-        best, least = 0, math.inf
-        for place, (weight, mask) in enumerate(ways):
-            # What is no less by itself need not be summed up.
-            if weight < least and (total := self.sum(mask & ~common) + weight) < least:
-                best, least = place, total
-        return best

@@ -14,7 +14,7 @@ from eqsat.engine.extract import Extractor, Inside
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, iterations
 from eqsat.planning.candidate_builder import BuiltCandidate, CandidateBuilder, Extraction
-from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.candidates import Candidate, as_written, useful_axes
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
 from eqsat.planning.liveness import largest_stored
 from eqsat.planning.search_space import SearchSpace, computed
@@ -141,6 +141,19 @@ class CappedExtraction:
         """The extraction of the cheapest program without loops alone."""
         return CappedExtraction(space, budget, deadline, [WithoutLoops()])
 
+    @staticmethod
+    def like(
+        candidate: Candidate, space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE
+    ) -> CappedExtraction:
+        """The extraction of programs that loop over the axes of a candidate, and store nothing larger."""
+        axes = useful_axes(candidate.schedule)
+        if not axes:
+            return CappedExtraction.within(space, budget, deadline)
+        largest = largest_stored(candidate.schedule, space.machine)
+        extraction = CappedExtraction(space, budget, deadline, map(UnderCap, caps(largest)))
+        extraction.state.splits = (axes,)
+        return extraction
+
     @property
     def space(self) -> SearchSpace:
         """The space that programs are extracted from."""
@@ -213,10 +226,10 @@ def every_attempt(space: SearchSpace, deadline: Deadline = NO_DEADLINE) -> Itera
     return _groups(CappedExtraction.least(space, deadline))
 
 
-def first_fitting(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> Candidate | None:
+def first_fitting(extraction: CappedExtraction) -> Candidate | None:
     """The fastest candidate of the first step that gives one that should fit."""
-    for found in attempts(space, budget, deadline):
-        if found[0].predicted_peak <= budget:
+    for found in _groups(extraction):
+        if found[0].predicted_peak <= extraction.budget:
             return found[0]
     return None
 
@@ -284,7 +297,7 @@ def built_under(
     state.largest = extractor.largest_stored(cap)
     builder = CandidateBuilder(state, budget, largest_block)
     state.exhausted = True
-    for extraction in _extractions(space, extractor, cap):
+    for extraction in _extractions(extractor, cap, state.splits or _splits(space.large)):
         state.exhausted = False
         if deadline.passed():
             break
@@ -292,13 +305,15 @@ def built_under(
     return builder if builder.found or builder.repetitive else None
 
 
-def _extractions(space: SearchSpace, extractor: Extractor, cap: float) -> Iterator[Extraction]:
-    """The cheapest programs under a cap: for each axis one with loops over it alone, and one with any loops.
+def _extractions(
+    extractor: Extractor, cap: float, splits: Iterable[frozenset[Axis] | None]
+) -> Iterator[Extraction]:
+    """The cheapest programs under a cap that loop over some axes, for each of some sets of axes.
 
-    If no axis alone is enough, pairs of axes are tried.
+    Once a set is enough, other pairs of axes are left out.
     """
     enough = False
-    for split in _splits(space.large):
+    for split in splits:
         if enough and split is not None and len(split) > 1:
             continue
         selection = extractor.extract(cap, split)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from eqsat.engine.extract import Extractor, Inside
+from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.search_space import SearchSpace
@@ -34,6 +35,7 @@ class ExtractionState:
     - `largest`: bytes of the largest buffer that a program under the latest cap may have.
     - `exhausted`: whether there was no program under the latest cap.
     - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body.
+    - `splits`: the sets of axes to loop over, one at a time; none for those that the space suggests.
     """
 
     space: SearchSpace
@@ -46,6 +48,7 @@ class ExtractionState:
     exhausted: bool = False
     found: list[Candidate] = field(default_factory=list)
     latest: Candidate | None = None
+    splits: tuple[frozenset[Axis], ...] = ()
 
     @staticmethod
     def of(space: SearchSpace) -> ExtractionState:

@@ -29,7 +29,7 @@ from eqsat.ir.term import Term, reachable
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.candidate_builder import REORDERED
 from eqsat.planning.candidates import Candidate, predicted, scheduled
-from eqsat.planning.capped_extraction import first_fitting
+from eqsat.planning.capped_extraction import CappedExtraction, first_fitting
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.magnitudes import in_range
@@ -127,7 +127,7 @@ def grantings(
         elif searched < MOST_SEARCHED and not deadline.passed():
             searched += 1
             chunked = prepare(testing, space.rules, left, space.machine, deadline=deadline)
-            best = first_fitting(chunked, left, deadline)
+            best = first_fitting(CappedExtraction.within(chunked, left, deadline))
             if best is not None and best.seconds <= SHARE * seconds:
                 tests = tuple(output.term for output in best.schedule.program.outputs)
                 granted.append(replace(one, tests=tests))

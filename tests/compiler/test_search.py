@@ -128,6 +128,19 @@ def test_a_slow_program_is_looked_for_in_wider_spaces_too() -> None:
     assert searched.stop_reason.startswith("no other program should be faster")
 
 
+def test_a_candidate_that_is_not_brisk_is_compiled_after_wider_spaces_were_searched() -> None:
+    # In the first space, all candidates are slower than this; the search enters both before it compiles any.
+    searched = search(spaces=(2, 2), brisk=0.0)
+    found = searched.run()
+    assert found is not None
+    log = kinds(searched.log)
+    assert log.count("apply") == 2
+    assert log.index("compile") > len(log) - 1 - log[::-1].index("apply")
+    alone = search(spaces=(2,), brisk=0.0)
+    assert alone.run() is not None
+    assert found.candidate.predicted_seconds <= alone.found[0].candidate.predicted_seconds
+
+
 def test_where_all_that_fits_is_slow_the_programs_that_need_least_are_tried() -> None:
     candidate = next(iter(attempts(space(2), BUDGET)))[0]
     small = CompiledCandidate(candidate, Module("", {}), Certified(None, 10, 0, 0, 0))

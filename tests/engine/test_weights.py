@@ -12,9 +12,7 @@ from eqsat.engine.weights import Weights
 def test_a_sum_is_that_of_the_bits_that_are_set() -> None:
     rng = random.Random(0)
     weights = [float(rng.randrange(100)) for _ in range(203)]
-    table = Weights(len(weights))
-    for index, weight in enumerate(weights):
-        table.set(index, weight)
+    table = Weights(weights)
     for _ in range(300):
         few = rng.sample(range(len(weights)), rng.choice([0, 1, 2, 5, 60]))
         assert table.sum(sum(1 << index for index in few)) == sum(weights[index] for index in few)
@@ -22,21 +20,7 @@ def test_a_sum_is_that_of_the_bits_that_are_set() -> None:
 
 @pytest.mark.parametrize("index", [0, 7, 8, 202])
 def test_the_first_and_the_last_of_eight_count(index: int) -> None:
-    table = Weights(203)
+    table = Weights([0.0] * 203)
     table.set(index, 2.0)
     table.set(index, 3.0)
     assert table.sum(1 << index) == 3.0
-
-
-def test_the_cheapest_of_several_ways_is_the_one_that_comes_to_least_with_all_that_it_needs() -> None:
-    rng = random.Random(1)
-    table = Weights(50)
-    weights = [rng.random() for _ in range(50)]
-    for index, weight in enumerate(weights):
-        table.set(index, weight)
-    for _ in range(200):
-        sets = [rng.sample(range(50), rng.choice([1, 3, 12])) for _ in range(rng.choice([1, 2, 5]))]
-        own = [rng.random() for _ in sets]
-        totals = [one + sum(weights[index] for index in few) for one, few in zip(own, sets, strict=True)]
-        masks = [sum(1 << index for index in few) for few in sets]
-        assert table.cheapest(list(zip(own, masks, strict=True))) == totals.index(min(totals))

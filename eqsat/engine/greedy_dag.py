@@ -1,0 +1,120 @@
+"""Greedy DAG extraction: rounds of choosing, class by class, the node whose whole DAG is cheapest.
+
+A round visits the classes in an order in which every class comes after what it may need. The first order is
+that of the cheapest trees. The next is that of the costs of the DAGs that the last round found: a node with
+an operand whose DAG costs more than that of its class cannot be the cheapest. Therefore a choice never has a
+cycle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from eqsat.engine.snapshot import ENode
+from eqsat.engine.weights import Weights
+
+ROUNDS = 4
+
+GAIN = 1e-9
+"""The smallest share of the time that a round must save for another one to follow."""
+
+
+class LoopingNode(Protocol):
+    """A node that its class may be computed by: its predicted time, and the loop that it is, as a bit."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def node(self) -> ENode: ...
+
+    @property
+    def cost(self) -> float: ...
+
+    @property
+    def loop(self) -> int: ...
+
+
+C = TypeVar("C", bound=LoopingNode)
+
+
+def greedy_choices(
+    choices: Iterable[C], trees: Mapping[int, C], opened: Sequence[int] | None = None
+) -> Iterator[dict[int, C]]:
+    """For each round, one node for every class that has a program, without cycles.
+
+    The classes that the program of a class is made of are the bits of an integer. Operands that two nodes
+    share are counted once.
+
+    **Arguments:**
+
+    - `trees`: the nodes of the cheapest trees, operands first.
+    - `opened`: by class, the loops that are open in it, as bits. If it is given, no loop may need the result
+      of another one over the same axis.
+    """
+    position = {number: index for index, number in enumerate(trees)}
+    options: list[list[tuple[C, list[int]]]] = [[] for _ in trees]
+    for choice in choices:
+        if choice.number in position and all(child in position for child in choice.node.children):
+            children = [position[child] for child in choice.node.children]
+            options[position[choice.number]].append((choice, children))
+    open_in = None if opened is None else [opened[number] for number in trees]
+    weights = Weights([choice.cost for choice in trees.values()])
+    sequence = list(range(len(trees)))
+    numbers = list(trees)
+    for _ in range(ROUNDS):
+        best, totals = _round(options, sequence, weights, open_in)
+        yield {numbers[index]: choice for index, choice in best.items()}
+        place = {index: place for place, index in enumerate(best)}
+        sequence = sorted(best, key=lambda index: (totals[index], place[index]))
+
+
+def _round(
+    options: Sequence[Sequence[tuple[C, list[int]]]],
+    sequence: Iterable[int],
+    weights: Weights,
+    opened: Sequence[int] | None,
+) -> tuple[dict[int, C], list[float]]:
+    """By class, in this order, the node whose DAG is cheapest; and the time of that DAG in seconds."""
+    masks = [0] * len(options)
+    totals = [0.0] * len(options)
+    closed = [0] * len(options)
+    best: dict[int, C] = {}
+    for index in sequence:
+        least, found, found_mask, found_loops = math.inf, None, 0, 0
+        for choice, children in options[index]:
+            lead, most = -1, -1.0
+            for child in children:
+                if not masks[child]:
+                    break
+                if totals[child] > most:
+                    lead, most = child, totals[child]
+            else:
+                total = choice.cost if lead < 0 else most + choice.cost
+                if total >= least:
+                    continue
+                mask = masks[lead] if lead >= 0 else 0
+                for child in children:
+                    if child != lead:
+                        beside = masks[child] & ~mask
+                        if beside:
+                            total += weights.sum(beside)
+                            mask |= beside
+                if total >= least:
+                    continue
+                loops = 0
+                if opened is not None:
+                    for child in children:
+                        loops |= closed[child]
+                    if loops & opened[index]:
+                        continue
+                least, found, found_mask, found_loops = total, choice, mask, loops | choice.loop
+        if found is not None:
+            best[index] = found
+            masks[index] = found_mask | 1 << index
+            totals[index] = least
+            closed[index] = found_loops
+            weights.set(index, found.cost)
+    return best, totals
