@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel
@@ -23,6 +23,9 @@ from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Opaque, Op
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
+
+NEARLY = 1.1
+"""Local search starts from each choice that takes at most this many times as long as the best one."""
 
 KNOWN, MADE = 1.0005, 1.001
 """Where two ways cost the same, the one that was written is taken: what it is known to be otherwise counts a
@@ -211,10 +214,12 @@ class Extractor:
         chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
             return None
-        selected = self._reach(chosen)
+        starts = [self._reach(chosen)]
         if len(chosen) <= MOST_MASKED_CLASSES:
-            selected = self._improved(choices, chosen, selected)
-        selected = self._switched(choices, chosen, selected)
+            starts += self._rounds(choices, chosen)
+        most = NEARLY * min(map(self._total, starts))
+        switched = [self._switched(choices, chosen, one) for one in starts if self._total(one) <= most]
+        selected = min(switched, key=self._total)
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
 
@@ -314,22 +319,20 @@ class Extractor:
                     heapq.heappush(heap, (totals[user], user))
         return chosen
 
-    def _improved(
-        self, choices: list[NodeChoice], trees: dict[int, NodeChoice], selected: dict[int, NodeChoice]
-    ) -> dict[int, NodeChoice]:
-        """The cheapest choice of rounds of greedy DAG extraction, or the given one if that is cheaper."""
-        least, last = self._total(selected), math.inf
+    def _rounds(
+        self, choices: list[NodeChoice], trees: dict[int, NodeChoice]
+    ) -> Iterator[dict[int, NodeChoice]]:
+        """What the roots need, by each round of greedy DAG extraction, until one changes nothing."""
+        last = math.inf
         for better in greedy_choices(choices, trees, self._open if self.one_pass else None):
             if any(root not in better for root in self.roots):
-                break
+                return
             reached = self._reach(better)
             total = self._total(reached)
-            if total < least:
-                least, selected = total, reached
             if abs(total - last) < GAIN * total:
-                break
+                return
+            yield reached
             last = total
-        return selected
 
     def _switched(
         self, choices: list[NodeChoice], trees: dict[int, NodeChoice], selected: dict[int, NodeChoice]

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
-from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.extract import Extractor, Selection
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Call, Chunk, Map, Op, Opaque, Operation
-from eqsat.ir.program import Output, Program
-from eqsat.ir.substitution import in_chunks
-from eqsat.ir.term import Term
-from eqsat.ir.unused_results import without_unused_results
-from eqsat.ir.widening import widened
+from eqsat.ir.ops import Chunk
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.chunks import WORTH_MEMORY
+from eqsat.planning.extracted_programs import built_program
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
 from eqsat.planning.liveness import simulate
 from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import SearchSpace
-from eqsat.planning.simplified_terms import simplified
-from eqsat.targets.machine import Machine
 
 MOST_LIVE = 4
 """The number of values alive at the peak, largest first, that are tried as candidates not to be stored."""
@@ -35,6 +28,9 @@ SMALL_SHARE = 64
 MOST_SPILLED = 6
 """Excluding values from storage, one after another, stops after this many candidates."""
 
+SPILLING_EFFORT = 10_000
+"""The number of e-nodes, of all extractions together, after which the search for a lower peak stops."""
+
 REPEATED = 6
 """A program is repetitive if it has more steps than this number times its terms.
 
@@ -44,36 +40,6 @@ slower than extraction predicted.
 
 FEW_STEPS = 3_000
 """A program of at most this many steps is never put off as repetitive."""
-
-NAMED = "named-operation"
-"""The report's name for calling a named operation instead of computing its body."""
-
-REMATERIALISED = "rematerialised-in-loop"
-"""The report's name for control flow that computes a large operand inside."""
-
-REORDERED = "contraction-order"
-"""The report's name for the steps of a contraction of many factors in an order found by a path solver."""
-
-EQUAL = "equal-form"
-"""The report's name for what a program is known to be equal to beforehand: a choice by index, for example."""
-
-WRITTEN = "short-sum-written-out"
-"""The report's name for a short sum as its entries added up."""
-
-
-def known_as(op: Op, machine: Machine) -> str:
-    """Returns the report's name for an op that was added to the e-graph as part of an equality."""
-    match op:
-        case Operation():
-            return NAMED
-        case Opaque(call=call):
-            return REMATERIALISED if call.bodies else WRITTEN
-        case Map() if machine.written_sum:
-            return WRITTEN
-        case Map(name=name) if name != "mul":
-            return EQUAL
-        case _:
-            return REORDERED
 
 
 @dataclass(frozen=True)
@@ -120,72 +86,6 @@ class Spilled:
     def unmade(self, number: int) -> Spilled:
         """Also without making a class."""
         return replace(self, not_made=self.not_made | {number})
-
-
-@dataclass(frozen=True)
-class BuiltProgram:
-    """A program of extracted terms.
-
-    **Attributes:**
-
-    - `makers`: the rules that made its terms, by number.
-    - `classes`: the e-class of each of its terms, both by number.
-    """
-
-    program: Program
-    makers: dict[int, str]
-    classes: Mapping[int, int]
-
-
-def built_program(
-    space: SearchSpace, selection: Selection, planned: Mapping[int, PlannedCall]
-) -> BuiltProgram:
-    """Build the program of a selection."""
-    program = space.program
-    terms: dict[int, Term] = {}
-    makers: dict[int, str] = {}
-    calls: dict[tuple[int, frozenset[Axis]], Call] = {}
-
-    def with_plan(call: Call, args: Sequence[Term]) -> Call:
-        opened = frozenset[Axis]().union(*(arg.open for arg in args)) & call.cut
-        if (call.id, opened) not in calls:
-            if call.id in planned:
-                makers.update(planned[call.id].makers)
-                call = planned[call.id].call
-            calls[call.id, opened] = in_chunks(call, opened, program.terms)
-        return calls[call.id, opened]
-
-    for number, node in selection.nodes.items():
-        args = [terms[child] for child in node.children]
-        op = node.op
-        if isinstance(op, Opaque) and op.call.bodies:
-            op = Opaque(with_plan(op.call, args), op.result)
-        term = program.terms.make(op, args)
-        terms[number] = term
-        if node.maker == EQUATED:
-            makers[term.number] = known_as(node.op, space.machine)
-        elif node.maker != LOADED:
-            makers[term.number] = space.rules[node.maker].name
-    class_of = space.saturation.graph.class_of
-    makers.update(simplified(space, terms))
-    outputs = tuple(Output(terms[class_of[output.term.number]], output.layout) for output in program.outputs)
-    for number, place in space.places.items():
-        if number in terms:
-            program.terms.origins.setdefault(terms[number].number, place)
-    alike = tuple(terms[number] for number in space.families.computed(selection.nodes))
-    whole = replace(program, outputs=outputs, equalities=(), facts=(), alike=alike)
-    needed, replaced = without_unused_results(whole)
-    wide = widened(needed)
-    classes: dict[int, int] = {}
-    for number, old in terms.items():
-        term = replaced.get(old.number, old)
-        if old.number in makers:
-            makers.setdefault(term.number, makers[old.number])
-        for made in wide.terms.get(term.number, (term,)):
-            classes[made.number] = number
-            if term.number in makers:
-                makers.setdefault(made.number, makers[term.number])
-    return BuiltProgram(wide.program, makers, classes)
 
 
 @dataclass(frozen=True)
@@ -278,10 +178,8 @@ class CandidateBuilder:
         before = min(seconds, built.candidate.predicted_seconds)
         if ample[fastest].predicted_seconds >= WORTH_MEMORY * before:
             return []
-        selection = extraction.again(
-            extraction.split, self._whole_along(built.candidate, extraction.extractor)
-        )
-        return [] if selection is None or not self._is_new(selection) else [self._build(selection).candidate]
+        inside = self._without(extraction, Spilled(self._whole_along(built.candidate, extraction.extractor)))
+        return [] if inside is None else [inside.candidate]
 
     def _whole_along(self, candidate: Candidate, extractor: Extractor) -> frozenset[int]:
         """The e-classes of values that are whole along an outermost loop's axis, computed, and not small."""
@@ -298,28 +196,68 @@ class CandidateBuilder:
     def spilling(
         self, extraction: Extraction, built: BuiltCandidate, seconds: float = math.inf
     ) -> list[Candidate]:
-        """Candidates with lower and lower peaks than one that is too big, all of them faster than `seconds`.
+        """Candidates with lower peaks than one that is too big, all of them faster than `seconds`.
 
-        Each excludes one more of the values alive at the peak from storage. If `seconds` is infinite, that is
-        the largest value that can be excluded. Otherwise several are tried, and the search continues from the
-        one that gives the fastest program. If there is some memory for temporaries, and the program would be
-        too big without the largest values of all, nothing is tried.
+        Each excludes more of the values alive at the peak from storage. If `seconds` is infinite, the search
+        goes on from the candidate with the lowest peak, or else from the fastest one, until one should fit.
+        If there is some memory for temporaries, and a program would be too big without the largest values of
+        all, it is left.
         """
+        return (
+            self._smaller(extraction, built)
+            if seconds == math.inf
+            else self._faster(extraction, built, seconds)
+        )
+
+    def _smaller(self, extraction: Extraction, built: BuiltCandidate) -> list[Candidate]:
+        """The candidates of a best-first search for the lowest peak."""
+        found: list[Candidate] = []
+        inside = Spilled(self._whole_along(built.candidate, extraction.extractor))
+        frontier = [(built.candidate.predicted_peak, 0, Spilled(), built)]
+        left = max(SPILLING_EFFORT, 2 * MOST_SPILLED * len(extraction.selection.nodes))
+        while frontier:
+            peak, _, spilled, built = heapq.heappop(frontier)
+            numbers = self._spillable(built, spilled, MOST_SPILLED)
+            ways = [inside] if numbers and not spilled.not_stored else []
+            for number in numbers:
+                ways += [spilled.without(number), spilled.unmade(number)]
+            for fewer in ways:
+                if left < 0:
+                    return found
+                left -= len(extraction.selection.nodes)
+                other = self._without(extraction, fewer)
+                # Without one of several values that are cheap to compute from each other, another is stored.
+                if other is None or other.candidate.predicted_peak > peak:
+                    continue
+                found.append(other.candidate)
+                if other.candidate.predicted_peak <= self.budget:
+                    return found
+                heapq.heappush(frontier, (other.candidate.predicted_peak, -len(found), fewer, other))
+        return found
+
+    def _faster(self, extraction: Extraction, built: BuiltCandidate, seconds: float) -> list[Candidate]:
+        """Candidates faster than `seconds`, of which one after the other excludes one more value."""
         found: list[Candidate] = []
         spilled = Spilled()
-        most_tried = 1 if seconds == math.inf else MOST_LIVE
         while len(found) < MOST_SPILLED and built.candidate.predicted_peak > self.budget:
-            live = simulate(built.candidate.schedule, self.space.machine)[1].live
-            largest = sum(size for _, size in live[: MOST_SPILLED - len(found)])
-            if built.candidate.predicted_peak - largest > self.budget > self.space.program.fixed_bytes:
-                break
-            numbers = [built.classes[term.number] for term, _ in live if term.number in built.classes]
-            fewer = list(islice(self._spilling_one(extraction, built, spilled, numbers, seconds), most_tried))
+            numbers = self._spillable(built, spilled, MOST_SPILLED - len(found))
+            fewer = list(self._spilling_one(extraction, built, spilled, numbers, seconds))
             if not fewer:
                 break
             found += [other.candidate for _, other in fewer]
             spilled, built = min(fewer, key=lambda one: self._ranked(one[1].candidate))
         return found
+
+    def _spillable(self, built: BuiltCandidate, spilled: Spilled, most: int) -> list[int]:
+        """The e-classes of the largest values at the peak; none if it is too big without `most` of them."""
+        usage = simulate(built.candidate.schedule, self.space.machine)[1]
+        largest = sum(size for _, size in usage.live[:most])
+        if built.candidate.predicted_peak - largest > self.budget > self.space.program.fixed_bytes:
+            return []
+        # Without a value that takes the place of a result, another one may take it.
+        live = (term.number for term, _ in usage.live_or_hosted)
+        numbers = dict.fromkeys(built.classes[number] for number in live if number in built.classes)
+        return [number for number in numbers if number not in spilled][:MOST_LIVE]
 
     def _ranked(self, candidate: Candidate) -> tuple[bool, float]:
         return candidate.predicted_peak > self.budget, candidate.predicted_seconds
@@ -333,18 +271,25 @@ class CandidateBuilder:
         seconds: float,
     ) -> Iterator[tuple[Spilled, BuiltCandidate]]:
         """Without one more of the e-classes with these `numbers`."""
-        for number in [number for number in numbers if number not in spilled][:MOST_LIVE]:
+        for number in numbers:
             for fewer in (spilled.without(number), spilled.unmade(number)):
-                selection = extraction.again(extraction.split, fewer.not_stored, fewer.not_made)
-                if selection is None or selection.seconds >= seconds or not self._is_new(selection):
-                    continue
-                other = self._build(selection)
+                other = self._without(extraction, fewer, seconds)
                 if (
-                    other.candidate.predicted_peak < built.candidate.predicted_peak
+                    other is not None
+                    and other.candidate.predicted_peak < built.candidate.predicted_peak
                     and other.candidate.predicted_seconds < seconds
                 ):
                     yield fewer, other
                     break
+
+    def _without(
+        self, extraction: Extraction, spilled: Spilled, seconds: float = math.inf
+    ) -> BuiltCandidate | None:
+        """The candidate that does without some e-classes; None if it is not new, or not faster than this."""
+        selection = extraction.again(extraction.split, spilled.not_stored, spilled.not_made)
+        if selection is None or selection.seconds >= seconds or not self._is_new(selection):
+            return None
+        return self._build(selection)
 
     def _build(self, selection: Selection, most: float = math.inf) -> BuiltCandidate:
         return BuiltCandidate.of(self.space, selection, self.budget, self.planned, self.largest_block, most)

@@ -27,9 +27,9 @@ from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, reachable
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule
-from eqsat.planning.candidate_builder import REORDERED
 from eqsat.planning.candidates import Candidate, predicted, scheduled
 from eqsat.planning.capped_extraction import CappedExtraction, first_fitting
+from eqsat.planning.extracted_programs import REORDERED
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.loops import build
 from eqsat.planning.magnitudes import in_range

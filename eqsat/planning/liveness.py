@@ -33,6 +33,7 @@ class Usage:
     - `step`: the step at the peak.
     - `timeline`: the bytes in use during each step.
     - `buffers`: the stored terms, with their bytes, and the first and last steps of their lives.
+    - `hosted`: the same of stored terms that are placed in the buffers of results.
     - `inside`: the usage of the block inside that step, if there is one.
     """
 
@@ -40,18 +41,27 @@ class Usage:
     step: int
     timeline: tuple[int, ...]
     buffers: tuple[tuple[Term, int, int, int], ...]
+    hosted: tuple[tuple[Term, int, int, int], ...]
     inside: Usage | None
 
     @property
     def live(self) -> tuple[tuple[Term, int], ...]:
+        """The stored terms alive at the peak with their bytes, largest first; without those hosted."""
+        return self._alive(hosted=False)
+
+    @property
+    def live_or_hosted(self) -> tuple[tuple[Term, int], ...]:
         """The stored terms alive at the peak with their bytes, largest first."""
+        return self._alive(hosted=True)
+
+    def _alive(self, hosted: bool) -> tuple[tuple[Term, int], ...]:
         found = {
             term.number: (term, size)
-            for term, size, birth, death in self.buffers
+            for term, size, birth, death in (*self.buffers, *(self.hosted if hosted else ()))
             if birth <= self.step <= death
         }
         if self.inside is not None:
-            found.update({term.number: (term, size) for term, size in self.inside.live})
+            found.update({term.number: (term, size) for term, size in self.inside._alive(hosted)})
         return tuple(sorted(found.values(), key=lambda item: -item[1]))
 
 
@@ -93,9 +103,11 @@ class Simulator:
             elsewhere = self._hosted(block, lengths, from_start)
         timeline = self._timeline(block, lengths, model, from_start, in_loop, elsewhere)
         spans = tuple(_spans(block, model, from_start, elsewhere))
+        every = _spans(block, model, from_start, NOTHING) if elsewhere else ()
+        placed = tuple(span for span in every if (span[0].number,) in elsewhere)
         peak = max(timeline, default=0)
         if not peak:
-            return Usage(0, 0, timeline, spans, None)
+            return Usage(0, 0, timeline, spans, placed, None)
         index = timeline.index(peak)
         step = block.steps[index]
         inside: Usage | None = None
@@ -104,7 +116,7 @@ class Simulator:
             inside = self.block(step.body, self._within(step, lengths), in_loop=True, elsewhere=inner)
         elif step.bodies and index in _entering(block):
             inside = self.bodies(step, lengths)
-        return Usage(peak, index, timeline, spans, inside)
+        return Usage(peak, index, timeline, spans, placed, inside)
 
     def bodies(self, step: Compute, lengths: Mapping[Axis, int]) -> Usage:
         """The usage of a call's bodies, of which one runs at a time."""

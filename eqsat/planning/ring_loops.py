@@ -34,8 +34,8 @@ from eqsat.ir.ops import (
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
-from eqsat.planning.candidate_builder import built_program
 from eqsat.planning.candidates import Candidate
+from eqsat.planning.extracted_programs import built_program
 from eqsat.planning.extraction_state import PlannedCall
 from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.targets.machine import Machine

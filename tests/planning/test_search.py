@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -318,11 +318,10 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The budgets for which a value is to be spilled."""
     budgets: list[int] = []
 
-    def spilling_one(builder: CandidateBuilder, *_: Any) -> Iterator[Any]:
+    def without(builder: CandidateBuilder, *_: Any) -> None:
         budgets.append(builder.budget)
-        return iter(())
 
-    monkeypatch.setattr(CandidateBuilder, "_spilling_one", spilling_one)
+    monkeypatch.setattr(CandidateBuilder, "_without", without)
     return budgets
 
 
