@@ -4,7 +4,7 @@ python -m benchmarks.streams FOLDER                   # makes a file of 10 GB in
 python -m benchmarks.streams FOLDER --gigabytes 1 --only moments median
 
 Each way runs in a process of its own, which says how long it took and by how much it grew. The file is
-dropped from the system's cache before.
+dropped from the system's cache before. The records keep what earlier runs measured of other functions.
 """
 
 from __future__ import annotations
@@ -262,6 +262,18 @@ CASES = {
 }
 
 
+class Counted:
+    """An array that counts how many of its rows are read."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.dtype, self.rows = array, array.shape, array.dtype, 0
+
+    def __getitem__(self, where: Any) -> Any:
+        found = self.array[where]
+        self.rows += len(found)
+        return found
+
+
 def opened(path: Path, share: float) -> Any:
     x = np.load(path, mmap_mode="r")
     return x[: int(len(x) * share)]
@@ -283,10 +295,13 @@ def worker(case: Case, way: str, path: Path) -> dict[str, float]:
             run = eqsat.optimize(
                 case.function, budget=BUDGET, host_budget=HOST_BUDGET, accuracy=case.accuracy, out=out
             )
+            counted = Counted(x)
             began = time.perf_counter()
-            plan = run.plan(x)  # type: ignore[attr-defined]
+            run.plan(counted)  # type: ignore[attr-defined]
             planning = time.perf_counter() - began
-            return timed(lambda: run(x), path) | {"planning": planning, "read": plan.read_bytes}
+            counted.rows = 0
+            found = timed(lambda: run(counted), path)
+            return found | {"planning": planning, "passes": counted.rows / len(x)}
     if way == "in memory":
         # A part of the rows that fits, and the time for all at its rate.
         part = np.array(x[: min(len(x), 10 * CHUNK)])
@@ -335,7 +350,8 @@ def make(path: Path, gigabytes: float) -> None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    heading = ["function", "rows", "passes", "eqsat", "of the disk's rate", "in memory", "others", "grew by"]
+    """What was measured; the passes of a row are missing if they were not counted."""
+    heading = ["function", "rows", "passes", "eqsat", "reading alone", "in memory", "others", "grew by"]
     lines = []
     for row in rows:
         ours = row["eqsat"]["seconds"]
@@ -348,9 +364,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             [
                 row["name"],
                 f"{row['rows']:,}",
-                f"{row['eqsat']['read'] / row['bytes']:.3g}",
+                f"{passes:.3g}" if (passes := row["eqsat"].get("passes")) else "–",
                 seconds_text(ours),
-                f"{row['eqsat']['read'] / ours / (row['bytes'] / row['disk']['seconds']):.2f}",
+                seconds_text(row["disk"]["seconds"]),
                 seconds_text(row["in memory"]["seconds"]),
                 others,
                 format_bytes(row["eqsat"]["grown"]),
@@ -384,6 +400,8 @@ def main() -> None:
             row[way] = measured(name, way, path, arguments.runs)
             print(name, way, {key: round(value, 3) for key, value in row[way].items()}, flush=True)
         rows.append(row)
+    others = [row for row in records.read("streams") if row["name"] not in arguments.only]
+    rows = sorted([*others, *rows], key=lambda row: list(CASES).index(row["name"]))
     text = table(rows)
     print(text)
     records.write("streams", rows, text)
