@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import mmap
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.streaming.sources import Slices, own_dtype
+from eqsat.streaming.sources import Slices, let_go, own_dtype, sliced, slices_text
 
 UNFINISHED = ".part"
 """What the name of a file ends in until all of it is written."""
@@ -38,12 +37,34 @@ class Sink:
         try:
             self.array[slices] = values
         except Exception as error:
-            where = ", ".join(f"{one.start}:{one.stop}" for one in slices)
-            raise EqsatError(f"the result's slice [{where}] could not be written: {error}") from error
-        mapping = getattr(self.array, "_mmap", None)
-        # A private mapping holds what was written to it and nowhere else.
-        if isinstance(mapping, mmap.mmap) and getattr(self.array, "mode", "c") != "c":
-            mapping.madvise(mmap.MADV_DONTNEED)
+            raise EqsatError(
+                f"the result's slice {slices_text(slices)} could not be written: {error}"
+            ) from error
+        let_go(self.array)
+
+    def read(
+        self,
+        slices: Slices,
+        into: np.ndarray[Any, Any],
+        arranged: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    ) -> None:
+        """Copy a slice of what has been written.
+
+        **Arguments:**
+
+        - `into`: where to.
+        - `arranged`: gives the slice with the dimensions of `into`.
+
+        **Raises:** `EqsatError` that names the slice if it can't be read.
+        """
+        try:
+            found = sliced(self.array, slices)
+            np.copyto(into, arranged(found))
+        except Exception as error:
+            raise EqsatError(
+                f"the result's slice {slices_text(slices)} could not be read: {error}"
+            ) from error
+        let_go(found)
 
     def flush(self) -> None:
         """Wait until all that was written is on disk."""

@@ -164,21 +164,19 @@ class Source:
         if self.absent:
             raise EqsatError(f"{self.name} is the type of an array: a call needs the array, a plan does not")
         try:
-            found = self.array[slices]
-            if not isinstance(found, np.ndarray):
-                found = found.read().result() if hasattr(found, "read") else np.asarray(found)
+            found = sliced(self.array, slices)
             if found.shape != into.shape:
                 raise EOFError(f"it has shape {found.shape} and not {into.shape}")
             np.copyto(into, found, casting="unsafe")
         except Exception as error:
-            raise EqsatError(f"{self.name}{_text(slices)} could not be read: {error}") from error
-        _let_go(found)
+            raise EqsatError(f"{self.name}{slices_text(slices)} could not be read: {error}") from error
+        let_go(found)
         if self.finite and into.dtype.kind in "fc" and not np.isfinite(into).all():
             first = np.argwhere(~np.isfinite(into))[0]
             where = [one.start + place * (one.step or 1) for one, place in zip(slices, first, strict=True)]
             at = ", ".join(map(str, where))
             raise EqsatError(
-                f"{self.name}{_text(slices)} is not finite: its entry at [{at}] is one of others"
+                f"{self.name}{slices_text(slices)} is not finite: its entry at [{at}] is one of others"
             )
 
     def rate(self, most: int) -> float | None:
@@ -252,8 +250,19 @@ class SourceView:
         self.source.read(tuple(within), into)
 
 
-def _let_go(array: Any) -> None:
-    """Let the process's pages of a mapped file go, of which an array is a slice that has been copied."""
+def sliced(array: Any, slices: Slices) -> np.ndarray[Any, Any]:
+    """A slice as an array of NumPy."""
+    found = array[slices]
+    if isinstance(found, np.ndarray):
+        return found
+    return np.asarray(found.read().result() if hasattr(found, "read") else found)
+
+
+def let_go(array: Any) -> None:
+    """Let the process's pages of a mapped file go, of which an array is a slice.
+
+    They stay in the system's cache, so what was written to them is not lost.
+    """
     base: Any = array
     while isinstance(getattr(base, "base", None), np.ndarray):
         base = base.base
@@ -263,7 +272,8 @@ def _let_go(array: Any) -> None:
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
-def _text(slices: Sequence[slice]) -> str:
+def slices_text(slices: Sequence[slice]) -> str:
+    """Slices as they are written: [2:5, 0:8:2]."""
     steps = (f":{one.step}" if one.step not in (None, 1) else "" for one in slices)
     return (
         "["
