@@ -303,6 +303,8 @@ class _SegmentTerms:
             indices = [self._indices(axis, "int32"), self.terms.make(Iota(other, "int32"))]
             return self.terms.make(Map("eq", "bool"), indices)
         whole = self.made[operand.number]
+        if part in whole.axes:
+            return whole  # An input of control flow inside of the loop is the chunk itself.
         rest = tuple(sorted(whole.axes - {axis}))
         zero = self.terms.make(Const("0", "int32"))
         starts = [self._start(axis), *[zero] * len(rest)]
