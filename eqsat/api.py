@@ -184,8 +184,8 @@ def optimize(
     - `stream_argnums`, `stream_argnames`: which arguments stay where they are, outside the device's memory,
       and are read by chunks. Arrays of `np.memmap`, h5py, zarr and others always do, and what `eqsat.on_host`
       marks.
-    - `host_budget`: the bytes of the host's memory for what is read and written by chunks. None: an eighth of
-      what is free.
+    - `host_budget`: the bytes of the host's memory for what is read and written by chunks, and for results
+      in arrays of NumPy. None: an eighth of what is free.
     - `out`: where results go that have an axis that is read by chunks: the path of a `.npy` file, or an array
       to write to; for several results, a structure with one for each. None: arrays of NumPy.
     - `checkpoint`: a folder that keeps how far such a call has come, every minute and on Ctrl-C: the same

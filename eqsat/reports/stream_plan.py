@@ -50,7 +50,8 @@ class StreamPlan(Report):
     - `title`: the name of the function.
     - `budget_bytes`, `peak_bytes`: of the device's memory; the peak is certified for every compiled step,
       with all that is held beside it.
-    - `host_budget_bytes`, `host_bytes`: of the host's memory for what is read and written.
+    - `host_budget_bytes`, `host_bytes`: of the host's memory for what is read and written, and for results in
+      arrays of NumPy.
     - `passes`: the loops over chunks, outer before inner.
     - `read_bytes`: what is read in all; `read`: by name of an argument, how often it is read.
     - `rate`: bytes per second at which a slice was read when the plan was asked for, or the target's.
@@ -86,9 +87,8 @@ class StreamPlan(Report):
         lines = [self.heading, ""]
         budget, host = format_bytes(self.budget_bytes), format_bytes(self.host_budget_bytes)
         lines.append(f"  {'on the device':<16}{format_bytes(self.peak_bytes)}, certified; budget {budget}")
-        lines.append(
-            f"  {'on the host':<16}{format_bytes(self.host_bytes)} for reading and writing; budget {host}"
-        )
+        beside = f"{format_bytes(self.host_bytes)} for reading, writing and results; budget {host}"
+        lines.append(f"  {'on the host':<16}{beside}")
         reading = format_seconds(self.read_bytes / self.rate)
         lines.append(
             f"  {'reads':<16}{format_bytes(self.read_bytes)}; {reading} at {format_bytes(self.rate)}/s"

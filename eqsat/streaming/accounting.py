@@ -52,7 +52,7 @@ def ahead_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
     for step in steps:
         match step:
             case Load():
-                found = max(found, load_bytes(step, {}))
+                found = max(found, load_bytes(step, lengths))
             case Pass():
                 own, within = _read_by(step, lengths)
                 found = max(found, own + within)
@@ -71,6 +71,15 @@ def _read_by(one: Pass, lengths: Lengths) -> tuple[int, int]:
         else:
             within = max(within, ahead_bytes([step], lengths))
     return own, within
+
+
+def current_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
+    """Bytes of the chunks, at most, that passes are at while some steps run: one of each that is nested."""
+    found = 0
+    for step in steps:
+        own = chunk_bytes(step, lengths) if isinstance(step, Pass) else 0
+        found = max([found, *(own + current_bytes(inner, lengths) for inner in inner_steps(step))])
+    return found
 
 
 def longest_chunks(streaming: Streaming, lengths: Mapping[int, int]) -> dict[Axis, int]:
@@ -117,16 +126,31 @@ def _whole_bytes(load: Load) -> int:
     return math.prod(axis.size for axis in layout_axes(load.layout)) * numpy_dtype(load.dtype).itemsize
 
 
-def host_bytes(streaming: Streaming, lengths: Lengths) -> int:
-    """Bytes outside the device's memory: what is being read and what was read, and a chunk of each result."""
-    reading = 2 * ahead_bytes(streaming.steps, lengths)
+def host_bytes(streaming: Streaming, lengths: Lengths, unnamed: Sequence[bool]) -> int:
+    """Bytes outside the device's memory: chunks that are read and written, and results in arrays of NumPy.
+
+    **Arguments:**
+
+    - `unnamed`: by output, whether the caller names no place for it.
+    """
+    reading = current_bytes(streaming.steps, lengths) + ahead_bytes(streaming.steps, lengths)
     sizes = {kept.number: numpy_dtype(kept.dtype).itemsize for kept in streaming.kept}
     writing = [
         math.prod(lengths[axis] if axis in one.open else axis.size for axis in one.order) * sizes[one.result]
         for each in streaming.passes
         for one in each.written
     ]
-    return reading + sum(writing)
+    return reading + sum(writing) + result_bytes(streaming, unnamed)
+
+
+def result_bytes(streaming: Streaming, unnamed: Sequence[bool]) -> int:
+    """Bytes of the results that are arrays of NumPy in the end: those that go nowhere else."""
+    found = 0
+    for number, result in enumerate(streaming.results):
+        if unnamed[number] and streaming.leaves_device(result):
+            dtype = numpy_dtype(streaming.program.outputs[number].term.dtype)
+            found += math.prod(axis.size for axis in layout_axes(result.layout)) * dtype.itemsize
+    return found
 
 
 def uses(streaming: Streaming, lengths: Mapping[int, int], arguments: Mapping[int, int]) -> Iterator[Use]:

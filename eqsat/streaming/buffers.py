@@ -13,7 +13,11 @@ ALIGNMENT = 64
 
 
 class Buffers:
-    """Buffers by size. One thread takes them, and another gives them back."""
+    """Buffers by size. One thread takes them, and another gives them back.
+
+    When one of a new size is made, those that nothing is read into go: so there are never more bytes of them
+    than are in use at once.
+    """
 
     def __init__(self) -> None:
         self._free: dict[int, list[np.ndarray[Any, Any]]] = {}
@@ -25,6 +29,8 @@ class Buffers:
         with self._lock:
             free = self._free.get(count)
             raw = free.pop() if free else None
+            if raw is None:
+                self._free.clear()
         if raw is None:
             raw = np.empty(count + ALIGNMENT, np.uint8)
             begin = -raw.ctypes.data % ALIGNMENT

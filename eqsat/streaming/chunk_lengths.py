@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.planning.chunks import even_length
-from eqsat.streaming.accounting import chunk_bytes, host_bytes, longest_chunks
+from eqsat.streaming.accounting import chunk_bytes
 from eqsat.streaming.steps import ControlFlow, Pass, Step, Streaming, passes_in
 
 CHUNK = 64 << 20
@@ -21,13 +21,13 @@ OUTER_SHARE = 1 / 4
 """The share for a pass with another pass inside, which is repeated for each of its chunks."""
 
 
-def chunk_lengths(streaming: Streaming, free: int, host_budget: int) -> dict[int, int]:
+def chunk_lengths(streaming: Streaming, free: int, host_free: int) -> dict[int, int]:
     """By pass, the length of its chunks to try first.
 
     **Arguments:**
 
     - `free`: bytes of the device's memory that arguments and results leave.
-    - `host_budget`: bytes that may be taken beside the device's memory.
+    - `host_free`: bytes of the host's budget that results leave.
     """
     found: dict[int, int] = {}
     sizes = {kept.number: numpy_dtype(kept.dtype).itemsize for kept in streaming.kept}
@@ -35,7 +35,7 @@ def chunk_lengths(streaming: Streaming, free: int, host_budget: int) -> dict[int
     def choose(one: Pass, opened: Mapping[Axis, int]) -> None:
         inner = list(passes_in(one.steps))
         share = OUTER_SHARE if inner else SHARE
-        most = min(free * share, host_budget * share)
+        most = min(free * share, host_free * share)
         if not inner:
             most = min(most, CHUNK)
         row = chunk_bytes(one, {**opened, one.axis: 1})
@@ -74,8 +74,3 @@ def shorter(streaming: Streaming, lengths: Mapping[int, int]) -> dict[int, int] 
     """The lengths to try next if the last ones were too long; None if there are none."""
     found = {one.id: usable(one, lengths[one.id] // 2) for one in streaming.passes}
     return None if found == dict(lengths) else found
-
-
-def fits_host(streaming: Streaming, lengths: Mapping[int, int], host_budget: int) -> bool:
-    """Whether what is read and written beside the device's memory is within its budget."""
-    return host_bytes(streaming, longest_chunks(streaming, lengths)) <= host_budget

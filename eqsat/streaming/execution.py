@@ -148,8 +148,8 @@ class Execution:
             gone = {load.key for load in one.loads} | {written.key for written in one.written}
             self._keep(frozenset((after | states) - gone))
             jax.block_until_ready([self.arrays[key] for key in states if key in self.arrays])
-            for buffer in buffers:
-                self._buffers.give_back(buffer)
+            while buffers:
+                self._buffers.give_back(buffers.pop())
             self.at_chunk(self)
             self.path.pop()
 
@@ -263,8 +263,11 @@ class Execution:
         else:
             kept = self.kept[load.source][0]
             layout, order = kept.result.layout, layout_axes(kept.result.layout)
-            found = np.asarray(kept.sink.array[at.slices(layout, load.open)])
-            np.copyto(into, at.arranged(found, order, load.layout, load.open))
+            kept.sink.read(
+                at.slices(layout, load.open),
+                into,
+                lambda found: at.arranged(found, order, load.layout, load.open),
+            )
         return into
 
     def _write(self, written: Written, at: Position) -> None:

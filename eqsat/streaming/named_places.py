@@ -14,16 +14,15 @@ from eqsat.frontend.trace import Traced
 from eqsat.streaming.sources import Source
 
 
-def named_places(out: Any, traced: Traced, sources: Collection[Source], title: str) -> list[Any]:
+def listed_places(out: Any, traced: Traced, title: str) -> list[Any]:
     """By output, what the caller named for it, or None.
 
     **Arguments:**
 
     - `out`: a structure such as the function's result, with a place or None for each array of it.
-    - `sources`: what is read while results are written.
     - `title`: the name of the function.
 
-    **Raises:** `EqsatError` if it is of another structure, names a place twice, or one that is read.
+    **Raises:** `EqsatError` if it is of another structure.
     """
     if out is None:
         return [None] * len(traced.closed.out_avals)
@@ -34,7 +33,19 @@ def named_places(out: Any, traced: Traced, sources: Collection[Source], title: s
             f"out does not match the results of {title}: name a place or None for each, in a structure like"
             f" that of the results ({error})"
         ) from error
-    places = [one for number, one in enumerate(places) if number not in traced.shapeless]
+    return [one for number, one in enumerate(places) if number not in traced.shapeless]
+
+
+def named_places(out: Any, traced: Traced, sources: Collection[Source], title: str) -> list[Any]:
+    """The same, of places that can be written to while a call reads.
+
+    **Arguments:**
+
+    - `sources`: what is read while results are written.
+
+    **Raises:** `EqsatError` also if it names a place twice, or one that is read.
+    """
+    places = listed_places(out, traced, title)
     named = [one for one in places if one is not None]
     for number, one in enumerate(named):
         if any(_may_share(one, other) for other in named[:number]):

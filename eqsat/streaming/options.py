@@ -14,12 +14,12 @@ the positions of those that are read by chunks, and the names of all."""
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Where things go, and how much memory reading and writing may take.
+    """Where things go, and how much of the host's memory they may take.
 
     **Attributes:**
 
-    - `host_budget`: bytes of the host's memory for what is read and written; None for an eighth of what is
-      free.
+    - `host_budget`: bytes of the host's memory for what is read and written, and for results in arrays of
+      NumPy; None for an eighth of what is free.
     - `checkpoint`: the folder that keeps how far a run has come; None for none.
     - `out`: where results go (`eqsat.streaming.sinks`).
     - `scratch`: the folder for values that several passes need; None if they are computed again.

@@ -12,26 +12,29 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from eqsat.compiler.compilation import Compilation
-from eqsat.compiler.program_function import program_function
 from eqsat.compiler.settings import Settings
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis, layout_axes, parts
-from eqsat.ir.dtypes import is_extended
 from eqsat.ir.lean_loops import with_lean_loops
 from eqsat.ir.ops import Leaf
-from eqsat.ir.program import Program
 from eqsat.ir.streams import with_reads, with_views
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
 from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import prepare
-from eqsat.reports.plan import Plan
 from eqsat.rulesets.selection import rules_for
-from eqsat.streaming.accounting import Use, read_back_bytes, uses, written_bytes
-from eqsat.streaming.chunk_lengths import chunk_lengths, fits_host, shorter
-from eqsat.streaming.segments import Key, Piece, Segment, UnsupportedError
+from eqsat.streaming.accounting import (
+    host_bytes,
+    longest_chunks,
+    read_back_bytes,
+    result_bytes,
+    uses,
+    written_bytes,
+)
+from eqsat.streaming.chunk_lengths import chunk_lengths, shorter
+from eqsat.streaming.compiled_steps import Compiled, compiled_step
+from eqsat.streaming.segments import Segment, UnsupportedError
 from eqsat.streaming.step_building import streaming
 from eqsat.streaming.steps import Streaming
 from eqsat.support.units import format_bytes
@@ -50,26 +53,10 @@ MOST_SPILLED = 3
 SMALL = 8
 """A slice of an input along a streamed axis takes at most the free memory divided by this."""
 
+ADVICE = 'name files for them, as in optimize(f, out="result.npy"), or a larger host_budget'
+"""What to do about results that exceed the host budget."""
+
 ProgramKey = tuple[Segment, tuple[tuple[Axis, int], ...], bool]
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A piece of a program, planned for what memory is left when it runs.
-
-    **Attributes:**
-
-    - `reads`, `writes`: the names of its inputs and outputs.
-    - `donated`: by input, whether an output takes its place.
-    - `peak`: bytes of the device's memory while it runs, of everything.
-    """
-
-    compilation: Compilation
-    reads: tuple[Key, ...]
-    writes: tuple[Key, ...]
-    donated: tuple[bool, ...]
-    plan: Plan
-    peak: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +67,7 @@ class StreamedProgram:
 
     - `lengths`: of the chunks, by pass.
     - `programs`: what is compiled.
-    - `peak`: bytes of the device's memory, at most.
+    - `peak`: bytes of the device's memory, at most; `host_peak`: of the host's.
     - `hoisted`: the arrays that the function captures.
     - `seconds`: the predicted time.
     - `candidate`: the program whose outermost loops are the passes.
@@ -90,6 +77,7 @@ class StreamedProgram:
     lengths: Mapping[int, int]
     programs: Mapping[ProgramKey, Compiled]
     peak: int
+    host_peak: int
     hoisted: tuple[jax.Array, ...]
     seconds: float
     candidate: Candidate
@@ -110,6 +98,7 @@ class StreamPlanner:
 
     - `streamed`: the positions of the arguments that are not in memory.
     - `names`: of all inputs: arguments, captured arrays, and slices that are inputs of their own.
+    - `unnamed`: by output, whether the caller names no place for it.
     - `views`: these slices, by position.
     """
 
@@ -121,8 +110,10 @@ class StreamPlanner:
         target: Target,
         title: str,
         names: Sequence[str],
+        unnamed: Sequence[bool],
     ) -> None:
         self.closed = closed
+        self.unnamed = tuple(unnamed)
         self.streamed = tuple(streamed)
         self.settings = settings
         self.target = target
@@ -290,10 +281,17 @@ class StreamPlanner:
         settled: Mapping[int, int] | None,
     ) -> StreamedProgram:
         """A program with the longest chunks that fit, of those that are tried."""
-        lengths = dict(settled or chunk_lengths(steps, budget - self._held(), host_budget))
+        results = result_bytes(steps, self.unnamed)
+        if results >= host_budget:
+            raise BudgetError(
+                f"{self.title}: results in arrays of NumPy take {format_bytes(results)} of the host's memory,"
+                f" and the host budget is {format_bytes(host_budget)}: {ADVICE}"
+            )
+        lengths = dict(settled or chunk_lengths(steps, budget - self._held(), host_budget - results))
         while True:
             refused: BudgetError | None = None
-            if fits_host(steps, lengths, host_budget):
+            host = host_bytes(steps, longest_chunks(steps, lengths), self.unnamed)
+            if host <= host_budget:
                 try:
                     programs = self._programs(steps, lengths, budget)
                 except BudgetError as error:
@@ -301,14 +299,21 @@ class StreamPlanner:
                 else:
                     peak = max((each.peak for each in programs.values()), default=self._held())
                     seconds = candidate.seconds + transfer_seconds(steps, lengths, self.target.machine)
-                    return StreamedProgram(steps, lengths, programs, peak, self.hoisted, seconds, candidate)
+                    return StreamedProgram(
+                        steps, lengths, programs, peak, host, self.hoisted, seconds, candidate
+                    )
             found = None if settled else shorter(steps, lengths)
             if found is None:
-                raise refused or BudgetError(
-                    f"{self.title}: the shortest chunks of what is read and written exceed the host budget of"
-                    f" {format_bytes(host_budget)}"
-                )
+                raise refused or self._exceeds_host(host, results, host_budget)
             lengths = found
+
+    def _exceeds_host(self, host: int, results: int, host_budget: int) -> BudgetError:
+        beside = f", {format_bytes(results)} of them for results in arrays of NumPy" if results else ""
+        advice = f": {ADVICE}" if results else ""
+        return BudgetError(
+            f"{self.title}: the shortest chunks of what is read and written exceed the host budget of"
+            f" {format_bytes(host_budget)}: they take {format_bytes(host)}{beside}{advice}"
+        )
 
     def _programs(
         self, steps: Streaming, lengths: Mapping[int, int], budget: int
@@ -322,67 +327,10 @@ class StreamPlanner:
         for use in uses(steps, lengths, arguments):
             key = (use.segment, use.lengths, use.first)
             if key not in found:
-                found[key] = self._compiled(use, budget)
+                found[key] = compiled_step(use, budget, self.settings, self.target, self.title)
         return found
-
-    def _compiled(self, use: Use, budget: int) -> Compiled:
-        if use.beside >= budget:
-            raise BudgetError(
-                f"{self.title}: what is held beside a step of it takes {format_bytes(use.beside)} of the"
-                f" budget of {format_bytes(budget)}",
-                use.beside,
-            )
-        piece = use.piece
-        for leaf in piece.program.inputs:
-            refuse_keys(leaf.dtype, self.title)
-        with self.settings.alone():
-            closed = traced_piece(piece, self.target)
-        settings = replace(self.settings, budget=budget - use.beside, tune=False, observer=None)
-        names = [_name(key) for key in piece.reads]
-        compilation = Compilation(closed, settings, names, f"a step of {self.title}")
-        plan = compilation.planned(donated=use.donated).plan
-        return Compiled(
-            compilation, piece.reads, piece.writes, use.donated, plan, use.beside + plan.peak_bytes
-        )
 
 
 def transfer_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machine) -> float:
     """Seconds to write the results that are kept outside the device's memory, and to read them back."""
     return (written_bytes(steps) + read_back_bytes(steps, lengths)) / machine.streamed
-
-
-def refuse_keys(dtype: str, title: str) -> None:
-    """Raise `EqsatError` if arrays of the dtype have no counterpart in NumPy."""
-    if is_extended(dtype):
-        raise EqsatError(
-            f"{title} reads an argument by chunks, and between its steps there are keys of jax.random, of"
-            f" {dtype}, which NumPy has not: give it jax.random.key_data(key), and make the key inside, by"
-            " jax.random.wrap_key_data"
-        )
-
-
-def traced_piece(piece: Piece, target: Target) -> ClosedJaxpr:
-    """A piece as a jaxpr."""
-    function = program_function(piece.program, [_name(key) for key in piece.reads], target.machine)
-    return jax.make_jaxpr(function)(*_avals(piece.program))
-
-
-def _avals(program: Program) -> list[jax.ShapeDtypeStruct]:
-    found = []
-    for leaf in program.inputs:
-        assert isinstance(leaf.op, Leaf)
-        shape = tuple(_length(parts(dimension)) for dimension in leaf.op.layout)
-        found.append(jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.op.dtype)))
-    return found
-
-
-def _length(axes: Sequence[Axis]) -> int:
-    length = 1
-    for axis in axes:
-        length *= axis.size
-    return length
-
-
-def _name(key: Key) -> str:
-    more = f"_{key.part}" if key.part or key.scope else ""
-    return f"{key.kind}_{key.number}{more}" + (f"_{key.scope}" if key.scope else "")

@@ -8,7 +8,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.control import iterations
 from eqsat.ir.labels import axis_labels
 from eqsat.reports.stream_plan import PassRecord, StreamPlan
-from eqsat.streaming.accounting import chunk_bytes, host_bytes, longest_chunks, read_bytes, reading
+from eqsat.streaming.accounting import chunk_bytes, longest_chunks, read_bytes, reading
 from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.segments import Segment
 from eqsat.streaming.steps import ControlFlow, Pass, Step, inner_steps
@@ -36,13 +36,12 @@ def stream_plan(
     for load, times in reading(streaming.steps, lengths):
         name = _name(load.kind, load.source, names)
         read[name] = read.get(name, 0.0) + times
-    longest = longest_chunks(streaming, lengths)
     return StreamPlan(
         title,
         budgets[0],
         program.peak,
         budgets[1],
-        host_bytes(streaming, longest),
+        program.host_peak,
         tuple(_records(streaming.steps, program, labels, names, 0, 1)),
         read_bytes(streaming.steps, lengths),
         read,

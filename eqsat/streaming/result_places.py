@@ -11,9 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from eqsat.errors import EqsatError
 from eqsat.frontend.trace import Traced, as_weak
-from eqsat.ir.axis import layout_axes
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.streaming.execution import KeptResult
 from eqsat.streaming.named_places import named_places
@@ -23,7 +21,6 @@ from eqsat.streaming.segments import Key
 from eqsat.streaming.sinks import ScratchSink, Sink, sink
 from eqsat.streaming.sources import Source
 from eqsat.streaming.steps import Kept, Result, Streaming
-from eqsat.support.units import format_bytes
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,6 @@ class ResultPlaces:
         traced: Traced,
         sources: Collection[Source],
         options: StreamOptions,
-        host_budget: int,
         title: str,
         resumed: bool = False,
     ) -> ResultPlaces:
@@ -58,14 +54,13 @@ class ResultPlaces:
         - `sources`: what is read while results are written.
         - `resumed`: whether an earlier run has begun to write.
 
-        **Raises:** `EqsatError` if the caller names places that don't fit the results, or if results in
-        arrays of NumPy exceed the host budget.
+        **Raises:** `EqsatError` if the caller names places that don't fit the results.
         """
         avals = traced.closed.out_avals
         outs = named_places(options.out, traced, sources, title)
         found = ResultPlaces(avals, [], [])
         try:
-            found._open(streaming, outs, options, host_budget, title, resumed)
+            found._open(streaming, outs, options, resumed)
         except BaseException:
             found.abandoned()
             raise
@@ -76,28 +71,16 @@ class ResultPlaces:
         streaming: Streaming,
         outs: Sequence[Any],
         options: StreamOptions,
-        host_budget: int,
-        title: str,
         resumed: bool,
     ) -> None:
-        streamed = {each.axis for each in streaming.passes}
         folder = None if options.checkpoint is None else Path(options.checkpoint)
-        held = 0
         for number, (result, aval) in enumerate(zip(streaming.results, self.avals, strict=True)):
             out = outs[number]
-            if out is None and not streamed & set(layout_axes(result.layout)):
+            if out is None and not streaming.leaves_device(result):
                 self.places.append(None)
                 continue
             file = None if folder is None else folder / f"result-{number}.npy"
             dtype = numpy_dtype(str(aval.dtype))
-            if out is None and file is None:
-                held += aval.size * dtype.itemsize
-                if held > host_budget:
-                    raise EqsatError(
-                        f"the results of {title} take {format_bytes(held)} of the host's memory, more than"
-                        f" the host budget of {format_bytes(host_budget)}: name files for them, as in"
-                        ' optimize(f, out="result.npy"), or a larger host_budget'
-                    )
             self.places.append(KeptResult(sink(out, tuple(aval.shape), dtype, resumed, file), result))
         results = {result.number for result in streaming.results if result.kind == "kept"}
         for kept in streaming.kept:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Control
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.program import Program
@@ -173,6 +173,10 @@ class Streaming:
     def passes(self) -> tuple[Pass, ...]:
         """All passes, outer before inner."""
         return tuple(passes_in(self.steps))
+
+    def leaves_device(self, result: Result) -> bool:
+        """Whether an output is no array of the device in the end, as it has an axis of a pass."""
+        return any(one.axis in layout_axes(result.layout) for one in self.passes)
 
     @cached_property
     def digest(self) -> str:

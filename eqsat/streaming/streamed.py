@@ -23,9 +23,11 @@ from eqsat.reports.stream_plan import StreamPlan
 from eqsat.storage.fingerprints import Fingerprint, Unidentified
 from eqsat.streaming.after_chunks import AfterChunks, interruptible
 from eqsat.streaming.checkpoints import Checkpoints, Saved
+from eqsat.streaming.compiled_steps import refuse_keys
 from eqsat.streaming.execution import Execution
+from eqsat.streaming.named_places import listed_places
 from eqsat.streaming.options import StreamOptions
-from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner, refuse_keys
+from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
@@ -84,14 +86,20 @@ class StreamedFunction:
 
     @cached_property
     def host_budget(self) -> int:
-        """Bytes of the host's memory for what is read and written."""
+        """Bytes of the host's memory for what is read and written, and for results in arrays of NumPy."""
         given = self.options.host_budget
         return int(HOST_SHARE * free_host_bytes()) if given is None else given
 
     @cached_property
     def planner(self) -> StreamPlanner:
         return StreamPlanner(
-            self.traced.closed, self.streamed, self.settings, self.target, self.title, self.names
+            self.traced.closed,
+            self.streamed,
+            self.settings,
+            self.target,
+            self.title,
+            self.names,
+            [place is None for place in listed_places(self.options.out, self.traced, self.title)],
         )
 
     def program(self, saved: Saved | None = None) -> StreamedProgram:
@@ -173,7 +181,6 @@ class StreamedFunction:
             self.traced,
             sources.values(),
             self.options,
-            self.host_budget,
             self.title,
             saved is not None,
         )

@@ -68,7 +68,8 @@ def planner(
 ) -> StreamPlanner:
     closed = trace(fn, tuple(args), {}).closed
     names = [f"argument_{number}" for number in range(len(closed.in_avals))]
-    return StreamPlanner(closed, streamed, Settings(None, (), accuracy, None), default_target(), "f", names)
+    settings, unnamed = Settings(None, (), accuracy, None), [True] * len(closed.out_avals)
+    return StreamPlanner(closed, streamed, settings, default_target(), "f", names, unnamed)
 
 
 def steps_of(planner: StreamPlanner, free: int) -> Streaming:
@@ -82,7 +83,7 @@ def run_by_passes(
     planner: StreamPlanner,
     steps: Streaming,
     args: Sequence[Any],
-    length: int,
+    length: int | Mapping[int, int],
     stop: Callable[[Execution], None] = lambda _: None,
     resumed: tuple[Path, Mapping[Key, Any]] = ((), {}),
     sinks: Sequence[Sink | None] | None = None,
@@ -91,13 +92,14 @@ def run_by_passes(
 
     **Arguments:**
 
+    - `length`: or of just as many as it says, by pass.
     - `stop`: is called after each chunk.
     - `resumed`: how far an earlier run came, and what it held.
     - `sinks`: where results go, which an earlier run may have begun to write.
     """
-    lengths = {one.id: usable(one, length) for one in steps.passes}
+    lengths = length if isinstance(length, Mapping) else {one.id: usable(one, length) for one in steps.passes}
     candidate: Any = None  # which runs need not know
-    program = StreamedProgram(steps, lengths, pieces_of(steps), 0, planner.hoisted, 0.0, candidate)
+    program = StreamedProgram(steps, lengths, pieces_of(steps), 0, 0, planner.hoisted, 0.0, candidate)
     read = [number for number in planner.streamed if number not in planner.views]
     sources: dict[int, Any] = {number: Source(args[number], f"x{number}") for number in read}
     views = {number: sources[view.source].view(view.slices) for number, view in planner.views.items()}
