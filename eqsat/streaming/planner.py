@@ -91,6 +91,10 @@ class Settled:
     lengths: Mapping[int, int]
 
 
+class AnotherProgramError(EqsatError):
+    """The program of an earlier run is not among those that are found."""
+
+
 class StreamPlanner:
     """Plans one function at some types of arguments.
 
@@ -141,10 +145,11 @@ class StreamPlanner:
 
         - `scratch`: bytes of scratch files that it may keep values in.
 
-        **Raises:** `BudgetError` if there is none; `EqsatError` if that of the earlier run is not found.
+        **Raises:** `BudgetError` if there is none; `AnotherProgramError` if that of the earlier run is not
+            found.
         """
         if settled is not None and scratch:
-            with contextlib.suppress(EqsatError):
+            with contextlib.suppress(AnotherProgramError):
                 return self._fastest(budget, host_budget, settled)
         found = self._fastest(budget, host_budget, None if scratch else settled)
         if not scratch:
@@ -174,13 +179,14 @@ class StreamPlanner:
                 return
             candidate = other
             steps = self._steps(candidate, free, spill=free // SMALL)
-            if settled is None or steps.digest == settled.steps:
-                lengths = settled.lengths if settled else None
+            if settled is None:
                 with contextlib.suppress(BudgetError):
-                    yield self._within(steps, candidate, budget, host_budget, lengths)
+                    yield self._within(steps, candidate, budget, host_budget, None)
+            elif steps.digest == settled.steps:
+                yield self._within(steps, candidate, budget, host_budget, settled.lengths)
 
-    def _not_found(self, budget: int) -> EqsatError:
-        return EqsatError(
+    def _not_found(self, budget: int) -> AnotherProgramError:
+        return AnotherProgramError(
             f"the checkpoint of {self.title} is of a program that is not found within {format_bytes(budget)}:"
             " call it with the options that it was made with, or delete the checkpoint to begin anew"
         )
@@ -188,7 +194,8 @@ class StreamPlanner:
     def _fastest(self, budget: int, host_budget: int, settled: Settled | None = None) -> StreamedProgram:
         """The fastest program that fits, without scratch files; or that of an earlier run.
 
-        **Raises:** `BudgetError` if there is none; `EqsatError` if that of the earlier run is not found.
+        **Raises:** `BudgetError` if there is none; `AnotherProgramError` if that of the earlier run is not
+            found.
         """
         refused: BudgetError | None = None
         tried = 0
@@ -304,14 +311,15 @@ class StreamPlanner:
                     )
             found = None if settled else shorter(steps, lengths)
             if found is None:
-                raise refused or self._exceeds_host(host, results, host_budget)
+                chunks = "chunks as its checkpoint has them" if settled else "the shortest chunks"
+                raise refused or self._exceeds_host(chunks, host, results, host_budget)
             lengths = found
 
-    def _exceeds_host(self, host: int, results: int, host_budget: int) -> BudgetError:
+    def _exceeds_host(self, chunks: str, host: int, results: int, host_budget: int) -> BudgetError:
         beside = f", {format_bytes(results)} of them for results in arrays of NumPy" if results else ""
         advice = f": {ADVICE}" if results else ""
         return BudgetError(
-            f"{self.title}: the shortest chunks of what is read and written exceed the host budget of"
+            f"{self.title}: {chunks} of what is read and written exceed the host budget of"
             f" {format_bytes(host_budget)}: they take {format_bytes(host)}{beside}{advice}"
         )
 

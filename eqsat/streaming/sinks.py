@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.streaming.sources import Slices, let_go, own_dtype, sliced, slices_text
+from eqsat.streaming.sources import Slices, let_go, mapping_of, own_dtype, sliced, slices_text
 
 UNFINISHED = ".part"
 """What the name of a file ends in until all of it is written."""
@@ -111,7 +111,8 @@ class FileSink(Sink):
                 array = np.load(self.unfinished, mmap_mode="r+" if self.size else None)
             except (OSError, ValueError) as error:
                 raise EqsatError(
-                    f"the checkpoint's result {self.unfinished} can't be opened: {error}"
+                    f"the checkpoint's result {self.unfinished} can't be opened: {error}. Move it there from"
+                    " where the run began to write it, or delete the checkpoint to begin anew"
                 ) from error
             if array.shape != shape or array.dtype.itemsize != dtype.itemsize:
                 raise EqsatError(f"{self.unfinished} is not the result that the checkpoint is of")
@@ -212,6 +213,11 @@ def sink(
         raise EqsatError(f"out has entries of {own_dtype(out)}, and the result has entries of {dtype}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise EqsatError("out is an array that can't be written to")
+    if scratch is not None and isinstance(out, np.ndarray) and mapping_of(out) is None:
+        raise EqsatError(
+            "out is an array in memory, which a run that goes on from a checkpoint would not find: name a"
+            " file, or an array that is in one, or leave it to the checkpoint by out=None"
+        )
     return Sink(out)
 
 

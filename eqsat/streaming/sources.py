@@ -258,17 +258,23 @@ def sliced(array: Any, slices: Slices) -> np.ndarray[Any, Any]:
     return np.asarray(found.read().result() if hasattr(found, "read") else found)
 
 
+def mapping_of(array: Any) -> mmap.mmap | None:
+    """The mapped file that holds an array; None if none does, as of a private mapping, which is memory."""
+    base: Any = array
+    while isinstance(getattr(base, "base", None), np.ndarray):
+        base = base.base
+    mapping = getattr(base, "_mmap", None)
+    shared = isinstance(mapping, mmap.mmap) and getattr(base, "mode", "c") != "c"
+    return mapping if shared else None
+
+
 def let_go(array: Any) -> None:
     """Let the process's pages of a mapped file go, of which an array is a slice.
 
     They stay in the system's cache, so what was written to them is not lost.
     """
-    base: Any = array
-    while isinstance(getattr(base, "base", None), np.ndarray):
-        base = base.base
-    mapping = getattr(base, "_mmap", None)
-    # Pages of a private mapping hold what was written to it and nowhere else.
-    if isinstance(mapping, mmap.mmap) and getattr(base, "mode", "c") != "c":
+    mapping = mapping_of(array)
+    if mapping is not None:
         mapping.madvise(mmap.MADV_DONTNEED)
 
 
