@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
+    from eqsat.reports.stream_explanation import StreamExplanation
     from eqsat.reports.stream_plan import StreamPlan
     from eqsat.streaming.sources import on_host
     from eqsat.targets.calibration import calibrate
@@ -38,6 +39,7 @@ __all__ = [
     "Plan",
     "RuleError",
     "RuleSyntaxError",
+    "StreamExplanation",
     "StreamPlan",
     "assume",
     "budget",
@@ -67,6 +69,7 @@ HOMES = {
     "eqsat.reports.comparison": "AccuracyComparison",
     "eqsat.reports.explanation": "Explanation",
     "eqsat.reports.plan": "Plan",
+    "eqsat.reports.stream_explanation": "StreamExplanation",
     "eqsat.reports.stream_plan": "StreamPlan",
     "eqsat.streaming.sources": "on_host",
 }

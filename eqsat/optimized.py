@@ -48,6 +48,7 @@ from eqsat.transforms.selection import Mask
 
 if TYPE_CHECKING:
     from eqsat.reports.explanation import Explanation
+    from eqsat.reports.stream_explanation import StreamExplanation
     from eqsat.reports.stream_plan import StreamPlan
     from eqsat.streaming.calls import StreamedCalls
 
@@ -191,12 +192,18 @@ class Optimized(Generic[P, R]):
         return posing_as(self._fn, flat, names), key, leaves, streamed, names
 
     def minimum_bytes(self, *args: Any, **kwargs: Any) -> int:
-        """The smallest budget for arguments of these shapes."""
+        """The smallest budget for arguments of these shapes; to a twentieth if some are not in memory."""
+        if (streamed := self._streamed(args, kwargs)) is not None:
+            return self._streams.function(*streamed).minimum_bytes()
         instance, _ = self._instance(args, kwargs, TraceContext.now())
         return self._checked(instance).compilation.minimum(instance.donated)
 
-    def explained(self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Explanation:
+    def explained(
+        self, count: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Explanation | StreamExplanation:
         """Where the memory goes for arguments of these shapes, and what so many budgets would cost."""
+        if (streamed := self._streamed(args, kwargs)) is not None:
+            return self._streams.function(*streamed).explained(count)
         instance, _ = self._instance(args, kwargs, TraceContext.now())
         return self._checked(instance).compilation.explained(count, instance.donated)
 

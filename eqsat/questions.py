@@ -13,6 +13,7 @@ from eqsat.optimized import Optimized
 from eqsat.reports.comparison import AccuracyComparison, ClassPrice
 from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
+from eqsat.reports.stream_explanation import StreamExplanation
 from eqsat.rulesets.options import check_accuracy
 from eqsat.rulesets.selection import rules_for
 
@@ -36,7 +37,8 @@ def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[
       on the accuracy.
 
     **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns the
-    smallest budget in bytes.
+    smallest budget in bytes. If some are not in memory, that is of the device's memory, and at most a
+    twentieth more than a budget within which no program was found.
 
     **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
@@ -55,7 +57,7 @@ def minimum_budget(fn: Callable[P, R], *wrong: Any, **options: Any) -> Callable[
 
 def explain(
     fn: Callable[..., Any], *wrong: Any, budgets: int = 10, **options: Any
-) -> Callable[..., Explanation]:
+) -> Callable[..., Explanation | StreamExplanation]:
     """Returns a function that explains where the memory of `fn` goes, and what budgets would cost in time.
 
     **Arguments:**
@@ -66,7 +68,7 @@ def explain(
 
     **Returns:** a function that takes the arguments of `fn`, or `jax.ShapeDtypeStruct`s, and returns an
     `Explanation`, which can be printed, shown and saved. Each price comes from a plan, so an explanation
-    takes as long as several plans do.
+    takes as long as several plans do. For arguments that are not in memory, it is a `StreamExplanation`.
 
     **Raises:** `TypeError` if it is given arguments of `fn`, or options that `optimize` does not have.
 
@@ -81,7 +83,7 @@ def explain(
     _check_call("explain", wrong, options, BUDGETLESS | {"budgets"})
     optimized = optimize(fn, **options)
 
-    def explanation(*args: Any, **kwargs: Any) -> Explanation:
+    def explanation(*args: Any, **kwargs: Any) -> Explanation | StreamExplanation:
         return optimized.explained(budgets, args, kwargs)
 
     return explanation

@@ -72,6 +72,7 @@ ONLY_IN = {
             "plan",
             "sharing_picture",
             "showing",
+            "stream_explanation",
             "stream_plan",
         )
     },

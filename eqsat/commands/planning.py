@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eqsat.reports.comparison import AccuracyComparison
     from eqsat.reports.explanation import Explanation
     from eqsat.reports.plan import Plan
+    from eqsat.reports.stream_explanation import StreamExplanation
     from eqsat.reports.stream_plan import StreamPlan
 
 R = TypeVar("R")
@@ -98,7 +99,7 @@ def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
     return _asked(arguments, asks)
 
 
-def explained(arguments: argparse.Namespace) -> Explanation:
+def explained(arguments: argparse.Namespace) -> Explanation | StreamExplanation:
     """Returns the memory use of the function that a command line names, and the price of several budgets.
 
     **Raises:** `EqsatError` if the shapes are malformed, or if the function can't be found or traced.

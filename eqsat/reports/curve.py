@@ -1,14 +1,15 @@
-"""Draws an explanation: predicted time against budget, and memory over time as written."""
+"""Draws explanations: predicted time against budget, and memory over time as written."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING
 
-from eqsat.reports.graph_picture import INK
+from eqsat.reports.graph_picture import INK, shortened
 from eqsat.reports.pictures import (
     AFTER,
     BEFORE,
+    CHARACTERS,
     MARGIN,
     PANEL,
     WIDTH,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from eqsat.reports.records import ExplanationRecord
+    from eqsat.reports.stream_explanation import StreamExplanation
 
 CURVE = 3.2
 """The height of the curve's panel, in inches."""
@@ -108,3 +110,32 @@ def draw_curve(axes: Axes, explanation: ExplanationRecord) -> None:
     axes.tick_params(labelsize=7, colors=INK)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def stream_curve(explanation: StreamExplanation) -> Figure:
+    """The predicted time of a call by budget, in steps, as a plan serves all budgets up to the next."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    x = [plan.budget_bytes for plan in explanation.plans]
+    y = [plan.predicted_seconds for plan in explanation.plans]
+    whole = explanation.argument_bytes + explanation.result_bytes
+    figure = new_figure(WIDTH, 3.2)
+    axes = figure.subplots()
+    axes.step([*x, max(whole, x[-1])], [*y, y[-1]], where="post", color=AFTER, linewidth=1.2)
+    axes.plot(x, y, "o", color=AFTER, markersize=4)
+    axes.set_xscale("log")
+    if y[0] > STEEP * y[-1]:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(0, 1.25 * y[0])
+    axes.set_xlabel("budget of the device's memory", fontsize=8, color=INK)
+    axes.set_ylabel("predicted time of a call", fontsize=8, color=INK)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_bytes(value)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_seconds(value) if value else "0"))
+    axes.tick_params(labelsize=7, colors=INK)
+    axes.set_title(shortened(explanation.heading, CHARACTERS), fontsize=10, loc="left", color=INK)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    figure.tight_layout()
+    return figure

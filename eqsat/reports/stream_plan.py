@@ -94,7 +94,7 @@ class StreamPlan(Report):
             f"  {'reads':<16}{format_bytes(self.read_bytes)}; {reading} at {format_bytes(self.rate)}/s"
         )
         for name, times in self.read.items():
-            lines.append(f"  {'':<16}{name} {_times(times)}")
+            lines.append(f"  {'':<16}{name} {times_text(times)}")
         lines.append(f"  {'time of a call':<16}{format_seconds(self.predicted_seconds)} (predicted)")
         lines += ["", "Passes: loops over chunks that are read"]
         for one in self.passes:
@@ -127,7 +127,8 @@ class StreamPlan(Report):
         return stream_figure(self)
 
 
-def _times(times: float) -> str:
+def times_text(times: float) -> str:
+    """How often something is read, in words."""
     return "once" if times == 1 else "twice" if times == 2 else f"{times:,.4g} times"
 
 

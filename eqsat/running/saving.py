@@ -10,6 +10,7 @@ from pathlib import Path
 from eqsat.errors import EqsatError
 from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
+from eqsat.reports.stream_explanation import StreamExplanation
 from eqsat.reports.stream_plan import StreamPlan
 
 DRAWN = ("html", "png", "svg", "pdf")
@@ -31,7 +32,9 @@ def check_target(path: Path) -> None:
         raise EqsatError(f"{str(path)!r}: pictures need matplotlib: pip install 'eqsat[pictures]'")
 
 
-def save_reports(reports: Sequence[Plan | StreamPlan | Explanation], path: Path) -> list[Path]:
+def save_reports(
+    reports: Sequence[Plan | StreamPlan | Explanation | StreamExplanation], path: Path
+) -> list[Path]:
     """Saves reports, and returns the paths of the files.
 
     A path without a suffix is a folder, in which each file is named after the title of its report. A path

@@ -117,6 +117,19 @@ def read_back_bytes(streaming: Streaming, lengths: Mapping[int, int]) -> int:
     return sum(times * _whole_bytes(load) for load, times in loads if load.kind == "result")
 
 
+def chunk_count(steps: Sequence[Step], lengths: Mapping[int, int]) -> int:
+    """How many chunks passes go through in a whole run; `while` loops run as assumed."""
+    found = 0
+    for step in steps:
+        inside = sum(chunk_count(inner, lengths) for inner in inner_steps(step))
+        if isinstance(step, Pass):
+            inside = -(-step.axis.size // lengths[step.id]) * (1 + inside)
+        elif isinstance(step, ControlFlow):
+            inside *= iterations(step.control)
+        found += inside
+    return found
+
+
 def written_bytes(streaming: Streaming) -> int:
     """Bytes of what is kept outside the device's memory."""
     return sum(kept.bytes for kept in streaming.kept)

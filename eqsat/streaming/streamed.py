@@ -6,7 +6,7 @@ import hashlib
 import shutil
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from eqsat.compiler.default_budget import budget_bytes
 from eqsat.compiler.settings import Settings
 from eqsat.errors import EqsatError
 from eqsat.frontend.trace import Traced
+from eqsat.reports.stream_explanation import StreamExplanation
 from eqsat.reports.stream_plan import StreamPlan
 from eqsat.storage.fingerprints import Fingerprint, Unidentified
 from eqsat.streaming.after_chunks import AfterChunks, interruptible
+from eqsat.streaming.budgets import smallest_budget, worthwhile
 from eqsat.streaming.checkpoints import Checkpoints, Saved
 from eqsat.streaming.compiled_steps import refuse_keys
 from eqsat.streaming.execution import Execution
@@ -33,6 +35,7 @@ from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
 from eqsat.streaming.sources import Source, SourceView
 from eqsat.support.progress import Progress
+from eqsat.support.units import format_bytes
 from eqsat.targets.calibration import default_target
 from eqsat.targets.device_memory import free_host_bytes
 
@@ -129,11 +132,12 @@ class StreamedFunction:
                     )
                     self._seconds = time.perf_counter() - began
                 if self.settings.observer is not None:
-                    self.settings.observer.planned(self.title, self._described(self._programs[key]))
+                    described = self._described(self._programs[key], self.budget)
+                    self.settings.observer.planned(self.title, described)
             return self._programs[key]
 
-    def _described(self, program: StreamedProgram) -> StreamPlan:
-        budgets = self.budget, self.host_budget
+    def _described(self, program: StreamedProgram, budget: int) -> StreamPlan:
+        budgets = budget, self.host_budget
         rate = self._rate or self.target.machine.streamed
         names = self.planner.names
         return stream_plan(program, self.title, names, budgets, rate, self._seconds)
@@ -158,7 +162,47 @@ class StreamedFunction:
             sources = [Source(leaves[number], self.names[number]) for number in self.streamed]
             rates = [rate for source in sources if (rate := source.rate(SAMPLE)) is not None]
             self._rate = min(rates, default=None)
-        return self._described(program)
+        return self._described(program, self.budget)
+
+    def minimum_bytes(self) -> int:
+        """The smallest budget of the device's memory for which a program is found, to a twentieth.
+
+        **Raises:** `BudgetError` if there is none.
+        """
+        with (
+            self.settings.alone(),
+            Progress(f"the smallest budget of {self.title}", self.settings.progress) as progress,
+        ):
+            return smallest_budget(self._within(progress), self.planner.held_bytes, self._whole)
+
+    def explained(self, count: int) -> StreamExplanation:
+        """What so many budgets would cost.
+
+        **Raises:** `BudgetError` if there is a program within none.
+        """
+        smallest = self.minimum_bytes()
+        with (
+            self.settings.alone(),
+            Progress(f"explaining {self.title}", self.settings.progress) as progress,
+        ):
+            found = worthwhile(self._within(progress), smallest, self._whole, count)
+            plans = tuple(self._described(program, budget) for budget, program in found)
+        arguments = sum(leaf.bytes for leaf in self.planner.program.inputs)
+        return StreamExplanation(self.title, arguments, self._whole - arguments, smallest, plans)
+
+    @property
+    def _whole(self) -> int:
+        """Bytes of all arguments and results."""
+        return self.planner.program.fixed_bytes
+
+    def _within(self, progress: Progress) -> Callable[[int], StreamedProgram]:
+        """What plans within a budget."""
+
+        def planned(budget: int) -> StreamedProgram:
+            progress.say(f"within {format_bytes(budget)}")
+            return self.planner.planned(budget, self.host_budget, None, self._scratch_room())
+
+        return planned
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The results: arrays of JAX, and arrays of NumPy for those that have an axis that is read by chunks.

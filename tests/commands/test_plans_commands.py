@@ -141,3 +141,13 @@ def test_an_argument_that_is_not_in_memory(script: Path, capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert "eqsat plan for rows: passes over what is not in memory" in out
     assert "over x.0: 1,000,000 in chunks of" in out
+
+
+def test_what_budgets_cost_of_an_argument_that_is_not_in_memory(
+    script: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shapes = ["--shapes", "f32[1000000], f32[200], power=1"]
+    assert main(["explain", f"{script}:rows", *shapes, "--stream", "x"]) == 0
+    out = capsys.readouterr().out
+    assert "eqsat explanation of rows: passes over what is not in memory" in out
+    assert "x once" in out

@@ -1,0 +1,78 @@
+"""The smallest budget of functions of files, and what others cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.errors import BudgetError
+from eqsat.streaming.budgets import NEAR, smallest_budget
+from tests.stages import normal
+
+X = normal(20_000, 4)
+CENTRES = normal(50, 4)
+
+
+def scores(x: Any) -> Any:
+    return jnp.exp(-jnp.sum((x[:, None] - CENTRES) ** 2, -1)).sum(0)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Any:
+    np.save(tmp_path / "x.npy", X)
+    return np.load(tmp_path / "x.npy", mmap_mode="r")
+
+
+def test_the_smallest_budget_is_of_passes(file: Any) -> None:
+    least = eqsat.minimum_budget(scores)(file)
+    assert least < X.nbytes / 20
+    small = eqsat.optimize(scores, budget=least)
+    plan = small.plan(file)
+    assert isinstance(plan, eqsat.StreamPlan)
+    assert plan.peak_bytes <= least
+    with pytest.raises(BudgetError):
+        eqsat.optimize(scores, budget=int(least / NEAR) - 1).plan(file)
+    np.testing.assert_allclose(small(file), scores(X), rtol=1e-4)
+
+
+def test_what_needs_the_file_whole_needs_its_bytes() -> None:
+    absent = eqsat.on_host(jax.ShapeDtypeStruct(X.shape, X.dtype))
+    assert eqsat.minimum_budget(lambda x: jnp.sort(x, 0))(absent) >= 2 * X.nbytes
+
+
+def test_no_budget_helps_where_the_host_is_too_small(file: Any) -> None:
+    with pytest.raises(BudgetError, match="results in arrays of NumPy take 320 kB"):
+        eqsat.minimum_budget(lambda x: 2 * x, host_budget="100kB")(file)
+
+
+@pytest.mark.parametrize("least", [1, 4_095, 5_000, 77_777, 10**7])
+def test_the_search_ends_close_to_the_least(least: int) -> None:
+    def planned(budget: int) -> Any:
+        if budget < least + 1_000:
+            raise BudgetError("too small")
+
+    found = smallest_budget(planned, 1_000, 10**6)
+    assert least + 1_000 <= found <= NEAR * (least + 1_000) + 1
+
+
+def test_an_explanation_prices_budgets(file: Any, tmp_path: Path) -> None:
+    explanation = eqsat.explain(lambda x: (x - x.mean(0)) / x.std(0), budgets=4)(file)
+    assert isinstance(explanation, eqsat.StreamExplanation)
+    budgets = [plan.budget_bytes for plan in explanation.plans]
+    seconds = [plan.predicted_seconds for plan in explanation.plans]
+    assert budgets == sorted(budgets)
+    assert seconds == sorted(seconds, reverse=True)
+    assert budgets[0] == explanation.minimum_bytes < X.nbytes / 20
+    assert budgets[-1] <= explanation.argument_bytes + explanation.result_bytes == 2 * X.nbytes
+    assert all(plan.peak_bytes <= plan.budget_bytes for plan in explanation.plans)
+    page = str(explanation)
+    assert "x 3 times" in page
+    assert all(len(line) <= 120 for line in page.splitlines())
+    explanation.save(tmp_path / "explanation.png")
+    explanation.save(tmp_path / "explanation.html")
