@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -60,9 +61,20 @@ class StreamedCalls:
         return self.function(flat, key, leaves, streamed, names).plan(leaves)
 
     def function(
-        self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
+        self,
+        flat: Flat,
+        key: Any,
+        leaves: Sequence[Any],
+        streamed: Sequence[int],
+        names: Sequence[str],
+        options: StreamOptions | None = None,
     ) -> StreamedFunction:
-        """The function at the types of some arguments."""
+        """The function at the types of some arguments.
+
+        **Arguments:**
+
+        - `options`: its own, if it is not the caller's function.
+        """
         types = self._types(leaves, streamed, names)
         whole = (key, tuple((one.shape, one.dtype, one.weak_type) for one in types), tuple(streamed))
         if whole not in self._functions:
@@ -73,7 +85,7 @@ class StreamedCalls:
                 traced = trace(flat, tuple(types), {})
             traced = replace(traced, closed=without_programs(traced.closed))
             self._functions[whole] = StreamedFunction(
-                traced, streamed, names, settings, self.options, self.title
+                traced, streamed, names, settings, options or self.options, self.title
             )
         return self._functions[whole]
 
@@ -90,6 +102,13 @@ class StreamedCalls:
                 weak = bool(getattr(aval, "weak_type", False))
                 found.append(jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=weak))
         return found
+
+    @property
+    def _beside(self) -> StreamOptions:
+        """The options of a backward pass: places that the caller names are of the function's results."""
+        folder = self.options.checkpoint
+        own = None if folder is None else Path(folder) / "gradient"
+        return replace(self.options, out=None, checkpoint=own)
 
     def _differentiated(
         self, flat: Flat, key: Any, leaves: Sequence[Any], streamed: Sequence[int], names: Sequence[str]
@@ -140,7 +159,8 @@ class StreamedCalls:
 
             more = [*names, *(f"cotangent_{number}" for number in range(len(flat_cotangents)))]
             everything = [*whole(values), *flat_cotangents]
-            found = self.function(gradient, ("gradient", key), everything, streamed, more).run(everything)
+            named = ("gradient", key)
+            found = self.function(gradient, named, everything, streamed, more, self._beside).run(everything)
             by_number = dict(zip(inexact, found, strict=True))
             return tuple(by_number.get(number) for number in others)
 

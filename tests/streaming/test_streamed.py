@@ -287,6 +287,19 @@ def test_a_result_that_is_needed_again_as_a_whole(file: Any) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
+def test_a_gradient_leaves_the_places_of_results_alone(file: Any, tmp_path: Path) -> None:
+    def fitted(w: Any, x: Any) -> Any:
+        return jnp.mean(jnp.tanh(x @ w)), x @ w
+
+    out, checkpoint = (None, tmp_path / "scores.npy"), tmp_path / "checkpoint"
+    small = eqsat.optimize(fitted, budget="1MB", out=out, checkpoint=checkpoint)
+    gradient, scores = jax.grad(small, has_aux=True)(W, file)
+    np.testing.assert_allclose(gradient, jax.grad(fitted, has_aux=True)(W, X)[0], rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(scores, X @ W, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(np.load(out[1]), scores)
+    assert not checkpoint.exists()
+
+
 def test_loops_for_each_entry_take_what_is_read() -> None:
     edges, entries = jnp.arange(-1.0, 2.0), X[:2003, 0]
     small = eqsat.optimize(jnp.searchsorted, budget="4kB")
