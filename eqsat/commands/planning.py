@@ -70,6 +70,12 @@ def declare(parser: argparse.ArgumentParser, examples: str, without: str = "the 
         help="the name of an argument that is not in memory, and read by chunks",
     )
     parser.add_argument(
+        "--host-budget",
+        metavar="AMOUNT",
+        help="the host's memory for chunks of these, and for results with their axes (default: an eighth of"
+        " what is free)",
+    )
+    parser.add_argument(
         "--rules", action="append", default=[], metavar="FILE", help="a .rules file to use as well"
     )
 
@@ -129,6 +135,7 @@ def _asked(
             static_argnums=tuple(n for n in shapes.static if isinstance(n, int)),
             static_argnames=tuple(name for name in shapes.static if isinstance(name, str)),
             stream_argnames=tuple(arguments.stream),
+            host_budget=arguments.host_budget,
         )
     except ValueError as error:
         raise EqsatError(str(error)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.control import iterations
+from eqsat.ir.control import WHILE_ITERATIONS, While, iterations
 from eqsat.ir.labels import axis_labels
 from eqsat.reports.stream_plan import PassRecord, StreamPlan
 from eqsat.streaming.accounting import chunk_bytes, longest_chunks, read_bytes, reading
@@ -45,6 +45,7 @@ def stream_plan(
         tuple(_records(streaming.steps, program, labels, names, 0, 1)),
         read_bytes(streaming.steps, lengths),
         read,
+        WHILE_ITERATIONS if _ends_by_a_condition(streaming.steps) else None,
         rate,
         program.seconds,
         tuple(each.plan for each in program.programs.values()),
@@ -82,6 +83,15 @@ def _records(
             inside, count = depth + 1, times * iterations(step.control)
         for inner in inner_steps(step):
             yield from _records(inner, program, labels, inputs, inside, count)
+
+
+def _ends_by_a_condition(steps: Sequence[Step]) -> bool:
+    """Whether a loop around passes does."""
+    return any(
+        (isinstance(step, ControlFlow) and isinstance(step.control, While))
+        or any(map(_ends_by_a_condition, inner_steps(step)))
+        for step in steps
+    )
 
 
 def _segments(step: Step) -> Iterator[Segment]:

@@ -68,6 +68,14 @@ def test_what_fits_is_read_once(file: Any) -> None:
     assert plan.read == {"x": 1}
 
 
+def test_what_is_assumed_of_loops_is_said(file: Any) -> None:
+    for function, assumed in ((lambda x: jnp.median(x[:, 0]), True), (lambda x: x.sum(0), False)):
+        plan = eqsat.optimize(function, budget="50kB").plan(file)
+        assert isinstance(plan, eqsat.StreamPlan)
+        assert (plan.assumed_iterations is not None) == assumed
+        assert ("if loops that end by a condition run" in str(plan)) == assumed
+
+
 def test_gradients_of_what_is_not_read(file: Any) -> None:
     small = eqsat.optimize(loss, budget="300kB")
     wanted = jax.value_and_grad(loss)(W, X)
