@@ -14,6 +14,7 @@ from eqsat.reports.comparison import AccuracyComparison, ClassPrice
 from eqsat.reports.explanation import Explanation
 from eqsat.reports.plan import Plan
 from eqsat.reports.stream_explanation import StreamExplanation
+from eqsat.reports.stream_plan import StreamPlan
 from eqsat.rulesets.options import check_accuracy
 from eqsat.rulesets.selection import rules_for
 
@@ -171,15 +172,17 @@ def _wider(one: Accuracy, other: Accuracy) -> bool:
     return ACCURACIES.index(one) > ACCURACIES.index(other)
 
 
-def _plan(optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan | None:
+def _plan(
+    optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Plan | StreamPlan | None:
     """Returns the plan within the budget, or None if there is none."""
     try:
-        return optimized.plan_in_memory(*args, **kwargs)
+        return optimized.plan(*args, **kwargs)
     except BudgetError:
         return None
 
 
-def _price(accuracy: Accuracy, plan: Plan | None, beyond: Collection[str] = ()) -> ClassPrice:
+def _price(accuracy: Accuracy, plan: Plan | StreamPlan | None, beyond: Collection[str] = ()) -> ClassPrice:
     """Returns the memory and the predicted time of a class, of which this is the plan.
 
     `beyond` are the names of the rules that the class allows and the user's own class does not.
@@ -187,6 +190,8 @@ def _price(accuracy: Accuracy, plan: Plan | None, beyond: Collection[str] = ()) 
     meaning = MEANINGS[accuracy]
     if plan is None:
         return ClassPrice(accuracy, meaning)
-    seconds = plan.predicted_seconds if plan.changed else plan.original_seconds
+    seconds = plan.predicted_seconds
+    if isinstance(plan, Plan) and not plan.changed:
+        seconds = plan.original_seconds
     rules = tuple(sorted(name for name in plan.rules_fired if name in beyond))
     return ClassPrice(accuracy, meaning, plan.peak_bytes, seconds, rules)

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.save is not None:
         check_target(arguments.save)
     report: Report
-    if arguments.mesh is not None or (arguments.stream and arguments.budget is not None):
+    if arguments.mesh is not None:
         report = planning.planned(arguments)
         print(report)
     elif arguments.budget is None:

@@ -89,7 +89,7 @@ def planned(arguments: argparse.Namespace) -> Plan | StreamPlan:
     return _asked(arguments, lambda optimized, args, kwargs: optimized.plan(*args, **kwargs))
 
 
-def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
+def compared(arguments: argparse.Namespace) -> tuple[Plan | StreamPlan, AccuracyComparison]:
     """Returns the plan that a command line asks for, and what wider accuracy classes would gain.
 
     **Raises:** the same errors as `planned`.
@@ -98,8 +98,8 @@ def compared(arguments: argparse.Namespace) -> tuple[Plan, AccuracyComparison]:
 
     def asks(
         optimized: Optimized[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Plan, AccuracyComparison]:
-        plan = optimized.plan_in_memory(*args, **kwargs)
+    ) -> tuple[Plan | StreamPlan, AccuracyComparison]:
+        plan = optimized.plan(*args, **kwargs)
         return plan, compared(optimized, args, kwargs)
 
     return _asked(arguments, asks)

@@ -59,6 +59,7 @@ class StreamPlan(Report):
     - `rate`: bytes per second at which a slice was read when the plan was asked for, or the target's.
     - `predicted_seconds`: the time of the whole, by the machine model.
     - `steps`: the plans of the compiled steps.
+    - `rules_fired`: the rules that made the passes and their steps, with the number of ops that each made.
     - `planning_seconds`: the time that planning took.
     """
 
@@ -74,6 +75,7 @@ class StreamPlan(Report):
     rate: float
     predicted_seconds: float
     steps: tuple[Plan, ...]
+    rules_fired: Mapping[str, int]
     planning_seconds: float
 
     @property

@@ -142,7 +142,7 @@ class Checkpoints:
         with unfinished.open("wb") as file:
             file.write(MAGIC + len(head).to_bytes(8, "little") + head)
             for array in saved.arrays.values():
-                file.write(np.ascontiguousarray(array).tobytes())
+                file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(unfinished, self.file)

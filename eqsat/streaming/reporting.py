@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import WHILE_ITERATIONS, While, iterations
 from eqsat.ir.labels import axis_labels
+from eqsat.planning.recording import rules_fired
 from eqsat.reports.stream_plan import PassRecord, StreamPlan
 from eqsat.streaming.accounting import chunk_bytes, longest_chunks, read_bytes, reading
 from eqsat.streaming.planner import StreamedProgram
@@ -36,6 +38,8 @@ def stream_plan(
     for load, times in reading(streaming.steps, lengths):
         name = _name(load.kind, load.source, names)
         read[name] = read.get(name, 0.0) + times
+    steps = tuple(each.plan for each in program.programs.values())
+    rules = sum((Counter(step.rules_fired) for step in steps), Counter(rules_fired(program.candidate)))
     return StreamPlan(
         title,
         budgets[0],
@@ -48,7 +52,8 @@ def stream_plan(
         WHILE_ITERATIONS if _ends_by_a_condition(streaming.steps) else None,
         rate,
         program.seconds,
-        tuple(each.plan for each in program.programs.values()),
+        steps,
+        rules,
         planning_seconds,
     )
 

@@ -141,6 +141,7 @@ def test_an_argument_that_is_not_in_memory(script: Path, capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert "eqsat plan for rows: passes over what is not in memory" in out
     assert "over x.0: 1,000,000 in chunks of" in out
+    assert "What wider accuracy classes would gain for rows within 1 MB" in out
     small = ["--stream", "x", "--host-budget", "1MB"]
     assert main(["explain", f"{script}:rows", *shapes, "--budget", "1MB", *small]) == 2
     assert "results in arrays of NumPy take 4 MB" in capsys.readouterr().err

@@ -76,3 +76,13 @@ def test_an_explanation_prices_budgets(file: Any, tmp_path: Path) -> None:
     assert all(len(line) <= 120 for line in page.splitlines())
     explanation.save(tmp_path / "explanation.png")
     explanation.save(tmp_path / "explanation.html")
+
+
+def test_a_class_that_takes_fewer_passes_gains(file: Any) -> None:
+    compared = eqsat.compare_accuracies(lambda x: (x.mean(0), x.var(0)), budget="50kB")(file)
+    own, wider, *_ = compared.prices
+    assert (own.accuracy, wider.accuracy) == ("reassociates", "rescales")
+    assert own.seconds is not None
+    assert wider.seconds is not None
+    assert wider.seconds < 0.9 * own.seconds
+    assert wider.rules
