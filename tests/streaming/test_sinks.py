@@ -95,6 +95,27 @@ def test_a_failing_write_names_the_slice() -> None:
         Sink(object()).write((slice(0, 4), slice(0, 2)), DATA[:4])
 
 
+@pytest.mark.parametrize("kind", ["array", "file", "h5py", "zarr"])
+def test_what_is_written_is_read_back(kind: str, tmp_path: Path) -> None:
+    match kind:
+        case "array" | "file":
+            out: Any = None if kind == "array" else tmp_path / "x.npy"
+        case "h5py":
+            out = h5py.File(tmp_path / "x.h5", "w").create_dataset("x", DATA.shape, np.float32)
+        case _:
+            out = zarr.create_array(store=tmp_path / "x", shape=DATA.shape, chunks=(3, 2), dtype="float32")
+    one = sink(out, DATA.shape, FLOAT)
+    one.write((slice(0, 4), slice(0, 2)), DATA[:4])
+    into = np.empty((2, 3), np.float32)
+    one.read((slice(1, 4), slice(0, 2)), into, np.transpose)
+    assert np.array_equal(into, DATA[1:4].T)
+
+
+def test_a_failing_read_names_the_slice() -> None:
+    with pytest.raises(EqsatError, match=r"the result's slice \[1:4, 0:2\] could not be read"):
+        Sink(object()).read((slice(1, 4), slice(0, 2)), np.empty((3, 2), np.float32), np.asarray)
+
+
 def test_a_private_mapping_keeps_what_is_written_to_it(tmp_path: Path) -> None:
     DATA.tofile(tmp_path / "x")
     out = np.memmap(tmp_path / "x", np.float32, "c", shape=DATA.shape)
