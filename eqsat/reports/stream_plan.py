@@ -53,6 +53,7 @@ class StreamPlan(Report):
     - `host_budget_bytes`, `host_bytes`: of the host's memory for what is read and written.
     - `passes`: the loops over chunks, outer before inner.
     - `read_bytes`: what is read in all; `read`: by name of an argument, how often it is read.
+    - `picked`: by name of an argument, bytes of its entries that indices pick.
     - `rate`: bytes per second at which a slice was read when the plan was asked for, or the target's.
     - `predicted_seconds`: the time of the whole, by the machine model.
     - `steps`: the plans of the compiled steps.
@@ -67,6 +68,7 @@ class StreamPlan(Report):
     passes: tuple[PassRecord, ...]
     read_bytes: int
     read: Mapping[str, float]
+    picked: Mapping[str, int]
     rate: float
     predicted_seconds: float
     steps: tuple[Plan, ...]
@@ -95,6 +97,8 @@ class StreamPlan(Report):
         )
         for name, times in self.read.items():
             lines.append(f"  {'':<16}{name} {_times(times)}")
+        for name, count in self.picked.items():
+            lines.append(f"  {'':<16}{format_bytes(count)} of {name}, by indices")
         lines.append(f"  {'time of a call':<16}{format_seconds(self.predicted_seconds)} (predicted)")
         lines += ["", "Passes: loops over chunks that are read"]
         for one in self.passes:

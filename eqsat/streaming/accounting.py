@@ -11,7 +11,7 @@ from eqsat.ir.control import Scan, Switch, carried, iterations
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.streaming.segments import Key, Piece, Segment
 from eqsat.streaming.states import part_bytes
-from eqsat.streaming.steps import ControlFlow, Load, Pass, Step, Streaming, inner_steps, needs
+from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, Streaming, inner_steps, needs
 
 Lengths = Mapping[Axis, int]
 
@@ -35,7 +35,7 @@ class Use:
     donated: tuple[bool, ...]
 
 
-def load_bytes(load: Load, lengths: Lengths) -> int:
+def load_bytes(load: Load | Picking, lengths: Lengths) -> int:
     """Bytes of a chunk."""
     sizes = [lengths[axis] if axis in load.open else axis.size for axis in layout_axes(load.layout)]
     return math.prod(sizes) * numpy_dtype(load.dtype).itemsize
@@ -53,6 +53,8 @@ def ahead_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
         match step:
             case Load():
                 found = max(found, load_bytes(step, {}))
+            case Picking():
+                found = max(found, load_bytes(step, lengths))
             case Pass():
                 own, within = _read_by(step, lengths)
                 found = max(found, own + within)
@@ -81,31 +83,43 @@ def longest_chunks(streaming: Streaming, lengths: Mapping[int, int]) -> dict[Axi
     return longest
 
 
-def reading(steps: Sequence[Step], lengths: Mapping[int, int], times: int = 1) -> Iterator[tuple[Load, int]]:
-    """What is read, each with how often it is read from beginning to end; `while` loops run as assumed."""
+def reading(
+    steps: Sequence[Step], lengths: Mapping[int, int], times: int = 1, chunks: Lengths | None = None
+) -> Iterator[tuple[Load | Picking, int]]:
+    """What is read, each with how often it is read from beginning to end; `while` loops run as assumed.
+
+    **Arguments:**
+
+    - `chunks`: how many chunks of an axis the passes around read.
+    """
+    around = chunks or {}
     for step in steps:
-        count = times
+        count, inside = times, around
         if isinstance(step, Load):
             yield step, times
+        elif isinstance(step, Picking):
+            yield step, times // math.prod(around[axis] for axis in step.open)
         elif isinstance(step, Pass):
             for load in step.loads:
                 yield load, times
-            count *= -(-step.axis.size // lengths[step.id])
+            number = -(-step.axis.size // lengths[step.id])
+            count, inside = count * number, {**around, step.axis: number}
         elif isinstance(step, ControlFlow):
             count *= iterations(step.control)
         for inner in inner_steps(step):
-            yield from reading(inner, lengths, count)
+            yield from reading(inner, lengths, count, inside)
 
 
 def read_bytes(steps: Sequence[Step], lengths: Mapping[int, int]) -> int:
     """Bytes that are read in a whole run."""
-    return sum(times * _whole_bytes(load) for load, times in reading(steps, lengths))
+    return sum(times * whole_bytes(load) for load, times in reading(steps, lengths))
 
 
 def read_back_bytes(streaming: Streaming, lengths: Mapping[int, int]) -> int:
     """Bytes that are read of results of earlier passes."""
     loads = reading(streaming.steps, lengths)
-    return sum(times * _whole_bytes(load) for load, times in loads if load.kind == "result")
+    kept = [(load, times) for load, times in loads if isinstance(load, Load) and load.kind == "result"]
+    return sum(times * whole_bytes(load) for load, times in kept)
 
 
 def written_bytes(streaming: Streaming) -> int:
@@ -113,7 +127,8 @@ def written_bytes(streaming: Streaming) -> int:
     return sum(kept.bytes for kept in streaming.kept)
 
 
-def _whole_bytes(load: Load) -> int:
+def whole_bytes(load: Load | Picking) -> int:
+    """Bytes of all chunks."""
     return math.prod(axis.size for axis in layout_axes(load.layout)) * numpy_dtype(load.dtype).itemsize
 
 
@@ -156,7 +171,7 @@ def _in_steps(
     for number, step in enumerate(steps):
         needed = needs(steps[number + 1 :], set(later))
         match step:
-            case Load(key=key):
+            case Load(key=key) | Picking(key=key):
                 alive[key] = load_bytes(step, opened)
             case Segment():
                 use = _use(step, opened, alive, ahead, first)

@@ -17,16 +17,18 @@ from eqsat.ir.control import Scan, Switch, While
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Const
 from eqsat.streaming.buffers import Buffers
+from eqsat.streaming.picking import read_picked
 from eqsat.streaming.places import Position
 from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.prefetch import Prefetcher
 from eqsat.streaming.segments import Key, Segment
 from eqsat.streaming.sinks import Sink
-from eqsat.streaming.sources import Source, SourceView
+from eqsat.streaming.sources import MovedSource, Source
 from eqsat.streaming.steps import (
     ControlFlow,
     Load,
     Pass,
+    Picking,
     Result,
     State,
     Step,
@@ -62,7 +64,7 @@ class Execution:
     """
 
     program: StreamedProgram
-    sources: Mapping[int, Source | SourceView]
+    sources: Mapping[int, Source | MovedSource]
     kept: Mapping[int, Sequence[KeptResult]]
     arrays: dict[Key, jax.Array]
     at_chunk: Callable[[Execution], None]
@@ -86,6 +88,8 @@ class Execution:
             match step:
                 case Load(key=key):
                     self.arrays[key] = jax.device_put(self._read(step, at))
+                case Picking(key=key):
+                    self.arrays[key] = jax.device_put(self._pick(step, at))
                 case Segment():
                     self._segment(step, at, first)
                 case ControlFlow():
@@ -265,6 +269,13 @@ class Execution:
             layout, order = kept.result.layout, layout_axes(kept.result.layout)
             found = np.asarray(kept.sink.array[at.slices(layout, load.open)])
             np.copyto(into, at.arranged(found, order, load.layout, load.open))
+        return into
+
+    def _pick(self, step: Picking, at: Position) -> np.ndarray[Any, Any]:
+        into = np.empty(at.shape(step.layout, step.open), numpy_dtype(step.dtype))
+        around = at.slices(step.table, step.open)
+        read_picked(self.sources[step.source], step.pick, np.asarray(self.arrays[step.indices]), around, into)
+        self.read_bytes += into.nbytes
         return into
 
     def _write(self, written: Written, at: Position) -> None:

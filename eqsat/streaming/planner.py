@@ -13,16 +13,17 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
 from eqsat.compiler.compilation import Compilation
-from eqsat.compiler.program_function import program_function
 from eqsat.compiler.settings import Settings
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis, layout_axes, parts
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.lean_loops import with_lean_loops
+from eqsat.ir.moved_arrays import Moved, Taken, Whole
 from eqsat.ir.ops import Leaf
-from eqsat.ir.program import Program
-from eqsat.ir.streams import with_reads, with_views
+from eqsat.ir.picked_entries import picked_axes
+from eqsat.ir.stream_inputs import with_stream_inputs
+from eqsat.ir.streams import with_reads
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
 from eqsat.planning.materialisation import with_kept
@@ -31,9 +32,10 @@ from eqsat.reports.plan import Plan
 from eqsat.rulesets.selection import rules_for
 from eqsat.streaming.accounting import Use, read_back_bytes, uses, written_bytes
 from eqsat.streaming.chunk_lengths import chunk_lengths, fits_host, shorter
-from eqsat.streaming.segments import Key, Piece, Segment, UnsupportedError
+from eqsat.streaming.segments import Key, Segment, UnsupportedError
 from eqsat.streaming.step_building import streaming
 from eqsat.streaming.steps import Streaming
+from eqsat.streaming.traced_pieces import array_name, traced_piece
 from eqsat.support.units import format_bytes
 from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
@@ -109,8 +111,9 @@ class StreamPlanner:
     **Attributes:**
 
     - `streamed`: the positions of the arguments that are not in memory.
-    - `names`: of all inputs: arguments, captured arrays, and slices that are inputs of their own.
-    - `views`: these slices, by position.
+    - `names`: of all inputs: arguments, captured arrays, and what is moved of arguments.
+    - `moved`: what is moved of arguments and an input of its own, by position.
+    - `tables`: the positions of those of which only entries are read that indices pick.
     """
 
     def __init__(
@@ -130,12 +133,13 @@ class StreamPlanner:
         program, hoisted = lower(closed, platforms=target.platforms)
         program = with_lean_loops(program)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
-        program, self.views = with_views(program, self.streamed)
-        self.streamed = (*self.streamed, *self.views)
-        self.program = with_reads(program, self.streamed)
+        inputs = with_stream_inputs(program, self.streamed)
+        self.moved = {**inputs.read, **inputs.tables}
+        self.tables = frozenset(inputs.tables)
+        self.program = with_reads(inputs.program, (*self.streamed, *inputs.read))
+        self.streamed = (*self.streamed, *self.moved)
         constants = [f"constant_{number}" for number in range(len(hoisted))]
-        slices = [f"a slice of {names[view.source]}" for view in self.views.values()]
-        self.names = (*names, *constants, *slices)
+        self.names = (*names, *constants, *(_moved_name(one, names) for one in self.moved.values()))
 
     def planned(
         self,
@@ -252,8 +256,10 @@ class StreamPlanner:
 
     def _over(self, free: int) -> tuple[Axis, ...]:
         """The axes along which inputs can be read by chunks, the longest first."""
-        found: set[Axis] = set()
+        found = set(picked_axes(self.program, free // SMALL))
         for position in self.streamed:
+            if position in self.tables:
+                continue
             leaf = self.program.inputs[position]
             assert isinstance(leaf.op, Leaf)
             for dimension in leaf.op.layout:
@@ -338,7 +344,7 @@ class StreamPlanner:
         with self.settings.alone():
             closed = traced_piece(piece, self.target)
         settings = replace(self.settings, budget=budget - use.beside, tune=False, observer=None)
-        names = [_name(key) for key in piece.reads]
+        names = [array_name(key) for key in piece.reads]
         compilation = Compilation(closed, settings, names, f"a step of {self.title}")
         plan = compilation.planned(donated=use.donated).plan
         return Compiled(
@@ -361,28 +367,12 @@ def refuse_keys(dtype: str, title: str) -> None:
         )
 
 
-def traced_piece(piece: Piece, target: Target) -> ClosedJaxpr:
-    """A piece as a jaxpr."""
-    function = program_function(piece.program, [_name(key) for key in piece.reads], target.machine)
-    return jax.make_jaxpr(function)(*_avals(piece.program))
-
-
-def _avals(program: Program) -> list[jax.ShapeDtypeStruct]:
-    found = []
-    for leaf in program.inputs:
-        assert isinstance(leaf.op, Leaf)
-        shape = tuple(_length(parts(dimension)) for dimension in leaf.op.layout)
-        found.append(jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.op.dtype)))
-    return found
-
-
-def _length(axes: Sequence[Axis]) -> int:
-    length = 1
-    for axis in axes:
-        length *= axis.size
-    return length
-
-
-def _name(key: Key) -> str:
-    more = f"_{key.part}" if key.part or key.scope else ""
-    return f"{key.kind}_{key.number}{more}" + (f"_{key.scope}" if key.scope else "")
+def _moved_name(moved: Moved, names: Sequence[str]) -> str:
+    of = " and ".join(names[position] for position in sorted(moved.sources))
+    match moved:
+        case Whole():
+            return of
+        case Taken():
+            return f"a slice of {of}"
+        case _:
+            return f"{of}, rearranged"

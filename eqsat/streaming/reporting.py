@@ -8,10 +8,17 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.control import iterations
 from eqsat.ir.labels import axis_labels
 from eqsat.reports.stream_plan import PassRecord, StreamPlan
-from eqsat.streaming.accounting import chunk_bytes, host_bytes, longest_chunks, read_bytes, reading
+from eqsat.streaming.accounting import (
+    chunk_bytes,
+    host_bytes,
+    longest_chunks,
+    read_bytes,
+    reading,
+    whole_bytes,
+)
 from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.segments import Segment
-from eqsat.streaming.steps import ControlFlow, Pass, Step, inner_steps
+from eqsat.streaming.steps import ControlFlow, Pass, Picking, Step, inner_steps
 
 
 def stream_plan(
@@ -33,7 +40,11 @@ def stream_plan(
     streaming, lengths = program.streaming, program.lengths
     labels = axis_labels(streaming.program, names)
     read: dict[str, float] = {}
+    picked: dict[str, int] = {}
     for load, times in reading(streaming.steps, lengths):
+        if isinstance(load, Picking):
+            picked[names[load.source]] = picked.get(names[load.source], 0) + times * whole_bytes(load)
+            continue
         name = _name(load.kind, load.source, names)
         read[name] = read.get(name, 0.0) + times
     longest = longest_chunks(streaming, lengths)
@@ -46,6 +57,7 @@ def stream_plan(
         tuple(_records(streaming.steps, program, labels, names, 0, 1)),
         read_bytes(streaming.steps, lengths),
         read,
+        picked,
         rate,
         program.seconds,
         tuple(each.plan for each in program.programs.values()),

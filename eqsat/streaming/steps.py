@@ -11,6 +11,7 @@ from functools import cached_property
 from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import Control
 from eqsat.ir.dtypes import numpy_dtype
+from eqsat.ir.picked_entries import Pick
 from eqsat.ir.program import Program
 from eqsat.streaming.segments import Key, Known, Segment
 from eqsat.streaming.states import Part
@@ -34,6 +35,34 @@ class Load:
     layout: Layout
     dtype: str
     open: frozenset[Axis]
+
+
+@dataclass(frozen=True)
+class Picking:
+    """Entries of an array outside the device's memory, which indices on the device pick.
+
+    **Attributes:**
+
+    - `key`: what they are called on the device.
+    - `source`: the position of the array, of dimensions `table`.
+    - `indices`: their key: an array with one column for each dimension that they are of.
+    - `layout`: the dimensions of the entries.
+    - `open`: the axes of which they are the current chunk.
+    """
+
+    key: Key
+    source: int
+    table: Layout
+    indices: Key
+    pick: Pick
+    layout: Layout
+    dtype: str
+    open: frozenset[Axis]
+
+    @property
+    def reads(self) -> frozenset[Key]:
+        """What it reads that is on the device before it."""
+        return frozenset({self.indices})
 
 
 @dataclass(frozen=True)
@@ -128,7 +157,7 @@ class ControlFlow:
         return frozenset(key for key in self.operands if key is not None)
 
 
-Step = Segment | Pass | Load | ControlFlow
+Step = Segment | Pass | Load | Picking | ControlFlow
 
 
 @dataclass(frozen=True)
@@ -222,7 +251,7 @@ def reads(step: Step) -> frozenset[Key]:
 def writes(step: Step) -> frozenset[Key]:
     """What a step leaves on the device."""
     match step:
-        case Load(key=key):
+        case Load(key=key) | Picking(key=key):
             return frozenset({key})
         case Segment():
             return frozenset(step.writes)

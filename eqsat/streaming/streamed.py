@@ -29,7 +29,7 @@ from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner, ref
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.segments import Key
-from eqsat.streaming.sources import Source, SourceView
+from eqsat.streaming.sources import Source, moved_sources
 from eqsat.support.progress import Progress
 from eqsat.targets.calibration import default_target
 from eqsat.targets.device_memory import free_host_bytes
@@ -187,7 +187,8 @@ class StreamedFunction:
                 before = saved.read_bytes if saved else 0
                 budget = saved.budget if saved else self.budget
                 after = AfterChunks(program, budget, checkpoints, results, progress, interrupted, before)
-                read, double = self._with_views(sources), self.settings.double
+                moved = moved_sources(self.planner.moved, sources)
+                read, double = {**sources, **moved}, self.settings.double
                 run = Execution(program, read, results.kept, arrays, after, double, read_bytes=before)
                 run.run(saved.path if saved else ())
             found = results.results(run.arrays)
@@ -197,13 +198,6 @@ class StreamedFunction:
         if checkpoints:
             checkpoints.remove()
         return self.traced.unflatten(found)
-
-    def _with_views(self, sources: Mapping[int, Source]) -> dict[int, Source | SourceView]:
-        """What is read, by position: arguments, and slices of them."""
-        views = {
-            number: sources[view.source].view(view.slices) for number, view in self.planner.views.items()
-        }
-        return {**sources, **views}
 
     def _checkpoints(
         self, sources: Mapping[int, Source], arrays: Mapping[Key, jax.Array]

@@ -41,7 +41,7 @@ def loss(w: Any, x: Any) -> Any:
             "needs only chunks of the arguments",
         ),
         (
-            lambda x: eqsat.optimize(lambda rows: rows[::-1] - rows, budget="300kB")(x),
+            lambda x: eqsat.optimize(lambda rows: jnp.sort(rows, 0) - rows, budget="300kB")(x),
             BudgetError,
             r"not in memory \(rows\) .*: join sums and results of several files",
         ),
