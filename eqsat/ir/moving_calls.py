@@ -75,6 +75,26 @@ def _concatenate(
     return Joined(tuple(arrays), int(params["dimension"]))
 
 
+def placed(array: Moved, dimension: int, places: range, outside: tuple[int, int], dtype: str) -> Moved:
+    """Some entries of a dimension, with so many zeros before and after them."""
+    ranges = [range(length) for length in array.shape]
+    ranges[dimension] = places
+    found = taken(array, tuple(ranges))
+    zero = {"bool": "False"}.get(dtype, "0")
+    return _with_ends(found, dimension, outside, Const(zero, dtype))
+
+
+def _with_ends(array: Moved, dimension: int, counts: Sequence[int], value: Const) -> Moved:
+    """An array with so many entries of a value before and after it along a dimension."""
+    ends = []
+    for count in counts:
+        shape = list(array.shape)
+        shape[dimension] = max(0, int(count))
+        ends.append(Filled(value.text, value.dtype, tuple(shape)))
+    joined = [one for one in (ends[0], array, ends[1]) if one.shape[dimension]]
+    return Joined(tuple(joined), dimension) if len(joined) > 1 else array
+
+
 def _pad(
     params: Mapping[str, Any], result: int, arrays: Sequence[Moved], rest: Sequence[Const]
 ) -> Moved | None:
@@ -89,13 +109,7 @@ def _pad(
         places = [range(each) for each in found.shape]
         places[dimension] = range(start, stop)
         found = taken(found, tuple(places))
-        ends = []
-        for count in (low, high):
-            shape = list(found.shape)
-            shape[dimension] = max(0, int(count))
-            ends.append(Filled(value.text, value.dtype, tuple(shape)))
-        joined = [one for one in (ends[0], found, ends[1]) if one.shape[dimension]]
-        found = Joined(tuple(joined), dimension) if len(joined) > 1 else found
+        found = _with_ends(found, dimension, (low, high), value)
     return found
 
 

@@ -104,16 +104,17 @@ def picked(terms: Terms, term: Term, table: Term, rest: tuple[Term, ...], call_i
 def _gathered(terms: Terms, call: Call, table: Term, indices: Term, call_id: int) -> Term:
     numbers, sizes = call.params["dimension_numbers"], tuple(call.params["slice_sizes"])
     fill = call.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
-    outside = call.params["fill_value"] if fill else None
-    if fill and outside is None:
-        outside = _outside(call.out_dtypes[0])
+    outside = outside_value(call) if fill else None
     columns, dropped = tuple(numbers.start_index_map), frozenset(numbers.collapsed_slice_dims)
     pick = Pick(columns, sizes, dropped, fill, outside)
     return _made(terms, call, pick, table, indices, call.arg_layouts[1], tuple(numbers.offset_dims), call_id)
 
 
-def _outside(dtype: str) -> Any:
+def outside_value(call: Call) -> Any:
     """What a gather has in the place of entries that there are not."""
+    given, (dtype,) = call.params["fill_value"], call.out_dtypes
+    if given is not None:
+        return given
     if dtype == "bool":
         return True
     if is_inexact(dtype):
@@ -166,6 +167,33 @@ def _clipped(terms: Terms, start: Term, most: int) -> Term:
         if limits.min <= bound <= limits.max:
             start = terms.make(Map(name, start.dtype), [start, terms.make(Const(str(bound), start.dtype))])
     return start if start.dtype == "int32" else terms.make(Map("convert", "int32"), [start])
+
+
+def picked_rows(
+    terms: Terms,
+    table: tuple[Term, Layout],
+    at: int,
+    indices: Term,
+    axes: tuple[Axis, ...],
+    call_id: int,
+) -> Term:
+    """The rows of an input along a dimension that indices pick, which are clipped.
+
+    **Arguments:**
+
+    - `table`: the input, and its layout of single axes.
+    - `axes`: those of the rows: of the indices.
+    """
+    leaf, layout = table
+    rest = (*layout[:at], *layout[at + 1 :])
+    taken = tuple(1 if number == at else length for number, length in enumerate(layout_shape(layout)))
+    pick = Pick((at,), taken, frozenset({at}), False, None)
+    out, offsets = (*axes, *rest), tuple(range(len(axes), len(axes) + len(rest)))
+    passing = frozenset(axis for each in out for axis in parts(each))
+    params = {"pick": pick, "offsets": offsets}
+    layouts = (layout, (*axes, None))
+    made = Call(call_id, pick_p, params, layouts, (out,), (leaf.dtype,), passing)
+    return terms.make(Opaque(made, 0), [leaf, indices])
 
 
 def _made(

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from eqsat.ir.axis import Axis, Layout, as_dimension, layout_axes, layout_shape, parts
+from eqsat.ir.axis import Axis, Dimension, Layout, as_dimension, layout_axes, layout_shape, parts
 from eqsat.ir.control import Body, steady
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.moved_arrays import Moved, Whole
-from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, repeats
+from eqsat.ir.moved_computations import Moves, Moving
+from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, placed, repeats
 from eqsat.ir.ops import Call, Leaf, Opaque, Rename
-from eqsat.ir.picked_entries import can_be_picked, picked
+from eqsat.ir.picked_entries import can_be_picked, picked, picked_rows
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
@@ -71,6 +72,7 @@ class _Inside:
 
     - `files`: by number of an input, what it is of inputs that are not in memory.
     - `added`: the new inputs, by their position in the whole program.
+    - `forms`: what moves entries of computed arrays, and as it is computed from moved ones.
     """
 
     program: Program
@@ -79,6 +81,7 @@ class _Inside:
     added: dict[int, Term] = field(default_factory=dict)
     known: dict[int, _Of | None] = field(default_factory=dict)
     found: dict[int, Term] = field(default_factory=dict)
+    forms: list[tuple[Term, Term]] = field(default_factory=list)
 
 
 class _Pass:
@@ -109,7 +112,7 @@ class _Pass:
                 files[leaf.number] = _Of(Whole(position, layout_shape(layout)), layout, False)
         inside = _Inside(program, files, False)
         known = self._substituted(inside)
-        changed = with_inputs(inside.program, program.inputs, known)
+        changed = self._with_forms(inside, with_inputs(inside.program, program.inputs, known))
         # What only operands of control flow were made for that bodies do not read is not read.
         needed = {term.number for term in changed.known()}
         names: dict[int, Term] = {}
@@ -121,6 +124,10 @@ class _Pass:
                 names[old.number] = program.terms.make(Leaf(len(inputs), layout, dtype))
                 inputs.append(names[old.number])
         return StreamInputs(with_inputs(changed, tuple(inputs), names), *kinds)
+
+    def _with_forms(self, inside: _Inside, program: Program) -> Program:
+        """The program with what moves entries of computed arrays in its other form, too."""
+        return replace(program, equalities=(*program.equalities, *inside.forms)) if inside.forms else program
 
     # Terms
 
@@ -138,6 +145,7 @@ class _Pass:
         roots += [term for pair in program.equalities for term in pair]
         roots += [fact.term for fact in program.facts]
         stack = [(root, False) for root in reversed([*roots, *program.alike])]
+        forms: list[tuple[Term, Term]] = []
         calls: dict[tuple[Call, tuple[int, ...]], tuple[Call, tuple[Term, ...], Mapping[int, int]]] = {}
         while stack:
             term, leaving = stack.pop()
@@ -155,6 +163,9 @@ class _Pass:
                 continue
             new = tuple(found[arg.number] for arg in args)
             op = term.op
+            if table is None and (form := self._form(term, inside)) is not None:
+                forms.append((term, form))
+                stack.append((form, False))
             if table is not None:
                 found[term.number] = self._picked(term, table, new, inside)
             elif isinstance(op, Opaque) and op.call.bodies:
@@ -165,7 +176,48 @@ class _Pass:
                 found[term.number] = terms.make(Opaque(call, results[op.result]), operands)
             else:
                 found[term.number] = terms.make(op, new) if new != term.args else term
+        inside.forms = [(found[term.number], found[form.number]) for term, form in forms]
         return found
+
+    def _form(self, term: Term, inside: _Inside) -> Term | None:
+        """What moves entries of a computed array along its longest axis, as computed from moved ones."""
+        if not isinstance(term.op, Opaque):
+            return None
+        call = term.op.call
+        if all(_longest(layout) <= call.passing for layout in call.arg_layouts):
+            return None
+
+        def given(part: Term, moves: Moves) -> Term | None:
+            return self._moved_input(part, moves, inside)
+
+        return Moving(inside.program.terms, given).computed(term)
+
+    def _moved_input(self, term: Term, moves: Moves, inside: _Inside) -> Term | None:
+        """Some entries of a term, if it is of inputs that are not in memory."""
+        of = self._of(term, inside)
+        if of is None:
+            return None
+        layout = tuple(sorted(term.axes))
+        moved = arranged(of.moved, of.layout, layout)
+        if moved is None:
+            return None
+        picks = [axis for axis, move in moves.items() if move.places is None]
+        if picks:
+            (axis,) = picks
+            leaf = self._input(inside, _Of(moved, layout, True), term.dtype, True)
+            self.call += 1
+            at, move = layout.index(axis), moves[axis]
+            return picked_rows(inside.program.terms, (leaf, layout), at, move.index, move.axes, self.call - 1)
+        new: list[Dimension] = []
+        for number, axis in enumerate(sorted(term.axes)):
+            if axis not in moves:
+                new.append(axis)
+                continue
+            move = moves[axis]
+            assert move.places is not None
+            moved = placed(moved, number, move.places, move.outside, term.dtype)
+            new += move.axes or (None,)
+        return self._input(inside, _Of(moved, tuple(new), True), term.dtype, False)
 
     def _changes(self, term: Term, inside: _Inside) -> bool:
         of = self._of(term, inside)
@@ -277,7 +329,8 @@ class _Pass:
         places = {position: place for place, position in enumerate(positions, len(args))}
         bodies = []
         for body, inside, changed in zip(call.bodies, insides, known, strict=True):
-            program = with_inputs(inside.program, (*body.program.inputs, *inside.added.values()), changed)
+            inputs = (*body.program.inputs, *inside.added.values())
+            program = self._with_forms(inside, with_inputs(inside.program, inputs, changed))
             bodies.append(Body(program, (*body.sources, *(places[position] for position in inside.added))))
         operands, layouts = list(new), list(call.arg_layouts)
         for position in positions:

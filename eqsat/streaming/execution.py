@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.frontend.constants import constant_value
 from eqsat.ir.axis import layout_axes
+from eqsat.ir.constants import constant_value
 from eqsat.ir.control import Scan, Switch, While
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Const
