@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from eqsat.ir.axis import Axis, Dimension, Layout, as_dimension, layout_axes, layout_shape, parts
-from eqsat.ir.control import Body, steady
+from eqsat.ir.axis_names import with_joint_axes
+from eqsat.ir.control import Body, sliced, steady
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.moved_arrays import Moved, Whole
 from eqsat.ir.moved_computations import Moves, Moving
@@ -19,6 +20,7 @@ from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, placed, re
 from eqsat.ir.ops import Call, Leaf, Opaque, Rename
 from eqsat.ir.picked_entries import can_be_picked, picked, picked_rows
 from eqsat.ir.program import Program
+from eqsat.ir.running_calls import running_call, running_result
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
 from eqsat.ir.unused_results import trimmed
@@ -39,14 +41,16 @@ class StreamInputs:
     tables: Mapping[int, Moved]
 
 
-def with_stream_inputs(program: Program, streamed: Collection[int]) -> StreamInputs:
+def with_stream_inputs(program: Program, streamed: Collection[int], exact: bool = False) -> StreamInputs:
     """The program with all that it needs of inputs that are not in memory as inputs that are read by chunks.
 
     **Arguments:**
 
     - `streamed`: the positions of the inputs.
+    - `exact`: whether sums are not to be rounded otherwise.
     """
-    return _Pass(program).result(streamed)
+    axes = {axis for position in streamed for axis in program.inputs[position].axes}
+    return _Pass(with_joint_axes(program, axes), exact).result(streamed)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,10 @@ class _Of:
     moved: Moved
     layout: Layout
     apart: bool
+
+    @property
+    def layout_axes(self) -> frozenset[Axis]:
+        return frozenset(layout_axes(self.layout))
 
 
 @dataclass
@@ -82,6 +90,7 @@ class _Inside:
     known: dict[int, _Of | None] = field(default_factory=dict)
     found: dict[int, Term] = field(default_factory=dict)
     forms: list[tuple[Term, Term]] = field(default_factory=list)
+    runs: dict[tuple[Call, tuple[Term, ...]], Call | None] = field(default_factory=dict)
 
 
 class _Pass:
@@ -94,8 +103,9 @@ class _Pass:
     - `call`: a number that no call has; the next ones are free, too.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, exact: bool) -> None:
         self.program = program
+        self.exact = exact
         indices = [leaf.index for inner in program.inside(known=True) for leaf in _leaves(inner)]
         self.leaf = min([0, *indices]) - 1
         self.call = program.next_call()
@@ -176,6 +186,7 @@ class _Pass:
                 found[term.number] = terms.make(Opaque(call, results[op.result]), operands)
             else:
                 found[term.number] = terms.make(op, new) if new != term.args else term
+            found[term.number] = self._run(found[term.number], inside)
         inside.forms = [(found[term.number], found[form.number]) for term, form in forms]
         return found
 
@@ -218,6 +229,23 @@ class _Pass:
             moved = placed(moved, number, move.places, move.outside, term.dtype)
             new += move.axes or (None,)
         return self._input(inside, _Of(moved, tuple(new), True), term.dtype, False)
+
+    def _run(self, term: Term, inside: _Inside) -> Term:
+        """A term that goes through an axis of an input entry by entry, as a running call."""
+        if not isinstance(term.op, Opaque):
+            return term
+        call, key = term.op.call, (term.op.call, term.args)
+        if key not in inside.runs:
+            inputs = {*inside.files, *(leaf.number for leaf in inside.added.values())}
+            axes = frozenset[Axis]().union(*(of.layout_axes for of in inside.files.values()))
+            axes = axes.union(*(leaf.axes for leaf in inside.added.values()))
+            moving = sliced(call.control) if call.control is not None else range(len(term.args))
+            still = any(arg.number in inputs for place, arg in enumerate(term.args) if place not in moving)
+            made = None if still else running_call(call, term.args, axes, self.exact, self.call)
+            self.call += 2 if made is not None else 0
+            inside.runs[key] = made
+        made = inside.runs[key]
+        return term if made is None else running_result(inside.program.terms, made, term.args, term.op.result)
 
     def _changes(self, term: Term, inside: _Inside) -> bool:
         of = self._of(term, inside)

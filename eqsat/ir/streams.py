@@ -10,11 +10,17 @@ from collections.abc import Collection
 
 from jax.extend.core import Primitive
 
+from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis, Layout, as_dimension, parts
 from eqsat.ir.ops import Call, Chunk, Leaf, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
+
+
+class UnsupportedError(EqsatError):
+    """Steps that can't run in Python."""
+
 
 read_p = Primitive("read")
 """The primitive of reads. It has no implementation: what runs such programs reads by itself."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.control import Scan, Switch, carried, iterations
 from eqsat.ir.dtypes import numpy_dtype
-from eqsat.streaming.segments import Key, Piece, Segment
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Piece, Segment
 from eqsat.streaming.states import part_bytes
 from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, Streaming, inner_steps, needs
 

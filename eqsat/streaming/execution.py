@@ -17,11 +17,12 @@ from eqsat.ir.control import Scan, Switch, While
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Const
 from eqsat.streaming.buffers import Buffers
+from eqsat.streaming.keys import Key
 from eqsat.streaming.picking import read_picked
 from eqsat.streaming.places import Position
 from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.prefetch import Prefetcher
-from eqsat.streaming.segments import Key, Segment
+from eqsat.streaming.segments import Segment
 from eqsat.streaming.sinks import Sink
 from eqsat.streaming.sources import MovedSource, Source
 from eqsat.streaming.steps import (
@@ -135,8 +136,7 @@ class Execution:
         after = needed | needs(one.steps, kept)
         starts_apart = any(state.part.initial is None and not state.part.given for state in one.states)
         for chunk in range(begins, -(-one.axis.size // length)):
-            start = chunk * length
-            here = at.within(one.axis, start, min(length, one.axis.size - start))
+            here = at.within(one.axis, *one.chunk(chunk, length))
             buffers: list[np.ndarray[Any, Any]] = []
             if not inside:
                 assert self._reader is not None
@@ -298,8 +298,7 @@ def chunks(
     length = lengths[one.id]
     begins = begun[0][1] + (0 if inside else 1) if begun else 0
     for chunk in range(begins, -(-one.axis.size // length)):
-        start = chunk * length
-        here = at.within(one.axis, start, min(length, one.axis.size - start))
+        here = at.within(one.axis, *one.chunk(chunk, length))
         if not inside:
             yield one, here
         for number, step in enumerate(one.steps):

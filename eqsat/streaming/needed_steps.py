@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.ir.term import Term
-from eqsat.streaming.segments import Finish, Key, Known, Root, Scope, Segment, Value
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Finish, Known, Root, Scope, Segment, Value
 from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, reads
 
 Group = Sequence[Term] | Sequence[Root] | Step

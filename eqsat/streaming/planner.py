@@ -23,7 +23,7 @@ from eqsat.ir.moved_arrays import Moved, Taken, Whole
 from eqsat.ir.ops import Leaf
 from eqsat.ir.picked_entries import picked_axes
 from eqsat.ir.stream_inputs import with_stream_inputs
-from eqsat.ir.streams import with_reads
+from eqsat.ir.streams import UnsupportedError, with_reads
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
 from eqsat.planning.materialisation import with_kept
@@ -32,7 +32,8 @@ from eqsat.reports.plan import Plan
 from eqsat.rulesets.selection import rules_for
 from eqsat.streaming.accounting import Use, read_back_bytes, uses, written_bytes
 from eqsat.streaming.chunk_lengths import chunk_lengths, fits_host, shorter
-from eqsat.streaming.segments import Key, Segment, UnsupportedError
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Segment
 from eqsat.streaming.step_building import streaming
 from eqsat.streaming.steps import Streaming
 from eqsat.streaming.traced_pieces import array_name, traced_piece
@@ -133,7 +134,7 @@ class StreamPlanner:
         program, hoisted = lower(closed, platforms=target.platforms)
         program = with_lean_loops(program)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
-        inputs = with_stream_inputs(program, self.streamed)
+        inputs = with_stream_inputs(program, self.streamed, settings.accuracy == "exact")
         self.moved = {**inputs.read, **inputs.tables}
         self.tables = frozenset(inputs.tables)
         self.program = with_reads(inputs.program, (*self.streamed, *inputs.read))
@@ -239,9 +240,8 @@ class StreamPlanner:
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
             f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as a"
-            " sort, a cumulative sum or a solve along it does, goes over its entries in a lax.scan, or takes"
-            " its rows by indices, reverses, rolls, pads or joins them: join sums and results of several"
-            " files instead of the files"
+            " sort or a solve along it does, or flips, rolls or joins what a cumulative sum or a scan along it"
+            " makes: write that to a file by a call of its own (out=), and read the file by another"
         )
 
     def _held(self) -> int:

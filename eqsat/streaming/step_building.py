@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
@@ -11,23 +11,16 @@ from eqsat.ir.control import steady
 from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.picked_entries import is_pick, picked_layout
 from eqsat.ir.program import Program
-from eqsat.ir.streams import input_read, is_read, stored_input
+from eqsat.ir.running_calls import Running, start_of
+from eqsat.ir.streams import UnsupportedError, input_read, is_read, stored_input
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, combination
-from eqsat.streaming.block_uses import all_axes, runs_in_python, used_inside, used_whole
+from eqsat.streaming.block_uses import all_axes, running_in, runs_in_python, used_inside, used_whole
+from eqsat.streaming.keys import Key
 from eqsat.streaming.needed_steps import Group, known_load, known_value, needed_steps
 from eqsat.streaming.places import can_be_sliced
-from eqsat.streaming.segments import (
-    Finish,
-    Key,
-    Known,
-    Placement,
-    Root,
-    Scope,
-    UnsupportedError,
-    Update,
-    Value,
-)
+from eqsat.streaming.running_terms import state_keys
+from eqsat.streaming.segments import Advance, Finish, Known, Placement, Root, Scope, Update, Value
 from eqsat.streaming.states import Part, is_supported, state_parts
 from eqsat.streaming.steps import (
     ControlFlow,
@@ -223,6 +216,10 @@ class _Builder:
             else:
                 order = tuple(sorted(body.axes))
                 written.append(Written(known_value(body, inner).key, target, order, body.open))
+        running = running_in(loop)
+        for term, how in running:
+            starts += self._begun(term, how, loop.axis, scope, states)
+            last.append(Advance(term))
         wanted = frozenset(one.key for one in written)
         steps, after = self.block(loop.body, inner, last, targets, wanted)
         loads = [step for step in steps if isinstance(step, Load)]
@@ -244,8 +241,22 @@ class _Builder:
             tuple(others),
             tuple(states),
             tuple(written),
+            any(how.reverse for _, how in running),
         )
         return starts, one, ends, known
+
+    def _begun(
+        self, term: Term, how: Running, axis: Axis, scope: Scope, states: list[State]
+    ) -> Iterator[Root]:
+        """What the state of a running call starts as; it is among what the pass carries."""
+        keys = state_keys(term, how, scope.id)
+        for number, (key, (axes, dtype)) in enumerate(zip(keys, how.state, strict=True)):
+            opened = term.open & set(axes)
+            start = term.args[how.carried[number]] if how.carried else self.program.terms.make(start_of(how))
+            if start.open != opened:
+                raise UnsupportedError("a cumulative sum, or a scan, of chunks of a chunk")
+            states.append(State(key, Part(axes, dtype, None, given=True), opened))
+            yield Value(key, start, axes)
 
     def _load(self, term: Term, scope: Scope) -> Load:
         assert isinstance(term.op, Opaque)

@@ -13,7 +13,8 @@ from eqsat.ir.control import Control
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.picked_entries import Pick
 from eqsat.ir.program import Program
-from eqsat.streaming.segments import Key, Known, Segment
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Known, Segment
 from eqsat.streaming.states import Part
 
 
@@ -101,6 +102,7 @@ class Pass:
     - `shortest`: the shortest length that its chunks may have.
     - `combines`: how it combines the chunks into its results, in words.
     - `loads`: what is read for each chunk, before the steps.
+    - `reverse`: whether it begins with the last chunk.
     """
 
     id: int
@@ -111,6 +113,14 @@ class Pass:
     steps: tuple[Step, ...]
     states: tuple[State, ...]
     written: tuple[Written, ...]
+    reverse: bool = False
+
+    def chunk(self, number: int, length: int) -> tuple[int, int]:
+        """Where the chunk of a number begins if chunks are so long, and its length."""
+        if self.reverse:
+            number = -(-self.axis.size // length) - 1 - number
+        start = number * length
+        return start, min(length, self.axis.size - start)
 
     @cached_property
     def reads(self) -> frozenset[Key]:

@@ -24,11 +24,11 @@ from eqsat.storage.fingerprints import Fingerprint, Unidentified
 from eqsat.streaming.after_chunks import AfterChunks, interruptible
 from eqsat.streaming.checkpoints import Checkpoints, Saved
 from eqsat.streaming.execution import Execution
+from eqsat.streaming.keys import Key
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner, refuse_keys
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
-from eqsat.streaming.segments import Key
 from eqsat.streaming.sources import Source, moved_sources
 from eqsat.support.progress import Progress
 from eqsat.targets.calibration import default_target

@@ -10,7 +10,8 @@ from eqsat.compiler.program_function import program_function
 from eqsat.ir.axis import layout_shape
 from eqsat.ir.ops import Leaf
 from eqsat.ir.program import Program
-from eqsat.streaming.segments import Key, Piece
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Piece
 from eqsat.targets.target import Target
 
 

@@ -18,8 +18,9 @@ from eqsat.ir.spec import check_program
 from eqsat.streaming.accounting import load_bytes
 from eqsat.streaming.chunk_lengths import usable
 from eqsat.streaming.execution import Execution, KeptResult, Path
+from eqsat.streaming.keys import Key
 from eqsat.streaming.planner import StreamedProgram, StreamPlanner
-from eqsat.streaming.segments import Key, Piece, Segment
+from eqsat.streaming.segments import Piece, Segment
 from eqsat.streaming.sinks import Sink
 from eqsat.streaming.sources import Source, moved_sources
 from eqsat.streaming.steps import Load, Step, Streaming, inner_steps
