@@ -7,6 +7,7 @@ of the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,8 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
 
-from eqsat.ir.axis import Axis, Layout, layout_shape, parts
+from eqsat.ir.axis import Axis, Dimension, Layout, layout_shape, parts
+from eqsat.ir.constants import constant_text
 from eqsat.ir.dtypes import is_inexact, limits_of, numpy_dtype
 from eqsat.ir.ops import Call, Const, Iota, Map, Opaque
 from eqsat.ir.program import Program
@@ -74,9 +76,16 @@ def can_be_picked(call: Call) -> bool:
     match call.primitive.name:
         case "gather":
             numbers, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
-            return not numbers.operand_batching_dims and all(
-                size == length or (size == 1 and number in numbers.start_index_map)
-                for number, (size, length) in enumerate(zip(sizes, shape, strict=True))
+            partly = [number for number in numbers.start_index_map if sizes[number] != shape[number]]
+            fills = call.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
+            single = partly if len(partly) == 1 and (not fills or len(numbers.start_index_map) == 1) else []
+            return (
+                not numbers.operand_batching_dims
+                and max(shape) <= np.iinfo(np.int32).max
+                and all(
+                    size == length or (size == 1 and number in numbers.start_index_map) or number in single
+                    for number, (size, length) in enumerate(zip(sizes, shape, strict=True))
+                )
             )
         case "dynamic_slice":
             return max(shape) <= np.iinfo(np.int32).max
@@ -106,8 +115,53 @@ def _gathered(terms: Terms, call: Call, table: Term, indices: Term, call_id: int
     fill = call.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
     outside = outside_value(call) if fill else None
     columns, dropped = tuple(numbers.start_index_map), frozenset(numbers.collapsed_slice_dims)
+    shape = layout_shape(call.arg_layouts[0])
+    windows = [number for number, size in enumerate(sizes) if size not in (1, shape[number])]
+    if windows:
+        return _windows(terms, call, table, indices, windows[0], outside, call_id)
     pick = Pick(columns, sizes, dropped, fill, outside)
     return _made(terms, call, pick, table, indices, call.arg_layouts[1], tuple(numbers.offset_dims), call_id)
+
+
+def _windows(
+    terms: Terms, call: Call, table: Term, indices: Term, at: int, outside: Any, call_id: int
+) -> Term:
+    """Windows that a gather takes along a dimension, as a pick of their rows."""
+    numbers, (out,) = call.params["dimension_numbers"], call.out_layouts
+    shape = layout_shape(call.arg_layouts[0])
+    columns = tuple(numbers.start_index_map)
+    if len(columns) > 1:
+        indices = _column(terms, indices, call.arg_layouts[1], columns.index(at), call_id + 1)
+    if outside is not None and indices.dtype != "int32":
+        indices = terms.make(Map("convert", "int32"), [indices])
+    spanned = [number for number in range(len(shape)) if number not in numbers.collapsed_slice_dims]
+    along = numbers.offset_dims[spanned.index(at)]
+    offsets = tuple(number for number in numbers.offset_dims if number != along)
+    start = _clipped(terms, indices, shape[at] - call.params["slice_sizes"][at])
+    layout = (*(each for number, each in enumerate(out) if number not in offsets), None)
+    taken = tuple(1 if number == at else length for number, length in enumerate(shape))
+    pick = Pick((at,), taken, frozenset({*numbers.collapsed_slice_dims, at}), False, None)
+    of_rows = replace(call, passing=call.passing | frozenset(parts(out[along])))
+    index = _counted(terms, start, out[along])
+    found = _made(terms, of_rows, pick, table, index, layout, offsets, call_id)
+    if outside is None:
+        return found
+    inside = terms.make(Map("eq", "bool"), [indices, start])
+    other = terms.make(Const(constant_text(outside), found.dtype))
+    return terms.make(Map("select_n", found.dtype), [inside, other, found])
+
+
+def _column(terms: Terms, indices: Term, layout: Layout, number: int, call_id: int) -> Term:
+    """A column of indices that have several."""
+    shape, new = layout_shape(layout), (*layout[:-1], None)
+    params = {
+        "start_indices": (*(0 for _ in shape[1:]), number),
+        "limit_indices": (*shape[:-1], number + 1),
+        "strides": None,
+    }
+    passing = frozenset(axis for each in layout[:-1] for axis in parts(each))
+    call = Call(call_id, lax.slice_p, params, (layout,), (new,), (indices.dtype,), passing)
+    return terms.make(Opaque(call, 0), [indices])
 
 
 def outside_value(call: Call) -> Any:
@@ -131,13 +185,7 @@ def _sliced(terms: Terms, call: Call, table: Term, starts: tuple[Term, ...], cal
     count = layout_shape(call.out_layouts[0])[at]
     start = _clipped(terms, starts[at], shape[at] - count)
     along = call.out_layouts[0][at]
-    stride = count
-    for axis in parts(along):
-        stride //= axis.size
-        index = terms.make(Iota(axis, "int32"))
-        if stride > 1:
-            index = terms.make(Map("mul", "int32"), [index, terms.make(Const(str(stride), "int32"))])
-        start = terms.make(Map("add", "int32"), [start, index])
+    start = _counted(terms, start, along)
     whole = call.arg_layouts[0]
     taken = tuple(1 if number == at else length for number, length in enumerate(shape))
     pick = Pick((at,), taken, frozenset({at}), False, None)
@@ -158,6 +206,18 @@ def _sliced(terms: Terms, call: Call, table: Term, starts: tuple[Term, ...], cal
     return terms.make(
         Opaque(rest, 0), [found, *(zero if number == at else one for number, one in enumerate(starts))]
     )
+
+
+def _counted(terms: Terms, start: Term, along: Dimension) -> Term:
+    """The indices from a start on along a dimension."""
+    stride = math.prod(axis.size for axis in parts(along))
+    for axis in parts(along):
+        stride //= axis.size
+        index = terms.make(Iota(axis, "int32"))
+        if stride > 1:
+            index = terms.make(Map("mul", "int32"), [index, terms.make(Const(str(stride), "int32"))])
+        start = terms.make(Map("add", "int32"), [start, index])
+    return start
 
 
 def _clipped(terms: Terms, start: Term, most: int) -> Term:

@@ -80,12 +80,14 @@ class _Inside:
 
     - `files`: by number of an input, what it is of inputs that are not in memory.
     - `added`: the new inputs, by their position in the whole program.
+    - `picked`: the axes of what is picked.
     - `forms`: what moves entries of computed arrays, and as it is computed from moved ones.
     """
 
     program: Program
     files: Mapping[int, _Of]
     is_body: bool
+    picked: frozenset[Axis] = frozenset()
     added: dict[int, Term] = field(default_factory=dict)
     known: dict[int, _Of | None] = field(default_factory=dict)
     found: dict[int, Term] = field(default_factory=dict)
@@ -238,7 +240,7 @@ class _Pass:
         if key not in inside.runs:
             inputs = {*inside.files, *(leaf.number for leaf in inside.added.values())}
             axes = frozenset[Axis]().union(*(of.layout_axes for of in inside.files.values()))
-            axes = axes.union(*(leaf.axes for leaf in inside.added.values()))
+            axes = axes.union(inside.picked, *(leaf.axes for leaf in inside.added.values()))
             moving = sliced(call.control) if call.control is not None else range(len(term.args))
             still = any(arg.number in inputs for place, arg in enumerate(term.args) if place not in moving)
             made = None if still else running_call(call, term.args, axes, self.exact, self.call)
@@ -316,6 +318,7 @@ class _Pass:
         leaf = self._input(inside, _Of(table, layout, True), term.dtype, True)
         found = picked(inside.program.terms, term, leaf, rest, self.call)
         self.call += 2
+        inside.picked |= found.axes
         return found
 
     def _input(self, inside: _Inside, of: _Of, dtype: str, table: bool) -> Term:

@@ -16,6 +16,9 @@ from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, Stream
 
 Lengths = Mapping[Axis, int]
 
+INDEX_BYTES = 64
+"""Bytes that an index takes beside what it picks: its place, in order, and among those that are distinct."""
+
 
 @dataclass(frozen=True)
 class Use:
@@ -142,7 +145,19 @@ def host_bytes(streaming: Streaming, lengths: Lengths) -> int:
         for each in streaming.passes
         for one in each.written
     ]
-    return reading + sum(writing)
+    return reading + sum(writing) + _index_bytes(streaming.steps, lengths)
+
+
+def _index_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
+    """Bytes that indices take on their way to what they pick, at most."""
+    found = 0
+    for step in steps:
+        if isinstance(step, Picking):
+            entries = math.prod(lengths[axis] if axis in step.open else axis.size for axis in step.index_axes)
+            found = max(found, entries * INDEX_BYTES)
+        for inner in inner_steps(step):
+            found = max(found, _index_bytes(inner, lengths))
+    return found
 
 
 def uses(streaming: Streaming, lengths: Mapping[int, int], arguments: Mapping[int, int]) -> Iterator[Use]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Control
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.picked_entries import Pick
@@ -64,6 +64,12 @@ class Picking:
     def reads(self) -> frozenset[Key]:
         """What it reads that is on the device before it."""
         return frozenset({self.indices})
+
+    @property
+    def index_axes(self) -> tuple[Axis, ...]:
+        """The axes of the indices."""
+        behind = len(self.table) - len(self.pick.dropped)
+        return layout_axes(self.layout[: len(self.layout) - behind])
 
 
 @dataclass(frozen=True)

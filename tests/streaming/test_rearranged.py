@@ -38,6 +38,11 @@ def nested(x: Any, batches: Any) -> Any:
     return lax.scan(inner, jnp.zeros(5), batches)[0]
 
 
+def windows(x: Any, starts: Any, offsets: tuple[int, int], mode: str) -> Any:
+    numbers = lax.GatherDimensionNumbers(offset_dims=offsets, collapsed_slice_dims=(), start_index_map=(0,))
+    return lax.gather(x, starts[:, None], numbers, (7, 5), mode=mode)
+
+
 def until(x: Any) -> Any:
     return lax.while_loop(
         lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] + x[s[0]] + x[::-1].sum(0)), (0, jnp.zeros(5))
@@ -59,6 +64,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "one row": (lambda x, i: x[i[3]] + 1, (X, ROWS), (0,)),
     "a window": (lambda x, i: lax.dynamic_slice_in_dim(x, i[0] * 100 - 2, 7).sum(0), (X, ROWS), (0,)),
     "a block": (lambda x, i: lax.dynamic_slice(x, (i[5], i[0]), (7, 2)), (X, ROWS), (0,)),
+    "windows": (lambda x, i: jax.vmap(lambda s: lax.dynamic_slice_in_dim(x, s, 7))(i), (X, ROWS), (0,)),
+    "windows or NaN": (lambda x, i: windows(x, i, (1, 2), "fill"), (X, ROWS), (0,)),
+    "windows on their side": (lambda x, i: windows(x, i, (0, 2), "clip").mean(0), (X, ROWS), (0,)),
+    "many windows": (
+        lambda x, i: jax.vmap(lambda s: lax.dynamic_slice_in_dim(x, s, 7))(i).sum(0),
+        (normal(2000), MANY),
+        (0,),
+    ),
     "columns of a transpose": (lambda x, i: x.T[:, i].sum(0), (X, ROWS), (0,)),
     "rows and columns": (lambda x, i: x[:, i].T @ x[i].T, (SQUARE, ROWS), (0,)),
     "rows of a flip": (lambda x, i: x[::-1][i], (X, ROWS), (0,)),
@@ -94,7 +107,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "differences": (lambda x: jnp.diff(x, axis=0), (X,), (0,)),
     "slopes": (lambda x: jnp.gradient(x, axis=0), (X,), (0,)),
     "pieces": (lambda x: [jnp.sum(piece, 0) for piece in jnp.split(x, 7)], (X,), (0,)),
-    "windows": (lambda x: x[:300].reshape(100, 3, 5).mean(1), (X,), (0,)),
+    "blocks": (lambda x: x[:300].reshape(100, 3, 5).mean(1), (X,), (0,)),
     # Pads
     "a pad": (lambda x: jnp.pad(x, ((2, 3), (0, 0))) * 2, (X,), (0,)),
     "a pad by -0": (lambda x: 1 / jnp.pad(x, ((2, 3), (1, 0)), constant_values=-0.0), (X,), (0,)),

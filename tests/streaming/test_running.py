@@ -65,6 +65,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "sums of a slice": (lambda x: jnp.cumsum(x[10:-7], 0), (X,), (0,)),
     "sums of a join": (lambda x, y: jnp.cumsum(jnp.concatenate([x, y]), 0), (X, Y), (0, 1)),
     "sums of what is computed": (lambda x, w: jnp.cumsum(jnp.tanh(x @ w)), (X, W), (0,)),
+    "sums of rows": (
+        lambda x, i: jnp.cumsum(x[i], 0),
+        (X, np.random.default_rng(0).integers(-400, 400, 1000).astype(np.int32)),
+        (0,),
+    ),
     "a mean of sums": (lambda x: (jnp.cumsum(x, 0) ** 2).mean(0), (X,), (0,)),
     "where sums are largest": (lambda x: jnp.argmax(jnp.cumsum(x, 0), 0), (X,), (0,)),
     "sums less their means": (lambda x: jnp.cumsum(x - jnp.cumsum(x, 0).mean(0), 0), (X,), (0,)),
