@@ -141,11 +141,12 @@ class Moving:
         if not isinstance(term.op, Opaque):
             return ()
         call, result = term.op.call, term.op.result
-        shapes = [max(layout_shape(layout), default=1) for layout in (*call.arg_layouts, *call.out_layouts)]
-        if max(shapes) > np.iinfo(np.int32).max:
+        layouts = (*call.arg_layouts, *call.out_layouts)
+        lengths = [length for layout in layouts for length in layout_shape(layout)]
+        if 0 in lengths or max(lengths, default=0) > np.iinfo(np.int32).max:
             return ()
         out, params, first = call.out_layouts[result], call.params, call.arg_layouts[0]
-        lengths = layout_shape(first)
+        shape = layout_shape(first)
         match call.primitive.name:
             case "slice":
                 steps = params["strides"] or (1,) * len(first)
@@ -153,13 +154,13 @@ class Moving:
                 return self._piece(term.args[0], first, out, list(ranges))
             case "split":
                 ends = list(itertools.accumulate(params["sizes"], initial=0))
-                places = list(map(range, lengths))
+                places = list(map(range, shape))
                 places[params["axis"]] = range(ends[result], ends[result + 1])
                 return self._piece(term.args[0], first, out, places)
             case "rev":
                 places = [
                     range(length)[::-1] if number in params["dimensions"] else range(length)
-                    for number, length in enumerate(lengths)
+                    for number, length in enumerate(shape)
                 ]
                 return self._piece(term.args[0], first, out, places)
             case "pad":
@@ -167,7 +168,7 @@ class Moving:
                 if any(low < 0 or high < 0 or inner for low, high, inner in config):
                     return ()
                 outside = [(low, high) for low, high, _ in config]
-                return self._piece(term.args[0], first, out, list(map(range, lengths)), outside, term.args[1])
+                return self._piece(term.args[0], first, out, list(map(range, shape)), outside, term.args[1])
             case "concatenate":
                 return self._joined(call, term.args)
             case "gather":

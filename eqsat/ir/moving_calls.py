@@ -31,6 +31,9 @@ def moved_by(term: Term, arrays: Sequence[Moved]) -> Moved | None:
     assert isinstance(term.op, Opaque)
     call = term.op.call
     rest = [arg.op for arg in term.args[len(arrays) :] if isinstance(arg.op, Const)]
+    shape = layout_shape(call.out_layouts[term.op.result])
+    if 0 in shape:
+        return Filled("0", call.out_dtypes[term.op.result], shape)
     if len(rest) < len(term.args) - len(arrays):
         return None
     return MOVING[call.primitive.name](call.params, term.op.result, arrays, rest)
@@ -41,7 +44,7 @@ def arranged(moved: Moved, layout: Layout, wanted: Layout) -> Moved | None:
     if layout == wanted:
         return moved
     own, others = layout_axes(layout), layout_axes(wanted)
-    if repeats(layout) or repeats(wanted) or not set(own) <= set(others):
+    if 0 in moved.shape or repeats(layout) or repeats(wanted) or not set(own) <= set(others):
         return None
     missing = [axis for axis in others if axis not in own]
     found = reshaped(moved, (*(axis.size for axis in own), *(1 for _ in missing)))

@@ -295,7 +295,7 @@ class _Pass:
                     arrays.append(array)
                 moved = moved_by(term, arrays)
                 layout = call.out_layouts[result]
-                if moved is None or 0 in moved.shape or repeats(layout):
+                if moved is None or repeats(layout):
                     return None
                 apart = any(of.apart or not _longest(of.layout) <= call.passing for of in found)
                 return _Of(moved, layout, apart)

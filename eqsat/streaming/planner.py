@@ -19,7 +19,7 @@ from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis, layout_axes, parts
 from eqsat.ir.dtypes import is_extended
 from eqsat.ir.lean_loops import with_lean_loops
-from eqsat.ir.moved_arrays import Moved, Taken, Whole
+from eqsat.ir.moved_arrays import Filled, Moved, Taken, Whole
 from eqsat.ir.ops import Leaf
 from eqsat.ir.picked_entries import picked_axes
 from eqsat.ir.stream_inputs import with_stream_inputs
@@ -239,9 +239,9 @@ class StreamPlanner:
         names = ", ".join(dict.fromkeys(self.names[position] for position in self.streamed))
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
-            f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as a"
-            " sort or a solve along it does, or flips, rolls or joins what a cumulative sum or a scan along it"
-            " makes: write that to a file by a call of its own (out=), and read the file by another"
+            f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as"
+            " a sort or a solve along it does, or flips, rolls or joins what a cumulative sum or a scan along"
+            " it makes: write that to a file by a call of its own (out=), and read the file by another"
         )
 
     def _held(self) -> int:
@@ -374,5 +374,7 @@ def _moved_name(moved: Moved, names: Sequence[str]) -> str:
             return of
         case Taken():
             return f"a slice of {of}"
+        case Filled():
+            return "nothing"
         case _:
             return f"{of}, rearranged"

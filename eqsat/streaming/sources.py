@@ -272,18 +272,18 @@ class MovedSource:
 
     **Attributes:**
 
-    - `shape`: its dimensions; `dtype`: of its entries.
+    - `shape`: its dimensions.
     """
 
     def __init__(self, moved: Moved, sources: Mapping[int, Source]) -> None:
         self.moved = moved
         self.sources = sources
         self.shape = moved.shape
-        self.dtype = sources[min(moved.sources)].dtype
 
     def read(self, slices: Slices, into: np.ndarray[Any, Any]) -> None:
         """Read a slice of it, as `Source.read` does."""
-        self.moved.read(tuple(range(one.start, one.stop) for one in slices), into, self.sources)
+        if into.size:
+            self.moved.read(tuple(range(one.start, one.stop) for one in slices), into, self.sources)
 
 
 def _let_go(array: Any) -> None:

@@ -135,3 +135,19 @@ def test_infinities_are_found_where_they_are() -> None:
         np.testing.assert_array_equal(run(on_host(array, finite=True), np.arange(5)), X[:5])
         with pytest.raises(EqsatError, match=r"its entry at \[77, 2\]"):
             run(on_host(array, finite=True), np.arange(75, 80))
+
+
+@pytest.mark.parametrize("kind", ["h5py", "zarr"])
+def test_rows_and_flips_of_other_libraries(kind: str, tmp_path: Any) -> None:
+    if kind == "h5py":
+        h5py = pytest.importorskip("h5py")
+        file: Any = h5py.File(tmp_path / "x.h5", "w").create_dataset("x", data=X[:5000])
+    else:
+        zarr = pytest.importorskip("zarr")
+        file = zarr.create_array(str(tmp_path / "x.zarr"), shape=(5000, 4), chunks=(999, 4), dtype="f4")
+        file[:] = X[:5000]
+    rows = np.array([4999, 7, 7, -1, 8, 9999, 3000], np.int32)
+    run = eqsat.optimize(lambda x, i: (x[i], jnp.take(x, i, axis=0), x[::-3].sum(0)), budget="30kB")
+    wanted = jax.jit(lambda x, i: (x[i], jnp.take(x, i, axis=0), x[::-3].sum(0)))(X[:5000], rows)
+    for one, other in zip(run(file, rows), wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)

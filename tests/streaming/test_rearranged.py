@@ -108,6 +108,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "slopes": (lambda x: jnp.gradient(x, axis=0), (X,), (0,)),
     "pieces": (lambda x: [jnp.sum(piece, 0) for piece in jnp.split(x, 7)], (X,), (0,)),
     "blocks": (lambda x: x[:300].reshape(100, 3, 5).mean(1), (X,), (0,)),
+    "nothing": (
+        lambda x: (x[5:5], jnp.concatenate([x[3:3], x, jnp.zeros((0, 5))]), x[jnp.zeros(0, int)]),
+        (X,),
+        (0,),
+    ),
     # Pads
     "a pad": (lambda x: jnp.pad(x, ((2, 3), (0, 0))) * 2, (X,), (0,)),
     "a pad by -0": (lambda x: 1 / jnp.pad(x, ((2, 3), (1, 0)), constant_values=-0.0), (X,), (0,)),
