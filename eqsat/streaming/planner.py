@@ -42,7 +42,10 @@ from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
 MOST_AXES = 4
-"""How many axes of inputs may be looped over."""
+"""How many axes of inputs may be looped over, unless more of them are the longest ones of inputs."""
+
+MOST_LONGEST = 12
+"""How many axes may be looped over that are the longest ones of inputs."""
 
 MOST_TRIED = 6
 """How many programs are tried before the budget is refused."""
@@ -255,19 +258,25 @@ class StreamPlanner:
         return streaming(schedule.program, schedule.block, self.streamed, axes, spill)
 
     def _over(self, free: int) -> tuple[Axis, ...]:
-        """The axes along which inputs can be read by chunks, the longest first."""
+        """The axes along which inputs can be read by chunks: the longest of each, and then the others."""
         found = set(picked_axes(self.program, free // SMALL))
+        longest = set(found)
+        read = {term.number for term in self.program.known()}
         for position in self.streamed:
-            if position in self.tables:
-                continue
             leaf = self.program.inputs[position]
+            if position in self.tables or leaf.number not in read:
+                continue
             assert isinstance(leaf.op, Leaf)
+            longest |= {max(leaf.axes, key=lambda axis: axis.size)} if leaf.axes else set()
             for dimension in leaf.op.layout:
                 axis = next(iter(parts(dimension)), None)
                 once = layout_axes(leaf.op.layout).count(axis) == 1 if axis else False
                 if axis is not None and once and axis.size > 1 and leaf.bytes // axis.size <= free // SMALL:
                     found.add(axis)
-        return tuple(sorted(found, key=lambda axis: (-axis.size, axis.id)))[:MOST_AXES]
+        ordered = sorted(found, key=lambda axis: (-axis.size, axis.id))
+        first = [axis for axis in ordered if axis in longest][:MOST_LONGEST]
+        others = [axis for axis in ordered if axis not in first]
+        return (*first, *others[: max(0, MOST_AXES - len(first))])
 
     def _candidates(self, free: int) -> Iterator[Candidate]:
         """Programs that store no value over some cap, from the highest cap down; the fastest first."""
