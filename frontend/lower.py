@@ -19,7 +19,6 @@ from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend import names_slices as names_slices
 from eqsat.frontend.canonical import Recogniser
-from eqsat.frontend.constants import constant_text, constant_value
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
@@ -34,6 +33,7 @@ from eqsat.frontend.resolve import Divided, Resolver
 from eqsat.frontend.source import place_of
 from eqsat.frontend.value_numbering import Numbering
 from eqsat.ir.axis import layout_axes
+from eqsat.ir.constants import constant_text, constant_value
 from eqsat.ir.dtypes import is_extended, numpy_dtype
 from eqsat.ir.ops import Call, Const, Leaf, Opaque
 from eqsat.ir.program import KnownFact, Output, Program

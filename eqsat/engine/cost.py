@@ -34,6 +34,7 @@ from eqsat.ir.ops import (
     Rename,
     Select,
 )
+from eqsat.ir.picked_entries import pick_p
 from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
 from eqsat.ir.streams import read_p
 
@@ -205,7 +206,7 @@ class CostModel(StorageModel):
                     seconds += longest * (2 * cubic * work / self.machine.flops + self.machine.row)
                 elif call.primitive.name == "conv_general_dilated":
                     seconds += self.convolution(op, opened)
-                elif call.primitive is read_p:
+                elif call.primitive in (read_p, pick_p):
                     return self.machine.call + self.bytes(result) / self.machine.streamed
                 else:
                     weight = WORK.get(call.primitive.name, CALL_WORK)

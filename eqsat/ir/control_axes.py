@@ -124,6 +124,8 @@ def keeps(term: Term, axis: Axis) -> bool:
             return axis not in core
         case Opaque(call=call):
             mentioned: Iterable[Layout] = (*call.arg_layouts, *call.out_layouts)
-            return axis in call.passing or not any(axis in layout_axes(layout) for layout in mentioned)
+            if axis in call.passing:
+                return axis not in call.ordered
+            return not any(axis in layout_axes(layout) for layout in mentioned)
         case _:
             return True

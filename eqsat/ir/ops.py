@@ -153,6 +153,8 @@ class Call:
     - `out_dtypes`: the dtypes of the results.
     - `passing`: the axes that pass through the call. A slice of the operands along such an axis gives the
       same slice of every result, so the call can be evaluated in chunks.
+    - `ordered`: those of them of which the chunks must be taken in order, with a state from one to the next.
+      No axis of control flow is one, whatever its bodies are.
     - `accumulates`: the axes along which the call can be evaluated in chunks that accumulate, such as the
       axes of a scatter's updates. Each chunk takes the result of the one before as its first operand. The
       call has one result, which has none of these axes.
@@ -174,6 +176,7 @@ class Call:
     control: Control | None = None
     bodies: tuple[Body, ...] = field(default=(), repr=False)
     unread: frozenset[int] = frozenset()
+    ordered: frozenset[Axis] = frozenset()
 
     @property
     def cut(self) -> frozenset[Axis]:
@@ -206,6 +209,7 @@ class Call:
             passing=frozenset(names.get(axis, axis) for axis in self.passing),
             accumulates=frozenset(names.get(axis, axis) for axis in self.accumulates),
             sums=frozenset(names.get(axis, axis) for axis in self.sums),
+            ordered=frozenset(names.get(axis, axis) for axis in self.ordered),
         )
 
 

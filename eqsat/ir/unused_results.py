@@ -184,7 +184,7 @@ def _body(call: Call, number: int, kept: Sequence[int]) -> Program:
 
 def _read(program: Program, body: Body) -> set[int]:
     """Returns the operands that a body reads, by place."""
-    numbers = {term.number for term in program.reachable()}
+    numbers = {term.number for term in program.known()}
     return {
         source for leaf, source in zip(program.inputs, body.sources, strict=True) if leaf.number in numbers
     }

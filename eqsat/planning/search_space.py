@@ -15,6 +15,7 @@ from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
+from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
 from eqsat.ir.streams import is_read
 from eqsat.ir.substitution import with_inputs
@@ -159,7 +160,7 @@ class SearchSpace:
     @cached_property
     def streams(self) -> bool:
         """Whether the program reads inputs that are not in memory."""
-        return any(is_read(term) for term in self.program.reachable())
+        return any(is_read(term) or is_pick(term) for term in self.program.reachable())
 
     @cached_property
     def families(self) -> Families:

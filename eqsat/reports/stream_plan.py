@@ -56,6 +56,7 @@ class StreamPlan(Report):
     - `read_bytes`: what is read in all; `read`: by name of an argument, how often it is read.
     - `assumed_iterations`: how often loops around passes are assumed to run that end by a condition; None if
       there are none.
+    - `picked`: by name of an argument, bytes of its entries that indices pick.
     - `rate`: bytes per second at which a slice was read when the plan was asked for, or the target's.
     - `predicted_seconds`: the time of the whole, by the machine model.
     - `steps`: the plans of the compiled steps.
@@ -72,6 +73,7 @@ class StreamPlan(Report):
     read_bytes: int
     read: Mapping[str, float]
     assumed_iterations: int | None
+    picked: Mapping[str, int]
     rate: float
     predicted_seconds: float
     steps: tuple[Plan, ...]
@@ -100,6 +102,8 @@ class StreamPlan(Report):
         )
         for name, times in self.read.items():
             lines.append(f"  {'':<16}{name} {times_text(times)}")
+        for name, count in self.picked.items():
+            lines.append(f"  {'':<16}{format_bytes(count)} of {name}, by indices")
         if self.assumed_iterations is not None:
             lines.append(f"  {'':<16}if loops that end by a condition run {self.assumed_iterations} times")
         lines.append(f"  {'time of a call':<16}{format_seconds(self.predicted_seconds)} (predicted)")

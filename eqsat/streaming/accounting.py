@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.control import Scan, Switch, carried, iterations
 from eqsat.ir.dtypes import numpy_dtype
-from eqsat.streaming.segments import Key, Piece, Segment
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Piece, Segment
 from eqsat.streaming.states import part_bytes
-from eqsat.streaming.steps import ControlFlow, Load, Pass, Step, Streaming, inner_steps, needs
+from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, Streaming, inner_steps, needs
 
 Lengths = Mapping[Axis, int]
+
+INDEX_BYTES = 64
+"""Bytes that an index takes beside what it picks: its place, in order, and among those that are distinct."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Use:
     donated: tuple[bool, ...]
 
 
-def load_bytes(load: Load, lengths: Lengths) -> int:
+def load_bytes(load: Load | Picking, lengths: Lengths) -> int:
     """Bytes of a chunk."""
     sizes = [lengths[axis] if axis in load.open else axis.size for axis in layout_axes(load.layout)]
     return math.prod(sizes) * numpy_dtype(load.dtype).itemsize
@@ -51,7 +55,7 @@ def ahead_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
     found = 0
     for step in steps:
         match step:
-            case Load():
+            case Load() | Picking():
                 found = max(found, load_bytes(step, lengths))
             case Pass():
                 own, within = _read_by(step, lengths)
@@ -74,10 +78,17 @@ def _read_by(one: Pass, lengths: Lengths) -> tuple[int, int]:
 
 
 def current_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
-    """Bytes of the chunks, at most, that passes are at while some steps run: one of each that is nested."""
+    """Bytes of the chunks, at most, that passes are at while some steps run: one of each that is nested.
+
+    What indices pick is a chunk as well.
+    """
     found = 0
     for step in steps:
-        own = chunk_bytes(step, lengths) if isinstance(step, Pass) else 0
+        own = 0
+        if isinstance(step, Pass):
+            own = chunk_bytes(step, lengths)
+        elif isinstance(step, Picking):
+            own = load_bytes(step, lengths)
         found = max([found, *(own + current_bytes(inner, lengths) for inner in inner_steps(step))])
     return found
 
@@ -90,31 +101,43 @@ def longest_chunks(streaming: Streaming, lengths: Mapping[int, int]) -> dict[Axi
     return longest
 
 
-def reading(steps: Sequence[Step], lengths: Mapping[int, int], times: int = 1) -> Iterator[tuple[Load, int]]:
-    """What is read, each with how often it is read from beginning to end; `while` loops run as assumed."""
+def reading(
+    steps: Sequence[Step], lengths: Mapping[int, int], times: int = 1, chunks: Lengths | None = None
+) -> Iterator[tuple[Load | Picking, int]]:
+    """What is read, each with how often it is read from beginning to end; `while` loops run as assumed.
+
+    **Arguments:**
+
+    - `chunks`: how many chunks of an axis the passes around read.
+    """
+    around = chunks or {}
     for step in steps:
-        count = times
+        count, inside = times, around
         if isinstance(step, Load):
             yield step, times
+        elif isinstance(step, Picking):
+            yield step, times // math.prod(around[axis] for axis in step.open)
         elif isinstance(step, Pass):
             for load in step.loads:
                 yield load, times
-            count *= -(-step.axis.size // lengths[step.id])
+            number = -(-step.axis.size // lengths[step.id])
+            count, inside = count * number, {**around, step.axis: number}
         elif isinstance(step, ControlFlow):
             count *= iterations(step.control)
         for inner in inner_steps(step):
-            yield from reading(inner, lengths, count)
+            yield from reading(inner, lengths, count, inside)
 
 
 def read_bytes(steps: Sequence[Step], lengths: Mapping[int, int]) -> int:
     """Bytes that are read in a whole run."""
-    return sum(times * _whole_bytes(load) for load, times in reading(steps, lengths))
+    return sum(times * whole_bytes(load) for load, times in reading(steps, lengths))
 
 
 def read_back_bytes(streaming: Streaming, lengths: Mapping[int, int]) -> int:
     """Bytes that are read of results of earlier passes."""
     loads = reading(streaming.steps, lengths)
-    return sum(times * _whole_bytes(load) for load, times in loads if load.kind == "result")
+    kept = [(load, times) for load, times in loads if isinstance(load, Load) and load.kind == "result"]
+    return sum(times * whole_bytes(load) for load, times in kept)
 
 
 def chunk_count(steps: Sequence[Step], lengths: Mapping[int, int]) -> int:
@@ -135,7 +158,8 @@ def written_bytes(streaming: Streaming) -> int:
     return sum(kept.bytes for kept in streaming.kept)
 
 
-def _whole_bytes(load: Load) -> int:
+def whole_bytes(load: Load | Picking) -> int:
+    """Bytes of all chunks."""
     return math.prod(axis.size for axis in layout_axes(load.layout)) * numpy_dtype(load.dtype).itemsize
 
 
@@ -153,7 +177,8 @@ def host_bytes(streaming: Streaming, lengths: Lengths, unnamed: Sequence[bool]) 
         for each in streaming.passes
         for one in each.written
     ]
-    return reading + sum(writing) + result_bytes(streaming, unnamed)
+    indices = _index_bytes(streaming.steps, lengths)
+    return reading + sum(writing) + indices + result_bytes(streaming, unnamed)
 
 
 def result_bytes(streaming: Streaming, unnamed: Sequence[bool]) -> int:
@@ -163,6 +188,18 @@ def result_bytes(streaming: Streaming, unnamed: Sequence[bool]) -> int:
         if unnamed[number] and streaming.leaves_device(result):
             dtype = numpy_dtype(streaming.program.outputs[number].term.dtype)
             found += math.prod(axis.size for axis in layout_axes(result.layout)) * dtype.itemsize
+    return found
+
+
+def _index_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
+    """Bytes that indices take on their way to what they pick, at most."""
+    found = 0
+    for step in steps:
+        if isinstance(step, Picking):
+            entries = math.prod(lengths[axis] if axis in step.open else axis.size for axis in step.index_axes)
+            found = max(found, entries * INDEX_BYTES)
+        for inner in inner_steps(step):
+            found = max(found, _index_bytes(inner, lengths))
     return found
 
 
@@ -193,7 +230,7 @@ def _in_steps(
     for number, step in enumerate(steps):
         needed = needs(steps[number + 1 :], set(later))
         match step:
-            case Load(key=key):
+            case Load(key=key) | Picking(key=key):
                 alive[key] = load_bytes(step, opened)
             case Segment():
                 use = _use(step, opened, alive, ahead, first)

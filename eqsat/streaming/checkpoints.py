@@ -15,7 +15,7 @@ import numpy as np
 
 from eqsat.errors import EqsatError
 from eqsat.ir.dtypes import numpy_dtype
-from eqsat.streaming.segments import Key
+from eqsat.streaming.keys import Key
 
 EVERY = 60.0
 """Seconds between checkpoints."""

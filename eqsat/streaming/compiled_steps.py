@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-import jax
-import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr
-
 from eqsat.compiler.compilation import Compilation
-from eqsat.compiler.program_function import program_function
 from eqsat.compiler.settings import Settings
 from eqsat.errors import BudgetError, EqsatError
-from eqsat.ir.axis import parts
 from eqsat.ir.dtypes import is_extended
-from eqsat.ir.ops import Leaf
-from eqsat.ir.program import Program
 from eqsat.reports.plan import Plan
 from eqsat.streaming.accounting import Use
-from eqsat.streaming.segments import Key, Piece
+from eqsat.streaming.keys import Key
+from eqsat.streaming.traced_pieces import array_name, traced_piece
 from eqsat.support.units import format_bytes
 from eqsat.targets.target import Target
 
@@ -62,9 +54,9 @@ def compiled_step(use: Use, budget: int, settings: Settings, target: Target, tit
     for leaf in piece.program.inputs:
         refuse_keys(leaf.dtype, title)
     with settings.alone():
-        closed = _traced(piece, target)
+        closed = traced_piece(piece, target)
     within = replace(settings, budget=budget - use.beside, tune=False, observer=None)
-    names = [_name(key) for key in piece.reads]
+    names = [array_name(key) for key in piece.reads]
     compilation = Compilation(closed, within, names, f"a step of {title}")
     plan = compilation.planned(donated=use.donated).plan
     return Compiled(compilation, piece.reads, piece.writes, use.donated, plan, use.beside + plan.peak_bytes)
@@ -78,23 +70,3 @@ def refuse_keys(dtype: str, title: str) -> None:
             f" {dtype}, which NumPy has not: give it jax.random.key_data(key), and make the key inside, by"
             " jax.random.wrap_key_data"
         )
-
-
-def _traced(piece: Piece, target: Target) -> ClosedJaxpr:
-    """A piece as a jaxpr."""
-    function = program_function(piece.program, [_name(key) for key in piece.reads], target.machine)
-    return jax.make_jaxpr(function)(*_avals(piece.program))
-
-
-def _avals(program: Program) -> list[jax.ShapeDtypeStruct]:
-    found = []
-    for leaf in program.inputs:
-        assert isinstance(leaf.op, Leaf)
-        shape = tuple(math.prod(axis.size for axis in parts(dimension)) for dimension in leaf.op.layout)
-        found.append(jax.ShapeDtypeStruct(shape, jnp.dtype(leaf.op.dtype)))
-    return found
-
-
-def _name(key: Key) -> str:
-    more = f"_{key.part}" if key.part or key.scope else ""
-    return f"{key.kind}_{key.number}{more}" + (f"_{key.scope}" if key.scope else "")

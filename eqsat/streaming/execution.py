@@ -11,22 +11,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from eqsat.errors import EqsatError
-from eqsat.frontend.constants import constant_value
 from eqsat.ir.axis import layout_axes
+from eqsat.ir.constants import constant_value
 from eqsat.ir.control import Scan, Switch, While
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Const
 from eqsat.streaming.buffers import Buffers
+from eqsat.streaming.keys import Key
+from eqsat.streaming.picking import read_picked
 from eqsat.streaming.places import Position
 from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.prefetch import Prefetcher
-from eqsat.streaming.segments import Key, Segment
+from eqsat.streaming.segments import Segment
 from eqsat.streaming.sinks import Sink
-from eqsat.streaming.sources import Source, SourceView
+from eqsat.streaming.sources import MovedSource, Source
 from eqsat.streaming.steps import (
     ControlFlow,
     Load,
     Pass,
+    Picking,
     Result,
     State,
     Step,
@@ -62,7 +65,7 @@ class Execution:
     """
 
     program: StreamedProgram
-    sources: Mapping[int, Source | SourceView]
+    sources: Mapping[int, Source | MovedSource]
     kept: Mapping[int, Sequence[KeptResult]]
     arrays: dict[Key, jax.Array]
     at_chunk: Callable[[Execution], None]
@@ -86,6 +89,8 @@ class Execution:
             match step:
                 case Load(key=key):
                     self.arrays[key] = jax.device_put(self._read(step, at))
+                case Picking(key=key):
+                    self.arrays[key] = jax.device_put(self._pick(step, at))
                 case Segment():
                     self._segment(step, at, first)
                 case ControlFlow():
@@ -131,8 +136,7 @@ class Execution:
         after = needed | needs(one.steps, kept)
         starts_apart = any(state.part.initial is None and not state.part.given for state in one.states)
         for chunk in range(begins, -(-one.axis.size // length)):
-            start = chunk * length
-            here = at.within(one.axis, start, min(length, one.axis.size - start))
+            here = at.within(one.axis, *one.chunk(chunk, length))
             buffers: list[np.ndarray[Any, Any]] = []
             if not inside:
                 assert self._reader is not None
@@ -270,6 +274,13 @@ class Execution:
             )
         return into
 
+    def _pick(self, step: Picking, at: Position) -> np.ndarray[Any, Any]:
+        into = np.empty(at.shape(step.layout, step.open), numpy_dtype(step.dtype))
+        around = at.slices(step.table, step.open)
+        read_picked(self.sources[step.source], step.pick, np.asarray(self.arrays[step.indices]), around, into)
+        self.read_bytes += into.nbytes
+        return into
+
     def _write(self, written: Written, at: Position) -> None:
         values = np.asarray(self.arrays[written.key])
         for kept in self.kept[written.result]:
@@ -290,8 +301,7 @@ def chunks(
     length = lengths[one.id]
     begins = begun[0][1] + (0 if inside else 1) if begun else 0
     for chunk in range(begins, -(-one.axis.size // length)):
-        start = chunk * length
-        here = at.within(one.axis, start, min(length, one.axis.size - start))
+        here = at.within(one.axis, *one.chunk(chunk, length))
         if not inside:
             yield one, here
         for number, step in enumerate(one.steps):

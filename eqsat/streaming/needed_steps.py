@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.ir.term import Term
-from eqsat.streaming.segments import Finish, Key, Known, Root, Scope, Segment, Value
-from eqsat.streaming.steps import ControlFlow, Load, Pass, Step, reads
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Finish, Known, Root, Scope, Segment, Value
+from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, reads
 
 Group = Sequence[Term] | Sequence[Root] | Step
 """What is made into a step: terms of which later steps need some, roots of which they do, or a step."""
@@ -28,7 +29,7 @@ def needed_steps(
         steps.append(segment)
         needed |= set(segment.reads)
     for where, group in reversed(groups):
-        if isinstance(group, (Segment, Pass, Load, ControlFlow)):
+        if isinstance(group, (Segment, Pass, Load, Picking, ControlFlow)):
             steps.append(group)
             needed |= reads(group)
             continue
@@ -51,6 +52,6 @@ def value_root(term: Term, scope: Scope) -> Value:
     return Value(known_value(term, scope).key, term, tuple(sorted(term.axes)))
 
 
-def known_load(load: Load) -> Known:
+def known_load(load: Load | Picking) -> Known:
     """The array that a load gives."""
     return Known(load.key, load.layout, load.dtype, load.open)

@@ -17,8 +17,11 @@ from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis, layout_axes, parts
 from eqsat.ir.lean_loops import with_lean_loops
+from eqsat.ir.moved_arrays import Filled, Moved, Taken, Whole
 from eqsat.ir.ops import Leaf
-from eqsat.ir.streams import with_reads, with_views
+from eqsat.ir.picked_entries import picked_axes
+from eqsat.ir.stream_inputs import with_stream_inputs
+from eqsat.ir.streams import UnsupportedError, with_reads
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
 from eqsat.planning.materialisation import with_kept
@@ -35,7 +38,7 @@ from eqsat.streaming.accounting import (
 )
 from eqsat.streaming.chunk_lengths import chunk_lengths, shorter
 from eqsat.streaming.compiled_steps import Compiled, compiled_step
-from eqsat.streaming.segments import Segment, UnsupportedError
+from eqsat.streaming.segments import Segment
 from eqsat.streaming.step_building import streaming
 from eqsat.streaming.steps import Streaming
 from eqsat.support.units import format_bytes
@@ -43,7 +46,10 @@ from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
 MOST_AXES = 4
-"""How many axes of inputs may be looped over."""
+"""How many axes of inputs may be looped over, unless more of them are the longest ones of inputs."""
+
+MOST_LONGEST = 12
+"""How many axes may be looped over that are the longest ones of inputs."""
 
 MOST_TRIED = 6
 """How many programs are tried before the budget is refused."""
@@ -105,9 +111,10 @@ class StreamPlanner:
     **Attributes:**
 
     - `streamed`: the positions of the arguments that are not in memory.
-    - `names`: of all inputs: arguments, captured arrays, and slices that are inputs of their own.
+    - `names`: of all inputs: arguments, captured arrays, and what is moved of arguments.
     - `unnamed`: by output, whether the caller names no place for it.
-    - `views`: these slices, by position.
+    - `moved`: what is moved of arguments and an input of its own, by position.
+    - `tables`: the positions of those of which only entries are read that indices pick.
     """
 
     def __init__(
@@ -129,12 +136,13 @@ class StreamPlanner:
         program, hoisted = lower(closed, platforms=target.platforms)
         program = with_lean_loops(program)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
-        program, self.views = with_views(program, self.streamed)
-        self.streamed = (*self.streamed, *self.views)
-        self.program = with_reads(program, self.streamed)
+        inputs = with_stream_inputs(program, self.streamed, settings.accuracy == "exact")
+        self.moved = {**inputs.read, **inputs.tables}
+        self.tables = frozenset(inputs.tables)
+        self.program = with_reads(inputs.program, (*self.streamed, *inputs.read))
+        self.streamed = (*self.streamed, *self.moved)
         constants = [f"constant_{number}" for number in range(len(hoisted))]
-        slices = [f"a slice of {names[view.source]}" for view in self.views.values()]
-        self.names = (*names, *constants, *slices)
+        self.names = (*names, *constants, *(_moved_name(one, names) for one in self.moved.values()))
 
     def planned(
         self,
@@ -236,10 +244,9 @@ class StreamPlanner:
         names = ", ".join(dict.fromkeys(self.names[position] for position in self.streamed))
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
-            f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as a"
-            " sort, a cumulative sum or a solve along it does, goes over its entries in a lax.scan, or takes"
-            " its rows by indices, reverses, rolls, pads or joins them: join sums and results of several"
-            " files instead of the files"
+            f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as"
+            " a sort or a solve along it does, or flips, rolls or joins what a cumulative sum or a scan along"
+            " it makes: write that to a file by a call of its own (out=), and read the file by another"
         )
 
     @property
@@ -254,17 +261,25 @@ class StreamPlanner:
         return streaming(schedule.program, schedule.block, self.streamed, axes, spill)
 
     def _over(self, free: int) -> tuple[Axis, ...]:
-        """The axes along which inputs can be read by chunks, the longest first."""
-        found: set[Axis] = set()
+        """The axes along which inputs can be read by chunks: the longest of each, and then the others."""
+        found = set(picked_axes(self.program, free // SMALL))
+        longest = set(found)
+        read = {term.number for term in self.program.known()}
         for position in self.streamed:
             leaf = self.program.inputs[position]
+            if position in self.tables or leaf.number not in read:
+                continue
             assert isinstance(leaf.op, Leaf)
+            longest |= {max(leaf.axes, key=lambda axis: axis.size)} if leaf.axes else set()
             for dimension in leaf.op.layout:
                 axis = next(iter(parts(dimension)), None)
                 once = layout_axes(leaf.op.layout).count(axis) == 1 if axis else False
                 if axis is not None and once and axis.size > 1 and leaf.bytes // axis.size <= free // SMALL:
                     found.add(axis)
-        return tuple(sorted(found, key=lambda axis: (-axis.size, axis.id)))[:MOST_AXES]
+        ordered = sorted(found, key=lambda axis: (-axis.size, axis.id))
+        first = [axis for axis in ordered if axis in longest][:MOST_LONGEST]
+        others = [axis for axis in ordered if axis not in first]
+        return (*first, *others[: max(0, MOST_AXES - len(first))])
 
     def _candidates(self, free: int) -> Iterator[Candidate]:
         """Programs that store no value over some cap, from the highest cap down; the fastest first."""
@@ -348,3 +363,16 @@ def python_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machin
     """Seconds to start chunks, and to write and read back what is kept outside the device's memory."""
     moved = written_bytes(steps) + read_back_bytes(steps, lengths)
     return CHUNK_SECONDS * chunk_count(steps.steps, lengths) + moved / machine.streamed
+
+
+def _moved_name(moved: Moved, names: Sequence[str]) -> str:
+    of = " and ".join(names[position] for position in sorted(moved.sources))
+    match moved:
+        case Whole():
+            return of
+        case Taken():
+            return f"a slice of {of}"
+        case Filled():
+            return "nothing"
+        case _:
+            return f"{of}, rearranged"

@@ -10,10 +10,10 @@ from eqsat.ir.control import WHILE_ITERATIONS, While, iterations
 from eqsat.ir.labels import axis_labels
 from eqsat.planning.recording import rules_fired
 from eqsat.reports.stream_plan import PassRecord, StreamPlan
-from eqsat.streaming.accounting import chunk_bytes, longest_chunks, read_bytes, reading
+from eqsat.streaming.accounting import chunk_bytes, longest_chunks, read_bytes, reading, whole_bytes
 from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.segments import Segment
-from eqsat.streaming.steps import ControlFlow, Pass, Step, inner_steps
+from eqsat.streaming.steps import ControlFlow, Pass, Picking, Step, inner_steps
 
 
 def stream_plan(
@@ -35,7 +35,11 @@ def stream_plan(
     streaming, lengths = program.streaming, program.lengths
     labels = axis_labels(streaming.program, names)
     read: dict[str, float] = {}
+    picked: dict[str, int] = {}
     for load, times in reading(streaming.steps, lengths):
+        if isinstance(load, Picking):
+            picked[names[load.source]] = picked.get(names[load.source], 0) + times * whole_bytes(load)
+            continue
         name = _name(load.kind, load.source, names)
         read[name] = read.get(name, 0.0) + times
     steps = tuple(each.plan for each in program.programs.values())
@@ -50,6 +54,7 @@ def stream_plan(
         read_bytes(streaming.steps, lengths),
         read,
         WHILE_ITERATIONS if _ends_by_a_condition(streaming.steps) else None,
+        picked,
         rate,
         program.seconds,
         steps,

@@ -14,10 +14,10 @@ import numpy as np
 from eqsat.frontend.trace import Traced, as_weak
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.streaming.execution import KeptResult
+from eqsat.streaming.keys import Key
 from eqsat.streaming.named_places import named_places
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.places import Position
-from eqsat.streaming.segments import Key
 from eqsat.streaming.sinks import ScratchSink, Sink, sink
 from eqsat.streaming.sources import Source
 from eqsat.streaming.steps import Kept, Result, Streaming

@@ -8,52 +8,26 @@ from functools import cached_property, partial
 
 from jax import lax
 
-from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis, Layout, as_dimension, parts
+from eqsat.ir.axis_names import with_names
 from eqsat.ir.control import Body
 from eqsat.ir.ops import (
     Call,
     Chunk,
     Const,
     Delta,
-    Dot,
     Iota,
     Leaf,
     Map,
-    Op,
     Opaque,
-    Operation,
-    Reduce,
-    Rename,
-    Select,
 )
 from eqsat.ir.program import Output, Program
-from eqsat.ir.streams import is_read
+from eqsat.ir.running_calls import plain_op, running
+from eqsat.ir.streams import UnsupportedError, is_read
 from eqsat.ir.term import Term, Terms
+from eqsat.streaming.keys import Key
+from eqsat.streaming.running_terms import RunningTerms, state_keys
 from eqsat.streaming.states import StateTerms, state_parts
-
-
-class UnsupportedError(EqsatError):
-    """Steps that can't run in Python."""
-
-
-@dataclass(frozen=True, order=True)
-class Key:
-    """The name of an array while a program runs.
-
-    **Attributes:**
-
-    - `kind`: "argument", "value" of a term, "state" of a fold, "start" of a chunk, "result" of the program;
-      and of control flow, "operand", "output" of a body, or "flow" for a result.
-    - `number`: of the argument, term, fold's term, axis, result or control flow.
-    - `part`: of the state, or which operand, output and so on.
-    - `scope`: the `Scope.id` of the body of control flow that it is of.
-    """
-
-    kind: str
-    number: int
-    part: int = 0
-    scope: int = 0
 
 
 @dataclass(frozen=True)
@@ -131,7 +105,14 @@ class Finish:
     result: Term
 
 
-Root = Value | Update | Placement | Finish
+@dataclass(frozen=True)
+class Advance:
+    """A root of a segment: the state of a running call after a chunk of its axis."""
+
+    term: Term
+
+
+Root = Value | Update | Placement | Finish | Advance
 
 
 @dataclass(frozen=True)
@@ -187,6 +168,7 @@ class _SegmentTerms:
             axis: Axis(self.scope.free + number, self.lengths[axis]) for number, axis in enumerate(opened)
         }
         self.states = StateTerms(self.terms, self.scope.free + len(opened), self.scope.calls)
+        self.running = RunningTerms(self.states, self.scope.id, self._input, self._renamed_call, self.value)
         self.made: dict[int, Term] = {}
         self.calls: dict[tuple[Call, frozenset[Axis]], Call] = {}
 
@@ -219,6 +201,14 @@ class _SegmentTerms:
                 return [
                     (key, Output(term, layout)) for key, term, layout in zip(keys, new, layouts, strict=True)
                 ]
+            case Advance(term):
+                how = running(term)
+                assert how is not None
+                states = self.running.after(term, how, self._names(term))
+                layouts = [self._layout(axes, term.open) for axes, _ in how.state]
+                keys = state_keys(term, how, self.scope.id)
+                outputs = (Output(state, layout) for state, layout in zip(states, layouts, strict=True))
+                return list(zip(keys, outputs, strict=True))
             case Placement(result, axis):
                 key = Key("state", result.number, 0, self.scope.id)
                 layout = self._layout(tuple(sorted(result.axes)), result.open)
@@ -280,7 +270,7 @@ class _SegmentTerms:
                 self.made[term.number] = self._made(term)
             else:
                 stack.append((term, True))
-                stack.extend((arg, False) for arg in term.args if not _is_made_of_indices(term))
+                stack.extend((arg, False) for arg in _needed(term))
         return self.made[root.number]
 
     def _made(self, term: Term) -> Term:
@@ -288,11 +278,19 @@ class _SegmentTerms:
         assert not is_read(term), "what is read is known where its loop begins"
         if isinstance(op, Chunk):
             return self._chunk(op.axis, term.args[0], term)
+        how = running(term)
+        if how is not None and how.axis in term.open:
+            return self.running.result(term, how, self._names(term))
+        op = plain_op(term)
         args = [self.made[arg.number] for arg in term.args]
-        names = {axis: part for axis, part in self.parts.items() if axis in term.open}
+        names = self._names(term)
         if isinstance(op, Opaque) and op.call.bodies:
             return self.terms.make(Opaque(self._renamed_call(op.call, names), op.result), args)
-        return self.terms.make(renamed(op, names), args)
+        return self.terms.make(with_names(op, names), args)
+
+    def _names(self, term: Term) -> dict[Axis, Axis]:
+        """The axes of the chunks by those that are open."""
+        return {axis: part for axis, part in self.parts.items() if axis in term.open}
 
     def _chunk(self, axis: Axis, operand: Term, term: Term) -> Term:
         part = self.parts[axis]
@@ -342,6 +340,7 @@ class _SegmentTerms:
             if term.number in found:
                 continue
             args = [found[arg.number] for arg in term.args]
+            op = plain_op(term)
             if is_read(term):
                 found[term.number] = args[0]  # A step has read what the call is given.
             elif isinstance(term.op, Chunk) and term.op.axis in names:
@@ -349,11 +348,13 @@ class _SegmentTerms:
                 if isinstance(operand.op, (Iota, Delta)):
                     raise UnsupportedError("indices of a chunk inside of control flow")
                 found[term.number] = args[0]
-            elif isinstance(term.op, Opaque) and term.op.call.bodies:
-                inner = self._renamed_call(term.op.call, names)
-                found[term.number] = self.terms.make(Opaque(inner, term.op.result), args)
+            elif isinstance(op, (Iota, Delta)):
+                found[term.number] = self.terms.make(op)  # of which chunks are refused above
+            elif isinstance(op, Opaque) and op.call.bodies:
+                inner = self._renamed_call(op.call, names)
+                found[term.number] = self.terms.make(Opaque(inner, op.result), args)
             else:
-                found[term.number] = self.terms.make(renamed(term.op, names), args)
+                found[term.number] = self.terms.make(with_names(op, names), args)
         inputs = tuple(found[leaf.number] for leaf in program.inputs)
         outputs = tuple(
             Output(found[output.term.number], layout(output.layout)) for output in program.outputs
@@ -366,27 +367,10 @@ def _starts_with_a_chunk(result: Term) -> bool:
     return part.initial is None and not part.given
 
 
-def _is_made_of_indices(term: Term) -> bool:
-    return isinstance(term.op, Chunk) and isinstance(term.args[0].op, (Iota, Delta))
-
-
-def renamed(op: Op, names: Mapping[Axis, Axis]) -> Op:
-    """An op with its axes replaced as `names` says."""
-
-    def new(axis: Axis) -> Axis:
-        return names.get(axis, axis)
-
-    if not names:
-        return op
-    match op:
-        case Reduce(axes=axes) | Dot(axes=axes):
-            return replace(op, axes=frozenset(map(new, axes)))
-        case Select(axis=axis, out_axis=out):
-            return replace(op, axis=new(axis), out_axis=None if out is None else new(out))
-        case Operation(axes=ordered):
-            return replace(op, axes=tuple(map(new, ordered)))
-        case Rename(old=old, new=other):
-            return Rename(new(old), new(other))
-        case Opaque(call=call):
-            return replace(op, call=call.renamed(names))
-    return op
+def _needed(term: Term) -> list[Term]:
+    """The operands that a segment needs for a term."""
+    if isinstance(term.op, Chunk) and isinstance(term.args[0].op, (Iota, Delta)):
+        return []
+    how = running(term)
+    carried = how.carried if how is not None and how.axis in term.open else ()
+    return [arg for place, arg in enumerate(term.args) if place not in carried]

@@ -10,14 +10,15 @@ import hashlib
 import math
 import mmap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
+from eqsat.ir.moved_arrays import Moved, Whole
 
 SAMPLES = 64
 """How many slices of an array its fingerprint reads."""
@@ -171,13 +172,58 @@ class Source:
         except Exception as error:
             raise EqsatError(f"{self.name}{slices_text(slices)} could not be read: {error}") from error
         let_go(found)
-        if self.finite and into.dtype.kind in "fc" and not np.isfinite(into).all():
-            first = np.argwhere(~np.isfinite(into))[0]
+        if (first := self._first_infinite(into)) is not None:
             where = [one.start + place * (one.step or 1) for one, place in zip(slices, first, strict=True)]
-            at = ", ".join(map(str, where))
-            raise EqsatError(
-                f"{self.name}{slices_text(slices)} is not finite: its entry at [{at}] is one of others"
-            )
+            self._refuse_infinite(slices_text(slices), where)
+
+    def read_points(
+        self,
+        dimensions: Sequence[int],
+        points: np.ndarray[Any, Any],
+        around: Slices,
+        into: np.ndarray[Any, Any],
+    ) -> bool:
+        """Read entries of an array of NumPy, and return True; other arrays are read by slices.
+
+        **Arguments:**
+
+        - `points`: a column for each of `dimensions`, along which single entries are read.
+        - `around`: by dimension, what is read along the others.
+        - `into`: where to: an entry for each point, and then the other dimensions.
+
+        **Raises:** `EqsatError` as `read` does.
+        """
+        if not isinstance(self.array, np.ndarray) or not dimensions:
+            return False
+        others = [number for number in range(len(self.shape)) if number not in dimensions]
+        array = self.array.transpose([*dimensions, *others])
+        try:
+            found = array[(*points.T, *(around[number] for number in others))]
+            if found.shape != into.shape:
+                raise EOFError(f"it has shape {found.shape} and not {into.shape}")
+            np.copyto(into, found, casting="unsafe")
+        except Exception as error:
+            raise EqsatError(f"entries of {self.name} could not be read: {error}") from error
+        let_go(self.array)
+        if (first := self._first_infinite(into)) is not None:
+            point = dict(zip(dimensions, points[first[0]], strict=True))
+            inner = dict(zip(others, first[1:], strict=True))
+            where = [
+                point[number] if number in point else around[number].start + inner[number]
+                for number in range(len(self.shape))
+            ]
+            self._refuse_infinite("", where)
+        return True
+
+    def _first_infinite(self, values: np.ndarray[Any, Any]) -> list[int] | None:
+        """Where the first infinity or NaN is, if that is an error; None if there is none."""
+        if not self.finite or values.dtype.kind not in "fc" or np.isfinite(values).all():
+            return None
+        return [int(place) for place in np.argwhere(~np.isfinite(values))[0]]
+
+    def _refuse_infinite(self, slices: str, where: Sequence[int]) -> NoReturn:
+        at = ", ".join(map(str, where))
+        raise EqsatError(f"{self.name}{slices} is not finite: its entry at [{at}] is one of others")
 
     def rate(self, most: int) -> float | None:
         """Bytes per second at which a slice of its middle was read; None if there is nothing to read.
@@ -199,10 +245,6 @@ class Source:
         self.read(tuple(slices), into)
         return into.nbytes / max(time.perf_counter() - began, 1e-9)
 
-    def view(self, slices: Slices) -> SourceView:
-        """A slice of it, as a source."""
-        return SourceView(self, slices)
-
     def fingerprint(self) -> str:
         """A digest of its type and of slices of it, spread evenly. Other data most likely has another."""
         digest = hashlib.sha256(repr((self.shape, str(self.dtype))).encode())
@@ -223,31 +265,23 @@ def own_dtype(array: Any) -> np.dtype[Any]:
     return found
 
 
-class SourceView:
-    """A slice of an argument that is read by chunks.
+class MovedSource:
+    """What is moved of arguments that are read by chunks: slices, flips, joins.
 
     **Attributes:**
 
-    - `shape`: its dimensions; `dtype`: of its entries.
+    - `shape`: its dimensions.
     """
 
-    def __init__(self, source: Source, slices: Slices) -> None:
-        self.source = source
-        self.slices = slices
-        self.shape = tuple(len(range(one.start, one.stop, one.step)) for one in slices)
-        self.dtype = source.dtype
+    def __init__(self, moved: Moved, sources: Mapping[int, Source]) -> None:
+        self.moved = moved
+        self.sources = sources
+        self.shape = moved.shape
 
     def read(self, slices: Slices, into: np.ndarray[Any, Any]) -> None:
         """Read a slice of it, as `Source.read` does."""
-        within = [
-            slice(
-                whole.start + part.start * whole.step,
-                min(whole.start + part.stop * whole.step, whole.stop),
-                whole.step,
-            )
-            for whole, part in zip(self.slices, slices, strict=True)
-        ]
-        self.source.read(tuple(within), into)
+        if into.size:
+            self.moved.read(tuple(range(one.start, one.stop) for one in slices), into, self.sources)
 
 
 def sliced(array: Any, slices: Slices) -> np.ndarray[Any, Any]:
@@ -276,6 +310,16 @@ def let_go(array: Any) -> None:
     mapping = mapping_of(array)
     if mapping is not None:
         mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def moved_sources(
+    moved: Mapping[int, Moved], sources: Mapping[int, Source]
+) -> dict[int, Source | MovedSource]:
+    """What is moved of arguments, as sources; what is just one of them is that."""
+    return {
+        position: sources[one.source] if isinstance(one, Whole) else MovedSource(one, sources)
+        for position, one in moved.items()
+    }
 
 
 def slices_text(slices: Sequence[slice]) -> str:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import steady
 from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
+from eqsat.ir.picked_entries import is_pick, picked_layout
 from eqsat.ir.program import Program
-from eqsat.ir.streams import input_read, is_read, stored_input
+from eqsat.ir.running_calls import Running, start_of
+from eqsat.ir.streams import UnsupportedError, input_read, is_read, stored_input
 from eqsat.ir.term import Term
-from eqsat.planning.blocks import Block, Compute, Loop, bodies_of, combination
+from eqsat.planning.blocks import Block, Compute, Loop, combination
+from eqsat.streaming.block_uses import all_axes, running_in, runs_in_python, used_inside, used_whole
+from eqsat.streaming.keys import Key
 from eqsat.streaming.needed_steps import Group, known_load, known_value, needed_steps
 from eqsat.streaming.places import can_be_sliced
-from eqsat.streaming.segments import (
-    Finish,
-    Key,
-    Known,
-    Placement,
-    Root,
-    Scope,
-    UnsupportedError,
-    Update,
-    Value,
-)
+from eqsat.streaming.running_terms import state_keys
+from eqsat.streaming.segments import Advance, Finish, Known, Placement, Root, Scope, Update, Value
 from eqsat.streaming.states import Part, is_supported, state_parts
 from eqsat.streaming.steps import (
     ControlFlow,
@@ -33,6 +28,7 @@ from eqsat.streaming.steps import (
     Kept,
     Load,
     Pass,
+    Picking,
     Result,
     State,
     Step,
@@ -98,7 +94,7 @@ class _Builder:
             assert isinstance(term.op, Leaf)
             if term.op.index not in self.sources:
                 known[term.number] = Known(Key("argument", term.op.index), term.op.layout, term.dtype)
-        axes = {axis for inner in self.program.inside() for axis in _axes(inner)}
+        axes = {axis for inner in self.program.inside() for axis in all_axes(inner)}
         free = 1 + max((axis.id for axis in axes), default=0)
         scope = Scope(known, (), free, self.program.next_call())
         last = [
@@ -106,7 +102,7 @@ class _Builder:
             for number, (output, result) in enumerate(zip(self.program.outputs, self.results, strict=True))
             if result.kind == "device"
         ]
-        self.whole_uses = frozenset(_used_whole(block))
+        self.whole_uses = frozenset(used_whole(block))
         steps, _ = self.block(block, scope, last, {})
         return Streaming(self.program, tuple(steps), tuple(self.kept.values()), tuple(self.results))
 
@@ -156,7 +152,12 @@ class _Builder:
             elif (load_back := self._of_kept(step.term, scope)) is not None:
                 flush()
                 add(load_back, [(step.term.number, known_load(load_back))])
-            elif any(body.loops for body in step.bodies):
+            elif is_pick(step.term):
+                flush()
+                indices, picking = self._picking(step.term, scope)
+                groups.append((scope, indices))
+                add(picking, [(step.term.number, known_load(picking))])
+            elif any(map(runs_in_python, step.bodies)):
                 if step.term.number not in scope.known:
                     flush()
                     first, flow, found = self._control(step, block, scope)
@@ -185,7 +186,7 @@ class _Builder:
         known: list[tuple[int, Known]] = []
         written: list[Written] = []
         targets: dict[int, int] = {}
-        used = _used(loop.body)
+        used = used_inside(loop.body)
         for result in loop.results:
             if isinstance(result.op, Fold):
                 if not is_supported(result):
@@ -215,6 +216,10 @@ class _Builder:
             else:
                 order = tuple(sorted(body.axes))
                 written.append(Written(known_value(body, inner).key, target, order, body.open))
+        running = running_in(loop)
+        for term, how in running:
+            starts += self._begun(term, how, loop.axis, scope, states)
+            last.append(Advance(term))
         wanted = frozenset(one.key for one in written)
         steps, after = self.block(loop.body, inner, last, targets, wanted)
         loads = [step for step in steps if isinstance(step, Load)]
@@ -236,8 +241,22 @@ class _Builder:
             tuple(others),
             tuple(states),
             tuple(written),
+            any(how.reverse for _, how in running),
         )
         return starts, one, ends, known
+
+    def _begun(
+        self, term: Term, how: Running, axis: Axis, scope: Scope, states: list[State]
+    ) -> Iterator[Root]:
+        """What the state of a running call starts as; it is among what the pass carries."""
+        keys = state_keys(term, how, scope.id)
+        for number, (key, (axes, dtype)) in enumerate(zip(keys, how.state, strict=True)):
+            opened = term.open & set(axes)
+            start = term.args[how.carried[number]] if how.carried else self.program.terms.make(start_of(how))
+            if start.open != opened:
+                raise UnsupportedError("a cumulative sum, or a scan, of chunks of a chunk")
+            states.append(State(key, Part(axes, dtype, None, given=True), opened))
+            yield Value(key, start, axes)
 
     def _load(self, term: Term, scope: Scope) -> Load:
         assert isinstance(term.op, Opaque)
@@ -249,6 +268,20 @@ class _Builder:
         if not can_be_sliced(layout, term.open):
             raise UnsupportedError(f"a chunk that is no slice of argument {source}")
         return Load(known_value(term, scope).key, "input", source, layout, term.dtype, term.open)
+
+    def _picking(self, term: Term, scope: Scope) -> tuple[list[Root], Picking]:
+        """The indices of a pick, and the step that reads what they pick."""
+        assert isinstance(term.op, Opaque)
+        call, (table, indices) = term.op.call, term.args
+        leaf, layout = stored_input(table)
+        assert isinstance(leaf.op, Leaf)
+        if not can_be_sliced(layout, term.open):
+            raise UnsupportedError(f"a chunk that is no slice of argument {leaf.op.index}")
+        key = Key("index", term.number, 0, scope.id)
+        roots: list[Root] = [Value(key, indices, call.arg_layouts[1])]
+        source, pick = self.sources[leaf.op.index], call.params["pick"]
+        result = known_value(term, scope).key
+        return roots, Picking(result, source, layout, key, pick, picked_layout(term), term.dtype, term.open)
 
     def _operand(self, term: Term, scope: Scope) -> Load | None:
         """How an operand of control flow is read, whose bodies read it; None for others.
@@ -339,33 +372,3 @@ class _Builder:
         while isinstance(term.op, Rename):
             (term,) = term.args
         return self.sources.get(term.op.index) if isinstance(term.op, Leaf) else None
-
-
-def _axes(program: Program) -> Iterable[Axis]:
-    for term in program.reachable():
-        yield from term.axes
-    for output in program.outputs:
-        yield from layout_axes(output.layout)
-    for leaf in program.inputs:
-        yield from leaf.axes
-
-
-def _used_whole(block: Block) -> Iterable[int]:
-    """The numbers of the terms of which steps use more than the current chunk."""
-    for step in block.steps:
-        if isinstance(step, Loop):
-            yield from (body.number for result in step.results for body in bodies_of(result))
-            yield from _used_whole(step.body)
-        elif not isinstance(step.term.op, Chunk):
-            yield from (arg.number for arg in step.term.args)
-
-
-def _used(block: Block) -> set[int]:
-    """The numbers of the terms that steps of a block use."""
-    found = set()
-    for step in block.steps:
-        terms = step.imports if isinstance(step, Loop) else step.term.args
-        found |= {term.number for term in terms}
-        if isinstance(step, Loop):
-            found |= {body.number for result in step.results for body in bodies_of(result)}
-    return found

@@ -11,8 +11,10 @@ from functools import cached_property
 from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Control
 from eqsat.ir.dtypes import numpy_dtype
+from eqsat.ir.picked_entries import Pick
 from eqsat.ir.program import Program
-from eqsat.streaming.segments import Key, Known, Segment
+from eqsat.streaming.keys import Key
+from eqsat.streaming.segments import Known, Segment
 from eqsat.streaming.states import Part
 
 
@@ -34,6 +36,40 @@ class Load:
     layout: Layout
     dtype: str
     open: frozenset[Axis]
+
+
+@dataclass(frozen=True)
+class Picking:
+    """Entries of an array outside the device's memory, which indices on the device pick.
+
+    **Attributes:**
+
+    - `key`: what they are called on the device.
+    - `source`: the position of the array, of dimensions `table`.
+    - `indices`: their key: an array with one column for each dimension that they are of.
+    - `layout`: the dimensions of the entries.
+    - `open`: the axes of which they are the current chunk.
+    """
+
+    key: Key
+    source: int
+    table: Layout
+    indices: Key
+    pick: Pick
+    layout: Layout
+    dtype: str
+    open: frozenset[Axis]
+
+    @property
+    def reads(self) -> frozenset[Key]:
+        """What it reads that is on the device before it."""
+        return frozenset({self.indices})
+
+    @property
+    def index_axes(self) -> tuple[Axis, ...]:
+        """The axes of the indices."""
+        behind = len(self.table) - len(self.pick.dropped)
+        return layout_axes(self.layout[: len(self.layout) - behind])
 
 
 @dataclass(frozen=True)
@@ -72,6 +108,7 @@ class Pass:
     - `shortest`: the shortest length that its chunks may have.
     - `combines`: how it combines the chunks into its results, in words.
     - `loads`: what is read for each chunk, before the steps.
+    - `reverse`: whether it begins with the last chunk.
     """
 
     id: int
@@ -82,6 +119,14 @@ class Pass:
     steps: tuple[Step, ...]
     states: tuple[State, ...]
     written: tuple[Written, ...]
+    reverse: bool = False
+
+    def chunk(self, number: int, length: int) -> tuple[int, int]:
+        """Where the chunk of a number begins if chunks are so long, and its length."""
+        if self.reverse:
+            number = -(-self.axis.size // length) - 1 - number
+        start = number * length
+        return start, min(length, self.axis.size - start)
 
     @cached_property
     def reads(self) -> frozenset[Key]:
@@ -128,7 +173,7 @@ class ControlFlow:
         return frozenset(key for key in self.operands if key is not None)
 
 
-Step = Segment | Pass | Load | ControlFlow
+Step = Segment | Pass | Load | Picking | ControlFlow
 
 
 @dataclass(frozen=True)
@@ -226,7 +271,7 @@ def reads(step: Step) -> frozenset[Key]:
 def writes(step: Step) -> frozenset[Key]:
     """What a step leaves on the device."""
     match step:
-        case Load(key=key):
+        case Load(key=key) | Picking(key=key):
             return frozenset({key})
         case Segment():
             return frozenset(step.writes)

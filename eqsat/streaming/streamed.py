@@ -27,13 +27,13 @@ from eqsat.streaming.budgets import smallest_budget, worthwhile
 from eqsat.streaming.checkpoints import Checkpoints, Saved
 from eqsat.streaming.compiled_steps import refuse_keys
 from eqsat.streaming.execution import Execution
+from eqsat.streaming.keys import Key
 from eqsat.streaming.named_places import listed_places
 from eqsat.streaming.options import StreamOptions
 from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
-from eqsat.streaming.segments import Key
-from eqsat.streaming.sources import Source, SourceView
+from eqsat.streaming.sources import Source, moved_sources
 from eqsat.support.progress import Progress
 from eqsat.support.units import format_bytes
 from eqsat.targets.calibration import default_target
@@ -238,7 +238,8 @@ class StreamedFunction:
                 before = saved.read_bytes if saved else 0
                 budget = saved.budget if saved else self.budget
                 after = AfterChunks(program, budget, checkpoints, results, progress, interrupted, before)
-                read, double = self._with_views(sources), self.settings.double
+                moved = moved_sources(self.planner.moved, sources)
+                read, double = {**sources, **moved}, self.settings.double
                 run = Execution(program, read, results.kept, arrays, after, double, read_bytes=before)
                 run.run(saved.path if saved else ())
             found = results.results(run.arrays)
@@ -248,13 +249,6 @@ class StreamedFunction:
         if checkpoints:
             checkpoints.remove()
         return self.traced.unflatten(found)
-
-    def _with_views(self, sources: Mapping[int, Source]) -> dict[int, Source | SourceView]:
-        """What is read, by position: arguments, and slices of them."""
-        views = {
-            number: sources[view.source].view(view.slices) for number, view in self.planner.views.items()
-        }
-        return {**sources, **views}
 
     def _checkpoints(
         self, sources: Mapping[int, Source], arrays: Mapping[Key, jax.Array]

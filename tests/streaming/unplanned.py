@@ -15,13 +15,15 @@ from eqsat.compiler.settings import Settings
 from eqsat.frontend.trace import trace
 from eqsat.ir.axis import Axis
 from eqsat.ir.spec import check_program
+from eqsat.streaming.accounting import load_bytes
 from eqsat.streaming.chunk_lengths import usable
 from eqsat.streaming.execution import Execution, KeptResult, Path
+from eqsat.streaming.keys import Key
 from eqsat.streaming.planner import StreamedProgram, StreamPlanner
-from eqsat.streaming.segments import Key, Piece, Segment
+from eqsat.streaming.segments import Piece, Segment
 from eqsat.streaming.sinks import Sink
-from eqsat.streaming.sources import Source
-from eqsat.streaming.steps import Streaming
+from eqsat.streaming.sources import Source, moved_sources
+from eqsat.streaming.steps import Load, Step, Streaming, inner_steps
 from eqsat.targets.calibration import default_target
 
 
@@ -73,10 +75,21 @@ def planner(
 
 
 def steps_of(planner: StreamPlanner, free: int) -> Streaming:
-    """The steps of the first program that stores nothing larger than the free memory."""
+    """The steps of the first program that reads nothing larger than the free memory at once.
+
+    **Raises:** `StopIteration` if there is none.
+    """
     with planner.settings.alone():
-        candidate = next(planner._candidates(free))
-        return planner._steps(candidate, free)
+        found = (planner._steps(candidate, free) for candidate in planner._candidates(free))
+        return next(steps for steps in found if _reads_little(steps.steps, free))
+
+
+def _reads_little(steps: Sequence[Step], free: int) -> bool:
+    return all(
+        not (isinstance(step, Load) and load_bytes(step, {}) > free)
+        and all(_reads_little(inner, free) for inner in inner_steps(step))
+        for step in steps
+    )
 
 
 def run_by_passes(
@@ -100,10 +113,9 @@ def run_by_passes(
     lengths = length if isinstance(length, Mapping) else {one.id: usable(one, length) for one in steps.passes}
     candidate: Any = None  # which runs need not know
     program = StreamedProgram(steps, lengths, pieces_of(steps), 0, 0, planner.hoisted, 0.0, candidate)
-    read = [number for number in planner.streamed if number not in planner.views]
+    read = [number for number in planner.streamed if number not in planner.moved]
     sources: dict[int, Any] = {number: Source(args[number], f"x{number}") for number in read}
-    views = {number: sources[view.source].view(view.slices) for number, view in planner.views.items()}
-    sources |= views
+    sources |= moved_sources(planner.moved, sources)
     arrays: dict[Key, Any] = {
         Key("argument", number): jnp.asarray(arg)
         for number, arg in enumerate([*args, *planner.hoisted])

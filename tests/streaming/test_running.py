@@ -1,0 +1,191 @@
+"""Cumulative sums, and scans over rows, of what is not in memory: a state goes from chunk to chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import eqsat
+from eqsat.errors import BudgetError
+from eqsat.streaming.sources import on_host
+from tests.nightly import nightly_but
+from tests.stages import normal
+from tests.streaming.test_execution import StopAfter, Stopped
+from tests.streaming.test_rearranged import hostile, same
+from tests.streaming.unplanned import new_sinks, planner, run_by_passes, steps_of
+
+N = 301
+X, Y, W = normal(N, 5), normal(77, 5), normal(5)
+BYTES = np.arange(N * 25, dtype=np.int32).reshape(N, 25).astype(np.int8)
+WHOLE = np.arange(N * 5, dtype=np.int32).reshape(N, 5) * 12345677
+ZERO = jnp.zeros(5)
+
+
+def decayed(carry: Any, row: Any) -> Any:
+    return 0.9 * carry + row, carry.sum()
+
+
+def pairs(x: Any) -> Any:
+    return jnp.tanh(jnp.cumsum(x[:, 0])[:, None] - jnp.cumsum(x[:, 1])[None]).sum(0)
+
+
+def two_states(x: Any, y: Any) -> Any:
+    def step(state: Any, rows: Any) -> Any:
+        count, total = state
+        return (count + 1, 0.5 * total + rows[0] * rows[1].sum()), total
+
+    return lax.scan(step, (0, ZERO), (x, y))
+
+
+def flags(x: Any) -> Any:
+    return lax.scan(lambda c, r: ((c[0] | (r[0] > 2), c[1] * 3 + 1), c[1]), (False, jnp.int32(1)), x)
+
+
+def epochs(x: Any) -> Any:
+    def epoch(_: Any, w: Any) -> Any:
+        return lax.scan(lambda w, row: (w - 0.01 * (row @ w) * row, None), w, x)[0]
+
+    return lax.fori_loop(0, 3, epoch, jnp.ones(5))
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = {
+    "sums": (lambda x: jnp.cumsum(x, 0), (X,), (0,)),
+    "sums of integers": (lambda x: jnp.cumsum(x, 0), (WHOLE,), (0,)),
+    "sums of bytes": (lambda x: jnp.cumsum(x, 0, dtype=jnp.int8), (BYTES,), (0,)),
+    "sums of complex numbers": (lambda x: jnp.abs(jnp.cumsum(x * (1 + 1j), 0)), (X,), (0,)),
+    "sums from the end": (lambda x: lax.cumsum(x, 0, reverse=True), (X,), (0,)),
+    "sums of columns": (lambda x: jnp.cumsum(x, 1), (X.T.copy(),), (0,)),
+    "sums of sums": (lambda x: jnp.cumsum(jnp.cumsum(x, 0), 0), (X,), (0,)),
+    "sums of a slice": (lambda x: jnp.cumsum(x[10:-7], 0), (X,), (0,)),
+    "sums of a join": (lambda x, y: jnp.cumsum(jnp.concatenate([x, y]), 0), (X, Y), (0, 1)),
+    "sums of what is computed": (lambda x, w: jnp.cumsum(jnp.tanh(x @ w)), (X, W), (0,)),
+    "sums of rows": (
+        lambda x, i: jnp.cumsum(x[i], 0),
+        (X, np.random.default_rng(0).integers(-400, 400, 1000).astype(np.int32)),
+        (0,),
+    ),
+    "a mean of sums": (lambda x: (jnp.cumsum(x, 0) ** 2).mean(0), (X,), (0,)),
+    "where sums are largest": (lambda x: jnp.argmax(jnp.cumsum(x, 0), 0), (X,), (0,)),
+    "sums less their means": (lambda x: jnp.cumsum(x - jnp.cumsum(x, 0).mean(0), 0), (X,), (0,)),
+    "softmax of sums": (lambda x: jax.nn.softmax(jnp.cumsum(x, 0) / 100, 0), (X,), (0,)),
+    "pairs of sums": (pairs, (X / 99,), (0,)),
+    "sums in a loop": (
+        lambda x: lax.fori_loop(0, 3, lambda _, w: w + jnp.max(jnp.cumsum(x * w, 0), 0), jnp.ones(5)),
+        (X / 99,),
+        (0,),
+    ),
+    "products": (lambda x: jnp.cumprod(x, 0), (1 + X / 100,), (0,)),
+    "maxima": (lambda x: lax.cummax(x, 0), (X,), (0,)),
+    "minima from the end": (lambda x: lax.cummin(x, 0, reverse=True), (X,), (0,)),
+    "minima of bytes": (lambda x: lax.cummin(x, 0), (BYTES.astype(np.uint8),), (0,)),
+    "a map": (lambda x: lax.map(lambda row: jnp.tanh(row).sum(), x), (X,), (0,)),
+    "a map by batches": (lambda x: lax.map(lambda row: jnp.tanh(row).sum(), x, batch_size=16), (X,), (0,)),
+    "a scan": (lambda x: lax.scan(decayed, ZERO, x), (X,), (0,)),
+    "a scan from the end": (lambda x: lax.scan(decayed, ZERO, x, reverse=True), (X,), (0,)),
+    "the last state": (lambda x: lax.scan(decayed, ZERO, x)[0], (X,), (0,)),
+    "a last state of -0": (
+        lambda x: 1 / lax.scan(lambda c, r: (r * 0 - 0.0, None), ZERO, jnp.minimum(x, -1))[0],
+        (X,),
+        (0,),
+    ),
+    "two states and two files": (two_states, (X, normal(N, 3)), (0, 1)),
+    "states of flags and integers": (flags, (X,), (0,)),
+    "a scan of what is computed": (lambda x: lax.scan(decayed, ZERO, x - x.mean(0))[1], (X,), (0,)),
+    "a scan beside what it is of": (lambda x: (lax.scan(decayed, ZERO, x)[1] * x[:, 0]).sum(), (X,), (0,)),
+    "a scan and an array in memory": (
+        lambda x, w: lax.scan(lambda c, r: (c + r[0] * r[1], c.sum()), ZERO, (x, w)),
+        (X, normal(N)),
+        (0,),
+    ),
+    "a scan of a scan": (lambda x: lax.scan(decayed, 0.0, lax.scan(decayed, ZERO, x)[1]), (X,), (0,)),
+    "a scan with a loop inside": (
+        lambda x: lax.scan(lambda c, r: (lax.fori_loop(0, 3, lambda _, c: 0.5 * c + r, c), c.sum()), ZERO, x),
+        (X,),
+        (0,),
+    ),
+    "a batch of scans": (
+        lambda x: jax.vmap(lambda c: lax.scan(decayed, c, x)[0], in_axes=1)(jnp.ones((5, 3))),
+        (X,),
+        (0,),
+    ),
+    "epochs": (epochs, (X,), (0,)),
+}
+
+ALIKE = {"sums", "sums from the end", "a scan", "the last state", "epochs", "sums in a loop", "pairs of sums"}
+MILD = {"epochs", "sums in a loop", "products", "sums of sums", "sums less their means", "softmax of sums"}
+"""Cases whose rounding errors grow with hostile values."""
+
+
+def prepared(name: str, mild: bool) -> Any:
+    fn, given, streamed = CASES[name]
+    args = given if mild else tuple(hostile(a) if n in streamed else a for n, a in enumerate(given))
+    plan = planner(fn, args, streamed)
+    steps = steps_of(plan, max(3_000, max(args[number].nbytes for number in streamed) // 4))
+    assert steps.passes
+    return plan, steps, args, [on_host(a) if n in streamed else a for n, a in enumerate(args)]
+
+
+@pytest.mark.parametrize("name", nightly_but(set(CASES) - ALIKE, CASES))
+@pytest.mark.parametrize("length", [100, 37])
+def test_results_are_those_of_the_whole_function(name: str, length: int) -> None:
+    plan, steps, args, files = prepared(name, name in MILD)
+    got = run_by_passes(plan, steps, files, length)
+    for one, other in zip(got, jax.tree.leaves(jax.jit(CASES[name][0])(*args)), strict=True):
+        if name in MILD:
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+        else:
+            same(np.asarray(one), np.asarray(other))
+
+
+@pytest.mark.parametrize("name", ["sums", "sums from the end", "a scan", "epochs"])
+def test_a_run_goes_on_after_any_chunk(name: str) -> None:
+    plan, steps, _, files = prepared(name, True)
+    wanted = run_by_passes(plan, steps, files, 100)
+    for last in range(1, 4):
+        sinks = new_sinks(plan, steps)
+        stop = StopAfter(last)
+        with pytest.raises(Stopped):
+            run_by_passes(plan, steps, files, 100, stop, sinks=sinks)
+        got = run_by_passes(plan, steps, files, 100, resumed=stop.saved, sinks=sinks)
+        for one, other in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+LONG = normal(100_000, 4)
+
+
+def test_sums_of_a_file_go_to_a_file(tmp_path: Any) -> None:
+    run = eqsat.optimize(
+        lambda x: jnp.cumsum(x, axis=0), budget="300kB", host_budget="500kB", out=tmp_path / "sums.npy"
+    )
+    got = run(on_host(LONG))
+    assert isinstance(got, np.memmap)
+    np.testing.assert_allclose(got, np.cumsum(LONG.astype(np.float64), 0), rtol=1e-3, atol=1e-2)
+    assert run.plan(on_host(LONG)).read == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        # Each iteration begins anew, so no loop over chunks can be outside of all of them.
+        lambda x: lax.fori_loop(0, 3, lambda _, y: jnp.cumsum(y, 0) * 0.1 + x, x).sum(0),
+        lambda x: lax.cumsum(x, 0, reverse=True) * jnp.cumsum(x, 0),
+        lambda x: jnp.sort(jnp.cumsum(x, 0), 0),
+    ],
+)
+def test_what_chunks_in_one_order_can_not_give_is_refused(function: Any, tmp_path: Any) -> None:
+    with pytest.raises(BudgetError, match="no program was found"):
+        eqsat.optimize(function, budget="300kB", out=None)(on_host(LONG))
+
+
+def test_sums_are_not_rounded_otherwise_if_they_must_not_be() -> None:
+    with pytest.raises(BudgetError):
+        eqsat.optimize(lambda x: jnp.cumsum(x, 0).max(0), budget="300kB", accuracy="exact")(on_host(LONG))
+    exact = eqsat.optimize(lambda x: lax.cummax(x, 0).min(0), budget="300kB", accuracy="exact")
+    np.testing.assert_array_equal(exact(on_host(LONG)), lax.cummax(LONG, 0).min(0))
