@@ -214,11 +214,15 @@ class Extractor:
         chosen = self._cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
             return None
+        options: dict[int, list[NodeChoice]] = {number: [] for number in chosen}
+        for choice in choices:
+            if choice.number in options and all(child in chosen for child in choice.node.children):
+                options[choice.number].append(choice)
         starts = [self._reach(chosen)]
         if len(chosen) <= MOST_MASKED_CLASSES:
-            starts += self._rounds(choices, chosen)
+            starts += self._rounds(options, chosen)
         most = NEARLY * min(map(self._total, starts))
-        switched = [self._switched(choices, chosen, one) for one in starts if self._total(one) <= most]
+        switched = [self._switched(options, chosen, one) for one in starts if self._total(one) <= most]
         selected = min(switched, key=self._total)
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
@@ -320,11 +324,11 @@ class Extractor:
         return chosen
 
     def _rounds(
-        self, choices: list[NodeChoice], trees: dict[int, NodeChoice]
+        self, options: dict[int, list[NodeChoice]], trees: dict[int, NodeChoice]
     ) -> Iterator[dict[int, NodeChoice]]:
         """What the roots need, by each round of greedy DAG extraction, until one changes nothing."""
         last = math.inf
-        for better in greedy_choices(choices, trees, self._open if self.one_pass else None):
+        for better in greedy_choices(options, trees, self._open if self.one_pass else None):
             if any(root not in better for root in self.roots):
                 return
             reached = self._reach(better)
@@ -335,13 +339,12 @@ class Extractor:
             last = total
 
     def _switched(
-        self, choices: list[NodeChoice], trees: dict[int, NodeChoice], selected: dict[int, NodeChoice]
+        self,
+        options: dict[int, list[NodeChoice]],
+        trees: dict[int, NodeChoice],
+        selected: dict[int, NodeChoice],
     ) -> dict[int, NodeChoice]:
         """A choice improved by switching."""
-        options: dict[int, list[NodeChoice]] = {}
-        for choice in choices:
-            if all(child in trees for child in choice.node.children):
-                options.setdefault(choice.number, []).append(choice)
         switched = self._reach(Switcher(options, trees, selected, self.roots).improved())
         return selected if self.one_pass and not self._is_one_pass(switched) else switched
 

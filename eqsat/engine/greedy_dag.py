@@ -41,7 +41,7 @@ C = TypeVar("C", bound=LoopingNode)
 
 
 def greedy_choices(
-    choices: Iterable[C], trees: Mapping[int, C], opened: Sequence[int] | None = None
+    options: Mapping[int, Sequence[C]], trees: Mapping[int, C], opened: Sequence[int] | None = None
 ) -> Iterator[dict[int, C]]:
     """For each round, one node for every class that has a program, without cycles.
 
@@ -50,41 +50,41 @@ def greedy_choices(
 
     **Arguments:**
 
+    - `options`: by class, the nodes that it may be computed by, of classes that have a tree.
     - `trees`: the nodes of the cheapest trees, operands first.
     - `opened`: by class, the loops that are open in it, as bits. If it is given, no loop may need the result
       of another one over the same axis.
     """
     position = {number: index for index, number in enumerate(trees)}
-    options: list[list[tuple[C, list[int]]]] = [[] for _ in trees]
-    for choice in choices:
-        if choice.number in position and all(child in position for child in choice.node.children):
-            children = [position[child] for child in choice.node.children]
-            options[position[choice.number]].append((choice, children))
+    ways = [
+        [(choice, [position[child] for child in choice.node.children]) for choice in options[number]]
+        for number in trees
+    ]
     open_in = None if opened is None else [opened[number] for number in trees]
     weights = Weights([choice.cost for choice in trees.values()])
     sequence = list(range(len(trees)))
     numbers = list(trees)
     for _ in range(ROUNDS):
-        best, totals = _round(options, sequence, weights, open_in)
+        best, totals = _round(ways, sequence, weights, open_in)
         yield {numbers[index]: choice for index, choice in best.items()}
         place = {index: place for place, index in enumerate(best)}
         sequence = sorted(best, key=lambda index: (totals[index], place[index]))
 
 
 def _round(
-    options: Sequence[Sequence[tuple[C, list[int]]]],
+    ways: Sequence[Sequence[tuple[C, list[int]]]],
     sequence: Iterable[int],
     weights: Weights,
     opened: Sequence[int] | None,
 ) -> tuple[dict[int, C], list[float]]:
     """By class, in this order, the node whose DAG is cheapest; and the time of that DAG in seconds."""
-    masks = [0] * len(options)
-    totals = [0.0] * len(options)
-    closed = [0] * len(options)
+    masks = [0] * len(ways)
+    totals = [0.0] * len(ways)
+    closed = [0] * len(ways)
     best: dict[int, C] = {}
     for index in sequence:
         least, found, found_mask, found_loops = math.inf, None, 0, 0
-        for choice, children in options[index]:
+        for choice, children in ways[index]:
             lead, most = -1, -1.0
             for child in children:
                 if not masks[child]:

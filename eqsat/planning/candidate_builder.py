@@ -214,7 +214,7 @@ class CandidateBuilder:
         found: list[Candidate] = []
         inside = Spilled(self._whole_along(built.candidate, extraction.extractor))
         frontier = [(built.candidate.predicted_peak, 0, Spilled(), built)]
-        left = max(SPILLING_EFFORT, 2 * MOST_SPILLED * len(extraction.selection.nodes))
+        left = max(SPILLING_EFFORT, MOST_SPILLED * len(extraction.selection.nodes))
         while frontier:
             peak, _, spilled, built = heapq.heappop(frontier)
             numbers = self._spillable(built, spilled, MOST_SPILLED)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.engine.greedy_dag import greedy_choices
+from eqsat.engine import greedy_dag
 from eqsat.engine.snapshot import ENode
 from eqsat.ir.ops import Map
 
@@ -42,6 +42,16 @@ def cheapest_trees(choices: Iterable[Choice]) -> dict[int, Choice]:
         cost, place = heapq.nsmallest(1, ready)[0]
         total[choices[place].number] = cost
         trees[choices[place].number] = choices[place]
+
+
+def greedy_choices(
+    choices: Iterable[Choice], trees: Mapping[int, Choice], opened: Sequence[int] | None = None
+) -> Iterator[dict[int, Choice]]:
+    options: dict[int, list[Choice]] = {number: [] for number in trees}
+    for one in choices:
+        if one.number in trees and all(child in trees for child in one.node.children):
+            options[one.number].append(one)
+    return greedy_dag.greedy_choices(options, trees, opened)
 
 
 def needed(chosen: Mapping[int, Choice], root: int) -> set[int]:
