@@ -13,8 +13,9 @@ from eqsat.errors import BudgetError, EqsatError
 from eqsat.reports.refusal import Refusal
 from eqsat.support.deadline import Deadline
 
-MOST_TRIED = 3
-"""Budgets tried in addition to the smallest one that may be enough."""
+MOST_TRIED, MOST_TRIED_IF_LONG = 3, 1
+"""Budgets tried in addition to the smallest one that may be enough: each of them takes a search, which takes
+long for a long program."""
 
 NEAR = 1.1
 """The search stops when the bounds differ by less than this factor."""
@@ -28,6 +29,11 @@ class BudgetPlanner(Protocol):
     baseline: Baseline
     assembly: PlanAssembly
     obstacle: Obstacle | None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the program is so long that a search takes long."""
+        ...
 
     def searched_minimum(self) -> int:
         """The smallest budget in bytes that may be enough."""
@@ -83,7 +89,7 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
             return may_do
         too_small = may_do
     too_small = max(too_small, planner.baseline.certified().fixed - planner.baseline.spared)
-    for _ in range(MOST_TRIED):
+    for _ in range(MOST_TRIED_IF_LONG if planner.is_long else MOST_TRIED):
         if planner.deadline.passed() or least <= NEAR * too_small:
             break
         middle = round(math.sqrt(too_small * least))

@@ -31,7 +31,7 @@ from eqsat.compiler.lowered import Lowered
 from eqsat.compiler.minimum_memory import LeastMemory, grown
 from eqsat.compiler.plan_assembly import PlanAssembly
 from eqsat.compiler.planned import Planned
-from eqsat.compiler.search import Goal, Search
+from eqsat.compiler.search import Goal, Search, is_long
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
@@ -282,6 +282,11 @@ class Planner:
 
         least = LeastMemory(smallest, compiler, self.deadline)
         return Lowered(function, program, hoisted, constants, compiler, least)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the program is so long that a search takes long."""
+        return is_long(self.lowered.program)
 
     def _fixed(self, original: Certified) -> int:
         """Bytes of arguments, captured arrays and results that all programs in the function's place need."""

@@ -16,14 +16,28 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
+from eqsat.compiler.decisions import (
+    Accept,
+    Compile,
+    Decision,
+    DraftLeast,
+    Extract,
+    Grow,
+    Saturate,
+    SearchParts,
+    Stop,
+    peak_text,
+    predicted_text,
+)
 from eqsat.compiler.minimum_memory import LeastMemory
+from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction, Step, StoringLess, WithoutLoops
 from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.search_space import SearchSpace
 from eqsat.support.deadline import Deadline
 from eqsat.support.records import SearchStep
-from eqsat.support.units import format_bytes, format_seconds
+from eqsat.support.units import format_seconds
 from eqsat.targets.machine import Machine
 
 TAKES_AS_PREDICTED = 1.1
@@ -73,89 +87,6 @@ class Goal:
     longest: float = math.inf
     enough: float = math.inf
     brisk: float = math.inf
-
-
-@dataclass(frozen=True)
-class Saturate:
-    """Make a search space by applying rules."""
-
-    axes: int | None
-
-    def __str__(self) -> str:
-        return "apply rules, " + (
-            "without loops" if self.axes is None else f"with loops over {self.axes} axes"
-        )
-
-
-@dataclass(frozen=True)
-class Extract:
-    """Take the next step of extraction in the search space."""
-
-    step: Step
-
-    def __str__(self) -> str:
-        return f"extract {self.step}"
-
-
-@dataclass(frozen=True)
-class SearchParts:
-    """Search the parts of the program one by one, and put what is found together."""
-
-    def __str__(self) -> str:
-        return "search the program part by part"
-
-
-@dataclass(frozen=True)
-class Compile:
-    """Compile the candidate that should be the fastest."""
-
-    candidate: Candidate
-
-    def __str__(self) -> str:
-        return f"compile a program of {predicted_text(self.candidate)}"
-
-
-@dataclass(frozen=True)
-class Accept:
-    """Accept a program that fits and is slower than predicted, since all others should be slower still."""
-
-    compiled: CompiledCandidate
-
-    def __str__(self) -> str:
-        return f"accept a program of {predicted_text(self.compiled.candidate)}, which fits"
-
-
-@dataclass(frozen=True)
-class DraftLeast:
-    """Compile the next of the programs that need least memory."""
-
-    number: int
-
-    def __str__(self) -> str:
-        return f"compile program {self.number} of those that need least memory"
-
-
-@dataclass(frozen=True)
-class Grow:
-    """Lengthen the chunks of a program that needs less than the budget."""
-
-    compiled: CompiledCandidate
-
-    def __str__(self) -> str:
-        return f"lengthen the chunks of a program that needs {format_bytes(self.compiled.peak)}"
-
-
-@dataclass(frozen=True)
-class Stop:
-    """End the search."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return f"stop, since {self.reason}"
-
-
-Decision = Saturate | Extract | SearchParts | Compile | Accept | DraftLeast | Grow | Stop
 
 
 class Search:
@@ -299,8 +230,7 @@ class Search:
         if self._parts is None or self.found or self._held or self._ranking.best() is not None:
             return False
         assert self.space is not None
-        long = sum(1 for _ in self.space.program.reachable()) > LONG
-        return step is None or (long and isinstance(step, StoringLess))
+        return step is None or (is_long(self.space.program) and isinstance(step, StoringLess))
 
     def _take(self, decision: Decision) -> None:
         """Carry out a decision and log it."""
@@ -411,11 +341,6 @@ class Search:
         return compiled.seconds(self._machine)
 
 
-def predicted_text(candidate: Candidate) -> str:
-    """The predicted peak and time of a candidate."""
-    return f"{format_bytes(candidate.predicted_peak)} and {format_seconds(candidate.predicted_seconds)}"
-
-
-def peak_text(compiled: CompiledCandidate) -> str:
-    """The certified peak of a program."""
-    return f"it needs {format_bytes(compiled.peak)}"
+def is_long(program: Program) -> bool:
+    """Whether a search for programs in the place of this one takes long."""
+    return sum(1 for _ in program.reachable()) > LONG
