@@ -49,6 +49,10 @@ MOST_UNMOVED = 6
 LONG = 300
 """In a program of more terms, parts are searched before variants of whole programs that store less."""
 
+MOST_FAILED = 2
+"""After so many compiled programs of a space that are too big, wider ones are searched before others are
+compiled; in a long program, whose compilations take longer, after one."""
+
 LOOKAHEAD = 3
 """The number of groups of candidates, extracted after one that should fit, in which a faster one may come."""
 
@@ -144,7 +148,7 @@ class Search:
         # The number of groups since the best candidate, and of compiled programs since a smaller peak.
         self._stale = self._unmoved = 0
         self._most_found: float = 1
-        self._found_here = 0
+        self._found_here = self._failed_here = 0
         self._drafts: Iterator[CompiledCandidate] | None = None
         self._drafted = 0
         self._small: CompiledCandidate | None = None
@@ -221,9 +225,15 @@ class Search:
             return Accept(self._held[0]) if held else None
         if self._held and self._seconds(self._held[0]) <= candidate.predicted_seconds:
             return Accept(self._held[0])
-        if candidate.predicted_seconds > self.goal.brisk and self._wider and not self._deadline.passed():
-            return None  # A wider space may have a faster one. This one stays in the ranking.
+        if self._wider and not self._deadline.passed() and self._waits_for_wider(candidate):
+            return None  # It stays in the ranking.
         return Compile(candidate)
+
+    def _waits_for_wider(self, candidate: Candidate) -> bool:
+        """Whether a wider space should be searched before a candidate is compiled."""
+        assert self.space is not None
+        most_failed = 1 if is_long(self.space.program) else MOST_FAILED
+        return candidate.predicted_seconds > self.goal.brisk or self._failed_here >= most_failed
 
     def _wants_parts(self, step: Step | None) -> bool:
         """Whether it is time to search part by part: nothing should fit, and `step` comes next."""
@@ -280,7 +290,7 @@ class Search:
             if len(space.large) < axes:
                 self._wider.clear()  # They would be the same.
         self._left_behind = self._ranking.best()
-        self._stale = self._unmoved = self._found_here = 0
+        self._stale = self._unmoved = self._found_here = self._failed_here = 0
         return f"{space.saturation.told}; {len(space.large)} axes may be looped over"
 
     def _extract(self, step: Step) -> str:
@@ -311,6 +321,7 @@ class Search:
         if compiled.peak > self.goal.budget:
             moved = before is None or compiled.peak < UNMOVED * before.peak
             self._unmoved = 0 if moved else self._unmoved + 1
+            self._failed_here += 1
             self._ranking.came_out(candidate, compiled.peak)
             return peak_text(compiled) + ": too much"
         if self._seconds(compiled) <= TAKES_AS_PREDICTED * candidate.predicted_seconds:
