@@ -114,15 +114,24 @@ CHECKS: dict[tuple[str, str], Callable[[dict[str, Any], str], None]] = {
 """What else has to be so once an example has run: by its page, and a function that it defines."""
 
 
-def defines(chain: list[Block], page: str, function: str) -> bool:
-    return chain[0].page == ROOT / page and any(f"def {function}(" in block.code for block in chain)
+LONG = frozenset({"attention.md", "conjugate-gradients.md", "several-devices.md"})
+"""Pages whose examples take long: `make test-all` runs them."""
 
 
 def name_of(chain: list[Block]) -> str:
     return f"{chain[0].page.relative_to(ROOT)}:{chain[0].line}"
 
 
-@pytest.mark.parametrize("chain", examples(), ids=name_of)
+def marked(chain: list[Block]) -> Any:
+    marks = [pytest.mark.nightly] if chain[0].page.name in LONG else []
+    return pytest.param(chain, marks=marks, id=name_of(chain))
+
+
+def defines(chain: list[Block], page: str, function: str) -> bool:
+    return chain[0].page == ROOT / page and any(f"def {function}(" in block.code for block in chain)
+
+
+@pytest.mark.parametrize("chain", [marked(chain) for chain in examples()])
 def test_the_example_prints_what_the_page_says(
     chain: list[Block], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

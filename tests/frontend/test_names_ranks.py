@@ -93,7 +93,11 @@ HOSTILE = np.concatenate([SPARSE, [np.inf, -1.0, np.nan]]).astype(np.float32)
 @pytest.mark.parametrize(
     ("fn", "args"),
     [
-        (lambda x: jnp.median(jnp.abs(distances(x) - jnp.median(distances(x)))), (POINTS,)),
+        pytest.param(
+            lambda x: jnp.median(jnp.abs(distances(x) - jnp.median(distances(x)))),
+            (POINTS,),
+            marks=pytest.mark.nightly,
+        ),
         pytest.param(
             lambda x: jnp.sort(signed(x))[jnp.array([0, 90_000, -9])], (HOSTILE,), marks=pytest.mark.nightly
         ),
