@@ -147,6 +147,7 @@ def test_an_argument_that_is_not_in_memory(script: Path, capsys: pytest.CaptureF
     assert "results in arrays of NumPy take 4 MB" in capsys.readouterr().err
 
 
+@pytest.mark.nightly
 def test_what_budgets_cost_of_an_argument_that_is_not_in_memory(
     script: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
