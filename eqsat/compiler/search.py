@@ -3,7 +3,8 @@
 The state is a search space, what has been extracted from it, how that ranks, and what was found to fit.
 Candidates come from lower and lower caps on what is stored. The best of them is compiled once some caps in a
 row have given none that is better. If what fits is slow, or nothing does, the search goes on in a wider
-space, and at last among the programs that need least memory.
+space, and at last among the programs that need least memory. Candidates that should be slow, and others once
+some were too big, wait for what the wider space has.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ MOST_UNMOVED = 6
 """A space is done with after this many compiled programs in a row without a smaller peak."""
 
 LONG = 300
-"""In a program of more terms, parts are searched before variants of whole programs that store less."""
+"""A program of more terms is long. Its parts are searched before variants of the whole that store less, and
+fewer programs are compiled, and fewer budgets tried, before something else is."""
 
 MOST_FAILED = 2
 """After so many compiled programs of a space that are too big, wider ones are searched before others are

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
-from eqsat.engine.greedy_dag import GAIN, greedy_choices
+from eqsat.engine.greedy_dag import greedy_choices
 from eqsat.engine.local_search import Switcher
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
@@ -26,6 +26,9 @@ MOST_MASKED_CLASSES = 40_000
 
 NEARLY = 1.1
 """Local search starts from each choice that takes at most this many times as long as the best one."""
+
+SAME = 1e-9
+"""Two rounds whose times differ by less than this share found the same program."""
 
 KNOWN, MADE = 1.0005, 1.001
 """Where two ways cost the same, the one that was written is taken: what it is known to be otherwise counts a
@@ -333,7 +336,7 @@ class Extractor:
                 return
             reached = self._reach(better)
             total = self._total(reached)
-            if abs(total - last) < GAIN * total:
+            if abs(total - last) < SAME * total:
                 return
             yield reached
             last = total

@@ -12,26 +12,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from eqsat.engine.snapshot import ENode
+from eqsat.engine.local_search import PricedNode
 from eqsat.engine.weights import Weights
 
 ROUNDS = 4
 
-GAIN = 1e-9
-"""The smallest share of the time that a round must save for another one to follow."""
 
-
-class LoopingNode(Protocol):
-    """A node that its class may be computed by: its predicted time, and the loop that it is, as a bit."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def node(self) -> ENode: ...
-
-    @property
-    def cost(self) -> float: ...
+class LoopingNode(PricedNode, Protocol):
+    """A node that its class may be computed by, and the axis that it loops over, as a bit; 0 if none."""
 
     @property
     def loop(self) -> int: ...

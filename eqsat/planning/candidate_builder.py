@@ -218,7 +218,7 @@ class CandidateBuilder:
         while frontier:
             peak, _, spilled, built = heapq.heappop(frontier)
             numbers = self._spillable(built, spilled, MOST_SPILLED)
-            ways = [inside] if numbers and not spilled.not_stored else []
+            ways = [inside] if numbers and spilled == Spilled() else []
             for number in numbers:
                 ways += [spilled.without(number), spilled.unmade(number)]
             for fewer in ways:

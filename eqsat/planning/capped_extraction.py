@@ -15,21 +15,13 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, iterations
 from eqsat.planning.candidate_builder import BuiltCandidate, CandidateBuilder, Extraction
 from eqsat.planning.candidates import Candidate, as_written, useful_axes
+from eqsat.planning.caps import CAP_STEP, between, caps
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
 from eqsat.planning.liveness import largest_stored
 from eqsat.planning.search_space import SearchSpace, computed
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.gc_pause import uncollected
 from eqsat.support.units import format_bytes
-
-CAP_STEP = 10**0.5
-"""The factor between successive caps.
-
-The caps are the same for all budgets, so that a larger budget offers all programs that a smaller one does.
-"""
-
-LOWEST_CAP = 1 << 10
-"""The lowest cap that is tried, in bytes: a compiled loop needs about this much for its own bookkeeping."""
 
 FURTHER_CAPS = 2
 """How many lower caps are tried for a body of which no program under a cap keeps to it."""
@@ -255,29 +247,6 @@ def _largest(space: SearchSpace) -> int:
 def ranked(found: Iterable[Candidate], budget: int) -> list[Candidate]:
     """Candidates by predicted time, those that should fit first."""
     return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
-
-
-def caps(free: float) -> Iterator[float]:
-    """The caps to try with `free` bytes for temporaries: from the next cap above downwards.
-
-    >>> [round(cap) for cap in caps(25_000)]
-    [32382, 10240, 3238, 1024]
-    """
-    steps = math.ceil(math.log(max(free / LOWEST_CAP, 1.0), CAP_STEP))
-    for step in range(steps, -1, -1):
-        yield LOWEST_CAP * CAP_STEP**step
-
-
-def between(cap: float) -> Iterator[float]:
-    """The caps to try above one that is too low, and below the one before it.
-
-    A program may need to store values that are not much smaller than those that it can do without.
-
-    >>> [round(cap) for cap in between(1000)]
-    [2371, 1778, 1334]
-    """
-    for step in (3, 2, 1):
-        yield cap * CAP_STEP ** (step / 4)
 
 
 @uncollected()

@@ -60,9 +60,6 @@ MOST_SPILLED = 3
 SMALL = 8
 """A slice of an input along a streamed axis takes at most the free memory divided by this."""
 
-CHUNK_SECONDS = 2.3e-4
-"""Seconds that a chunk takes in Python, however short it is, as measured on two cores of an AMD EPYC."""
-
 ADVICE = 'name files for them, as in optimize(f, out="result.npy"), or a larger host_budget'
 """What to do about results that exceed the host budget."""
 
@@ -362,7 +359,7 @@ class StreamPlanner:
 def python_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machine) -> float:
     """Seconds to start chunks, and to write and read back what is kept outside the device's memory."""
     moved = written_bytes(steps) + read_back_bytes(steps, lengths)
-    return CHUNK_SECONDS * chunk_count(steps.steps, lengths) + moved / machine.streamed
+    return machine.chunk * chunk_count(steps.steps, lengths) + moved / machine.streamed
 
 
 def _moved_name(moved: Moved, names: Sequence[str]) -> str:

@@ -17,7 +17,7 @@ import eqsat
 from eqsat.backend.certificate import Certified
 from eqsat.backend.module import Module
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
-from eqsat.compiler.search import MOST_UNMOVED, Goal, Search
+from eqsat.compiler.search import MOST_FAILED, MOST_UNMOVED, Goal, Search
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import SearchSpace, prepare
@@ -139,6 +139,15 @@ def test_a_candidate_that_is_not_brisk_is_compiled_after_wider_spaces_were_searc
     alone = search(spaces=(2,), brisk=0.0)
     assert alone.run() is not None
     assert found.candidate.predicted_seconds <= alone.found[0].candidate.predicted_seconds
+
+
+def test_after_two_that_are_too_big_wider_spaces_are_searched_before_a_third_is_compiled() -> None:
+    searched = search(lambda candidate: (10 * BUDGET, 1.0), spaces=(2, 2))
+    assert searched.run() is None
+    log = kinds(searched.log)
+    second = len(log) - 1 - log[::-1].index("apply")
+    assert log[:second].count("compile") == MOST_FAILED
+    assert log[second:].count("compile") > 0
 
 
 def test_where_all_that_fits_is_slow_the_programs_that_need_least_are_tried() -> None:

@@ -13,6 +13,7 @@ from eqsat.backend.certificate import certify
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.planning.candidates import as_written
+from eqsat.planning.liveness import simulate
 from eqsat.targets.cpu import CPU
 from tests.stages import normal
 
@@ -31,6 +32,19 @@ def test_a_result_s_place_is_used_before_it_is_written(columns: int) -> None:
     predicted = as_written(lower(trace(function, args, {}).closed)[0], CPU).predicted_peak
     certified = certify(lambda *given: (function(*given),), shapes).peak
     assert predicted == pytest.approx(certified, rel=0.1)
+
+
+def test_what_lies_where_a_result_will_be_is_alive_but_takes_no_memory() -> None:
+    def function(x: Any, y: Any) -> Any:
+        matrix = jnp.exp(x[:, None] + x)
+        return jnp.sin(y[:, None] * y[:700]) + jnp.max(matrix @ matrix[:, :3])
+
+    schedule = as_written(lower(trace(function, (normal(707), normal(1_000)), {}).closed)[0], CPU).schedule
+    (result,) = (output.term for output in schedule.program.outputs)
+    _, usage = simulate(schedule, CPU)
+    hosted = {term.bytes for term, _ in usage.live_or_hosted} - {term.bytes for term, _ in usage.live}
+    assert hosted == {4 * 707**2}
+    assert max(size for _, size in usage.live) == result.bytes
 
 
 def test_a_training_step_needs_little_more_than_its_results() -> None:

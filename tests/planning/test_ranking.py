@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import pytest
 
 from eqsat.planning.candidates import Candidate, as_written, rechunk
-from eqsat.planning.capped_extraction import attempts, caps
+from eqsat.planning.capped_extraction import attempts
+from eqsat.planning.caps import caps
 from eqsat.planning.ranking import ALIKE, MOST_DOUBTFUL, RECHUNKS, Ranking
 from eqsat.planning.search_space import SearchSpace, prepare
 from eqsat.rulesets.selection import rules_for

@@ -21,7 +21,7 @@ from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
 from eqsat.planning.candidate_builder import CandidateBuilder
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
-from eqsat.planning.capped_extraction import attempts, cheapest, every_attempt
+from eqsat.planning.capped_extraction import CappedExtraction, attempts, built_under, cheapest, every_attempt
 from eqsat.planning.liveness import simulate
 from eqsat.planning.recording import Recorder, rules_fired
 from eqsat.planning.search_space import (
@@ -34,6 +34,7 @@ from eqsat.planning.search_space import (
     stored_results,
 )
 from eqsat.rulesets.selection import rules_for
+from eqsat.support.deadline import NO_DEADLINE
 from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
 
@@ -339,6 +340,34 @@ def test_values_are_spilled_however_large_the_rest_is_if_there_is_no_memory_for_
     space = many_inverses()
     list(every_attempt(space))
     assert set(spilled) == {space.program.fixed_bytes}
+
+
+def test_programs_like_another_one_loop_over_its_axes_only() -> None:
+    space = searched("kernel")
+    one = next(
+        c for group in attempts(space, BUDGET) for c in group if c.predicted_peak <= BUDGET and c.loops
+    )
+    like = CappedExtraction.like(one, space, BUDGET)
+    alike = [candidate for _ in iter(like.next_step, None) for candidate in like.take()]
+    axes = useful_axes(one.schedule)
+    assert all(useful_axes(other.schedule) <= axes for other in alike)
+    assert min(other.predicted_seconds for other in alike) <= one.predicted_seconds
+
+
+def test_the_search_for_a_lower_peak_never_goes_up_and_ends_with_what_fits() -> None:
+    space = searched("moments")
+    written = as_written(space.program, CPU).predicted_peak
+    ends = []
+    for budget in (space.program.fixed_bytes, space.program.fixed_bytes + 40_000):
+        extraction = CappedExtraction.within(space, budget)
+        builder = built_under(extraction.state, written, budget, NO_DEADLINE)
+        assert builder is not None
+        for start, built in builder.built:
+            lower = [candidate.predicted_peak for candidate in builder.spilling(start, built)]
+            assert all(peak <= built.candidate.predicted_peak for peak in lower)
+            assert all(peak > budget for peak in lower[:-1])
+            ends += lower[-1:]
+    assert min(ends) < written / 2
 
 
 def test_caps_between_two_are_tried_if_the_lower_one_is_too_low() -> None:
