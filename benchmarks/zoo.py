@@ -185,10 +185,10 @@ def _run(
 
 
 def _doubled(arguments: Any) -> Any:
-    """Arguments in double precision, where they are in single precision."""
+    """Arguments in double precision, where they are in single precision. It has to be enabled."""
 
     def double(leaf: Any) -> Any:
-        return np.asarray(leaf, np.float64) if getattr(leaf, "dtype", None) == np.float32 else leaf
+        return jax.numpy.asarray(leaf, np.float64) if getattr(leaf, "dtype", None) == np.float32 else leaf
 
     return jax.tree.map(double, tuple(arguments))
 
