@@ -21,6 +21,9 @@ class CodegenOptions:
       along the last axis, and along another one. Longer ones may be emitted in two steps. 0: none is.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other. If
       so, products with many rows are emitted in blocks.
+    - `transposes_slowly`: whether a product of two transposed matrices is slower than others.
+    - `cores`: how many tiles of a product's result, of `tile` rows and columns each, the machine computes at
+      a time; products of fewer may be emitted in parts. 0: none is.
     - `panel`: bytes that the library may pack for a product; operands are ordered accordingly. None: no
       limit, and operands are in the order that is fast.
     """
@@ -32,6 +35,9 @@ class CodegenOptions:
     split_columns: int = 0
     orders_convolutions: bool = False
     orders_bodies: bool = False
+    transposes_slowly: bool = False
+    cores: int = 0
+    tile: int = 1
 
 
 def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
@@ -43,7 +49,18 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
     """
     if exact:
         # What XLA does outside of loops, convolutions that are put into loops do, too.
-        return CodegenOptions(orders_convolutions=machine.orders_convolutions)
+        return CodegenOptions(
+            orders_convolutions=machine.orders_convolutions, transposes_slowly=machine.transposes_slowly
+        )
     steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
-    orders = machine.orders_convolutions
-    return CodegenOptions(machine.fused_reduction, machine.adds_rows, None, *steps, orders, orders)
+    return CodegenOptions(
+        fused_reduction=machine.fused_reduction,
+        adds_rows=machine.adds_rows,
+        split_reduction=steps[0],
+        split_columns=steps[1],
+        orders_convolutions=machine.orders_convolutions,
+        orders_bodies=machine.orders_convolutions,
+        transposes_slowly=machine.transposes_slowly,
+        cores=machine.cores if machine.emits_steps else 0,
+        tile=machine.tile,
+    )

@@ -15,6 +15,7 @@ from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import Emitted, Lengths, dimension_text, length_text, transposed, tuple_text
 from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
+from eqsat.ir.dtypes import accumulator
 from eqsat.ir.ops import Dot
 
 LONG = 1_024
@@ -43,6 +44,8 @@ def contraction_text(
     dtypes: Sequence[str],
     chunked: Mapping[Axis, Pieces] | None = None,
     lengths: Lengths = MappingProxyType({}),
+    *,
+    part: int | None = None,
 ) -> Emitted:
     """The contraction of two values of those dtypes: axes of both, then the left's, then the right's.
 
@@ -51,6 +54,7 @@ def contraction_text(
     - `chunked`: the pieces of the axes that there are loops over, where the rows of a matrix are added up one
       after the other; None where they are not.
     - `lengths`: as text, those that axes have here.
+    - `part`: how many terms of the sum are added up at a time; None: all of them.
     """
     extra = _precision(op)
     if any(dtype != op.dtype for dtype in dtypes):
@@ -62,6 +66,15 @@ def contraction_text(
                 block = block_length(pieces)
                 if block or pieces.shortest > VERY_LONG:
                     return _rounded_well(op, vector, matrix, block, lengths, extra)
+    if part is not None:
+        left, right = (in_blocks(value, op.axes, part, lengths) for value in (left, right))
+        wide = accumulator(op.dtype)
+        if wide == op.dtype:
+            return sum_of_blocks(_einsum(left, right, op.axes, extra))
+        # The library rounds a sum once, so the parts are not rounded.
+        extra = f"{_precision(op)}, preferred_element_type={dtype_text(wide)}"
+        total = sum_of_blocks(_einsum(left, right, op.axes, extra))
+        return Emitted(f"lax.convert_element_type({total.text}, {dtype_text(op.dtype)})", total.order)
     return _einsum(left, right, op.axes, extra)
 
 

@@ -37,6 +37,7 @@ from eqsat.backend.namespace import LOCAL, Namespace
 from eqsat.backend.operations import operation_text
 from eqsat.backend.packing import packing_little
 from eqsat.backend.pieces import Pieces
+from eqsat.backend.product_parts import terms_of_part
 from eqsat.backend.reductions import reduction_text
 from eqsat.backend.relayout import COPY, COPYING, copied
 from eqsat.backend.rounding import ROUNDED, ROUNDING, rounded_products
@@ -117,7 +118,7 @@ class Emitter:
         self._outputs: dict[int, Layout] = {}
         for program in schedule.program.inside():
             self.rounded |= rounded_products(program)
-            self.wanted |= wanted_orders(program, self.length)
+            self.wanted |= wanted_orders(program, self.length, codegen.transposes_slowly)
             self.open_in |= {term.number: term.open for term in (*program.inputs, *program.reachable())}
             for output in program.outputs:
                 self._outputs.setdefault(output.term.number, output.layout)
@@ -304,12 +305,15 @@ class Emitter:
 
     def dot(self, term: Term, op: Dot, scope: Scope) -> Emitted:
         left, right = (self.value(arg, scope) for arg in term.args)
-        if comes_backwards(op, left, right, self.wanted.get(term.number), self.length):
+        wish = self.wanted.get(term.number)
+        if comes_backwards(op, left, right, wish, self.length, self.codegen.transposes_slowly):
             left, right = right, left
         chunked = self.pieces if self.codegen.adds_rows else None
         lengths = {**scope.lengths_of(term.args[0]), **scope.lengths_of(term.args[1])}
         dtypes = [arg.dtype for arg in term.args]
         product = partial(contraction_text, op, dtypes=dtypes, chunked=chunked, lengths=lengths)
+        if self.codegen.cores:
+            product = partial(product, part=terms_of_part(op, left, right, self.pieces, self.codegen))
         if self.codegen.panel is not None:
             chunks = {axis: self.length(axis) for axis in lengths}
             product = partial(packing_little, op, product=product, chunks=chunks, panel=self.codegen.panel)

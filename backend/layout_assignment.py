@@ -9,6 +9,9 @@ axes.
 
 Without a request, the longest axis comes last, since XLA on CPU works on neighbours in memory at once. The
 accumulator of a loop is transposed once, after the loop.
+
+On a GPU, any order of a reduction is fast, but a product of two transposed matrices is not. There, reductions
+request nothing of what is computed from products, and products come out so that they are not of this form.
 """
 
 from __future__ import annotations
@@ -34,8 +37,22 @@ FEW = 32
 """Products of fewer rows or columns are slow, and slower to add up, if these come last."""
 
 
-def wanted_orders(program: Program, length: Length) -> dict[int, tuple[Axis, ...]]:
-    """The order wanted of each term, by number, where some consumer has a wish; the first one counts."""
+def wanted_orders(
+    program: Program, length: Length, transposes_slowly: bool = False
+) -> dict[int, tuple[Axis, ...]]:
+    """The order wanted of each term, by number, where some consumer has a wish; the first one counts.
+
+    **Arguments:**
+
+    - `transposes_slowly`: whether a product of two transposed matrices is slower than others.
+    """
+    made_by_products: set[int] = set()
+    if transposes_slowly:
+        for term in program.reachable():
+            if isinstance(term.op, Dot) or (
+                isinstance(term.op, Map) and any(arg.number in made_by_products for arg in term.args)
+            ):
+                made_by_products.add(term.number)
     wanted: dict[int, tuple[Axis, ...]] = {}
     uses = Counter(arg.number for term in program.reachable() for arg in term.args)
     for output in program.outputs:
@@ -47,6 +64,8 @@ def wanted_orders(program: Program, length: Length) -> dict[int, tuple[Axis, ...
             wish = _wish(term, order, arg, length)
             if isinstance(term.op, Dot) and uses[arg.number] > 1:
                 continue  # What else reads it may be slower for it.
+            if isinstance(term.op, Reduce) and arg.number in made_by_products:
+                continue
             if wish is not None:
                 wanted.setdefault(arg.number, wish)
     return wanted
@@ -98,9 +117,16 @@ def runs_backwards(order: Sequence[Axis] | None, first: AbstractSet[Axis], secon
 
 
 def comes_backwards(
-    op: Dot, left: Emitted, right: Emitted, wish: tuple[Axis, ...] | None, length: Length
+    op: Dot,
+    left: Emitted,
+    right: Emitted,
+    wish: tuple[Axis, ...] | None,
+    length: Length,
+    transposes_slowly: bool = False,
 ) -> bool:
     """Whether a product of these two should be taken the other way round."""
+    if transposes_slowly and not wish:
+        return _transposes_both(op, left, right)
     if _batches_vectors(op, left, right) or _batches_vectors(op, right, left):
         return _vectors_backwards(op, left, right, length)
     as_stored = _narrow_backwards(op, left, right, length)
@@ -109,6 +135,14 @@ def comes_backwards(
     if wish:
         return runs_backwards(wish, frozenset(left.order), frozenset(right.order))
     return longest_last(op, left, right, length)
+
+
+def _transposes_both(op: Dot, left: Emitted, right: Emitted) -> bool:
+    """Whether in both matrices, the terms that are added up are not where a row-major product has them.
+
+    The other way round, they are.
+    """
+    return left.order[-1] not in op.axes and right.order[-1] in op.axes
 
 
 def _batches_vectors(op: Dot, vectors: Emitted, matrices: Emitted) -> bool:

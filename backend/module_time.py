@@ -141,6 +141,8 @@ class _Estimate:
             arrays = (*operands, *instruction.results)
             moving = sum(map(self._moving, _touched(instruction, arrays)))
             computing = self._computing(instruction, operands)
+            if instruction.opcode == "dot" or "gemm_backend_config" in instruction.attributes:
+                return self.machine.call + self.machine.multiplying(computing, moving)
         return self.machine.call + max(moving, computing)
 
     def _trips(self, loop: Instruction) -> int:
@@ -226,8 +228,13 @@ class _Estimate:
         entries = instruction.results[0].elements
         precise = PRECISE.search(instruction.attributes) is not None
         dtype = operands[0].dtype if operands else ""
+        terms = _contracted(instruction, operands)
         rate = self.machine.product_flops(dtype, precise)
-        return 2 * entries * _contracted(instruction, operands) / rate
+        if self.machine.cores and len(operands) > 1 and terms:
+            rows, columns = (max(operand.elements // terms, 1) for operand in operands[:2])
+            batch = max(rows * columns // max(entries, 1), 1)
+            rate *= self.machine.busy(rows // batch, columns // batch, batch)
+        return 2 * entries * terms / rate
 
     def _reducing(self, instruction: Instruction, operands: list[Array], inlined: bool) -> float:
         """Additions that an entry costs which a reduction reads."""

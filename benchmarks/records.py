@@ -49,9 +49,9 @@ def write(
     return stem
 
 
-def read(name: str, folder: Path = RESULTS) -> list[dict[str, Any]]:
-    """Returns the rows that were written of this processor, or none."""
-    file = folder / f"{name}-{cpu_name()}.json"
+def read(name: str, folder: Path = RESULTS, machine: str | None = None) -> list[dict[str, Any]]:
+    """Returns the rows that were written of a machine (by default, of this processor), or none."""
+    file = folder / f"{name}-{machine or cpu_name()}.json"
     rows: list[dict[str, Any]] = json.loads(file.read_text())["rows"] if file.exists() else []
     return rows
 

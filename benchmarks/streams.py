@@ -245,10 +245,12 @@ def worker(case: Case, way: str, path: Path) -> dict[str, float]:
             planning = time.perf_counter() - began
             counted.rows = 0
             found = timed(lambda: run(counted), path)
-            return found | {"planning": planning, "passes": counted.rows / len(x)}
+            found |= {"planning": planning, "passes": counted.rows / len(x)}
+            device = jax.devices()[0].memory_stats() or {}
+            return found | {"device": device.get("peak_bytes_in_use", 0)}
     if way == "in memory":
         # A part of the rows that fits, and the time for all at its rate.
-        part = np.array(x[: min(len(x), 10 * CHUNK)])
+        part = jax.device_put(np.array(x[: min(len(x), 10 * CHUNK)]))
         run = eqsat.optimize(case.function, budget="4GB", accuracy=case.accuracy)
         jax.block_until_ready(run(part))
         found = timed(lambda: run(part), path)
@@ -297,6 +299,7 @@ def make(path: Path, gigabytes: float) -> None:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """What was measured; the passes of a row are missing if they were not counted."""
     heading = ["function", "rows", "passes", "eqsat", "reading alone", "in memory", "others", "grew by"]
+    heading += ["on the device"] * any(row["eqsat"].get("device") for row in rows)
     lines = []
     for row in rows:
         ours = row["eqsat"]["seconds"]
@@ -315,9 +318,16 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
                 seconds_text(row["in memory"]["seconds"]),
                 others,
                 format_bytes(row["eqsat"]["grown"]),
+                *([format_bytes(device)] if (device := row["eqsat"].get("device")) else []),
             ]
         )
     return records.markdown(heading, lines)
+
+
+def device_name() -> str | None:
+    """The name of JAX's default device as part of a file name, or None for a processor."""
+    device = jax.devices()[0]
+    return None if device.platform == "cpu" else device.device_kind.lower().replace(" ", "-")
 
 
 def main() -> None:
@@ -327,29 +337,33 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=10.0)
     parser.add_argument("--only", nargs="*", default=list(CASES))
+    parser.add_argument("--alone", action="store_true", help="without the ways of other libraries")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     path = arguments.folder / "rows.npy"
+    # Several processes share a device.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if arguments.worker:
         name, way = arguments.worker
         print(json.dumps(worker(CASES[name], way, path)))
         return
     make(path, arguments.gigabytes)
+    machine = device_name()
     rows = []
     for name in arguments.only:
         case = CASES[name]
         x = opened(path, case.share)
         row: dict[str, Any] = {"name": name, "rows": len(x), "bytes": x.nbytes}
-        for way in ("disk", "eqsat", "in memory", *case.others):
+        for way in ("disk", "eqsat", "in memory", *([] if arguments.alone else case.others)):
             row[way] = measured(name, way, path, arguments.runs)
             print(name, way, {key: round(value, 3) for key, value in row[way].items()}, flush=True)
         rows.append(row)
-    others = [row for row in records.read("streams") if row["name"] not in arguments.only]
+    others = [row for row in records.read("streams", machine=machine) if row["name"] not in arguments.only]
     rows = sorted([*others, *rows], key=lambda row: list(CASES).index(row["name"]))
     text = table(rows)
     print(text)
-    records.write("streams", rows, text)
+    records.write("streams", rows, text, machine=machine)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from eqsat.engine.convolutions import convolution_work
 from eqsat.engine.storage_model import SORTS, Axes, StorageModel, Valued, is_short
 from eqsat.ir.axis import layout_shape, parts
-from eqsat.ir.dtypes import is_inexact
+from eqsat.ir.dtypes import is_inexact, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
 from eqsat.ir.operation_function import core_sizes
@@ -35,6 +35,7 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.picked_entries import pick_p
+from eqsat.ir.product_parts import part_of_product
 from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
 from eqsat.ir.streams import read_p
 
@@ -179,9 +180,8 @@ class CostModel(StorageModel):
                     precise = "HIGH" in (op.precision or "")
                     rate = self.machine.product_flops(op.dtype, precise) * self.filling(axes, operands)
                 compute = flops / rate
-                # Reading the operands overlaps with computing: the slower of the two counts.
                 moving = self.traffic(result) + sum(self.traffic(operand) for operand in operands)
-                seconds = self.machine.call + max(compute, moving)
+                seconds = self.machine.call + self.machine.multiplying(compute, moving)
             case Select():
                 seconds += self.selection(op, operands[0]) / self.machine.elements
                 if self.stores_operands(op, operands):
@@ -254,7 +254,16 @@ class CostModel(StorageModel):
         first, second = operands
         rows = self.elements(first.axes - second.axes, first.open)
         columns = self.elements(second.axes - first.axes, second.open)
-        return self.filled(rows, self.elements(contracted, first.open), columns)
+        terms = self.elements(contracted, first.open)
+        if not self.machine.cores:
+            return self.filled(rows, terms, columns)
+        batch = self.elements((first.axes & second.axes) - contracted, first.open | second.open)
+        parts = 1
+        if self.machine.emits_steps:
+            found = self.machine.tiles(rows, columns, batch)
+            size = batch * rows * columns * itemsize(first.dtype)
+            parts = terms // (part_of_product(terms, found, size, cores=self.machine.cores) or terms)
+        return self.machine.busy(rows, columns, batch * parts)
 
     def filled(self, rows: int, depth: int, columns: int) -> float:
         """The share of the machine's rate that a product of matrices of this size reaches.

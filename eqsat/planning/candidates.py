@@ -14,7 +14,7 @@ from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.ir.unused_results import without_unused_results
 from eqsat.planning.blocks import Block, Compute, FusedProducts, Relayout, Schedule
-from eqsat.planning.chunks import choose_lengths, even_length
+from eqsat.planning.chunks import choose_lengths, chunk_length
 from eqsat.planning.fragmentation import fragmentation
 from eqsat.planning.horizontal_fusion import fused_products_in
 from eqsat.planning.liveness import iterations_of, predicted_peak, predicted_seconds
@@ -112,7 +112,7 @@ def rescaled(candidate: Candidate, factor: float, machine: Machine) -> Candidate
     """The same program with chunks that are longer by a factor, up to the lengths of their axes."""
     schedule = candidate.schedule
     chunks = {
-        loop.id: max(even_length(loop.axis.size, int(factor * schedule.chunks[loop.id])), loop.shortest)
+        loop.id: chunk_length(loop, factor * schedule.chunks[loop.id], machine)
         for loop in schedule.block.loops
     }
     together = ties(schedule.program, schedule.block)

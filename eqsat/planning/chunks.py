@@ -51,18 +51,31 @@ DEEP = 32
 _HEAVIEST: Remembered[int] = Remembered()
 
 
-def even_length(size: int, longest: int) -> int:
+def even_length(size: int, longest: int, aligned: int = 1) -> int:
     """A chunk length of at most `longest` that cuts `size` evenly: a near divisor, or equal parts.
+
+    **Arguments:**
+
+    - `aligned`: what the length should be a multiple of, if it is less than `size`; a remainder counts less.
 
     >>> even_length(100_000, 600), even_length(100_003, 600), even_length(7, 100)
     (500, 599, 7)
+    >>> even_length(6_000, 250, 8), even_length(100_003, 600, 8)
+    (240, 600)
     """
     longest = max(1, min(size, longest))
     parts = -(-size // longest)
-    for count in range(parts, math.ceil(parts / DIVISOR_SLACK) + 1):
-        if size % count == 0:
-            return size // count
-    return -(-size // parts)
+    counts = range(parts, math.ceil(parts / DIVISOR_SLACK) + 1)
+    even = [size // count for count in counts if size % count == 0]
+    if even and (parts == 1 or longest < aligned):
+        return even[0]
+    multiples = [length for length in even if length % aligned == 0]
+    if multiples:
+        return multiples[0]
+    equal = -(-size // parts)
+    if longest < aligned or aligned == 1:
+        return equal
+    return min(-(-equal // aligned), longest // aligned) * aligned
 
 
 def summing(block: Block, machine: Machine) -> dict[int, int]:
@@ -121,6 +134,19 @@ def _multiplies(loop: Loop) -> bool:
     )
 
 
+def alignment(loop: Loop, machine: Machine) -> int:
+    """What the loop's chunks should be a multiple of, for products with them as rows, columns or terms."""
+    products = (found for block in loop.body.blocks() for found in block.products)
+    multiplied = any(loop.axis in product.axes | op.axes for product, op in products)
+    return machine.aligned if multiplied else 1
+
+
+def chunk_length(loop: Loop, longest: float, machine: Machine) -> int:
+    """The length of a loop's chunks that is at most `longest`, or the shortest that the loop can have."""
+    length = even_length(loop.axis.size, max(1, int(longest)), alignment(loop, machine))
+    return max(length, loop.shortest)
+
+
 def lengths_for(
     block: Block,
     target: float,
@@ -159,8 +185,7 @@ def lengths_for(
         if any(loop.id not in fixed for loop in step.body.loops):
             # Tiling: this loop takes its share of the block, the inner loops take the rest.
             longest = min(longest, outer * max(min(longest, machine.rows), longest ** (1 / 2)))
-        length = even_length(step.axis.size, max(1, int(longest)))
-        return max(length, step.shortest)
+        return chunk_length(step, longest, machine)
 
     size(block, {})
     return tied(chunks, block, together)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from jax import lax
 
 import eqsat
+from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.emit import emit
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS
@@ -46,6 +48,38 @@ def along(order: str, *factors: str) -> Callable[..., Any]:
         return core
 
     return product
+
+
+def forms(text: str) -> list[tuple[bool, bool]]:
+    """Of each product of two matrices, whether its right and its left operand are transposed."""
+    found = []
+    for left, right, result in re.findall(r'jnp\.einsum\("(\w\w),(\w\w)->(\w\w)"', text):
+        (summed,) = set(left) & set(right)
+        first, second = (left, right) if result[0] in left else (right, left)
+        found.append((second[-1] == summed, first[-1] != summed))
+    return found
+
+
+def of_layers(hidden: Any, head: Any) -> Any:
+    """Three products, one of which has both its operands transposed if reductions have a say."""
+
+    def loss(hidden: Any, head: Any) -> Any:
+        return jnp.mean(jax.nn.logsumexp(head.T @ hidden.T, axis=0))
+
+    return jax.grad(loss, (0, 1))(hidden, head)
+
+
+def test_where_two_transposed_matrices_are_slow_no_product_is_of_two() -> None:
+    program = lowered(of_layers, normal(50, 7), normal(7, 90))[0]
+    schedule = as_written(program, CPU).schedule
+    text = emit(schedule, ["hidden", "head"], codegen=CodegenOptions(transposes_slowly=True)).source
+    assert len(forms(text)) == 3
+    assert (True, True) not in forms(text)
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    arguments = normal(50, 7), normal(7, 90)
+    for found, expected in zip(scope["optimized"](*arguments), of_layers(*arguments), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("order", ["ijk", "ikj", "jki"])

@@ -14,9 +14,10 @@ from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Leaf, Map, Reduce, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from eqsat.planning.blocks import Block
-from eqsat.planning.chunks import DIVISOR_SLACK, choose_lengths, even_length, lengths_for
+from eqsat.planning.chunks import DIVISOR_SLACK, alignment, choose_lengths, even_length, lengths_for
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
+from eqsat.targets.catalogue import find_target
 from eqsat.targets.cpu import CPU
 
 N, M, K = Axis(0, 10_000), Axis(1, 8_000), Axis(2, 3)
@@ -30,6 +31,19 @@ def test_even_lengths(size: int, longest: int) -> None:
     parts, whole = -(-size // length), -(-size // max(1, min(size, longest)))
     assert parts <= whole / DIVISOR_SLACK + 2, "not many more chunks than there must be"
     assert length * parts - size < parts or size % length == 0, "chunks of nearly one length"
+
+
+@given(st.integers(1, 100_000), st.integers(1, 200_000), st.integers(2, 64))
+def test_aligned_lengths_are_multiples_unless_they_are_the_axis_or_too_short(
+    size: int, longest: int, aligned: int
+) -> None:
+    length = even_length(size, longest, aligned)
+    assert 1 <= length <= min(size, longest)
+    if length < size and longest >= aligned:
+        assert length % aligned == 0
+    if longest < aligned:
+        assert length == even_length(size, longest)
+    assert length >= min(size, longest) * DIVISOR_SLACK / 2 or longest < 2 * aligned
 
 
 @pytest.mark.parametrize(
@@ -90,6 +104,18 @@ def test_tiles_share_the_block() -> None:
     assert 1 < outer < N.size
     assert 1 < inner < M.size
     assert 4 * outer * inner <= 4e6
+
+
+@pytest.mark.parametrize("which", ["over_n", "over_m", "tiled"])
+def test_chunks_that_a_product_reads_are_aligned_on_a_gpu(which: str) -> None:
+    _, block = getattr(Kernel(Axis(2, 64)), which)()
+    machine = find_target("h100").machine
+    for target in (1e6, 3e6, 2e7):
+        lengths = lengths_for(block, target, machine)
+        for loop in block.loops:
+            assert alignment(loop, machine) == 8
+            assert alignment(loop, CPU) == 1
+            assert lengths[loop.id] % 8 == 0, "10,000 and 8,000 are multiples of 8 themselves"
 
 
 def test_lengths_end_at_one() -> None:
