@@ -71,6 +71,17 @@ def ratio_text(seconds: float | None, base: float | None) -> str:
     return "–" if seconds is None or base is None else f"{seconds / base:.2f}"
 
 
+def device_name() -> str | None:
+    """Returns the name of JAX's default device as part of a file name; None if that is a processor.
+
+    Of "NVIDIA H100 80GB HBM3", it is "nvidia-h100".
+    """
+    device = jax.devices()[0]
+    if device.platform == "cpu":
+        return None
+    return "-".join(re.sub(r"[^a-z0-9]+", " ", device.device_kind.lower()).split()[:2])
+
+
 def cpu_name() -> str:
     """Returns the processor's name, from /proc/cpuinfo, or else the architecture, as part of a file name."""
     info = Path("/proc/cpuinfo")

@@ -324,12 +324,6 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return records.markdown(heading, lines)
 
 
-def device_name() -> str | None:
-    """The name of JAX's default device as part of a file name, or None for a processor."""
-    device = jax.devices()[0]
-    return None if device.platform == "cpu" else device.device_kind.lower().replace(" ", "-")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -349,7 +343,7 @@ def main() -> None:
         print(json.dumps(worker(CASES[name], way, path)))
         return
     make(path, arguments.gigabytes)
-    machine = device_name()
+    machine = records.device_name()
     rows = []
     for name in arguments.only:
         case = CASES[name]

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -35,7 +34,7 @@ import eqsat
 from benchmarks.accelerators.programs import PROGRAMS, Program
 from benchmarks.accelerators.table import Row, table
 from benchmarks.fresh import ROOT
-from benchmarks.records import write
+from benchmarks.records import device_name, write
 from benchmarks.zoo import difference
 from eqsat.backend.certificate import certify
 from eqsat.targets.calibration import default_target
@@ -333,7 +332,7 @@ def main() -> None:
         same += ["--plans", str(options.plans)]
         peaks = peaks_used(options.plans, numbers, same, options.seconds)
     rows: list[Row] = []
-    device = re.sub(r"[^a-z0-9]+", "-", jax.devices()[0].device_kind.lower()).strip("-")
+    device = device_name()
     for number in numbers:
         line, why = _child(["--alone", "--only", str(number), *same], options.seconds)
         name = PROGRAMS[number].name
