@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
-from eqsat.engine.greedy_dag import greedy_choices
+from eqsat.engine.greedy_dag import greedy_choices, seconds_of
 from eqsat.engine.local_search import Switcher
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
@@ -122,11 +122,15 @@ class Extractor:
         self.one_pass = False
         self._weighed: dict[int, list[NodeChoice]] = {}
         self._bits: dict[Axis, int] = {}
+        self._trips: dict[int, float] = {}
         self._open = [sum(map(self._bit, eclass.open)) for eclass in graph.classes]
 
     def _bit(self, axis: Axis) -> int:
         """The bit that stands for a loop over that axis."""
-        return self._bits.setdefault(axis, 1 << len(self._bits))
+        if axis not in self._bits:
+            self._bits[axis] = 1 << len(self._bits)
+            self._trips[self._bits[axis]] = self.model.trips(frozenset({axis}))
+        return self._bits[axis]
 
     def _given(self) -> list[bool]:
         """Which classes hold an input, a slice of one, or an index: they need no buffer of their own."""
@@ -195,8 +199,8 @@ class Extractor:
     ) -> Selection | None:
         """The cheapest program that stores nothing over `cap` bytes, the roots excepted.
 
-        Time counts each value once. Only a schedule shows that two loops over one axis, of which one waits
-        for the other, both compute the values that they share.
+        Time counts each value once, and what nested loops repeat as often as they do. Only a schedule shows
+        that two loops over one axis, of which one waits for the other, both compute what they share.
 
         **Arguments:**
 
@@ -225,10 +229,15 @@ class Extractor:
         if len(chosen) <= MOST_MASKED_CLASSES:
             starts += self._rounds(options, chosen)
         most = NEARLY * min(map(self._total, starts))
-        switched = [self._switched(options, chosen, one) for one in starts if self._total(one) <= most]
-        selected = min(switched, key=self._total)
+        near = [one for one in starts if self._total(one) <= most]
+        # Local search does not see what nests repeat, so its starts are in the running as well.
+        selected = min([*(self._switched(options, chosen, one) for one in near), *near], key=self._total)
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
+
+    def seconds(self, chosen: Mapping[int, NodeChoice]) -> float:
+        """The time of what the roots need of a choice, what nested loops repeat included."""
+        return self._total(self._reach(chosen))
 
     def _weigh(self, number: int) -> list[NodeChoice]:
         """The nodes of a class, each with its time and its largest buffer."""
@@ -331,7 +340,7 @@ class Extractor:
     ) -> Iterator[dict[int, NodeChoice]]:
         """What the roots need, by each round of greedy DAG extraction, until one changes nothing."""
         last = math.inf
-        for better in greedy_choices(options, trees, self._open if self.one_pass else None):
+        for better in greedy_choices(options, trees, self._open, self._trips, self.one_pass):
             if any(root not in better for root in self.roots):
                 return
             reached = self._reach(better)
@@ -389,6 +398,5 @@ class Extractor:
                     stack.append((child, False))
         return reached
 
-    @staticmethod
-    def _total(selected: Mapping[int, NodeChoice]) -> float:
-        return sum(choice.cost for choice in selected.values())
+    def _total(self, selected: Mapping[int, NodeChoice]) -> float:
+        return seconds_of(selected, self.roots, self._open, self._trips)

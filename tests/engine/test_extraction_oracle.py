@@ -33,7 +33,10 @@ def test_the_oracle_finds_what_trying_out_everything_finds(cyclic: bool) -> None
 
 
 def check_against_oracle(program: Program) -> int:
-    """Extraction finds the cheapest, and nothing cheaper, under every cap. Returns for how many."""
+    """Extraction finds nothing cheaper than the oracle, under every cap, and as cheap. Returns for how many.
+
+    The oracle counts each value once. With what nested loops repeat, its program may not be the cheapest one.
+    """
     checked = 0
     for extractor, cap, _ in extractors(program):
         selection = extracted(extractor, cap)
@@ -41,7 +44,7 @@ def check_against_oracle(program: Program) -> int:
         assert (selection is None) == (best is None)
         if selection is not None and best is not None and best.proven:
             assert selection.seconds >= best.seconds * (1 - PROVEN)
-            assert selection.seconds <= best.seconds * (1 + PROVEN)
+            assert selection.seconds <= extractor.seconds(best.chosen) * (1 + PROVEN)
             checked += 1
     return checked
 
