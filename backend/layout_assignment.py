@@ -96,7 +96,10 @@ def _wish(term: Term, order: tuple[Axis, ...] | None, arg: Term, length: Length)
             # The right-hand sides of linear systems are columns.
             return (*core, *rest) if arg is not term.args[0] and len(core) == 1 else (*rest, *core)
         case Dot(axes=axes):
-            return _as_operand(axes, term, order, arg) if isinstance(arg.op, Dot) else None
+            free = arg.axes - axes - (term.args[0].axes & term.args[1].axes)
+            # An operand with several free axes is copied if the terms of the sum lie between these.
+            computed = isinstance(arg.op, Map) and len(free) > 1
+            return _as_operand(axes, term, order, arg) if isinstance(arg.op, Dot) or computed else None
         case Fold() if order and length(order[-1]) < FEW:
             return None  # By few columns, adding up is slow.
         case Map() | Concat() | Fold():
@@ -134,7 +137,8 @@ def comes_backwards(
         return as_stored
     if wish:
         return runs_backwards(wish, frozenset(left.order), frozenset(right.order))
-    return longest_last(op, left, right, length)
+    several = _several_backwards(op, left, right)
+    return longest_last(op, left, right, length) if several is None else several
 
 
 def _transposes_both(op: Dot, left: Emitted, right: Emitted) -> bool:
@@ -187,6 +191,24 @@ def _narrow_backwards(op: Dot, left: Emitted, right: Emitted, length: Length) ->
     if large.order[0] in op.axes:
         return large is left
     return large is right if large.order[-1] in op.axes else None
+
+
+def _several_backwards(op: Dot, left: Emitted, right: Emitted) -> bool | None:
+    """Whether a product should be taken the other way round for an operand with several free axes; or None.
+
+    XLA copies such an operand unless its axes come first in the result and the terms of the sum last in it,
+    or the other way round.
+    """
+    if set(left.order) & set(right.order) != op.axes:
+        return None
+    several = [value for value in (left, right) if len(value.order) - len(op.axes) > 1]
+    if len(several) != 1:
+        return None
+    (operand,) = several
+    inner, outer = operand.order[-1] in op.axes, operand.order[0] in op.axes
+    if inner == outer:
+        return None
+    return (operand is right) == inner
 
 
 def longest_last(op: Dot, left: Emitted, right: Emitted, length: Length) -> bool:

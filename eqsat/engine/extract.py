@@ -19,7 +19,8 @@ from eqsat.engine.local_search import Switcher
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
 from eqsat.ir.axis import Axis
-from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Opaque, Operation, Rename
+from eqsat.ir.memory_order import Order, passed_on
+from eqsat.ir.ops import Chunk, Concat, Const, Fold, Iota, Leaf, Map, Op, Opaque, Operation, Rename
 
 MOST_MASKED_CLASSES = 40_000
 """Above this many classes the improvement rounds, which take a bit for each pair of them, are left out."""
@@ -96,6 +97,8 @@ class Extractor:
 
     - `inside`: by a call's number, what the programs inside of it need.
     - `families`: of each of these, one member is computed.
+    - `given`: which classes hold an input, a slice of one, or an index; `orders`: the orders of their axes in
+      memory, by class.
     - `outside`: whether results over the cap are kept outside the device's memory, chunk by chunk, and so can
       be read by chunks only.
     """
@@ -117,6 +120,7 @@ class Extractor:
         self.roots = tuple(dict.fromkeys(roots))
         self.values = [Value(c.axes, c.open, c.dtype) for c in graph.classes]
         self.bytes = [model.bytes(value) for value in self.values]
+        self.orders: dict[int, Order] = {}
         self.given = self._given()
         self.expensive = self._expensive() if model.machine.stores_broadcasts else []
         self.one_pass = False
@@ -135,19 +139,21 @@ class Extractor:
     def _given(self) -> list[bool]:
         """Which classes hold an input, a slice of one, or an index: they need no buffer of their own."""
         given = [False] * len(self.graph.classes)
-        named: dict[int, list[int]] = {}
-        reached: list[int] = []
+        named: dict[int, list[tuple[int, Op]]] = {}
+        reached: list[tuple[int, Order | None]] = []
         for number, eclass in enumerate(self.graph.classes):
             for node in eclass.nodes:
                 if isinstance(node.op, (Leaf, Const, Iota)):
-                    reached.append(number)
+                    reached.append((number, passed_on(node.op, None)))
                 elif isinstance(node.op, (Rename, Chunk)):
-                    named.setdefault(node.children[0], []).append(number)
+                    named.setdefault(node.children[0], []).append((number, node.op))
         while reached:
-            number = reached.pop()
+            number, order = reached.pop()
             if not given[number]:
                 given[number] = True
-                reached.extend(named.get(number, ()))
+                if order is not None:
+                    self.orders[number] = order
+                reached.extend((user, passed_on(op, order)) for user, op in named.get(number, ()))
         return given
 
     def _expensive(self) -> list[bool]:
@@ -179,7 +185,8 @@ class Extractor:
     def _largest_stored(self, number: int, node: ENode, stored: tuple[int, ...]) -> int:
         """Bytes of the largest buffer, or workspace, that choosing this node brings about."""
         operands = [self.values[child] for child in node.children]
-        packed = self.model.workspace(node.op, operands)
+        orders = [self.orders.get(child) for child in node.children]
+        packed = self.model.workspace(node.op, operands, orders)
         if isinstance(node.op, (Opaque, Operation)) and any(operand.open for operand in operands):
             packed = 0  # It shrinks with the chunks, which are not chosen yet.
         largest = max([packed, *(self.bytes[kept] for kept in stored)])

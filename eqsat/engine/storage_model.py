@@ -15,6 +15,7 @@ from typing import Protocol
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
+from eqsat.ir.memory_order import Order, multiplies_as_it_lies
 from eqsat.ir.operation_function import core_sizes
 from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Op, Opaque, Operation, Reduce, Select
 from eqsat.ir.reduction_steps import library_parts, part_length
@@ -104,11 +105,16 @@ class StorageModel:
         """How often something that varies with these loops is computed."""
         return math.prod(-(-axis.size // self.length(axis, opened)) for axis in opened)
 
-    def workspace(self, op: Op, operands: Sequence[Valued]) -> int:
+    def workspace(self, op: Op, operands: Sequence[Valued], orders: Sequence[Order | None] = ()) -> int:
         """Bytes that an op takes while it runs, beside its operands and its result.
 
         The library of a matrix product takes panels of its right operand. Which one that will be is the
-        compiler's choice: it is taken to be the one that needs less.
+        compiler's choice: it is taken to be the one that needs less. An operand that is no matrix as it lies
+        in memory is copied.
+
+        **Arguments:**
+
+        - `orders`: of the axes of each operand, where they are given.
         """
         if isinstance(op, Operation) and op.spec.beside is not None:
             slices = self.elements(operands[0].axes - frozenset(op.axes), operands[0].open)
@@ -121,6 +127,19 @@ class StorageModel:
             return self._sorting(op, operands)
         if not isinstance(op, Dot):
             return 0
+        return self._panel(op, operands) + self._moved(op, operands, orders)
+
+    def _moved(self, op: Dot, operands: Sequence[Valued], orders: Sequence[Order | None]) -> int:
+        """Bytes of the operands that a product copies."""
+        shared = operands[0].axes & operands[1].axes
+        return sum(
+            self.bytes(operand)
+            for operand, order in zip(operands, orders, strict=False)
+            if order is not None and not multiplies_as_it_lies(order, op.axes, shared)
+        )
+
+    def _panel(self, op: Dot, operands: Sequence[Valued]) -> int:
+        """Bytes that the library takes for a product."""
         if not self.machine.panel_columns:
             vector = self.multiplies_vectors(op.axes, operands) or any(
                 operand.axes == op.axes for operand in operands

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import iterations
-from eqsat.ir.ops import Opaque, Operation
+from eqsat.ir.memory_order import Order, memory_order
+from eqsat.ir.ops import Dot, Opaque, Operation
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.horizontal_fusion import fused_products
@@ -185,7 +186,7 @@ class Simulator:
             here = (*path, index)
             if isinstance(step, Loop):
                 yield from self._workspaces(step.body, self._within(step, lengths), here)
-            elif size := model.workspace(step.term.op, step.term.args):
+            elif size := model.workspace(step.term.op, step.term.args, orders(step.term)):
                 yield Temporary(size, here, (*here, math.inf))
 
     def _within(self, loop: Loop, lengths: Mapping[Axis, int]) -> dict[Axis, int]:
@@ -232,7 +233,7 @@ class Simulator:
             else:
                 if index in entering:
                     during += max(self.peak(body, lengths) for body in step.bodies)
-                during += model.workspace(step.term.op, step.term.args)
+                during += model.workspace(step.term.op, step.term.args, orders(step.term))
                 number = step.term.number
                 for copied in (copies.get(number), first.get(number)):
                     if copied is not None:
@@ -255,6 +256,11 @@ def _spans(
         birth, death = (0, end) if span.term.number in from_start else (span.birth, span.death)
         if (span.term.number,) not in elsewhere:
             yield span.term, span.bytes(model), birth, death
+
+
+def orders(term: Term) -> tuple[Order | None, ...]:
+    """The orders in which the axes of a product's operands lie in memory, where they are given."""
+    return tuple(map(memory_order, term.args)) if isinstance(term.op, Dot) else ()
 
 
 def _inside(index: int, paths: frozenset[Path]) -> frozenset[Path]:
