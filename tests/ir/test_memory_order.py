@@ -45,7 +45,7 @@ def test_the_terms_of_a_sum_come_before_or_after_all_other_axes_of_a_matrix(orde
     ("left", "right"), [("nb", "acn"), ("nb", "anc"), ("bn", "acn"), ("bn", "anc"), ("bn", "nac")]
 )
 def test_what_a_product_copies_is_what_xla_allots(left: str, right: str) -> None:
-    """If it comes out in the better one of two orders. Not here: "nb", "nac", which the library packs whole."""
+    """If it comes out in the better one of two orders. "nb" times "nac" is left out: it is packed whole."""
     axes = {"a": A, "b": B, "c": C, "n": N}
     terms = Terms()
     operands = [
