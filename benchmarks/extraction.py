@@ -30,7 +30,8 @@ from scipy.sparse.csgraph import connected_components
 
 from benchmarks.planning import arrays, shapes_of
 from eqsat.engine.cost import CostModel
-from eqsat.engine.extract import Extractor, NodeChoice, Selection
+from eqsat.engine.extract import Extractor
+from eqsat.engine.node_choices import NodeChoice, Selection
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
 from eqsat.ir.program import Program

@@ -6,7 +6,8 @@ from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandida
 from eqsat.compiler.search import Goal, Search
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate
-from eqsat.planning.capped_extraction import CappedExtraction, cheapest, first_fitting
+from eqsat.planning.capped_extraction import CappedExtraction, first_fitting
+from eqsat.planning.extractors import cheapest
 from eqsat.planning.guarding import Granting, grantings, guarded
 from eqsat.planning.search_space import Saturations, SearchSpace, prepare, tested_orders
 from eqsat.support.deadline import Deadline

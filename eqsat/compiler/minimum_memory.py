@@ -9,6 +9,7 @@ from dataclasses import replace
 from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandidate
 from eqsat.planning.candidates import Candidate, rechunk, rescaled
 from eqsat.planning.capped_extraction import every_attempt
+from eqsat.planning.extractors import fits_nowhere
 from eqsat.planning.ranking import HOPELESS
 from eqsat.planning.search_space import SearchSpace
 from eqsat.support.deadline import Deadline
@@ -43,6 +44,7 @@ class LeastMemory:
         self._compiler = compiler
         self._deadline = deadline
         self._candidates: list[Candidate] = []
+        self._searched = False
 
     def __iter__(self) -> Iterator[CompiledCandidate]:
         place = 0
@@ -50,19 +52,37 @@ class LeastMemory:
             yield self.drafted[place]
             place += 1
 
+    def within(self, budget: int) -> Iterator[CompiledCandidate]:
+        """The drafts for a budget; if nothing can fit it, one that says about how much is needed."""
+        if self._deadline.passed():
+            return iter(())
+        space = self._entered()
+        if not fits_nowhere(space, budget):
+            return iter(self)
+        leanest_found = self._compiler.stopwatch.timed(
+            "search", lambda: leanest(space, self._deadline, spills=False)
+        )
+        return map(self._compiler.draft, leanest_found[:1])
+
+    def _entered(self) -> SearchSpace:
+        if self.space is None:
+            self.space = self._saturate()
+        return self.space
+
     def _draft(self) -> bool:
         """Draft another program; whether there was one."""
         if self._deadline.passed():
             return False
-        if self.space is None:
-            self.space = space = self._saturate()
+        space = self._entered()
+        if not self._searched:
+            self._searched = True
             self._candidates = self._compiler.stopwatch.timed(
                 "search", lambda: leanest(space, self._deadline)
             )
         if len(self.drafted) == len(self._candidates):
             return False
         candidate = self._candidates[len(self.drafted)]
-        fixed = self.space.program.fixed_bytes
+        fixed = space.program.fixed_bytes
         least = min((one.peak for one in self.drafted), default=math.inf)
         if candidate.predicted_peak - fixed > WORSE * (least - fixed):
             return False
@@ -70,9 +90,14 @@ class LeastMemory:
         return True
 
 
-def leanest(space: SearchSpace, deadline: Deadline) -> list[Candidate]:
-    """The candidates predicted to need least, without fusions that hide values."""
-    candidates = [candidate for group in every_attempt(space, deadline) for candidate in group]
+def leanest(space: SearchSpace, deadline: Deadline, spills: bool = True) -> list[Candidate]:
+    """The candidates predicted to need least, without fusions that hide values.
+
+    **Arguments:**
+
+    - `spills`: whether to look for those that do without what is alive at the peak.
+    """
+    candidates = [candidate for group in every_attempt(space, deadline, spills) for candidate in group]
     shrunk = [replace(rechunk(candidate, 0, space.machine), fused=False) for candidate in candidates]
     return sorted(shrunk, key=lambda one: (one.predicted_peak, one.predicted_seconds))[:MOST_LEAN]
 

@@ -334,7 +334,7 @@ class Search:
     def _draft(self) -> str:
         assert self._least is not None
         if self._drafts is None:
-            self._drafts = iter(self._least)
+            self._drafts = self._least.within(self.goal.budget)
         compiled = next(self._drafts, None)
         self.space = self._least.space or self.space
         if compiled is None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import EQUATED, LOADED
 from eqsat.engine.families import NO_FAMILIES, Families, agreed
 from eqsat.engine.greedy_dag import greedy_choices, seconds_of
 from eqsat.engine.local_search import Switcher
+from eqsat.engine.node_choices import NOTHING, Inside, NodeChoice, Selection
 from eqsat.engine.snapshot import ENode, Snapshot
 from eqsat.engine.storage_model import Value, is_expensive
 from eqsat.ir.axis import Axis
@@ -36,58 +36,6 @@ KNOWN, MADE = 1.0005, 1.001
 little more, and more again what a rule made."""
 
 SATURATED = 1e290
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """One node for each class that the roots need, and the predicted time of all of them.
-
-    **Attributes:**
-
-    - `one_pass`: whether no loop in it needs the result of another one over the same axis.
-    """
-
-    nodes: dict[int, ENode]
-    seconds: float
-    one_pass: bool
-
-
-@dataclass(frozen=True, slots=True)
-class NodeChoice:
-    """A node that its class may be computed by.
-
-    **Attributes:**
-
-    - `number`: of its class.
-    - `cost`: predicted seconds.
-    - `largest`: bytes of the largest buffer that choosing it brings about.
-    - `stored`: the classes that get a buffer by it.
-    - `loop`: the axis that it loops over, as a bit; 0 if none.
-    """
-
-    number: int
-    node: ENode
-    cost: float
-    largest: int
-    stored: tuple[int, ...]
-    loop: int
-
-
-@dataclass(frozen=True, slots=True)
-class Inside:
-    """The time and memory of the programs inside a call.
-
-    **Attributes:**
-
-    - `seconds`: their time in all iterations.
-    - `largest`: bytes of the largest value that they store, results excluded.
-    """
-
-    seconds: float
-    largest: int
-
-
-NOTHING = Inside(0.0, 0)
 
 
 class Extractor:
@@ -124,6 +72,7 @@ class Extractor:
         self.given = self._given()
         self.expensive = self._expensive() if model.machine.stores_broadcasts else []
         self.one_pass = False
+        self.switches = True
         self._weighed: dict[int, list[NodeChoice]] = {}
         self._bits: dict[Axis, int] = {}
         self._trips: dict[int, float] = {}
@@ -203,6 +152,7 @@ class Extractor:
         one_pass: bool = False,
         without: frozenset[int] = frozenset(),
         unmade: frozenset[int] = frozenset(),
+        switches: bool = True,
     ) -> Selection | None:
         """The cheapest program that stores nothing over `cap` bytes, the roots excepted.
 
@@ -217,10 +167,12 @@ class Extractor:
         - `without`: classes that must not be stored, however small they are.
         - `unmade`: classes that must not be computed at all, since they would be stored: the schedule shows
           how many read a value.
+        - `switches`: whether local search improves it.
 
         **Returns:** None if every program stores a larger value, or one of those classes.
         """
         self.one_pass = one_pass
+        self.switches = switches
         return agreed(self.families, self.choices(cap, split, without, unmade), self._cheapest)
 
     def _cheapest(self, choices: list[NodeChoice]) -> Selection | None:
@@ -238,7 +190,8 @@ class Extractor:
         most = NEARLY * min(map(self._total, starts))
         near = [one for one in starts if self._total(one) <= most]
         # Local search does not see what nests repeat, so its starts are in the running as well.
-        selected = min([*(self._switched(options, chosen, one) for one in near), *near], key=self._total)
+        better = [self._switched(options, chosen, one) for one in near] if self.switches else []
+        selected = min([*better, *near], key=self._total)
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
 

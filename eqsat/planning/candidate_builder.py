@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eqsat.engine.extract import Extractor, Selection
+from eqsat.engine.extract import Extractor
+from eqsat.engine.node_choices import Selection
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk
 from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
@@ -57,9 +58,15 @@ class Extraction:
         split: frozenset[Axis] | None,
         without: frozenset[int] = frozenset(),
         unmade: frozenset[int] = frozenset(),
+        switches: bool = True,
     ) -> Selection | None:
-        """The same extraction with loops over other axes, or without storing or making some e-classes."""
-        return self.extractor.extract(self.cap, split, self.one_pass, without, unmade)
+        """The same extraction with loops over other axes, or without storing or making some e-classes.
+
+        **Arguments:**
+
+        - `switches`: whether local search improves it.
+        """
+        return self.extractor.extract(self.cap, split, self.one_pass, without, unmade, switches)
 
 
 @dataclass(frozen=True)
@@ -225,13 +232,14 @@ class CandidateBuilder:
                 if left < 0:
                     return found
                 left -= len(extraction.selection.nodes)
-                other = self._without(extraction, fewer)
+                other = self._without(extraction, fewer, switches=False)
                 # Without one of several values that are cheap to compute from each other, another is stored.
                 if other is None or other.candidate.predicted_peak > peak:
                     continue
                 found.append(other.candidate)
                 if other.candidate.predicted_peak <= self.budget:
-                    return found
+                    better = self._without(extraction, fewer)
+                    return found if better is None else [*found, better.candidate]
                 heapq.heappush(frontier, (other.candidate.predicted_peak, -len(found), fewer, other))
         return found
 
@@ -283,10 +291,10 @@ class CandidateBuilder:
                     break
 
     def _without(
-        self, extraction: Extraction, spilled: Spilled, seconds: float = math.inf
+        self, extraction: Extraction, spilled: Spilled, seconds: float = math.inf, switches: bool = True
     ) -> BuiltCandidate | None:
         """The candidate that does without some e-classes; None if it is not new, or not faster than this."""
-        selection = extraction.again(extraction.split, spilled.not_stored, spilled.not_made)
+        selection = extraction.again(extraction.split, spilled.not_stored, spilled.not_made, switches)
         if selection is None or selection.seconds >= seconds or not self._is_new(selection):
             return None
         return self._build(selection)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import operator
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from eqsat.engine.cost import CostModel
-from eqsat.engine.extract import Extractor, Inside
+from eqsat.engine.extract import Extractor
+from eqsat.engine.node_choices import Inside
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, iterations
 from eqsat.planning.candidate_builder import BuiltCandidate, CandidateBuilder, Extraction
 from eqsat.planning.candidates import Candidate, as_written, useful_axes
 from eqsat.planning.caps import CAP_STEP, between, caps
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
+from eqsat.planning.extractors import cheapest, extractor_of, fits_nowhere, nominal_chunks
 from eqsat.planning.liveness import largest_stored
 from eqsat.planning.search_space import SearchSpace, computed
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -31,10 +33,6 @@ MOST_SPILLING = 4
 
 MUCH_FASTER = 0.5
 """A program that is too big is revisited if it should take less than this part of the best time that fits."""
-
-
-STREAMED_SHARE = 1 / 8
-"""The share of the cap for a chunk of an input that is read: others, and what is made of it, are beside."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +155,14 @@ class CappedExtraction:
             self._capped = False
             if not self._too_big:
                 self.steps += map(Repetitive, self._put_off)
-        if not self.steps and not self._fits:
+        if not self.steps and not self._fits and not self._hopeless():
             self.steps += sorted(self._too_big, key=lambda step: step.peak)[:MOST_SPILLING]
             self._fits = True  # these steps are added only once
         return self.steps[0] if self.steps else None
+
+    def _hopeless(self) -> bool:
+        """Whether no program can fit. With no memory for temporaries, the smallest is wanted all the same."""
+        return self.budget > self.space.program.fixed_bytes and fits_nowhere(self.space, self.budget)
 
     def take(self) -> list[Candidate]:
         """Take the next step and return its candidates; after the deadline, only those extracted so far."""
@@ -213,9 +215,21 @@ def attempts(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) 
     return _groups(CappedExtraction.within(space, budget, deadline))
 
 
-def every_attempt(space: SearchSpace, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
-    """The candidates under all caps that make a difference, step by step, with no memory for temporaries."""
-    return _groups(CappedExtraction.least(space, deadline))
+def every_attempt(
+    space: SearchSpace, deadline: Deadline = NO_DEADLINE, spills: bool = True
+) -> Iterator[list[Candidate]]:
+    """The candidates under all caps that make a difference, step by step, with no memory for temporaries.
+
+    **Arguments:**
+
+    - `spills`: whether to look for those that do without what is alive at the peak.
+    """
+    extraction = CappedExtraction.least(space, deadline)
+    while (step := extraction.next_step()) is not None:
+        if isinstance(step, StoringLess) and not spills:
+            return
+        if group := extraction.take():
+            yield group
 
 
 def first_fitting(extraction: CappedExtraction) -> Candidate | None:
@@ -224,13 +238,6 @@ def first_fitting(extraction: CappedExtraction) -> Candidate | None:
         if found[0].predicted_peak <= extraction.budget:
             return found[0]
     return None
-
-
-def cheapest(space: SearchSpace, budget: int) -> Candidate | None:
-    """The fastest program without loops, whatever it stores."""
-    extractor = _extractor(space, CostModel(space.machine, {}), {})
-    selection = extractor.extract(math.inf, frozenset())
-    return None if selection is None else BuiltCandidate.of(space, selection, budget, {}).candidate
 
 
 def _groups(extraction: CappedExtraction) -> Iterator[list[Candidate]]:
@@ -256,10 +263,10 @@ def built_under(
     """A builder with the new candidates and the repetitive programs under a cap; None if there are none."""
     space = state.space
     counted = _planned_calls(state, cap, budget - space.program.fixed_bytes, deadline)
-    chunks = _nominal_chunks(space, cap)
+    chunks = nominal_chunks(space, cap)
     extractor = state.extractor
     if extractor is None or state.counted != counted or extractor.model.chunks != chunks:
-        extractor = state.extractor = _extractor(space, CostModel(space.machine, chunks), counted)
+        extractor = state.extractor = extractor_of(space, CostModel(space.machine, chunks), counted)
         state.counted = counted
     elif state.largest <= cap:
         return None  # this cap excludes nothing more than the last one did
@@ -357,32 +364,3 @@ def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
         yield from map(frozenset, combinations(large, 2))
     if len(large) != 1:
         yield None
-
-
-def _nominal_chunks(space: SearchSpace, cap: float) -> dict[Axis, int]:
-    """The chunk lengths that extraction assumes.
-
-    A chunk of the largest term or input should be within the cap and the cache. If the cap allows, it has
-    enough rows for a matrix product to run at full speed, whatever the cache.
-    """
-    largest: dict[Axis, int] = {}
-    given = ((leaf, leaf.axes) for leaf in space.program.inputs)
-    for term, axes in (*computed(space.program), *given):
-        for axis in axes:
-            largest[axis] = max(largest.get(axis, 1), term.bytes)
-    if space.streams:
-        cap *= STREAMED_SHARE
-    block = min(cap, space.machine.cache)
-    chunks = {}
-    for axis in space.large:
-        fast = int(axis.size * block / largest.get(axis, 1))
-        most = int(axis.size * cap / largest.get(axis, 1))
-        chunks[axis] = max(1, min(axis.size, max(fast, min(space.machine.rows, most))))
-    return chunks
-
-
-def _extractor(space: SearchSpace, model: CostModel, planned: Mapping[int, PlannedCall]) -> Extractor:
-    class_of = space.saturation.graph.class_of
-    roots = [class_of[output.term.number] for output in space.program.outputs]
-    inside = {number: call.inside for number, call in planned.items()}
-    return Extractor(space.saturation.graph, model, roots, inside, space.families, space.streams)

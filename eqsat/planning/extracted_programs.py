@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.engine.encode import EQUATED, LOADED
-from eqsat.engine.extract import Selection
+from eqsat.engine.node_choices import Selection
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call, Map, Op, Opaque, Operation
 from eqsat.ir.program import Output, Program

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from eqsat.engine.extract import Extractor, Inside
+from eqsat.engine.extract import Extractor
+from eqsat.engine.node_choices import Inside
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call
 from eqsat.planning.candidates import Candidate

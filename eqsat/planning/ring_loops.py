@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.cost import CostModel
-from eqsat.engine.extract import Extractor, Inside
+from eqsat.engine.extract import Extractor
+from eqsat.engine.node_choices import Inside
 from eqsat.engine.snapshot import EClass, ENode, Snapshot
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, iterations

@@ -12,6 +12,7 @@ import pytest
 
 import eqsat
 from eqsat.compiler.minimum_memory import grown, leanest
+from eqsat.planning.extractors import fits_nowhere
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import NO_DEADLINE
@@ -119,3 +120,31 @@ def test_chunks_grow_by_what_is_certified_if_far_more_is_predicted() -> None:
     found = grown(compiler.compile(huge, 0), budget, compiler, CPU, NO_DEADLINE)
     (length,) = found.candidate.schedule.chunks.values()
     assert found.peak <= budget < fixed + 2.5 * 100 * length
+
+
+def test_where_nothing_fits_no_program_without_what_is_alive_is_looked_for() -> None:
+    """Every program holds the factor as a whole, which exceeds the memory for temporaries."""
+
+    def log_determinant(x: Any) -> Any:
+        kernel = jnp.exp(-jnp.sum((x[:, None] - x) ** 2, -1)) + jnp.eye(len(x))
+        return jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(kernel))))
+
+    x = normal(500, 2)
+    factor = 4 * 500**2
+    with pytest.raises(eqsat.BudgetError) as error:
+        eqsat.optimize(log_determinant, budget=x.nbytes + factor // 2).plan(x)
+    assert error.value.smallest_peak is not None
+    assert error.value.smallest_peak >= factor
+    assert not any("store less than" in step.decision for step in error.value.search)
+    enough = eqsat.optimize(log_determinant, budget=error.value.smallest_peak)
+    assert enough.plan(x).peak_bytes <= error.value.smallest_peak
+
+
+def test_whether_anything_fits_follows_from_the_smallest_values_of_loops() -> None:
+    def sums(x: Any, y: Any) -> Any:
+        return jnp.exp(-jnp.abs(x[:, None] - y)).sum(1)
+
+    program, _ = lowered(sums, normal(3000), normal(2000))
+    space = prepare(program, rules_for((), "rescales"), program.fixed_bytes + 50_000, CPU)
+    assert not fits_nowhere(space, program.fixed_bytes + 50_000)
+    assert fits_nowhere(space, program.fixed_bytes)

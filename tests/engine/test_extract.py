@@ -11,7 +11,8 @@ import pytest
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.encode import LOADED
-from eqsat.engine.extract import Extractor, Selection
+from eqsat.engine.extract import Extractor
+from eqsat.engine.node_choices import Selection
 from eqsat.engine.snapshot import EClass, ENode, Snapshot
 from eqsat.engine.storage_model import Value
 from eqsat.ir.axis import Axis

@@ -1,0 +1,63 @@
+"""The extractors of a search space: with the chunk lengths that extraction assumes, or the shortest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from eqsat.engine.cost import CostModel
+from eqsat.engine.extract import Extractor
+from eqsat.ir.axis import Axis
+from eqsat.planning.candidate_builder import BuiltCandidate
+from eqsat.planning.candidates import Candidate
+from eqsat.planning.extraction_state import PlannedCall
+from eqsat.planning.search_space import SearchSpace, computed
+
+STREAMED_SHARE = 1 / 8
+"""The share of the cap for a chunk of an input that is read: others, and what is made of it, are beside."""
+
+
+def nominal_chunks(space: SearchSpace, cap: float) -> dict[Axis, int]:
+    """The chunk lengths that extraction assumes.
+
+    A chunk of the largest term or input should be within the cap and the cache. If the cap allows, it has
+    enough rows for a matrix product to run at full speed, whatever the cache.
+    """
+    largest: dict[Axis, int] = {}
+    given = ((leaf, leaf.axes) for leaf in space.program.inputs)
+    for term, axes in (*computed(space.program), *given):
+        for axis in axes:
+            largest[axis] = max(largest.get(axis, 1), term.bytes)
+    if space.streams:
+        cap *= STREAMED_SHARE
+    block = min(cap, space.machine.cache)
+    chunks = {}
+    for axis in space.large:
+        fast = int(axis.size * block / largest.get(axis, 1))
+        most = int(axis.size * cap / largest.get(axis, 1))
+        chunks[axis] = max(1, min(axis.size, max(fast, min(space.machine.rows, most))))
+    return chunks
+
+
+def extractor_of(space: SearchSpace, model: CostModel, planned: Mapping[int, PlannedCall]) -> Extractor:
+    """The extraction from a space, with what the programs inside of calls need."""
+    class_of = space.saturation.graph.class_of
+    roots = [class_of[output.term.number] for output in space.program.outputs]
+    inside = {number: call.inside for number, call in planned.items()}
+    return Extractor(space.saturation.graph, model, roots, inside, space.families, space.streams)
+
+
+def cheapest(space: SearchSpace, budget: int) -> Candidate | None:
+    """The fastest program without loops, whatever it stores."""
+    extractor = extractor_of(space, CostModel(space.machine, {}), {})
+    selection = extractor.extract(math.inf, frozenset())
+    return None if selection is None else BuiltCandidate.of(space, selection, budget, {}).candidate
+
+
+def fits_nowhere(space: SearchSpace, budget: int) -> bool:
+    """Whether every program stores a value that is larger than the memory for temporaries.
+
+    Values in loops are taken to be as small as they can be.
+    """
+    extractor = extractor_of(space, CostModel(space.machine, dict.fromkeys(space.large, 1)), {})
+    return extractor.extract(budget - space.program.fixed_bytes, switches=False) is None
