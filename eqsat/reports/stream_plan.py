@@ -25,6 +25,7 @@ class PassRecord:
     - `reads`: the names of what is read for each chunk; `chunk_bytes`: its size.
     - `results`: how chunks are combined: "sum", "concatenation".
     - `peak_bytes`: of the device's memory while it runs.
+    - `share`: how much of the length of a chunk each device of a mesh receives: all of it on one device.
     """
 
     axis: str
@@ -36,6 +37,7 @@ class PassRecord:
     chunk_bytes: int
     results: tuple[str, ...]
     peak_bytes: int
+    share: int
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,10 @@ class StreamPlan(Report):
         lines += ["", "Passes: loops over chunks that are read"]
         for one in self.passes:
             indent = "  " * (one.depth + 1)
-            lines.append(f"{indent}over {one.axis}: {one.size:,} in chunks of {one.length:,}{_often(one)}")
+            share = f", {one.share:,} for each device" if one.share < one.length else ""
+            lines.append(
+                f"{indent}over {one.axis}: {one.size:,} in chunks of {one.length:,}{share}{_often(one)}"
+            )
             reads = ", ".join(one.reads) or "nothing"
             results = ", ".join(dict.fromkeys(one.results)) or "for the loops inside"
             lines.append(f"{indent}  reads {reads} ({format_bytes(one.chunk_bytes)} a chunk); {results}")

@@ -1,42 +1,19 @@
-"""How much memory the steps of a program take: on the device, and beside it for what is read and written."""
+"""How much the steps of a program read, and how much memory they take beside that of the device."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from eqsat.ir.axis import Axis, layout_axes
-from eqsat.ir.control import Scan, Switch, carried, iterations
+from eqsat.ir.control import iterations
 from eqsat.ir.dtypes import numpy_dtype
-from eqsat.streaming.keys import Key
-from eqsat.streaming.segments import Piece, Segment
-from eqsat.streaming.states import part_bytes
-from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, Streaming, inner_steps, needs
+from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, Streaming, inner_steps
 
 Lengths = Mapping[Axis, int]
 
 INDEX_BYTES = 64
 """Bytes that an index takes beside what it picks: its place, in order, and among those that are distinct."""
-
-
-@dataclass(frozen=True)
-class Use:
-    """A segment at certain chunk lengths, and what is in the device's memory while it runs.
-
-    **Attributes:**
-
-    - `first`: whether it works on the first chunk of the loop around it.
-    - `beside`: bytes of arrays that it does not read: those that later steps read, and what is read ahead.
-    - `donated`: by input, whether an output takes its place.
-    """
-
-    segment: Segment
-    lengths: tuple[tuple[Axis, int], ...]
-    first: bool
-    piece: Piece
-    beside: int
-    donated: tuple[bool, ...]
 
 
 def load_bytes(load: Load | Picking, lengths: Lengths) -> int:
@@ -50,18 +27,23 @@ def chunk_bytes(one: Pass, lengths: Lengths) -> int:
     return sum(load_bytes(load, lengths) for load in one.loads)
 
 
-def ahead_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
-    """Bytes of what is read ahead, at most, while some steps run."""
+def ahead_bytes(steps: Sequence[Step], lengths: Lengths, shared: Lengths | None = None) -> int:
+    """Bytes of what is read ahead, at most, while some steps run.
+
+    **Arguments:**
+
+    - `shared`: by axis of the outermost passes, how much of a chunk a device has, to count that alone.
+    """
     found = 0
     for step in steps:
         match step:
             case Load() | Picking():
                 found = max(found, load_bytes(step, lengths))
             case Pass():
-                own, within = _read_by(step, lengths)
+                own, within = _read_by(step, {**lengths, step.axis: shared[step.axis]} if shared else lengths)
                 found = max(found, own + within)
             case _:
-                found = max([found, *(ahead_bytes(inner, lengths) for inner in inner_steps(step))])
+                found = max([found, *(ahead_bytes(inner, lengths, shared) for inner in inner_steps(step))])
     return found
 
 
@@ -203,99 +185,6 @@ def _index_bytes(steps: Sequence[Step], lengths: Lengths) -> int:
     return found
 
 
-def uses(streaming: Streaming, lengths: Mapping[int, int], arguments: Mapping[int, int]) -> Iterator[Use]:
-    """The segments of a program at all lengths at which they run.
-
-    **Arguments:**
-
-    - `lengths`: of chunks, by pass.
-    - `arguments`: bytes of the arguments that are on the device, by position.
-    """
-    sizes = {Key("argument", number): count for number, count in arguments.items()}
-    ahead = ahead_bytes(streaming.steps, longest_chunks(streaming, lengths))
-    yield from _in_steps(streaming.steps, {}, sizes, lengths, frozenset(), ahead, False)
-
-
-def _in_steps(
-    steps: Sequence[Step],
-    opened: Lengths,
-    sizes: Mapping[Key, int],
-    lengths: Mapping[int, int],
-    later: Collection[Key],
-    ahead: int,
-    first: bool,
-) -> Iterator[Use]:
-    """The segments in some steps, of which what is in `later` is needed afterwards."""
-    alive = dict(sizes)
-    for number, step in enumerate(steps):
-        needed = needs(steps[number + 1 :], set(later))
-        match step:
-            case Load(key=key) | Picking(key=key):
-                alive[key] = load_bytes(step, opened)
-            case Segment():
-                use = _use(step, opened, alive, ahead, first)
-                yield use
-                alive |= _output_bytes(use.piece)
-            case Pass():
-                states = {s.key: part_bytes(s.part, _open(opened, s.open)) for s in step.states}
-                around = {**alive, **states}
-                again = needs(step.steps, {one.key for one in step.written} | states.keys()) | needed
-                for length, starts in variants(step, lengths[step.id]):
-                    inside = {**opened, step.axis: length}
-                    chunk = around | {load.key: load_bytes(load, inside) for load in step.loads}
-                    yield from _in_steps(step.steps, inside, chunk, lengths, again, ahead, starts)
-                alive |= states
-            case ControlFlow():
-                yield from _in_bodies(step, opened, alive, lengths, needed, ahead)
-                alive |= dict.fromkeys(step.results, 0) | _result_bytes(step, opened)
-        alive = {
-            key: size for key, size in alive.items() if key in needed or key.kind in ("argument", "result")
-        }
-
-
-def _in_bodies(
-    flow: ControlFlow,
-    opened: Lengths,
-    sizes: Mapping[Key, int],
-    lengths: Mapping[int, int],
-    needed: Collection[Key],
-    ahead: int,
-) -> Iterator[Use]:
-    """The segments in the bodies of control flow, each with the carries before and after an iteration."""
-    alive = dict(sizes) | _result_bytes(flow, opened)
-    around = set(needed) | set(flow.reads) | set(flow.results)
-    for entries, body, outputs in zip(flow.entries, flow.bodies, flow.outputs, strict=True):
-        keys = {entry.key for entry in entries}
-        # Inputs of bodies are carries, which are counted, operands, or slices of operands.
-        inside = alive | dict.fromkeys(keys, 0)
-        yield from _in_steps(body, opened, inside, lengths, around | keys | set(outputs), ahead, False)
-
-
-def _result_bytes(flow: ControlFlow, opened: Lengths) -> dict[Key, int]:
-    """Bytes of the results of control flow: its carries, and what is stacked."""
-    found: dict[Key, int] = {}
-    body, outputs = flow.bodies[-1], flow.outputs[-1]
-    for step in body:
-        if isinstance(step, Segment):
-            sizes = _output_bytes(step.piece(opened))
-            for key, output in zip(flow.results, outputs, strict=False):
-                if output in sizes:
-                    found[key] = sizes[output] * (1 if _carried(flow, key) else _times(flow))
-    return found
-
-
-def _carried(flow: ControlFlow, key: Key) -> bool:
-    return flow.results.index(key) < len(carried(flow.control)) or isinstance(flow.control, Switch)
-
-
-def _times(flow: ControlFlow) -> int:
-    return flow.control.length if isinstance(flow.control, Scan) else 1
-
-
-def _output_bytes(piece: Piece) -> dict[Key, int]:
-    return {key: output.bytes for key, output in zip(piece.writes, piece.program.outputs, strict=True)}
-
-
 def variants(one: Pass, length: int) -> list[tuple[int, bool]]:
     """The lengths of the chunks of a pass, each with whether it is the first chunk."""
     whole, rest = divmod(one.axis.size, length)
@@ -306,20 +195,3 @@ def variants(one: Pass, length: int) -> list[tuple[int, bool]]:
     if rest:
         found.append((rest, starting and not whole))
     return found
-
-
-def _use(
-    segment: Segment,
-    opened: Lengths,
-    alive: Mapping[Key, int],
-    ahead: int,
-    first: bool,
-) -> Use:
-    piece = segment.piece(opened, first)
-    beside = sum(size for key, size in alive.items() if key not in piece.reads)
-    donated = tuple(key.kind == "state" and key in piece.writes for key in piece.reads)
-    return Use(segment, tuple(opened.items()), first, piece, beside + ahead, donated)
-
-
-def _open(opened: Lengths, axes: frozenset[Axis]) -> Lengths:
-    return {axis: length for axis, length in opened.items() if axis in axes}

@@ -9,7 +9,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.planning.chunks import even_length
 from eqsat.streaming.accounting import chunk_bytes
-from eqsat.streaming.steps import ControlFlow, Pass, Step, Streaming, passes_in
+from eqsat.streaming.steps import ControlFlow, Pass, Step, Streaming, outermost, passes_in
 
 CHUNK = 64 << 20
 """Bytes of a chunk with which the time to start reading it, and a program on it, no longer counts."""
@@ -21,11 +21,16 @@ OUTER_SHARE = 1 / 4
 """The share for a pass with another pass inside, which is repeated for each of its chunks."""
 
 
-def chunk_lengths(streaming: Streaming, free: int, host_free: int) -> dict[int, int]:
+EVEN = 3 / 4
+"""A length that leaves no rest may be so much shorter than one that does."""
+
+
+def chunk_lengths(streaming: Streaming, free: int, host_free: int, count: int = 1) -> dict[int, int]:
     """By pass, the length of its chunks to try first.
 
     **Arguments:**
 
+    - `count`: how many devices share out the chunks of the outermost passes.
     - `free`: bytes of the device's memory that arguments and results leave.
     - `host_free`: bytes of the host's budget that results leave.
     """
@@ -35,7 +40,8 @@ def chunk_lengths(streaming: Streaming, free: int, host_free: int) -> dict[int, 
     def choose(one: Pass, opened: Mapping[Axis, int]) -> None:
         inner = list(passes_in(one.steps))
         share = OUTER_SHARE if inner else SHARE
-        most = min(free * share, host_free * share)
+        devices = 1 if opened else count
+        most = min(devices * free * share, host_free * share)
         if not inner:
             most = min(most, CHUNK)
         row = chunk_bytes(one, {**opened, one.axis: 1})
@@ -46,7 +52,7 @@ def chunk_lengths(streaming: Streaming, free: int, host_free: int) -> dict[int, 
             )
             row += entries * sizes[written.result]
         length = int(most / row) if row else one.axis.size
-        found[one.id] = usable(one, length)
+        found[one.id] = usable(one, length, devices)
         each(one.steps, {**opened, one.axis: found[one.id]})
 
     def each(steps: Sequence[Step], opened: Mapping[Axis, int]) -> None:
@@ -61,16 +67,43 @@ def chunk_lengths(streaming: Streaming, free: int, host_free: int) -> dict[int, 
     return found
 
 
-def usable(one: Pass, length: int) -> int:
-    """A length that a pass can have: an even one, at least as long as its folds need."""
+def usable(one: Pass, length: int, count: int = 1) -> int:
+    """A length that a pass can have: an even one, at least as long as its folds need.
+
+    **Arguments:**
+
+    - `count`: how many devices share out the chunks, which divide the length if they can.
+    """
     shortest = min(max(one.shortest, 2), one.axis.size)
+    if count > 1 and (found := _divided(one.axis.size, length, max(shortest, 2 * count), count)):
+        return found
     found = max(even_length(one.axis.size, max(length, 1)), shortest)
     while found < one.axis.size and one.axis.size % found == 1:
         found += 1  # A chunk of one entry would have no axis.
     return found
 
 
-def shorter(streaming: Streaming, lengths: Mapping[int, int]) -> dict[int, int] | None:
+def _divided(size: int, longest: int, shortest: int, count: int) -> int | None:
+    """A length that so many devices divide, after which they divide the rest, too, or have all of a little.
+
+    None if there is none.
+    """
+    longest = min(longest, size) // count * count
+    lengths = range(longest, max(shortest, longest // 2) - 1, -count)
+    for length in lengths:
+        if size % length == 0 and length >= EVEN * longest:
+            return length
+    for length in lengths:
+        rest = size % length
+        if rest != 1 and (rest * count <= length or (rest % count == 0 and rest >= 2 * count)):
+            return length
+    return None
+
+
+def shorter(streaming: Streaming, lengths: Mapping[int, int], count: int = 1) -> dict[int, int] | None:
     """The lengths to try next if the last ones were too long; None if there are none."""
-    found = {one.id: usable(one, lengths[one.id] // 2) for one in streaming.passes}
+    outer = outermost(streaming.steps)
+    found = {
+        one.id: usable(one, lengths[one.id] // 2, count if one.id in outer else 1) for one in streaming.passes
+    }
     return None if found == dict(lengths) else found

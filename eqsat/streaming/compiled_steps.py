@@ -9,8 +9,9 @@ from eqsat.compiler.settings import Settings
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.ir.dtypes import is_extended
 from eqsat.reports.plan import Plan
-from eqsat.streaming.accounting import Use
+from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts
 from eqsat.streaming.keys import Key
+from eqsat.streaming.step_uses import Use
 from eqsat.streaming.traced_pieces import array_name, traced_piece
 from eqsat.support.units import format_bytes
 from eqsat.targets.target import Target
@@ -35,11 +36,14 @@ class Compiled:
     peak: int
 
 
-def compiled_step(use: Use, budget: int, settings: Settings, target: Target, title: str) -> Compiled:
-    """A segment, planned for what is left of the budget.
+def compiled_step(
+    use: Use, budget: int, settings: Settings, target: Target, title: str, parts: DeviceParts = ONE_DEVICE
+) -> Compiled:
+    """A segment, planned for what is left of the budget of each device.
 
     **Arguments:**
 
+    - `parts`: how devices share out chunks.
     - `title`: the name of the function.
 
     **Raises:** `BudgetError` if it does not fit.
@@ -50,15 +54,16 @@ def compiled_step(use: Use, budget: int, settings: Settings, target: Target, tit
             f" {format_bytes(budget)}",
             use.beside,
         )
-    piece = use.piece
+    piece, lengths = use.piece, dict(use.lengths)
     for leaf in piece.program.inputs:
         refuse_keys(leaf.dtype, title)
     with settings.alone():
-        closed = traced_piece(piece, target)
+        closed = traced_piece(piece, target, parts.outputs(use.segment, lengths, piece))
     within = replace(settings, budget=budget - use.beside, tune=False, observer=None)
     names = [array_name(key) for key in piece.reads]
     compilation = Compilation(closed, within, names, f"a step of {title}")
-    plan = compilation.planned(donated=use.donated).plan
+    placement = parts.inputs(use.segment, lengths, piece) if compilation.shared else ()
+    plan = compilation.planned(placement, donated=use.donated).plan
     return Compiled(compilation, piece.reads, piece.writes, use.donated, plan, use.beside + plan.peak_bytes)
 
 

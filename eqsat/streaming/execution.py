@@ -17,6 +17,7 @@ from eqsat.ir.control import Scan, Switch, While
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Const
 from eqsat.streaming.buffers import Buffers
+from eqsat.streaming.device_parts import part_on_host
 from eqsat.streaming.keys import Key
 from eqsat.streaming.picking import read_picked
 from eqsat.streaming.places import Position
@@ -35,7 +36,10 @@ from eqsat.streaming.steps import (
     Step,
     Written,
     needs,
+    reads_back,
 )
+
+Array = np.ndarray[Any, Any]
 
 Path = tuple[tuple[int, int], ...]
 """How far a run has come: for each loop that is running, the number of its step, and of its chunk."""
@@ -88,9 +92,9 @@ class Execution:
             needed = frozenset(needs(steps[number + 1 :], set(later)))
             match step:
                 case Load(key=key):
-                    self.arrays[key] = jax.device_put(self._read(step, at))
+                    self.arrays[key], _ = self._read(step, at)
                 case Picking(key=key):
-                    self.arrays[key] = jax.device_put(self._pick(step, at))
+                    self.arrays[key] = self._pick(step, at)
                 case Segment():
                     self._segment(step, at, first)
                 case ControlFlow():
@@ -98,6 +102,8 @@ class Execution:
                 case Pass() if self._reader is not None:
                     self._pass(step, number, at, needed, resumed)
                 case Pass():
+                    if reads_back((step,)):
+                        self.program.parts.wait("what is read back is written")
                     items = chunks(step, self.program.lengths, at, resumed[1:], resumed[:1])
                     with Prefetcher(items, self._read_all) as self._reader:
                         try:
@@ -137,7 +143,7 @@ class Execution:
         starts_apart = any(state.part.initial is None and not state.part.given for state in one.states)
         for chunk in range(begins, -(-one.axis.size // length)):
             here = at.within(one.axis, *one.chunk(chunk, length))
-            buffers: list[np.ndarray[Any, Any]] = []
+            buffers: list[Array] = []
             if not inside:
                 assert self._reader is not None
                 loaded, buffers = self._reader.next()
@@ -161,10 +167,9 @@ class Execution:
         part = state.part
         assert part.initial is not None
         value = constant_value(Const(part.initial, part.dtype))
-        shape = [at.size(axis, state.open) for axis in part.axes]
         if not jnp.issubdtype(part.dtype, jnp.inexact) and not isinstance(value, bool):
             value = int(part.initial)
-        return jnp.full(shape, value, part.dtype)
+        return self.program.parts.filled(at, part.axes, state.open, value, part.dtype)
 
     # Control flow
 
@@ -232,7 +237,7 @@ class Execution:
                     for key, entry in zip(flow.results[len(positions) :], stacked, strict=True):
                         whole = self.arrays.get(key)
                         if whole is None:
-                            whole = jnp.zeros((length, *entry.shape), entry.dtype)
+                            whole = self.program.parts.stacked(length, entry)
                         self.arrays[key] = jax.lax.dynamic_update_index_in_dim(whole, entry, index, 0)
         self._reader = reader
 
@@ -250,43 +255,59 @@ class Execution:
 
     # Reading and writing
 
-    def _read_all(
-        self, item: tuple[Pass, Position]
-    ) -> tuple[dict[Key, jax.Array], list[np.ndarray[Any, Any]]]:
+    def _read_all(self, item: tuple[Pass, Position]) -> tuple[dict[Key, jax.Array], list[Array]]:
         """The chunks that a pass reads at a position, and the memory that they are in."""
         one, at = item
-        read = {load.key: self._read(load, at) for load in one.loads}
+        found, buffers = {}, []
         with jax.enable_x64(self.double):  # which is a setting of each thread
-            return {key: jax.device_put(chunk) for key, chunk in read.items()}, list(read.values())
+            for load in one.loads:
+                found[load.key], memory = self._read(load, at)
+                buffers += memory
+        return found, buffers
 
-    def _read(self, load: Load, at: Position) -> np.ndarray[Any, Any]:
-        shape = at.shape(load.layout, load.open)
-        into = self._buffers.take(shape, numpy_dtype(load.dtype))
+    def _read(self, load: Load, at: Position) -> tuple[jax.Array, list[Array]]:
+        """A chunk on the devices, and the memory that its parts are in."""
+        buffers: list[Array] = []
+
+        def part(at: Position, _: jax.Device | None) -> Array:
+            into = self._buffers.take(at.shape(load.layout, load.open), numpy_dtype(load.dtype))
+            buffers.append(into)
+            self._read_part(load, at, into)
+            return into
+
+        return self.program.parts.arranged(at, load.layout, load.open, part), buffers
+
+    def _read_part(self, load: Load, at: Position, into: Array) -> None:
         if load.kind == "input":
             self.sources[load.source].read(at.slices(load.layout, load.open), into)
-        else:
-            kept = self.kept[load.source][0]
-            layout, order = kept.result.layout, layout_axes(kept.result.layout)
-            kept.sink.read(
-                at.slices(layout, load.open),
-                into,
-                lambda found: at.arranged(found, order, load.layout, load.open),
-            )
-        return into
+            return
+        kept = self.kept[load.source][0]
+        layout, order = kept.result.layout, layout_axes(kept.result.layout)
+        kept.sink.read(
+            at.slices(layout, load.open),
+            into,
+            lambda found: at.arranged(found, order, load.layout, load.open),
+        )
 
-    def _pick(self, step: Picking, at: Position) -> np.ndarray[Any, Any]:
-        into = np.empty(at.shape(step.layout, step.open), numpy_dtype(step.dtype))
-        around = at.slices(step.table, step.open)
-        read_picked(self.sources[step.source], step.pick, np.asarray(self.arrays[step.indices]), around, into)
-        self.read_bytes += into.nbytes
-        return into
+    def _pick(self, step: Picking, at: Position) -> jax.Array:
+        indices = self.arrays[step.indices]
+
+        def part(at: Position, device: jax.Device | None) -> Array:
+            into = np.empty(at.shape(step.layout, step.open), numpy_dtype(step.dtype))
+            around = at.slices(step.table, step.open)
+            read_picked(self.sources[step.source], step.pick, part_on_host(indices, device), around, into)
+            self.read_bytes += into.nbytes
+            return into
+
+        return self.program.parts.arranged(at, step.layout, step.open, part)
 
     def _write(self, written: Written, at: Position) -> None:
-        values = np.asarray(self.arrays[written.key])
-        for kept in self.kept[written.result]:
-            layout = kept.result.layout
-            arranged = at.arranged(values, written.order, layout, written.open)
-            kept.sink.write(at.slices(layout, written.open), arranged)
+        found = self.program.parts.on_host(self.arrays[written.key], at, written.layout, written.open)
+        for here, values in found:
+            for kept in self.kept[written.result]:
+                layout = kept.result.layout
+                arranged = here.arranged(values, written.order, layout, written.open)
+                kept.sink.write(here.slices(layout, written.open), arranged)
 
 
 def chunks(

@@ -33,13 +33,14 @@ from eqsat.streaming.accounting import (
     longest_chunks,
     read_back_bytes,
     result_bytes,
-    uses,
     written_bytes,
 )
 from eqsat.streaming.chunk_lengths import chunk_lengths, shorter
 from eqsat.streaming.compiled_steps import Compiled, compiled_step
+from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts
 from eqsat.streaming.segments import Segment
 from eqsat.streaming.step_building import streaming
+from eqsat.streaming.step_uses import StepUses
 from eqsat.streaming.steps import Streaming
 from eqsat.support.units import format_bytes
 from eqsat.targets.machine import Machine
@@ -78,6 +79,7 @@ class StreamedProgram:
     - `hoisted`: the arrays that the function captures.
     - `seconds`: the predicted time.
     - `candidate`: the program whose outermost loops are the passes.
+    - `parts`: how devices share out chunks.
     """
 
     streaming: Streaming
@@ -88,6 +90,7 @@ class StreamedProgram:
     hoisted: tuple[jax.Array, ...]
     seconds: float
     candidate: Candidate
+    parts: DeviceParts = ONE_DEVICE
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class StreamPlanner:
     - `unnamed`: by output, whether the caller names no place for it.
     - `moved`: what is moved of arguments and an input of its own, by position.
     - `tables`: the positions of those of which only entries are read that indices pick.
+    - `parts`: how the devices of a mesh share out chunks.
     """
 
     def __init__(
@@ -130,6 +134,7 @@ class StreamPlanner:
         self.settings = settings
         self.target = target
         self.title = title
+        self.parts = DeviceParts.of(settings.mesh)
         program, hoisted = lower(closed, platforms=target.platforms)
         program = with_lean_loops(program)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
@@ -311,7 +316,8 @@ class StreamPlanner:
                 f"{self.title}: results in arrays of NumPy take {format_bytes(results)} of the host's memory,"
                 f" and the host budget is {format_bytes(host_budget)}: {ADVICE}"
             )
-        lengths = dict(settled or chunk_lengths(steps, budget - self.held_bytes, host_budget - results))
+        count, free = self.parts.count, budget - self.held_bytes
+        lengths = dict(settled or chunk_lengths(steps, free, host_budget - results, count))
         while True:
             refused: BudgetError | None = None
             host = host_bytes(steps, longest_chunks(steps, lengths), self.unnamed)
@@ -324,9 +330,9 @@ class StreamPlanner:
                     peak = max((each.peak for each in programs.values()), default=self.held_bytes)
                     seconds = candidate.seconds + python_seconds(steps, lengths, self.target.machine)
                     return StreamedProgram(
-                        steps, lengths, programs, peak, host, self.hoisted, seconds, candidate
+                        steps, lengths, programs, peak, host, self.hoisted, seconds, candidate, self.parts
                     )
-            found = None if settled else shorter(steps, lengths)
+            found = None if settled else shorter(steps, lengths, count)
             if found is None:
                 chunks = "chunks as its checkpoint has them" if settled else "the shortest chunks"
                 raise refused or self._exceeds_host(chunks, host, results, host_budget)
@@ -349,10 +355,10 @@ class StreamPlanner:
             if position not in self.streamed
         }
         found: dict[ProgramKey, Compiled] = {}
-        for use in uses(steps, lengths, arguments):
+        for use in StepUses(steps, lengths, arguments, self.parts):
             key = (use.segment, use.lengths, use.first)
             if key not in found:
-                found[key] = compiled_step(use, budget, self.settings, self.target, self.title)
+                found[key] = compiled_step(use, budget, self.settings, self.target, self.title, self.parts)
         return found
 
 

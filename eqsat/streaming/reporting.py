@@ -13,7 +13,7 @@ from eqsat.reports.stream_plan import PassRecord, StreamPlan
 from eqsat.streaming.accounting import chunk_bytes, longest_chunks, read_bytes, reading, whole_bytes
 from eqsat.streaming.planner import StreamedProgram
 from eqsat.streaming.segments import Segment
-from eqsat.streaming.steps import ControlFlow, Pass, Picking, Step, inner_steps
+from eqsat.streaming.steps import ControlFlow, Pass, Picking, Step, inner_steps, outermost
 
 
 def stream_plan(
@@ -71,6 +71,7 @@ def _records(
     depth: int,
     times: int,
 ) -> Iterator[PassRecord]:
+    outer = outermost(program.streaming.steps)
     for step in steps:
         inside, count = depth, times
         if isinstance(step, Pass):
@@ -87,6 +88,7 @@ def _records(
                 chunk_bytes(step, longest_chunks(program.streaming, program.lengths) | {step.axis: length}),
                 step.combines,
                 max(peaks, default=0),
+                program.parts.share(length) if step.id in outer else length,
             )
             inside, count = depth + 1, times * -(-step.axis.size // length)
         elif isinstance(step, ControlFlow):

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
+from eqsat.errors import EqsatError
 from eqsat.frontend.trace import Traced, as_weak
 from eqsat.ir.dtypes import numpy_dtype
+from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts, whole_on_host
 from eqsat.streaming.execution import KeptResult
 from eqsat.streaming.keys import Key
 from eqsat.streaming.named_places import named_places
@@ -32,11 +33,13 @@ class ResultPlaces:
     - `avals`: the types of the function's results.
     - `places`: by result, where it goes; None for those that stay on the device.
     - `scratch`: where other values are that passes keep.
+    - `parts`: how devices share out chunks.
     """
 
     avals: Sequence[Any]
     places: list[KeptResult | None]
     scratch: list[KeptResult]
+    parts: DeviceParts = ONE_DEVICE
 
     @staticmethod
     def of(
@@ -46,6 +49,7 @@ class ResultPlaces:
         options: StreamOptions,
         title: str,
         resumed: bool = False,
+        parts: DeviceParts = ONE_DEVICE,
     ) -> ResultPlaces:
         """The places for a run.
 
@@ -58,7 +62,7 @@ class ResultPlaces:
         """
         avals = traced.closed.out_avals
         outs = named_places(options.out, traced, sources, title)
-        found = ResultPlaces(avals, [], [])
+        found = ResultPlaces(avals, [], [], parts)
         try:
             found._open(streaming, outs, options, resumed)
         except BaseException:
@@ -81,7 +85,13 @@ class ResultPlaces:
                 continue
             file = None if folder is None else folder / f"result-{number}.npy"
             dtype = numpy_dtype(str(aval.dtype))
-            self.places.append(KeptResult(sink(out, tuple(aval.shape), dtype, resumed, file), result))
+            if out is None and result.kind == "kept" and self.parts.several_processes:
+                raise EqsatError(
+                    "each process has its own rows of a result that is as long as what is read: name a place"
+                    " that all of them can write to, by out="
+                )
+            one = sink(out, tuple(aval.shape), dtype, resumed, file, self.parts)
+            self.places.append(KeptResult(one, result))
         results = {result.number for result in streaming.results if result.kind == "kept"}
         for kept in streaming.kept:
             if kept.number not in results:
@@ -122,12 +132,14 @@ class ResultPlaces:
                 result = arrays[Key("result", number)]
                 found.append(as_weak(result) if self.avals[number].weak_type else result)
             else:
-                if place.result.kind == "device":
+                # An array in memory is that of a process; all others are written to by one.
+                if place.result.kind == "device" and (self.parts.writes_whole or place.sink.own):
                     slices = Position().slices(place.result.layout, frozenset())
-                    place.sink.write(slices, np.asarray(arrays[Key("result", number)]))
+                    place.sink.write(slices, whole_on_host(arrays[Key("result", number)]))
                 found.append(place.sink.finished())
         for place in self.scratch:
             place.sink.finished()
+        self.parts.wait("the results are written")
         return found
 
 

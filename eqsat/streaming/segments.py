@@ -64,6 +64,10 @@ class Scope:
         opened = (*(one for one in self.opened if one != axis), axis)
         return replace(self, known=known, opened=opened)
 
+    def part(self, axis: Axis, length: int) -> Axis:
+        """The axis of a segment's program in the place of one that is open."""
+        return Axis(self.free + self.opened.index(axis), length)
+
     def opened_in(self, leaf: Term) -> frozenset[Axis]:
         """The axes of which an input of control flow inside of loops is the current chunk."""
         return leaf.axes & frozenset(self.opened)
@@ -164,9 +168,7 @@ class _SegmentTerms:
 
     def __post_init__(self) -> None:
         opened = self.scope.opened
-        self.parts = {
-            axis: Axis(self.scope.free + number, self.lengths[axis]) for number, axis in enumerate(opened)
-        }
+        self.parts = {axis: self.scope.part(axis, self.lengths[axis]) for axis in opened}
         self.states = StateTerms(self.terms, self.scope.free + len(opened), self.scope.calls)
         self.running = RunningTerms(self.states, self.scope.id, self._input, self._renamed_call, self.value)
         self.made: dict[int, Term] = {}

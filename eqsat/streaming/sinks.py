@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from eqsat.errors import EqsatError
+from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts
 from eqsat.streaming.sources import Slices, let_go, mapping_of, own_dtype, sliced, slices_text
 
 UNFINISHED = ".part"
@@ -24,10 +25,12 @@ class Sink:
     **Attributes:**
 
     - `array`: what slices are assigned to.
+    - `own`: whether it is in the memory of this process.
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, own: bool = False) -> None:
         self.array = array
+        self.own = own
 
     def write(self, slices: Slices, values: np.ndarray[Any, Any]) -> None:
         """Write a slice.
@@ -136,14 +139,53 @@ class FileSink(Sink):
             return found
         try:
             os.replace(self.unfinished, self.path)
-            return np.load(self.path, mmap_mode="r+" if self.size else None).view(self.dtype)
         except OSError as error:
             raise EqsatError(f"a result can't be written to {self.path}: {error}") from error
+        return self.opened()
+
+    def opened(self) -> Any:
+        """The file when it is complete."""
+        try:
+            return np.load(self.path, mmap_mode="r+" if self.size else None).view(self.dtype)
+        except OSError as error:
+            raise EqsatError(f"a result can't be read from {self.path}: {error}") from error
 
     def abandoned(self) -> None:
         if not self.kept:
             self.array = None
             self.unfinished.unlink(missing_ok=True)
+
+
+class SharedFileSink(FileSink):
+    """A result in a `.npy` file that several processes write to.
+
+    **Attributes:**
+
+    - `parts`: how their devices share out chunks.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], parts: DeviceParts) -> None:
+        self.parts = parts
+        if not parts.writes_whole:
+            parts.wait(f"{path} is there")
+            super().__init__(path, shape, dtype, resumed=True, kept=True)
+            return
+        try:
+            super().__init__(path, shape, dtype, resumed=False, kept=False)
+        finally:
+            parts.wait(f"{path} is there")
+
+    def finished(self) -> Any:
+        self.flush()
+        self.parts.wait(f"{self.path} is written")
+        try:
+            if self.parts.writes_whole:
+                os.replace(self.unfinished, self.path)
+        except OSError as error:
+            raise EqsatError(f"a result can't be written to {self.path}: {error}") from error
+        finally:
+            self.parts.wait(f"{self.path} has its name")
+        return self.opened()
 
 
 class ScratchSink(Sink):
@@ -180,6 +222,7 @@ def sink(
     dtype: np.dtype[Any],
     resumed: bool = False,
     scratch: Path | None = None,
+    parts: DeviceParts = ONE_DEVICE,
 ) -> Sink:
     """Where a result goes.
 
@@ -189,11 +232,12 @@ def sink(
       assignment to slices.
     - `resumed`: whether part of it was written before.
     - `scratch`: a file for an array of NumPy whose parts have to survive the process.
+    - `parts`: how devices share out chunks; a file may be that of several processes.
 
     **Raises:** `EqsatError` if `out` is none of these, or of another shape or dtype.
     """
     if out is None and scratch is None:
-        return Sink(np.empty(shape, dtype))
+        return Sink(np.empty(shape, dtype), own=True)
     if out is None:
         assert scratch is not None
         return FileSink(scratch, shape, dtype, resumed, kept=True, temporary=True)
@@ -204,6 +248,8 @@ def sink(
                 f"out={str(out)!r} is not the path of a .npy file; for other files, pass what opens them: an"
                 " array of zarr, a dataset of h5py, an np.memmap"
             )
+        if parts.several_processes:
+            return SharedFileSink(path, shape, dtype, parts)
         return FileSink(path, shape, dtype, resumed, scratch is not None)
     if not hasattr(out, "__setitem__") or not hasattr(out, "shape") or isinstance(out, jax.Array):
         raise EqsatError(f"out is the path of a .npy file, or an array to write to, not {out!r:.60}")
@@ -213,6 +259,8 @@ def sink(
         raise EqsatError(f"out has entries of {own_dtype(out)}, and the result has entries of {dtype}")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise EqsatError("out is an array that can't be written to")
+    if parts.several_processes and isinstance(out, np.ndarray) and mapping_of(out) is None:
+        raise EqsatError("out is an array in memory, which other processes can't write to: name a file")
     if scratch is not None and isinstance(out, np.ndarray) and mapping_of(out) is None:
         raise EqsatError(
             "out is an array in memory, which a run that goes on from a checkpoint would not find: name a"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.axis import Axis, Layout
 from eqsat.ir.control import steady
 from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.picked_entries import is_pick, picked_layout
@@ -214,8 +214,8 @@ class _Builder:
             if isinstance(body.op, Concat) and body.number not in used:
                 targets[body.number] = target
             else:
-                order = tuple(sorted(body.axes))
-                written.append(Written(known_value(body, inner).key, target, order, body.open))
+                value = known_value(body, inner)
+                written.append(Written(value.key, target, value.layout, body.open))
         running = running_in(loop)
         for term, how in running:
             starts += self._begun(term, how, loop.axis, scope, states)
@@ -227,7 +227,7 @@ class _Builder:
         # What is written may be what is read, or what an inner loop has put together.
         arrays = after.known
         written = [
-            replace(one, key=arrays[n].key, order=layout_axes(arrays[n].layout))
+            replace(one, key=arrays[n].key, layout=arrays[n].layout)
             if (n := one.key.number) in arrays
             else one
             for one in written

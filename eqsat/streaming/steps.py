@@ -79,14 +79,19 @@ class Written:
     **Attributes:**
 
     - `result`: the number of the result's term.
-    - `order`: the chunk's dimensions.
+    - `layout`: the chunk's dimensions.
     - `open`: the axes of which it is the current chunk.
     """
 
     key: Key
     result: int
-    order: tuple[Axis, ...]
+    layout: Layout
     open: frozenset[Axis]
+
+    @property
+    def order(self) -> tuple[Axis, ...]:
+        """The axes of its dimensions."""
+        return layout_axes(self.layout)
 
 
 @dataclass(frozen=True)
@@ -251,6 +256,25 @@ def passes_in(steps: Sequence[Step]) -> Iterator[Pass]:
             yield step
         for inner in inner_steps(step):
             yield from passes_in(inner)
+
+
+def outermost(steps: Sequence[Step]) -> frozenset[int]:
+    """The numbers of the passes that are in no other."""
+    found = frozenset[int]()
+    for step in steps:
+        if isinstance(step, Pass):
+            found |= {step.id}
+        elif isinstance(step, ControlFlow):
+            found = found.union(*map(outermost, step.bodies))
+    return found
+
+
+def reads_back(steps: Sequence[Step]) -> bool:
+    """Whether some steps read what an earlier pass has written."""
+    loads = [load for step in steps for load in (step.loads if isinstance(step, Pass) else (step,))]
+    return any(isinstance(load, Load) and load.kind == "result" for load in loads) or any(
+        reads_back(inner) for step in steps for inner in inner_steps(step)
+    )
 
 
 def inner_steps(step: Step) -> tuple[tuple[Step, ...], ...]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from eqsat.compiler.default_budget import budget_bytes
@@ -85,13 +84,16 @@ class StreamedFunction:
     @cached_property
     def budget(self) -> int:
         """Bytes of the device's memory."""
-        return budget_bytes(self.settings, self.target, [jax.devices()[0]], ())
+        mesh = self.planner.parts.mesh
+        devices = [jax.devices()[0]] if mesh is None else mesh.local_devices
+        return self.planner.parts.smallest(budget_bytes(self.settings, self.target, devices, ()))
 
     @cached_property
     def host_budget(self) -> int:
         """Bytes of the host's memory for what is read and written, and for results in arrays of NumPy."""
         given = self.options.host_budget
-        return int(HOST_SHARE * free_host_bytes()) if given is None else given
+        found = int(HOST_SHARE * free_host_bytes()) if given is None else given
+        return self.planner.parts.smallest(found)  # so that all processes make the same plan
 
     @cached_property
     def planner(self) -> StreamPlanner:
@@ -210,8 +212,14 @@ class StreamedFunction:
         **Raises:** `BudgetError`, and `EqsatError` if something can't be read or written.
         """
         sources = {number: Source(leaves[number], self.names[number]) for number in self.streamed}
+        parts = self.planner.parts
+        if parts.several_processes and (self.options.checkpoint or self.options.scratch):
+            raise EqsatError(
+                f"{self.title} runs in several processes, which keep no checkpoints and no scratch files yet:"
+                " leave out checkpoint= and scratch="
+            )
         arrays = {
-            Key("argument", number): jnp.asarray(leaf, aval.dtype)
+            Key("argument", number): parts.whole(leaf, aval.dtype)
             for number, (leaf, aval) in enumerate(zip(leaves, self.traced.closed.in_avals, strict=True))
             if number not in self.streamed
         }
@@ -219,7 +227,7 @@ class StreamedFunction:
         saved = checkpoints.read() if checkpoints else None
         program = self.program(saved)
         for number, constant in enumerate(program.hoisted):
-            arrays[Key("argument", len(leaves) + number)] = constant
+            arrays[Key("argument", len(leaves) + number)] = parts.whole(constant)
         results = ResultPlaces.of(
             program.streaming,
             self.traced,
@@ -227,9 +235,10 @@ class StreamedFunction:
             self.options,
             self.title,
             saved is not None,
+            parts,
         )
         if saved:
-            arrays |= {key: jnp.asarray(value) for key, value in saved.arrays.items()}
+            arrays |= {key: parts.whole(value) for key, value in saved.arrays.items()}
         try:
             with (
                 interruptible() as interrupted,

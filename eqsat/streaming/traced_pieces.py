@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
+from jax.sharding import NamedSharding
 
 from eqsat.compiler.program_function import program_function
 from eqsat.ir.axis import layout_shape
@@ -15,10 +18,22 @@ from eqsat.streaming.segments import Piece
 from eqsat.targets.target import Target
 
 
-def traced_piece(piece: Piece, target: Target) -> ClosedJaxpr:
-    """A piece as a jaxpr."""
+def traced_piece(piece: Piece, target: Target, places: Sequence[NamedSharding] = ()) -> ClosedJaxpr:
+    """A piece as a jaxpr.
+
+    **Arguments:**
+
+    - `places`: where its results are to be on a mesh; empty for one device.
+    """
     function = program_function(piece.program, [array_name(key) for key in piece.reads], target.machine)
-    return jax.make_jaxpr(function)(*_avals(piece.program))
+    if not places:
+        return jax.make_jaxpr(function)(*_avals(piece.program))
+
+    def placed(*arrays: jax.Array) -> list[jax.Array]:
+        results = zip(function(*arrays), places, strict=True)
+        return [jax.lax.with_sharding_constraint(result, place) for result, place in results]
+
+    return jax.make_jaxpr(placed)(*_avals(piece.program))
 
 
 def _avals(program: Program) -> list[jax.ShapeDtypeStruct]:
