@@ -36,7 +36,11 @@ def elementwise(lowering: Lowering, equation: Any, operands: Views) -> Views | N
         # Exact for integers. So indices that start at 0, as in `jnp.eye`, are seen to be the same.
         for view, other in (operands, operands[::-1]):
             if lowering.constant_value(other) == 0:
-                return [View(view.node, view.layout or other.layout, view.dtype)]
+                # Where one has a dimension of length 1, it is as long as the other's.
+                others = other.layout or view.layout
+                pairs = zip(view.layout or others, others, strict=True)
+                layout = tuple(there if here is None else here for here, there in pairs)
+                return [View(view.node, layout, view.dtype)]
     if name == "integer_pow" and kept == (("y", 2),):
         name, kept = "square", ()
     dtype = str(equation.outvars[0].aval.dtype)

@@ -239,6 +239,14 @@ def test_an_operand_that_is_only_broadcast_lets_no_axis_pass() -> None:
     assert {axis.size for axis in call.call.passing} == {7}
 
 
+def test_zeros_make_a_dimension_of_length_one_as_long_as_theirs() -> None:
+    def entries(x: Any, indices: Any) -> Any:
+        return jnp.take_along_axis(x, indices[:, None] + jnp.zeros((1, 2, 1), int), axis=0)
+
+    check_meaning(entries, normal(9, 2, 5), jnp.arange(15).reshape(3, 5) % 9)
+    check_meaning(lambda i: (jnp.zeros((1, 2, 1), int) + i[:, None]).reshape(6, 5), jnp.ones((3, 5), int))
+
+
 def test_a_split_into_one_part_is_nothing() -> None:
     x = normal(5, 6)
     no_nodes(lambda x: lax.split(x, (6,), 1)[0], x)
