@@ -40,12 +40,14 @@ class Move:
     - `index`: their indices; any where `outside` says that there are none.
     - `axes`: the axes that come in the place of the one.
     - `places`: the indices, if they are evenly spaced; `outside`: how many others are before them and after.
+    - `count`: how often all of these come, one time after the other.
     """
 
     index: Term
     axes: tuple[Axis, ...]
     places: range | None = None
     outside: tuple[int, int] = (0, 0)
+    count: int = 1
 
 
 Moves = Mapping[Axis, Move]
@@ -171,6 +173,8 @@ class Moving:
                 return self._piece(term.args[0], first, out, list(map(range, shape)), outside, term.args[1])
             case "concatenate":
                 return self._joined(call, term.args)
+            case "tile":
+                return self._tiled(term.args[0], first, out)
             case "gather":
                 return self._gathered(term, call)
             case _:
@@ -230,15 +234,33 @@ class Moving:
             pieces.append(Piece(arg, made[0].moves, self._test("lt", count, begin)))
         return pieces
 
+    def _tiled(self, operand: Term, layout: Layout, out: Layout) -> list[Piece]:
+        """The piece of an operand that is repeated along some of its axes."""
+        moves: dict[Axis, Move] = {}
+        for axis, new in zip(layout, out, strict=True):
+            if axis == new:
+                continue
+            if not isinstance(axis, Axis) or not isinstance(new, Axis) or axis not in operand.axes:
+                return []
+            index = self.terms.make(
+                Map("rem", "int32"), [self._index(new, range(1), 0), self._number(axis.size)]
+            )
+            moves[axis] = Move(index, (new,), range(axis.size), count=new.size // axis.size)
+        return [Piece(operand, moves)] if moves else []
+
     def _gathered(self, term: Term, call: Call) -> list[Piece]:
-        """The rows that a gather takes by one column of indices."""
+        """The rows that a gather takes by one column of indices; along shared axes, each of its own."""
         numbers, (table, indices) = call.params["dimension_numbers"], term.args
         layout = call.arg_layouts[0]
-        if len(numbers.start_index_map) != 1 or numbers.operand_batching_dims:
+        if len(numbers.start_index_map) != 1:
+            return []
+        shared = [layout[number] for number in numbers.operand_batching_dims]
+        if shared != [call.arg_layouts[1][number] for number in numbers.start_indices_batching_dims]:
             return []
         (at,) = numbers.start_index_map
         axis, length = layout[at], layout_shape(layout)[at]
-        sizes = tuple(1 if number == at else each for number, each in enumerate(layout_shape(layout)))
+        single = (at, *numbers.operand_batching_dims)
+        sizes = tuple(1 if number in single else each for number, each in enumerate(layout_shape(layout)))
         if call.params["slice_sizes"] != sizes or indices.dtype not in INDICES:
             return []
         if not isinstance(axis, Axis) or axis not in table.axes:
@@ -246,7 +268,7 @@ class Moving:
         index = self._converted(indices, "int32")
         clipped = self.terms.make(Map("max", "int32"), [index, self._number(0)])
         clipped = self.terms.make(Map("min", "int32"), [clipped, self._number(length - 1)])
-        moves = {axis: Move(clipped, tuple(sorted(indices.axes)))}
+        moves = {axis: Move(clipped, tuple(sorted(indices.axes - frozenset(shared))))}
         if call.params["mode"] != lax.GatherScatterMode.FILL_OR_DROP:
             return [Piece(table, moves)]
         inside = self.terms.make(Map("eq", "bool"), [index, clipped])

@@ -1,4 +1,4 @@
-"""Calls that only move entries: slices, flips, joins, pads with a constant, reshapes."""
+"""Calls that only move entries: slices, flips, joins, tiles, pads with a constant, reshapes."""
 
 from __future__ import annotations
 
@@ -87,6 +87,11 @@ def placed(array: Moved, dimension: int, places: range, outside: tuple[int, int]
     return _with_ends(found, dimension, outside, Const(zero, dtype))
 
 
+def tiled(array: Moved, dimension: int, count: int) -> Moved:
+    """An array so many times one after the other along a dimension."""
+    return array if count == 1 else Joined((array,) * count, dimension)
+
+
 def _with_ends(array: Moved, dimension: int, counts: Sequence[int], value: Const) -> Moved:
     """An array with so many entries of a value before and after it along a dimension."""
     ends = []
@@ -131,6 +136,13 @@ def _split(params: Mapping[str, Any], result: int, arrays: Sequence[Moved], rest
     return taken(array, tuple(places))
 
 
+def _tile(params: Mapping[str, Any], result: int, arrays: Sequence[Moved], rest: Sequence[Const]) -> Moved:
+    (array,) = arrays
+    for dimension, count in enumerate(params["reps"]):
+        array = tiled(array, dimension, int(count))
+    return array
+
+
 MOVING: Mapping[str, Made] = {
     "slice": _slice,
     "rev": _rev,
@@ -138,5 +150,6 @@ MOVING: Mapping[str, Made] = {
     "pad": _pad,
     "reshape": _reshape,
     "split": _split,
+    "tile": _tile,
 }
 """By the name of a primitive, what it makes of arrays."""

@@ -8,7 +8,7 @@ of the result.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,13 +79,11 @@ def can_be_picked(call: Call) -> bool:
             partly = [number for number in numbers.start_index_map if sizes[number] != shape[number]]
             fills = call.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
             single = partly if len(partly) == 1 and (not fills or len(numbers.start_index_map) == 1) else []
-            return (
-                not numbers.operand_batching_dims
-                and max(shape) <= np.iinfo(np.int32).max
-                and all(
-                    size == length or (size == 1 and number in numbers.start_index_map) or number in single
-                    for number, (size, length) in enumerate(zip(sizes, shape, strict=True))
-                )
+            if numbers.operand_batching_dims:
+                return _is_batched(call)
+            return max(shape) <= np.iinfo(np.int32).max and all(
+                size == length or (size == 1 and number in numbers.start_index_map) or number in single
+                for number, (size, length) in enumerate(zip(sizes, shape, strict=True))
             )
         case "dynamic_slice":
             return max(shape) <= np.iinfo(np.int32).max
@@ -93,7 +91,27 @@ def can_be_picked(call: Call) -> bool:
             return False
 
 
-def picked(terms: Terms, term: Term, table: Term, rest: tuple[Term, ...], call_id: int) -> Term:
+def _is_batched(call: Call) -> bool:
+    """Whether a gather takes single entries by one index each, along axes that its operands share."""
+    numbers, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
+    table, indices = call.arg_layouts
+    shared = [table[number] for number in numbers.operand_batching_dims]
+    return (
+        max(layout_shape(table)) <= np.iinfo(np.int32).max
+        and len(numbers.start_index_map) == 1
+        and sizes[numbers.start_index_map[0]] == 1
+        and all(isinstance(axis, Axis) for axis in shared)
+        and shared == [indices[number] for number in numbers.start_indices_batching_dims]
+        and all(
+            number in numbers.collapsed_slice_dims
+            for number, length in enumerate(layout_shape(table))
+            if number in numbers.start_index_map or sizes[number] != length
+            if number not in numbers.operand_batching_dims
+        )
+    )
+
+
+def picked(terms: Terms, term: Term, table: Term, rest: tuple[Term, ...], call_id: int, axis_id: int) -> Term:
     """A term that takes entries of an input, as a pick.
 
     **Arguments:**
@@ -102,25 +120,46 @@ def picked(terms: Terms, term: Term, table: Term, rest: tuple[Term, ...], call_i
     - `table`: the input, with the layout of the first operand.
     - `rest`: the other operands.
     - `call_id`: a number that no call has. The next one is free, too.
+    - `axis_id`: a number that no axis has.
     """
     assert isinstance(term.op, Opaque)
     call = term.op.call
     if call.primitive.name == "gather":
-        return _gathered(terms, call, table, rest[0], call_id)
+        return _gathered(terms, call, table, rest[0], call_id, axis_id)
     return _sliced(terms, call, table, rest, call_id)
 
 
-def _gathered(terms: Terms, call: Call, table: Term, indices: Term, call_id: int) -> Term:
+def _gathered(terms: Terms, call: Call, table: Term, indices: Term, call_id: int, axis_id: int) -> Term:
     numbers, sizes = call.params["dimension_numbers"], tuple(call.params["slice_sizes"])
     fill = call.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
     outside = outside_value(call) if fill else None
     columns, dropped = tuple(numbers.start_index_map), frozenset(numbers.collapsed_slice_dims)
     shape = layout_shape(call.arg_layouts[0])
+    if batched := tuple(numbers.operand_batching_dims):
+        layout, own = call.arg_layouts[0], call.arg_layouts[1]
+        shared = [each for each in (layout[number] for number in batched) if isinstance(each, Axis)]
+        indices, column = _with_columns(terms, indices, shared, axis_id)
+        dropped |= frozenset(batched)
+        pick = Pick((*columns, *batched), sizes, dropped, fill, outside)
+        behind = tuple(numbers.offset_dims)
+        return _made(terms, call, pick, table, indices, (*own[:-1], column), behind, call_id)
     windows = [number for number, size in enumerate(sizes) if size not in (1, shape[number])]
     if windows:
         return _windows(terms, call, table, indices, windows[0], outside, call_id)
     pick = Pick(columns, sizes, dropped, fill, outside)
     return _made(terms, call, pick, table, indices, call.arg_layouts[1], tuple(numbers.offset_dims), call_id)
+
+
+def _with_columns(terms: Terms, indices: Term, axes: Sequence[Axis], axis_id: int) -> tuple[Term, Axis]:
+    """Indices with further columns, of where along some axes each of them is; and the axis of columns."""
+    dtype = "int32" if numpy_dtype(indices.dtype).itemsize < 4 else indices.dtype
+    found = indices if dtype == indices.dtype else terms.make(Map("convert", dtype), [indices])
+    column = Axis(axis_id, 1 + len(axes))
+    number = terms.make(Iota(column, dtype))
+    for place, axis in enumerate(axes, 1):
+        here = terms.make(Map("eq", "bool"), [number, terms.make(Const(str(place), dtype))])
+        found = terms.make(Map("select_n", dtype), [here, found, terms.make(Iota(axis, dtype))])
+    return found, column
 
 
 def _windows(
@@ -234,24 +273,33 @@ def picked_rows(
     table: tuple[Term, Layout],
     at: int,
     indices: Term,
-    axes: tuple[Axis, ...],
     call_id: int,
+    axis_id: int,
 ) -> Term:
     """The rows of an input along a dimension that indices pick, which are clipped.
+
+    Along axes that the indices have, too, an index picks from where it is itself.
 
     **Arguments:**
 
     - `table`: the input, and its layout of single axes.
-    - `axes`: those of the rows: of the indices.
+    - `call_id`, `axis_id`: numbers that no call, and no axis, has.
     """
     leaf, layout = table
-    rest = (*layout[:at], *layout[at + 1 :])
-    taken = tuple(1 if number == at else length for number, length in enumerate(layout_shape(layout)))
-    pick = Pick((at,), taken, frozenset({at}), False, None)
+    axes = tuple(sorted(indices.axes))
+    shared = [number for number, axis in enumerate(layout) if axis in axes]
+    rest = tuple(axis for number, axis in enumerate(layout) if number not in (at, *shared))
+    single = (at, *shared)
+    taken = tuple(1 if number in single else length for number, length in enumerate(layout_shape(layout)))
+    column: Axis | None = None
+    if shared:
+        along = [axis for axis in layout if isinstance(axis, Axis) and axis in axes]
+        indices, column = _with_columns(terms, indices, along, axis_id)
+    pick = Pick(single, taken, frozenset(single), False, None)
     out, offsets = (*axes, *rest), tuple(range(len(axes), len(axes) + len(rest)))
     passing = frozenset(axis for each in out for axis in parts(each))
     params = {"pick": pick, "offsets": offsets}
-    layouts = (layout, (*axes, None))
+    layouts = (layout, (*axes, column))
     made = Call(call_id, pick_p, params, layouts, (out,), (leaf.dtype,), passing)
     return terms.make(Opaque(made, 0), [leaf, indices])
 

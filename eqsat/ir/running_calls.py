@@ -29,8 +29,17 @@ from eqsat.ir.term import Term, Terms
 running_p = Primitive("running")
 """The primitive of running calls. What runs such programs puts the calls themselves in their place."""
 
-CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
+CUMULATIVE = {
+    "cumsum": "add",
+    "cumprod": "mul",
+    "cummax": "max",
+    "cummin": "min",
+    "cumlogsumexp": "logaddexp",
+}
 """Cumulative reductions, each with the function that combines two entries."""
+
+ROUNDED = ("cumsum", "cumprod", "cumlogsumexp")
+"""Those that round differently in chunks, of floats."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,7 @@ def running_call(
     """
     if call.primitive.name in CUMULATIVE:
         axis = call.out_layouts[0][call.params["axis"]]
-        rounds = call.primitive.name in ("cumsum", "cumprod") and is_inexact(call.out_dtypes[0])
+        rounds = call.primitive.name in ROUNDED and is_inexact(call.out_dtypes[0])
         if not isinstance(axis, Axis) or axis not in axes or axis not in args[0].axes or (exact and rounds):
             return None
         return _made(Running(call, axis, bool(call.params["reverse"]), ()), number)
@@ -202,7 +211,25 @@ def start_of(how: Running) -> Const:
         case "cumprod":
             return Const(constant_text(np.ones((), numpy_dtype(dtype))), dtype)
         case name:
-            return Const(_limit(dtype, name == "cummax"), dtype)
+            return Const(_limit(dtype, name != "cummin"), dtype)
+
+
+def combined(terms: Terms, how: Running, state: Term, entries: Term) -> Term:
+    """The state of a cumulative reduction, combined with further entries."""
+    name, dtype = CUMULATIVE[how.call.primitive.name], entries.dtype
+    if name != "logaddexp":
+        return terms.make(Map(name, dtype), [state, entries])
+
+    def made(name: str, *args: Term) -> Term:
+        return terms.make(Map(name, "bool" if name in ("eq", "ne") else dtype), list(args))
+
+    # As in JAX: the difference of two infinities is none. The first state changes nothing, not even -0.0.
+    difference = made("sub", state, entries)
+    rest = made("log1p", made("exp", made("neg", made("abs", difference))))
+    found = made("add", made("max", state, entries), rest)
+    found = made("select_n", made("ne", difference, difference), found, made("add", state, entries))
+    lowest = terms.make(Const("-inf", dtype))
+    return made("select_n", made("eq", state, lowest), found, entries)
 
 
 def _limit(dtype: str, lowest: bool) -> str:

@@ -16,7 +16,7 @@ from eqsat.ir.control import Body, sliced, steady
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.moved_arrays import Moved, Whole
 from eqsat.ir.moved_computations import Moves, Moving
-from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, placed, repeats
+from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, placed, repeats, tiled
 from eqsat.ir.ops import Call, Leaf, Opaque, Rename
 from eqsat.ir.picked_entries import can_be_picked, picked, picked_rows
 from eqsat.ir.program import Program
@@ -102,15 +102,18 @@ class _Pass:
 
     - `read`, `tables`: the new inputs of the whole program.
     - `leaf`: a number that no input of a body has; the next ones below are free, too.
-    - `call`: a number that no call has; the next ones are free, too.
+    - `call`, `axis`: numbers that no call, and no axis, has; the next ones are free, too.
     """
 
     def __init__(self, program: Program, exact: bool) -> None:
         self.program = program
         self.exact = exact
-        indices = [leaf.index for inner in program.inside(known=True) for leaf in _leaves(inner)]
-        self.leaf = min([0, *indices]) - 1
+        insides = list(program.inside(known=True))
+        leaves = [leaf.op for inner in insides for leaf in inner.inputs]
+        self.leaf = min([0, *(op.index for op in leaves if isinstance(op, Leaf))]) - 1
         self.call = program.next_call()
+        axes = [axis.id for inner in insides for term in inner.known() for axis in term.axes]
+        self.axis = 1 + max(axes, default=0)
         self.positions: dict[tuple[bool, Moved, Layout, str], int] = {}
 
     def result(self, streamed: Collection[int]) -> StreamInputs:
@@ -220,7 +223,9 @@ class _Pass:
             leaf = self._input(inside, _Of(moved, layout, True), term.dtype, True)
             self.call += 1
             at, move = layout.index(axis), moves[axis]
-            return picked_rows(inside.program.terms, (leaf, layout), at, move.index, move.axes, self.call - 1)
+            terms = inside.program.terms
+            self.axis += 1
+            return picked_rows(terms, (leaf, layout), at, move.index, self.call - 1, self.axis - 1)
         new: list[Dimension] = []
         for number, axis in enumerate(sorted(term.axes)):
             if axis not in moves:
@@ -229,6 +234,7 @@ class _Pass:
             move = moves[axis]
             assert move.places is not None
             moved = placed(moved, number, move.places, move.outside, term.dtype)
+            moved = tiled(moved, number, move.count)
             new += move.axes or (None,)
         return self._input(inside, _Of(moved, tuple(new), True), term.dtype, False)
 
@@ -316,8 +322,9 @@ class _Pass:
         assert isinstance(term.op, Opaque)
         layout = term.op.call.arg_layouts[0]
         leaf = self._input(inside, _Of(table, layout, True), term.dtype, True)
-        found = picked(inside.program.terms, term, leaf, rest, self.call)
+        found = picked(inside.program.terms, term, leaf, rest, self.call, self.axis)
         self.call += 2
+        self.axis += 1
         inside.picked |= found.axes
         return found
 
@@ -386,7 +393,3 @@ def _longest(layout: Layout) -> frozenset[Axis]:
     """The longest axis of an array."""
     axes = layout_axes(layout)
     return frozenset({max(axes, key=lambda axis: axis.size)}) if axes else frozenset()
-
-
-def _leaves(program: Program) -> list[Leaf]:
-    return [leaf.op for leaf in program.inputs if isinstance(leaf.op, Leaf)]

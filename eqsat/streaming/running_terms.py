@@ -10,7 +10,7 @@ from jax import lax
 from eqsat.ir.axis import Axis, Layout, layout_shape
 from eqsat.ir.control import Scan
 from eqsat.ir.ops import Call, Const, Iota, Map, Opaque
-from eqsat.ir.running_calls import CUMULATIVE, Running
+from eqsat.ir.running_calls import Running, combined
 from eqsat.ir.term import Term
 from eqsat.streaming.keys import Key
 from eqsat.streaming.states import StateTerms
@@ -99,8 +99,8 @@ class RunningTerms:
         place = part.size - 1 if how.reverse else 0
         counted = [terms.make(Iota(part, "int32")), terms.make(Const(str(place), "int32"))]
         is_first = terms.make(Map("eq", "bool"), counted)
-        combined = terms.make(Map(CUMULATIVE[how.call.primitive.name], entries.dtype), [*state, entries])
-        begun = terms.make(Map("select_n", entries.dtype), [is_first, entries, combined])
+        begun = combined(terms, how, state[0], entries)
+        begun = terms.make(Map("select_n", entries.dtype), [is_first, entries, begun])
         call = replace(how.call.renamed(names), id=self.states.calls)
         self.states.calls += 1
         return call, [begun]

@@ -27,6 +27,13 @@ NEIGHBOURS = np.random.default_rng(1).integers(0, N, (N, 3)).astype(np.int32)
 WHOLE = np.arange(N * 5, dtype=np.int32).reshape(N, 5) * 12345677
 
 
+COLUMNS = np.random.default_rng(2).integers(-N, N, (3, 5)).astype(np.int32)
+
+
+def along(x: Any, indices: Any, mode: str | None = None) -> Any:
+    return jnp.take_along_axis(x, indices, axis=0, mode=mode)
+
+
 def descent(x: Any, batches: Any) -> Any:
     return lax.scan(lambda w, rows: (w - 0.1 * jnp.mean(x[rows], 0), jnp.sum(w)), jnp.zeros(5), batches)
 
@@ -94,6 +101,65 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     ),
     "rows in a loop in a loop": (nested, (X, ROWS.reshape(5, 2)), (0,)),
     "a gradient of rows": (jax.grad(lambda w, x, i: jnp.tanh(x[i] @ w).sum()), (normal(5), X, ROWS), (1,)),
+    # An entry of each column by an index of its own
+    "an entry of each column": (lambda x, i: along(x, i), (X, COLUMNS), (0,)),
+    "an entry of each column or NaN": (lambda x, i: along(x, 2 * i, mode="fill"), (X, COLUMNS), (0,)),
+    "an entry of each column, clipped": (lambda x, i: along(x, 2 * i, mode="clip"), (X, COLUMNS), (0,)),
+    "an entry of each column by bytes": (
+        lambda x, i: along(x, i),
+        (normal(120, 300).T, np.random.default_rng(2).integers(0, 255, (2, 120)).astype(np.uint8)),
+        (0,),
+    ),
+    "an entry of each column by narrow indices": (
+        lambda x, i: along(x, i, mode="fill"),
+        (normal(700, 200), np.random.default_rng(2).integers(-128, 128, (2, 200)).astype(np.int8)),
+        (0,),
+    ),
+    "an entry of each column by unsigned indices": (
+        lambda x, i: along(x, i, mode="clip"),
+        (X, np.array([[0, 300, 301, 1 << 31, (1 << 32) - 1]], np.uint32)),
+        (0,),
+    ),
+    "an entry of each column of integers": (
+        lambda x, i: along(x, 2 * i, mode="fill"),
+        (WHOLE, COLUMNS),
+        (0,),
+    ),
+    "an entry of each row of a transpose": (
+        lambda x, i: jnp.take_along_axis(x.T, i, axis=1),
+        (X, COLUMNS.T.copy()),
+        (0,),
+    ),
+    "the largest of each column": (lambda x: along(x, jnp.argmax(x, 0)[None]), (X,), (0,)),
+    "entries of a batch": (
+        lambda x, i: along(x.reshape(N, 2, 5), i[:, None] + jnp.zeros((1, 2, 1), int)),
+        (normal(N, 10), COLUMNS),
+        (0,),
+    ),
+    "an entry of each column of a product": (
+        lambda x, i, w: along(jnp.tanh(x) * w[:, None] + w[:5], i),
+        (X, COLUMNS, normal(N)),
+        (0,),
+    ),
+    "an entry of each column of a sum of two": (
+        lambda x, i, w: along(x + w, i),
+        (X, COLUMNS, normal(N, 5)),
+        (0,),
+    ),
+    "many entries of each column": (
+        lambda x, i: jnp.tanh(along(x, i)).sum(0),
+        (X, np.random.default_rng(2).integers(-400, 400, (900, 5)).astype(np.int32)),
+        (0,),
+    ),
+    # Tiles
+    "tiles": (lambda x: jnp.tile(x, (3, 1)), (X,), (0,)),
+    "tiles both ways": (lambda x: jnp.tile(x, (2, 3)), (X,), (0,)),
+    "tiles of all": (lambda x: jnp.tile(x.reshape(-1), 2), (X,), (0,)),
+    "a mean of tiles": (lambda x: jnp.exp(-jnp.abs(jnp.tile(x, (3, 1)))).mean(0), (X,), (0,)),
+    "a slice of tiles": (lambda x: jnp.tile(x, (3, 1))[200:700:3], (X,), (0,)),
+    "tiles of a product": (lambda x: jnp.tile(x * jnp.arange(1.0 * N)[:, None], (3, 1)), (X,), (0,)),
+    "tiles of a product both ways": (lambda x: jnp.tile(2 * x, (3, 2)), (X,), (0,)),
+    "a stack of tiles": (lambda x: jnp.tile(2 * x, (3, 1, 1)), (X,), (0,)),
     # Flips, strides, rolls
     "a flip": (lambda x: x[::-1], (X,), (0,)),
     "a flip beside it": (lambda x: x[::-1] - x, (X,), (0,)),
@@ -148,7 +214,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "a slice of the transpose": (lambda x: x.T.reshape(-1)[10:-3] * 2, (X,), (0,)),
 }
 
-ALIKE = {"a pad", "a mean of a join", "a slice of all", "rows", "minibatches", "a roll", "many rows"}
+ALIKE = {
+    *("a pad", "a mean of a join", "a slice of all", "rows", "minibatches", "a roll", "many rows", "tiles"),
+    *("an entry of each column", "an entry of each column of a product", "tiles of a product"),
+}
 
 VALUES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, 1.0]
 
