@@ -59,6 +59,7 @@ class AfterChunks:
                     tuple(run.path),
                     on_disk(run.arrays),
                     run.read_bytes,
+                    self.results.samples,
                 )
             )
         if stop:

@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,7 +24,7 @@ EVERY = 60.0
 NAME = "checkpoint"
 """The name of the file."""
 
-MAGIC = b"eqsat checkpoint 2\n"
+MAGIC = b"eqsat checkpoint 3\n"
 """What the file begins with."""
 
 
@@ -38,6 +39,7 @@ class Saved:
     - `lengths`: of its chunks, by pass.
     - `path`: by loop that was running, the numbers of its step and of its chunk.
     - `read_bytes`: how much it had read.
+    - `written`: samples of what it had written, by place.
     """
 
     budget: int
@@ -46,6 +48,7 @@ class Saved:
     path: tuple[tuple[int, int], ...]
     arrays: Mapping[Key, np.ndarray]
     read_bytes: int
+    written: Sequence[Any] = ()
 
 
 @dataclass
@@ -109,7 +112,7 @@ class Checkpoints:
                 f"the checkpoint in {self.folder} is of another function, or of other arguments: delete the"
                 " folder to begin anew, or call the function that it is of with the same arguments"
             )
-        return Saved(budget, steps, lengths, path, arrays, head["read_bytes"])
+        return Saved(budget, steps, lengths, path, arrays, head["read_bytes"], head["written"])
 
     def write(self, saved: Saved) -> None:
         """Write a checkpoint in the place of the last one. A crash leaves one of the two.
@@ -135,6 +138,7 @@ class Checkpoints:
                 "lengths": dict(saved.lengths),
                 "path": list(saved.path),
                 "read_bytes": saved.read_bytes,
+                "written": saved.written,
                 "arrays": listed,
             }
         ).encode()

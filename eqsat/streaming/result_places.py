@@ -22,6 +22,7 @@ from eqsat.streaming.places import Position
 from eqsat.streaming.sinks import ScratchSink, Sink, sink
 from eqsat.streaming.sources import Source
 from eqsat.streaming.steps import Kept, Result, Streaming
+from eqsat.streaming.written_samples import WrittenSamples
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,21 @@ class ResultPlaces:
         """Wait until all that was written is on disk."""
         for place in self.every:
             place.sink.flush()
+
+    @property
+    def samples(self) -> list[Any]:
+        """Samples of what was written to each place, as JSON has them."""
+        return [None if place is None else place.sink.samples.data for place in (*self.places, *self.scratch)]
+
+    def resume(self, samples: Sequence[Any]) -> None:
+        """Go on with what an earlier run has written.
+
+        **Raises:** `EqsatError` if it wrote to other places.
+        """
+        for place, data in zip((*self.places, *self.scratch), samples, strict=True):
+            # A result that is on the device until the end may have got a place, or lost it.
+            if place is not None and data is not None:
+                place.sink.resume(WrittenSamples.of(data))
 
     def abandoned(self) -> None:
         """Let them go, when no more is written."""

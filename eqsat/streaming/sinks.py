@@ -14,6 +14,7 @@ import numpy as np
 from eqsat.errors import EqsatError
 from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts
 from eqsat.streaming.sources import Slices, let_go, mapping_of, own_dtype, sliced, slices_text
+from eqsat.streaming.written_samples import WrittenSamples
 
 UNFINISHED = ".part"
 """What the name of a file ends in until all of it is written."""
@@ -26,11 +27,13 @@ class Sink:
 
     - `array`: what slices are assigned to.
     - `own`: whether it is in the memory of this process.
+    - `samples`: of what was written.
     """
 
     def __init__(self, array: Any, own: bool = False) -> None:
         self.array = array
         self.own = own
+        self.samples = WrittenSamples()
 
     def write(self, slices: Slices, values: np.ndarray[Any, Any]) -> None:
         """Write a slice.
@@ -43,7 +46,24 @@ class Sink:
             raise EqsatError(
                 f"the result's slice {slices_text(slices)} could not be written: {error}"
             ) from error
+        self.samples.note(slices, values)
         let_go(self.array)
+
+    def resume(self, samples: WrittenSamples) -> None:
+        """Go on where an earlier run has written what the samples are of.
+
+        **Raises:** `EqsatError` if that was somewhere else.
+        """
+        try:
+            slices = samples.differing(self.array)
+        except Exception as error:
+            raise EqsatError(f"what the checkpoint's run has written can't be read: {error}") from error
+        if slices is not None:
+            raise EqsatError(
+                f"out is not where the checkpoint's run began to write: its slice {slices_text(slices)} is"
+                " another. Name the array that it began with, or delete the checkpoint to begin anew"
+            )
+        self.samples = samples
 
     def read(
         self,

@@ -238,6 +238,7 @@ class StreamedFunction:
             parts,
         )
         if saved:
+            results.resume(saved.written)
             arrays |= {key: parts.whole(value) for key, value in saved.arrays.items()}
         try:
             with (
