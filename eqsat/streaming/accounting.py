@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.control import iterations
 from eqsat.ir.dtypes import numpy_dtype
+from eqsat.streaming.states import part_bytes
 from eqsat.streaming.steps import ControlFlow, Load, Pass, Picking, Step, Streaming, inner_steps
 
 Lengths = Mapping[Axis, int]
@@ -161,6 +162,22 @@ def host_bytes(streaming: Streaming, lengths: Lengths, unnamed: Sequence[bool]) 
     ]
     indices = _index_bytes(streaming.steps, lengths)
     return reading + sum(writing) + indices + result_bytes(streaming, unnamed)
+
+
+def saved_bytes(streaming: Streaming, lengths: Mapping[int, int]) -> int:
+    """Bytes of the states that passes save for others, on the host.
+
+    **Arguments:**
+
+    - `lengths`: of chunks, by pass.
+    """
+    longest, found = longest_chunks(streaming, lengths), 0
+    for one in streaming.passes:
+        count = -(-one.axis.size // lengths[one.id])
+        found += count * sum(
+            part_bytes(each.part, {axis: longest[axis] for axis in each.open}) for each in one.saved
+        )
+    return found
 
 
 def result_bytes(streaming: Streaming, unnamed: Sequence[bool]) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.ops import Chunk, Fold, Opaque
@@ -21,8 +22,23 @@ def runs_in_python(body: Block) -> bool:
     )
 
 
-def running_in(loop: Loop) -> list[tuple[Term, Running]]:
-    """The running calls that go through the axis of a loop in its chunks, one term for each.
+@dataclass(frozen=True)
+class RunningStep:
+    """A running call that goes through the axis of a loop in its chunks.
+
+    **Attributes:**
+
+    - `turn`: the number of the pass that takes it along. Passes of even numbers begin at the start of the
+      axis, and the others at its end.
+    """
+
+    term: Term
+    how: Running
+    turn: int
+
+
+def running_in(loop: Loop) -> tuple[list[RunningStep], int]:
+    """The running calls of a loop, one term for each, and the number of the pass in which all is computed.
 
     **Raises:** `UnsupportedError` if chunks that are taken in order can't carry their states.
     """
@@ -35,15 +51,40 @@ def running_in(loop: Loop) -> list[tuple[Term, Running]]:
             if block is not loop.body:
                 raise UnsupportedError("a cumulative sum, or a scan, inside of another loop over its chunks")
             (term,) = step.results
-            assert isinstance(term.op, Opaque)
-            found.setdefault((term.op.call.id, tuple(arg.number for arg in term.args)), (term, how))
-    directions = {how.reverse for _, how in found.values()}
+            found.setdefault(_identity(term), (term, how))
+    turns: dict[tuple[int, tuple[int, ...]], int] = {}
+    reached: dict[int, int] = {}
+    # Steps come after those that they read.
+    for key, (term, how) in found.items():
+        turn = max((_turn(arg, turns, reached) for arg in term.args), default=0)
+        turns[key] = turn if turn % 2 == how.reverse else turn + 1
+        reached.clear()
     ordered = any(
         isinstance(result.op, Fold) and not isinstance(result.op.monoid, str) for result in loop.results
     )
-    if len(directions) > 1 or (True in directions and ordered):
-        raise UnsupportedError("what begins at the end of an axis beside what begins at its start")
-    return list(found.values())
+    last = max(turns.values(), default=0)
+    steps = [RunningStep(term, how, turns[key]) for key, (term, how) in found.items()]
+    return steps, last + 1 if ordered and last % 2 else last
+
+
+def _identity(term: Term) -> tuple[int, tuple[int, ...]]:
+    """What the results of one call have in common."""
+    assert isinstance(term.op, Opaque)
+    return term.op.call.id, tuple(arg.number for arg in term.args)
+
+
+def _turn(root: Term, turns: Mapping[tuple[int, tuple[int, ...]], int], reached: dict[int, int]) -> int:
+    """The last turn of the running calls that a term is computed of."""
+    stack, last = [root], 0
+    while stack:
+        term = stack.pop()
+        if term.number in reached:
+            continue
+        own = turns.get(_identity(term), 0) if isinstance(term.op, Opaque) else 0
+        reached[term.number] = own
+        last = max(last, own)
+        stack.extend(term.args)
+    return last
 
 
 def all_axes(program: Program) -> Iterable[Axis]:

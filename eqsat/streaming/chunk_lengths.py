@@ -52,7 +52,9 @@ def chunk_lengths(streaming: Streaming, free: int, host_free: int, count: int = 
             )
             row += entries * sizes[written.result]
         length = int(most / row) if row else one.axis.size
-        found[one.id] = usable(one, length, devices)
+        # Passes of one loop go through the same chunks.
+        length = usable(one, length, devices)
+        found[one.id] = min(length, found.get(one.id, length))
         each(one.steps, {**opened, one.axis: found[one.id]})
 
     def each(steps: Sequence[Step], opened: Mapping[Axis, int]) -> None:

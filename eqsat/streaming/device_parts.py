@@ -17,6 +17,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from eqsat.errors import EqsatError
 from eqsat.ir.axis import Axis, Layout, parts
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Leaf
@@ -240,7 +241,12 @@ def part_on_host(array: jax.Array, device: jax.Device | None) -> Array:
 
 
 def whole_on_host(array: jax.Array) -> Array:
-    """An array that this process has all of, on the host."""
+    """An array that this process has all of, on the host.
+
+    **Raises:** `EqsatError` if other processes have parts of it.
+    """
+    if not (array.is_fully_addressable or array.is_fully_replicated):
+        raise EqsatError("a state that is split among several processes can't be saved")
     return np.asarray(array if array.is_fully_addressable else array.addressable_data(0))
 
 

@@ -17,7 +17,7 @@ from eqsat.ir.control import Scan, Switch, While
 from eqsat.ir.dtypes import numpy_dtype
 from eqsat.ir.ops import Const
 from eqsat.streaming.buffers import Buffers
-from eqsat.streaming.device_parts import part_on_host
+from eqsat.streaming.device_parts import part_on_host, whole_on_host
 from eqsat.streaming.keys import Key
 from eqsat.streaming.picking import read_picked
 from eqsat.streaming.places import Position
@@ -61,7 +61,7 @@ class Execution:
 
     - `sources`: the arguments that are read by chunks, by position.
     - `kept`: where outputs go, by the number of the kept result that they are.
-    - `arrays`: what the device holds, by name.
+    - `arrays`: what the device holds, by name; and states that are saved, which are arrays of NumPy.
     - `read_bytes`: how much has been read.
     - `at_chunk`: is called after every chunk.
     - `double`: whether JAX has 64-bit numbers enabled.
@@ -71,7 +71,7 @@ class Execution:
     program: StreamedProgram
     sources: Mapping[int, Source | MovedSource]
     kept: Mapping[int, Sequence[KeptResult]]
-    arrays: dict[Key, jax.Array]
+    arrays: dict[Key, Any]
     at_chunk: Callable[[Execution], None]
     double: bool = False
     path: list[tuple[int, int]] = field(default_factory=list)
@@ -133,13 +133,13 @@ class Execution:
     def _pass(self, one: Pass, number: int, at: Position, needed: frozenset[Key], resumed: Path) -> None:
         length = self.program.lengths[one.id]
         begins, inside = 0, resumed[1:]
-        states = {state.key for state in one.states}
+        states = {state.key for state in one.states} | {state.saved for state in one.saved}
         if resumed:
             begins = resumed[0][1] + (0 if inside else 1)
         else:
             self.arrays |= {state.key: self._initial(state, at) for state in one.states if state.part.initial}
         kept = states | {written.key for written in one.written}
-        after = needed | needs(one.steps, kept)
+        after = needed | needs(one.steps, kept) | {state.saved for state in one.restored}
         starts_apart = any(state.part.initial is None and not state.part.given for state in one.states)
         for chunk in range(begins, -(-one.axis.size // length)):
             here = at.within(one.axis, *one.chunk(chunk, length))
@@ -150,6 +150,7 @@ class Execution:
                 self.arrays |= loaded
                 self.read_bytes += sum(array.nbytes for array in loaded.values())
                 del loaded
+                self._exchange(one, here.starts[one.axis] // length, length)
             self.path.append((number, chunk))
             self._steps(one.steps, here, after | kept, starts_apart and chunk == 0, inside)
             inside = ()
@@ -157,11 +158,24 @@ class Execution:
                 self._write(written, here)
             gone = {load.key for load in one.loads} | {written.key for written in one.written}
             self._keep(frozenset((after | states) - gone))
-            jax.block_until_ready([self.arrays[key] for key in states if key in self.arrays])
+            jax.block_until_ready(
+                [self.arrays[state.key] for state in one.states if state.key in self.arrays]
+            )
             while buffers:
                 self._buffers.give_back(buffers.pop())
             self.at_chunk(self)
             self.path.pop()
+
+    def _exchange(self, one: Pass, chunk: int, length: int) -> None:
+        """Save the states that a pass has before a chunk, and restore those of earlier passes."""
+        for state in one.saved:
+            value = whole_on_host(self.arrays[state.key])
+            if state.saved not in self.arrays:
+                count = -(-one.axis.size // length)
+                self.arrays[state.saved] = np.empty((count, *value.shape), value.dtype)
+            self.arrays[state.saved][chunk] = value
+        for state in one.restored:
+            self.arrays[state.key] = self.program.parts.whole(self.arrays[state.saved][chunk])
 
     def _initial(self, state: State, at: Position) -> jax.Array:
         part = state.part

@@ -33,6 +33,7 @@ from eqsat.streaming.accounting import (
     longest_chunks,
     read_back_bytes,
     result_bytes,
+    saved_bytes,
     written_bytes,
 )
 from eqsat.streaming.chunk_lengths import chunk_lengths, shorter
@@ -321,6 +322,7 @@ class StreamPlanner:
         while True:
             refused: BudgetError | None = None
             host = host_bytes(steps, longest_chunks(steps, lengths), self.unnamed)
+            host += saved_bytes(steps, lengths)
             if host <= host_budget:
                 try:
                     programs = self._programs(steps, lengths, budget)

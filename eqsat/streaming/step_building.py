@@ -6,19 +6,27 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from eqsat.ir.axis import Axis, Layout
+from eqsat.ir.axis import Axis
 from eqsat.ir.control import steady
 from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
-from eqsat.ir.picked_entries import is_pick, picked_layout
+from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
-from eqsat.ir.running_calls import Running, start_of
-from eqsat.ir.streams import UnsupportedError, input_read, is_read, stored_input
+from eqsat.ir.running_calls import start_of
+from eqsat.ir.streams import UnsupportedError, is_read
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, combination
-from eqsat.streaming.block_uses import all_axes, running_in, runs_in_python, used_inside, used_whole
+from eqsat.streaming.block_uses import (
+    RunningStep,
+    all_axes,
+    running_in,
+    runs_in_python,
+    used_inside,
+    used_whole,
+)
 from eqsat.streaming.keys import Key
 from eqsat.streaming.needed_steps import Group, known_load, known_value, needed_steps
 from eqsat.streaming.places import can_be_sliced
+from eqsat.streaming.reading_steps import ReadingSteps
 from eqsat.streaming.running_terms import state_keys
 from eqsat.streaming.segments import Advance, Finish, Known, Placement, Root, Scope, Update, Value
 from eqsat.streaming.states import Part, is_supported, state_parts
@@ -28,12 +36,12 @@ from eqsat.streaming.steps import (
     Kept,
     Load,
     Pass,
-    Picking,
     Result,
     State,
     Step,
     Streaming,
     Written,
+    needs,
 )
 
 FREE = (Const, Iota, Delta, Rename, Chunk, Leaf)
@@ -69,7 +77,7 @@ class _Builder:
         self.program = program
         self.kept: dict[int, Kept] = {}
         self.results: list[Result] = []
-        self.sources = {position: position for position in streamed}
+        self.reads = ReadingSteps({position: position for position in streamed}, self.kept)
         self.scopes = 0
         whole = {
             arg.number for term in program.reachable() if not isinstance(term.op, Chunk) for arg in term.args
@@ -92,7 +100,7 @@ class _Builder:
         known: dict[int, Known] = {}
         for term in self.program.inputs:
             assert isinstance(term.op, Leaf)
-            if term.op.index not in self.sources:
+            if term.op.index not in self.reads.sources:
                 known[term.number] = Known(Key("argument", term.op.index), term.op.layout, term.dtype)
         axes = {axis for inner in self.program.inside() for axis in all_axes(inner)}
         free = 1 + max((axis.id for axis in axes), default=0)
@@ -140,21 +148,22 @@ class _Builder:
         for step in block.steps:
             if isinstance(step, Loop):
                 flush()
-                starts, one, ends, after = self._pass(step, scope, outside)
+                starts, passes, ends, after = self._pass(step, scope, outside)
                 groups.append((scope, starts))
-                add(one, ())
+                for one in passes:
+                    add(one, ())
                 groups.append((scope, ends))
                 scope = scope.with_known(after)
             elif is_read(step.term):
                 flush()
-                load = self._load(step.term, scope)
+                load = self.reads.load(step.term, scope)
                 add(load, [(step.term.number, known_load(load))])
-            elif (load_back := self._of_kept(step.term, scope)) is not None:
+            elif (load_back := self.reads.of_kept(step.term, scope)) is not None:
                 flush()
                 add(load_back, [(step.term.number, known_load(load_back))])
             elif is_pick(step.term):
                 flush()
-                indices, picking = self._picking(step.term, scope)
+                indices, picking = self.reads.picking(step.term, scope)
                 groups.append((scope, indices))
                 add(picking, [(step.term.number, known_load(picking))])
             elif any(map(runs_in_python, step.bodies)):
@@ -165,7 +174,7 @@ class _Builder:
                     add(flow, found)
             elif not isinstance(step.term.op, FREE):
                 for arg in step.term.args if step.bodies else ():
-                    whole = self._operand(arg, scope)
+                    whole = self.reads.operand(arg, scope)
                     if whole is not None and arg.number not in scope.known:
                         flush()
                         add(whole, [(arg.number, known_load(whole))])
@@ -176,8 +185,8 @@ class _Builder:
 
     def _pass(
         self, loop: Loop, scope: Scope, outside: Mapping[int, int]
-    ) -> tuple[list[Root], Pass, list[Root], list[tuple[int, Known]]]:
-        """A loop: what its folds start from, the loop, what they end with, and what is known after it."""
+    ) -> tuple[list[Root], list[Pass], list[Root], list[tuple[int, Known]]]:
+        """A loop: what its folds start from, its passes, what they end with, and what is known after it."""
         inner = scope.within(loop.axis)
         states: list[State] = []
         last: list[Root] = []
@@ -216,10 +225,18 @@ class _Builder:
             else:
                 value = known_value(body, inner)
                 written.append(Written(value.key, target, value.layout, body.open))
-        running = running_in(loop)
-        for term, how in running:
-            starts += self._begun(term, how, loop.axis, scope, states)
-            last.append(Advance(term))
+        running, turn = running_in(loop)
+        passes: list[Pass] = []
+        restored: tuple[State, ...] = ()
+        for number in range(turn):
+            if own := [one for one in running if one.turn == number]:
+                before = self._saving(loop, inner, own, restored, starts)
+                passes.append(before)
+                restored += before.saved
+        for each in running:
+            if each.turn == turn:
+                starts += self._begun(each, scope, states)
+                last.append(Advance(each.term))
         wanted = frozenset(one.key for one in written)
         steps, after = self.block(loop.body, inner, last, targets, wanted)
         loads = [step for step in steps if isinstance(step, Load)]
@@ -241,14 +258,42 @@ class _Builder:
             tuple(others),
             tuple(states),
             tuple(written),
-            any(how.reverse for _, how in running),
+            turn % 2 == 1,
+            restored=restored,
         )
-        return starts, one, ends, known
+        return starts, [*passes, one], ends, known
 
-    def _begun(
-        self, term: Term, how: Running, axis: Axis, scope: Scope, states: list[State]
-    ) -> Iterator[Root]:
+    def _saving(
+        self,
+        loop: Loop,
+        inner: Scope,
+        running: Sequence[RunningStep],
+        restored: tuple[State, ...],
+        starts: list[Root],
+    ) -> Pass:
+        """A pass that carries states, and saves those before each chunk for a pass in the other order."""
+        states: list[State] = []
+        for each in running:
+            starts += self._begun(each, inner, states)
+        steps, _ = self.block(loop.body, inner, [Advance(each.term) for each in running], {})
+        read = needs([step for step in steps if not isinstance(step, Load)], set())
+        return Pass(
+            loop.id,
+            loop.axis,
+            loop.shortest,
+            ("states",),
+            tuple(step for step in steps if isinstance(step, Load) and step.key in read),
+            tuple(step for step in steps if not isinstance(step, Load)),
+            tuple(states),
+            (),
+            running[0].how.reverse,
+            tuple(states),
+            restored,
+        )
+
+    def _begun(self, running: RunningStep, scope: Scope, states: list[State]) -> Iterator[Root]:
         """What the state of a running call starts as; it is among what the pass carries."""
+        term, how = running.term, running.how
         keys = state_keys(term, how, scope.id)
         for number, (key, (axes, dtype)) in enumerate(zip(keys, how.state, strict=True)):
             opened = term.open & set(axes)
@@ -257,54 +302,6 @@ class _Builder:
                 raise UnsupportedError("a cumulative sum, or a scan, of chunks of a chunk")
             states.append(State(key, Part(axes, dtype, None, given=True), opened))
             yield Value(key, start, axes)
-
-    def _load(self, term: Term, scope: Scope) -> Load:
-        assert isinstance(term.op, Opaque)
-        (layout,) = term.op.call.out_layouts
-        source = self.sources[input_read(term).index]
-        return self._loaded(term, scope, source, layout)
-
-    def _loaded(self, term: Term, scope: Scope, source: int, layout: Layout) -> Load:
-        if not can_be_sliced(layout, term.open):
-            raise UnsupportedError(f"a chunk that is no slice of argument {source}")
-        return Load(known_value(term, scope).key, "input", source, layout, term.dtype, term.open)
-
-    def _picking(self, term: Term, scope: Scope) -> tuple[list[Root], Picking]:
-        """The indices of a pick, and the step that reads what they pick."""
-        assert isinstance(term.op, Opaque)
-        call, (table, indices) = term.op.call, term.args
-        leaf, layout = stored_input(table)
-        assert isinstance(leaf.op, Leaf)
-        if not can_be_sliced(layout, term.open):
-            raise UnsupportedError(f"a chunk that is no slice of argument {leaf.op.index}")
-        key = Key("index", term.number, 0, scope.id)
-        roots: list[Root] = [Value(key, indices, call.arg_layouts[1])]
-        source, pick = self.sources[leaf.op.index], call.params["pick"]
-        result = known_value(term, scope).key
-        return roots, Picking(result, source, layout, key, pick, picked_layout(term), term.dtype, term.open)
-
-    def _operand(self, term: Term, scope: Scope) -> Load | None:
-        """How an operand of control flow is read, whose bodies read it; None for others.
-
-        Its loops do not run in Python: so they have all of it, or the current chunk.
-        """
-        operand, layout = stored_input(term)
-        if not isinstance(operand.op, Leaf) or operand.op.index not in self.sources:
-            return None
-        return self._loaded(term, scope, self.sources[operand.op.index], layout)
-
-    def _of_kept(self, term: Term, scope: Scope) -> Load | None:
-        """How a chunk of a kept result is read back; None for other terms."""
-        opened = []
-        operand = term
-        while isinstance(operand.op, Chunk):
-            opened.append(operand.op.axis)
-            (operand,) = operand.args
-        if not opened or operand.number not in self.kept:
-            return None
-        kept = self.kept[operand.number]
-        key = known_value(term, scope).key
-        return Load(key, "result", kept.number, kept.axes, kept.dtype, frozenset(opened))
 
     # Control flow
 
@@ -322,7 +319,7 @@ class _Builder:
         roots: list[Root] = []
         for position, (arg, layout) in enumerate(zip(step.term.args, call.arg_layouts, strict=True)):
             known = scope.known.get(arg.number)
-            if self._source(arg) is not None:
+            if self.reads.source(arg) is not None:
                 if position not in steady(control, len(step.term.args)):
                     raise UnsupportedError("a loop that carries or goes over what is read by chunks")
                 operands.append(None)
@@ -338,9 +335,9 @@ class _Builder:
             taken = []
             for leaf, position in zip(body.program.inputs, body.sources, strict=True):
                 assert isinstance(leaf.op, Leaf)
-                source = self._source(step.term.args[position])
+                source = self.reads.source(step.term.args[position])
                 if source is not None:
-                    self.sources[leaf.op.index] = source
+                    self.reads.sources[leaf.op.index] = source
                     continue
                 key = Key("value", leaf.number, 0, self.scopes)
                 own[leaf.number] = Known(key, leaf.op.layout, leaf.dtype, scope.opened_in(leaf))
@@ -366,9 +363,3 @@ class _Builder:
                     found.append((other.term.number, known))
         every = tuple(operands), tuple(entries), tuple(bodies), tuple(outputs), results
         return roots, ControlFlow(number, control, *every, tuple(known for _, known in found)), found
-
-    def _source(self, term: Term) -> int | None:
-        """The position of the argument that a term is, if it is one that is read by chunks."""
-        while isinstance(term.op, Rename):
-            (term,) = term.args
-        return self.sources.get(term.op.index) if isinstance(term.op, Leaf) else None

@@ -99,6 +99,7 @@ class StepUses:
                         inside = {**opened, step.axis: length}
                         mine = self.parts.shared(inside)
                         chunk = around | {load.key: load_bytes(load, mine) for load in step.loads}
+                        chunk |= {s.key: part_bytes(s.part, _open(shared, s.open)) for s in step.restored}
                         yield from self._in_steps(step.steps, inside, chunk, again, ahead, starts)
                     alive |= states
                 case ControlFlow():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
@@ -102,6 +102,11 @@ class State:
     part: Part
     open: frozenset[Axis]
 
+    @property
+    def saved(self) -> Key:
+        """What it is called on the host, with an entry for each chunk."""
+        return replace(self.key, kind="saved")
+
 
 @dataclass(frozen=True, eq=False)
 class Pass:
@@ -114,6 +119,8 @@ class Pass:
     - `combines`: how it combines the chunks into its results, in words.
     - `loads`: what is read for each chunk, before the steps.
     - `reverse`: whether it begins with the last chunk.
+    - `saved`: those of `states` of which it keeps, on the host, what they are before each chunk.
+    - `restored`: the states that an earlier pass over the same chunks has saved.
     """
 
     id: int
@@ -125,6 +132,8 @@ class Pass:
     states: tuple[State, ...]
     written: tuple[Written, ...]
     reverse: bool = False
+    saved: tuple[State, ...] = ()
+    restored: tuple[State, ...] = ()
 
     def chunk(self, number: int, length: int) -> tuple[int, int]:
         """Where the chunk of a number begins if chunks are so long, and its length."""
@@ -138,7 +147,9 @@ class Pass:
         """What it reads that is there before it."""
         made = {load.key for load in self.loads} | {Key("start", self.axis.id)}
         made |= {state.key for state in self.states if not state.part.given}
+        made |= {state.key for state in self.restored}
         found = {state.key for state in self.states if state.part.given}
+        found |= {state.saved for state in self.restored}
         return frozenset(found | needs(self.steps, {one.key for one in self.written}) - made)
 
 
@@ -299,8 +310,8 @@ def writes(step: Step) -> frozenset[Key]:
             return frozenset({key})
         case Segment():
             return frozenset(step.writes)
-        case Pass(states=states):
-            return frozenset(state.key for state in states)
+        case Pass(states=states, saved=saved):
+            return frozenset([*(state.key for state in states), *(state.saved for state in saved)])
         case ControlFlow(results=results):
             return frozenset(results)
     raise AssertionError(step)

@@ -218,7 +218,7 @@ class StreamedFunction:
                 f"{self.title} runs in several processes, which keep no checkpoints and no scratch files yet:"
                 " leave out checkpoint= and scratch="
             )
-        arrays = {
+        arrays: dict[Key, Any] = {
             Key("argument", number): parts.whole(leaf, aval.dtype)
             for number, (leaf, aval) in enumerate(zip(leaves, self.traced.closed.in_avals, strict=True))
             if number not in self.streamed
@@ -239,7 +239,10 @@ class StreamedFunction:
         )
         if saved:
             results.resume(saved.written)
-            arrays |= {key: parts.whole(value) for key, value in saved.arrays.items()}
+            arrays |= {
+                key: np.array(value) if key.kind == "saved" else parts.whole(value)
+                for key, value in saved.arrays.items()
+            }
         try:
             with (
                 interruptible() as interrupted,

@@ -15,7 +15,7 @@ from jax import lax
 
 import eqsat
 from eqsat.errors import BudgetError
-from eqsat.streaming.accounting import ahead_bytes, chunk_bytes, current_bytes, longest_chunks
+from eqsat.streaming.accounting import ahead_bytes, chunk_bytes, current_bytes, longest_chunks, saved_bytes
 from eqsat.streaming.buffers import ALIGNMENT, Buffers
 from eqsat.streaming.chunk_lengths import usable
 from eqsat.streaming.planner import StreamPlanner
@@ -98,6 +98,21 @@ def test_control_flow_in_a_pass_reads_ahead_beside_it(monkeypatch: pytest.Monkey
     (found,) = run_by_passes(plan, steps, (eqsat.on_host(X), eqsat.on_host(Y)), lengths, slowly)
     np.testing.assert_allclose(found, settled(X, Y), rtol=1e-5)
     assert watched.most == 2 * (outer + inner)
+
+
+def test_states_that_are_saved_count_on_the_host() -> None:
+    plan = planner(lambda x: (jnp.cumsum(x, 0) * lax.cumsum(x, 0, reverse=True)).max(0), (X,), (0,))
+    steps = steps_of(plan, 4_000)
+    saving, last = steps.passes
+    assert saving.id == last.id
+    lengths = {saving.id: 100}
+    assert saved_bytes(steps, lengths) == 40 * 2 * 4
+    found: dict[str, Any] = {}
+    sizes = lambda run: found.update(  # noqa: E731
+        {key.kind: array.nbytes for key, array in run.arrays.items() if key.kind == "saved"}
+    )
+    run_by_passes(plan, steps, (eqsat.on_host(X),), lengths, sizes)
+    assert found == {"saved": 40 * 2 * 4}
 
 
 def test_nested_passes_are_each_at_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,22 @@ def test_a_run_goes_on_within_another_budget(budget: str, folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("chunk", [5, 60, 100])
+def test_states_that_a_pass_saves_survive(
+    chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def both(x: Any) -> Any:
+        bits = x.view(jnp.int32)
+        return jnp.cumsum(bits, 0) - jax.lax.cumsum(bits, 0, reverse=True)
+
+    monkeypatch.setattr(checkpoints, "EVERY", 0.0)
+    run = eqsat.optimize(both, budget="60kB", checkpoint=tmp_path / "c")
+    assert [one.size // one.length for one in run.plan(eqsat.on_host(X)).passes] >= [51, 51]
+    with pytest.raises(EqsatError, match="gone"):
+        run(Failing(66 + chunk))
+    np.testing.assert_array_equal(run(eqsat.on_host(X)), jax.jit(both)(X))
+
+
 def test_a_run_does_not_go_on_by_another_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streaming, "digest", "another")
     with pytest.raises(EqsatError, match="the options that it was made with"):

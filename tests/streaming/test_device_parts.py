@@ -54,6 +54,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "nearest": (lambda x, q: lax.top_k(q @ x.T, 5), (X, Q), (0,)),
     "gradient": (jax.grad(lambda w, x: jnp.mean(jnp.logaddexp(0.0, x @ w))), (X[0], X), (1,)),
     "a cumulative sum": (lambda x: jnp.cumsum(x, 0), (X,), (0,)),
+    "sums from both ends": (lambda x: jnp.cumsum(x, 0) + lax.cumsum(x, 0, reverse=True), (X,), (0,)),
     "a scan over rows": (
         lambda x: lax.scan(lambda c, r: (0.5 * c + r, jnp.tanh(c)), jnp.zeros(8), x),
         (X,),
@@ -68,6 +69,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
 
 QUICK = [
     *((name, MESH) for name in ("standardised", "two files", "a flip", "rows by indices", "what is read")),
+    ("sums from both ends", MESH),
     ("iterations of k-means", SQUARE),
 ]
 

@@ -121,7 +121,10 @@ def run_by_passes(
         for number, arg in enumerate([*args, *planner.hoisted])
         if number not in planner.streamed
     }
-    arrays |= resumed[1]
+    arrays |= {
+        key: np.array(value) if key.kind == "saved" else jnp.asarray(value)
+        for key, value in resumed[1].items()
+    }
     sinks = new_sinks(planner, steps) if sinks is None else sinks
     kept: dict[int, list[KeptResult]] = {}
     for result, sink in zip(steps.results, sinks, strict=True):
