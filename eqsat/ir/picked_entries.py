@@ -66,7 +66,7 @@ def picked_axes(program: Program, threshold: float) -> Iterator[Axis]:
     for inner in program.inside():
         for term in inner.reachable():
             if is_pick(term) and term.bytes > threshold:
-                axes = term.args[1].axes
+                axes = term.args[1].axes & term.axes
                 yield from (axis for axis in axes if term.bytes // axis.size <= threshold)
 
 
@@ -95,19 +95,19 @@ def _is_batched(call: Call) -> bool:
     """Whether a gather takes single entries by one index each, along axes that its operands share."""
     numbers, sizes = call.params["dimension_numbers"], call.params["slice_sizes"]
     table, indices = call.arg_layouts
-    shared = [table[number] for number in numbers.operand_batching_dims]
+    shape, batched = layout_shape(table), numbers.operand_batching_dims
+    shared = [table[number] for number in batched]
+    if max(shape) > np.iinfo(np.int32).max or len(numbers.start_index_map) != 1:
+        return False
+    (at,) = numbers.start_index_map
+    whole = [number for number in range(len(shape)) if number not in (at, *batched)]
     return (
-        max(layout_shape(table)) <= np.iinfo(np.int32).max
-        and len(numbers.start_index_map) == 1
-        and sizes[numbers.start_index_map[0]] == 1
+        at in numbers.collapsed_slice_dims
+        and all(
+            sizes[number] == shape[number] and number not in numbers.collapsed_slice_dims for number in whole
+        )
         and all(isinstance(axis, Axis) for axis in shared)
         and shared == [indices[number] for number in numbers.start_indices_batching_dims]
-        and all(
-            number in numbers.collapsed_slice_dims
-            for number, length in enumerate(layout_shape(table))
-            if number in numbers.start_index_map or sizes[number] != length
-            if number not in numbers.operand_batching_dims
-        )
     )
 
 
@@ -134,20 +134,19 @@ def _gathered(terms: Terms, call: Call, table: Term, indices: Term, call_id: int
     fill = call.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
     outside = outside_value(call) if fill else None
     columns, dropped = tuple(numbers.start_index_map), frozenset(numbers.collapsed_slice_dims)
-    shape = layout_shape(call.arg_layouts[0])
+    table_axes, own = call.arg_layouts
+    shape = layout_shape(table_axes)
+    offsets = tuple(numbers.offset_dims)
     if batched := tuple(numbers.operand_batching_dims):
-        layout, own = call.arg_layouts[0], call.arg_layouts[1]
-        shared = [each for each in (layout[number] for number in batched) if isinstance(each, Axis)]
+        shared = [axis for axis in (table_axes[number] for number in batched) if isinstance(axis, Axis)]
         indices, column = _with_columns(terms, indices, shared, axis_id)
-        dropped |= frozenset(batched)
-        pick = Pick((*columns, *batched), sizes, dropped, fill, outside)
-        behind = tuple(numbers.offset_dims)
-        return _made(terms, call, pick, table, indices, (*own[:-1], column), behind, call_id)
+        pick = Pick((*columns, *batched), sizes, dropped | frozenset(batched), fill, outside)
+        return _made(terms, call, pick, table, indices, (*own[:-1], column), offsets, call_id)
     windows = [number for number, size in enumerate(sizes) if size not in (1, shape[number])]
     if windows:
         return _windows(terms, call, table, indices, windows[0], outside, call_id)
     pick = Pick(columns, sizes, dropped, fill, outside)
-    return _made(terms, call, pick, table, indices, call.arg_layouts[1], tuple(numbers.offset_dims), call_id)
+    return _made(terms, call, pick, table, indices, own, offsets, call_id)
 
 
 def _with_columns(terms: Terms, indices: Term, axes: Sequence[Axis], axis_id: int) -> tuple[Term, Axis]:

@@ -67,6 +67,13 @@ def main() -> None:
 
     got = eqsat.optimize(averaged, budget=BUDGET, mesh=mesh)(x)
     np.testing.assert_allclose(np.asarray(got), np.asarray(jax.jit(averaged)(whole)), rtol=1e-3)
+
+    def both(x: jax.Array) -> jax.Array:
+        bits = jnp.round(x).astype(int)
+        return (jnp.cumsum(bits, 0) * 3 - lax.cumsum(bits, 0, reverse=True)).max(0)
+
+    got = eqsat.optimize(both, budget=BUDGET, mesh=mesh)(x)
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(jax.jit(both)(whole)))
     rows = (np.arange(4000) * 7919) % ROWS
     got = eqsat.optimize(lambda x, i: jnp.tanh(x[i]).sum(0), budget=BUDGET, mesh=mesh)(x, rows)
     np.testing.assert_allclose(np.asarray(got), np.tanh(whole[rows]).sum(0), rtol=1e-3, atol=1e-3)
