@@ -9,7 +9,7 @@ from benchmarks.memory_programs import PROGRAMS
 from tests.nightly import nightly_but
 
 
-@pytest.mark.parametrize("name", nightly_but(("kernel matvec", "gradient of a sparse GP"), PROGRAMS))
+@pytest.mark.parametrize("name", nightly_but(("gradient of a sparse GP",), PROGRAMS))
 def test_a_hard_limit_is_kept(name: str) -> None:
     """`RLIMIT_DATA` of a fresh process: what it has, what is certified beside the arguments, and 20 MB."""
     code, lines, complaint = in_fresh_process(name, "--limited")

@@ -147,4 +147,6 @@ def test_whether_anything_fits_follows_from_the_smallest_values_of_loops() -> No
     program, _ = lowered(sums, normal(3000), normal(2000))
     space = prepare(program, rules_for((), "rescales"), program.fixed_bytes + 50_000, CPU)
     assert not fits_nowhere(space, program.fixed_bytes + 50_000)
-    assert fits_nowhere(space, program.fixed_bytes)
+    results = sum(output.bytes for output in program.outputs)
+    assert fits_nowhere(space, program.fixed_bytes - results)
+    assert not fits_nowhere(space, program.fixed_bytes)

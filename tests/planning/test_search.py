@@ -320,7 +320,7 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The budgets for which a value is to be spilled."""
     budgets: list[int] = []
 
-    def without(builder: CandidateBuilder, *_: Any) -> None:
+    def without(builder: CandidateBuilder, *_: Any, **__: Any) -> None:
         budgets.append(builder.budget)
 
     monkeypatch.setattr(CandidateBuilder, "_without", without)

@@ -108,7 +108,9 @@ def test_each_device_receives_only_its_part_which_is_read_apart(monkeypatch: pyt
 
 
 @several
-@pytest.mark.parametrize("name", ["standardised", "two files", "a cumulative sum"])
+@pytest.mark.parametrize(
+    "name", nightly_but(["two files"], ["standardised", "two files", "a cumulative sum"])
+)
 def test_no_device_holds_more_than_its_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     most: list[int] = []
     before, old = AfterChunks.__call__, {id(array) for array in jax.live_arrays()}
@@ -141,7 +143,7 @@ def hostile(x: Any, n: Any) -> Any:
 
 
 @several
-@pytest.mark.parametrize("count", [1000, 1001, 1003])
+@pytest.mark.parametrize("count", nightly_but([1003], [1000, 1001, 1003]))
 def test_hostile_entries_are_as_in_memory_at_lengths_that_devices_do_not_divide(count: int) -> None:
     random = np.random.default_rng(count)
     x = HOSTILE[random.integers(0, len(HOSTILE), (count, 5))]

@@ -85,7 +85,7 @@ DIVIDED: dict[str, tuple[Function, tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(2, DIVIDED))
+@pytest.mark.parametrize("name", one_in(4, DIVIDED))
 @SETTINGS
 @given(st.data())
 def test_any_division_gives_the_same(name: str, data: st.DataObject) -> None:
@@ -131,7 +131,7 @@ HOSTILE: dict[str, tuple[Function, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(2, HOSTILE))
+@pytest.mark.parametrize("name", one_in(4, HOSTILE))
 @SETTINGS
 @given(st.data())
 def test_hostile_entries_come_through(name: str, data: st.DataObject) -> None:
