@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from eqsat.targets.machine import Machine
+from eqsat.targets.product_tiles import ProductTiles
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class CodegenOptions:
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other. If
       so, products with many rows are emitted in blocks.
     - `transposes_slowly`: whether a product of two transposed matrices is slower than others.
-    - `cores`: how many tiles of a product's result, of `tile` rows and columns each, the machine computes at
-      a time; products of fewer may be emitted in parts. 0: none is.
+    - `tiles`: the tiles of products' results, of which a product with few may be emitted in parts. None: none
+      is.
     - `panel`: bytes that the library may pack for a product; operands are ordered accordingly. None: no
       limit, and operands are in the order that is fast.
     """
@@ -36,8 +37,7 @@ class CodegenOptions:
     orders_convolutions: bool = False
     orders_bodies: bool = False
     transposes_slowly: bool = False
-    cores: int = 0
-    tile: int = 1
+    tiles: ProductTiles | None = None
 
 
 def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
@@ -61,6 +61,5 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
         orders_convolutions=machine.orders_convolutions,
         orders_bodies=machine.orders_convolutions,
         transposes_slowly=machine.transposes_slowly,
-        cores=machine.cores if machine.emits_steps else 0,
-        tile=machine.tile,
+        tiles=machine.tiles if machine.emits_steps else None,
     )

@@ -312,8 +312,8 @@ class Emitter:
         lengths = {**scope.lengths_of(term.args[0]), **scope.lengths_of(term.args[1])}
         dtypes = [arg.dtype for arg in term.args]
         product = partial(contraction_text, op, dtypes=dtypes, chunked=chunked, lengths=lengths)
-        if self.codegen.cores:
-            product = partial(product, part=terms_of_part(op, left, right, self.pieces, self.codegen))
+        if self.codegen.tiles is not None:
+            product = partial(product, part=terms_of_part(op, left, right, self.pieces, self.codegen.tiles))
         if self.codegen.panel is not None:
             chunks = {axis: self.length(axis) for axis in lengths}
             product = partial(packing_little, op, product=product, chunks=chunks, panel=self.codegen.panel)

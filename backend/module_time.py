@@ -230,7 +230,7 @@ class _Estimate:
         dtype = operands[0].dtype if operands else ""
         terms = _contracted(instruction, operands)
         rate = self.machine.product_flops(dtype, precise)
-        if self.machine.cores and len(operands) > 1 and terms:
+        if len(operands) > 1 and terms:
             rows, columns = (max(operand.elements // terms, 1) for operand in operands[:2])
             batch = max(rows * columns // max(entries, 1), 1)
             rate *= self.machine.busy(rows // batch, columns // batch, batch)

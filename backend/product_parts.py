@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
-from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.layout import Emitted
 from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
 from eqsat.ir.ops import Dot
-from eqsat.ir.product_parts import part_of_product
-from eqsat.targets.machine import product_tiles
+from eqsat.targets.product_tiles import ProductTiles
 
 
 def terms_of_part(
-    op: Dot, left: Emitted, right: Emitted, pieces: Mapping[Axis, Pieces], codegen: CodegenOptions
+    op: Dot, left: Emitted, right: Emitted, pieces: Mapping[Axis, Pieces], tiles: ProductTiles
 ) -> int | None:
     """How many terms a product adds up at a time; None if it is taken whole.
 
@@ -36,9 +34,10 @@ def terms_of_part(
     if not (rows and columns):
         return None
     batch = [axis for axis in left.order if axis in right.order and axis != summed]
-    return part_of_product(
+    return tiles.part(
         pieces.get(summed, Pieces.of(summed)).divisor,
-        product_tiles(length(rows), length(columns), length(batch), codegen.tile),
-        length([*batch, *rows, *columns]) * itemsize(op.dtype),
-        cores=codegen.cores,
+        length(rows),
+        length(columns),
+        length(batch),
+        itemsize(op.dtype),
     )

@@ -245,9 +245,7 @@ def worker(case: Case, way: str, path: Path) -> dict[str, float]:
             planning = time.perf_counter() - began
             counted.rows = 0
             found = timed(lambda: run(counted), path)
-            found |= {"planning": planning, "passes": counted.rows / len(x)}
-            device = jax.devices()[0].memory_stats() or {}
-            return found | {"device": device.get("peak_bytes_in_use", 0)}
+            return found | {"planning": planning, "passes": counted.rows / len(x)}
     if way == "in memory":
         # A part of the rows that fits, and the time for all at its rate.
         part = jax.device_put(np.array(x[: min(len(x), 10 * CHUNK)]))
@@ -299,7 +297,6 @@ def make(path: Path, gigabytes: float) -> None:
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """What was measured; the passes of a row are missing if they were not counted."""
     heading = ["function", "rows", "passes", "eqsat", "reading alone", "in memory", "others", "grew by"]
-    heading += ["on the device"] * any(row["eqsat"].get("device") for row in rows)
     lines = []
     for row in rows:
         ours = row["eqsat"]["seconds"]
@@ -318,7 +315,6 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
                 seconds_text(row["in memory"]["seconds"]),
                 others,
                 format_bytes(row["eqsat"]["grown"]),
-                *([format_bytes(device)] if (device := row["eqsat"].get("device")) else []),
             ]
         )
     return records.markdown(heading, lines)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,6 +24,7 @@ import eqsat
 from eqsat.targets.calibration import default_target
 from eqsat.targets.meshes import mesh_of, parse_mesh
 from tests.nightly import nightly_but
+from tests.processes import check_processes
 from tests.stages import normal
 
 DEVICES = len(jax.devices())
@@ -429,20 +429,4 @@ def test_all_of_this_on_eight_devices() -> None:
 @pytest.mark.skipif(DEVICES > 1, reason="each process has devices of its own")
 @pytest.mark.parametrize("count", [2, 4])
 def test_several_processes_share_it_out(count: int) -> None:
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tests.several_processes"]
-    processes = [
-        subprocess.Popen(
-            [*command, str(number), str(count), str(port)],
-            cwd=Path(__file__).parents[1],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number in range(count)
-    ]
-    told = [process.communicate(timeout=300)[0] for process in processes]
-    assert all(process.returncode == 0 for process in processes), "\n".join(text[-2000:] for text in told)
-    assert all("agreed" in text for text in told)
+    check_processes("tests.several_processes", count)

@@ -59,12 +59,13 @@ class LeastMemory:
         space = self._entered()
         if not fits_nowhere(space, budget):
             return iter(self)
-        leanest_found = self._compiler.stopwatch.timed(
+        candidates = self._compiler.stopwatch.timed(
             "search", lambda: leanest(space, self._deadline, spills=False)
         )
-        return map(self._compiler.draft, leanest_found[:1])
+        return map(self._compiler.draft, candidates[:1])
 
     def _entered(self) -> SearchSpace:
+        """The search space, made when it is first asked for."""
         if self.space is None:
             self.space = self._saturate()
         return self.space

@@ -35,7 +35,6 @@ from eqsat.ir.ops import (
     Select,
 )
 from eqsat.ir.picked_entries import pick_p
-from eqsat.ir.product_parts import part_of_product
 from eqsat.ir.selection import LIBRARY_DTYPE, block_length, by_blocks, leaves_to_library
 from eqsat.ir.streams import read_p
 
@@ -255,15 +254,14 @@ class CostModel(StorageModel):
         rows = self.elements(first.axes - second.axes, first.open)
         columns = self.elements(second.axes - first.axes, second.open)
         terms = self.elements(contracted, first.open)
-        if not self.machine.cores:
+        tiles = self.machine.tiles
+        if tiles is None:
             return self.filled(rows, terms, columns)
         batch = self.elements((first.axes & second.axes) - contracted, first.open | second.open)
-        parts = 1
+        part = None
         if self.machine.emits_steps:
-            found = self.machine.tiles(rows, columns, batch)
-            size = batch * rows * columns * itemsize(first.dtype)
-            parts = terms // (part_of_product(terms, found, size, cores=self.machine.cores) or terms)
-        return self.machine.busy(rows, columns, batch * parts)
+            part = tiles.part(terms, rows, columns, batch, itemsize(first.dtype))
+        return tiles.busy(rows, columns, batch * (terms // part if part else 1))
 
     def filled(self, rows: int, depth: int, columns: int) -> float:
         """The share of the machine's rate that a product of matrices of this size reaches.

@@ -26,7 +26,14 @@ def passed_on(op: Op, order: Order | None) -> Order | None:
 
 def memory_order(term: Term) -> Order | None:
     """The order of a term's axes, if it is given."""
-    return passed_on(term.op, memory_order(term.args[0]) if term.args else None)
+    passed: list[Op] = []
+    while isinstance(term.op, (Rename, Chunk)):
+        passed.append(term.op)
+        (term,) = term.args
+    order = passed_on(term.op, None)
+    for op in reversed(passed):
+        order = passed_on(op, order)
+    return order
 
 
 def multiplies_as_it_lies(order: Order, contracted: Collection[Axis], shared: Collection[Axis]) -> bool:

@@ -155,9 +155,10 @@ class CappedExtraction:
             self._capped = False
             if not self._too_big:
                 self.steps += map(Repetitive, self._put_off)
-        if not self.steps and not self._fits and not self._hopeless():
-            self.steps += sorted(self._too_big, key=lambda step: step.peak)[:MOST_SPILLING]
-            self._fits = True  # these steps are added only once
+        if not self.steps and not self._fits:
+            self._fits = True  # what follows is done only once
+            if self._too_big and not self._hopeless():
+                self.steps += sorted(self._too_big, key=lambda step: step.peak)[:MOST_SPILLING]
         return self.steps[0] if self.steps else None
 
     def _hopeless(self) -> bool:
@@ -224,12 +225,7 @@ def every_attempt(
 
     - `spills`: whether to look for those that do without what is alive at the peak.
     """
-    extraction = CappedExtraction.least(space, deadline)
-    while (step := extraction.next_step()) is not None:
-        if isinstance(step, StoringLess) and not spills:
-            return
-        if group := extraction.take():
-            yield group
+    return _groups(CappedExtraction.least(space, deadline), spills)
 
 
 def first_fitting(extraction: CappedExtraction) -> Candidate | None:
@@ -240,8 +236,10 @@ def first_fitting(extraction: CappedExtraction) -> Candidate | None:
     return None
 
 
-def _groups(extraction: CappedExtraction) -> Iterator[list[Candidate]]:
-    while extraction.next_step() is not None:
+def _groups(extraction: CappedExtraction, spills: bool = True) -> Iterator[list[Candidate]]:
+    while (step := extraction.next_step()) is not None:
+        if isinstance(step, StoringLess) and not spills:
+            return
         if group := extraction.take():
             yield group
 

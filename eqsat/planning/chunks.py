@@ -138,7 +138,7 @@ def alignment(loop: Loop, machine: Machine) -> int:
     """What the loop's chunks should be a multiple of, for products with them as rows, columns or terms."""
     products = (found for block in loop.body.blocks() for found in block.products)
     multiplied = any(loop.axis in product.axes | op.axes for product, op in products)
-    return machine.aligned if multiplied else 1
+    return machine.tiles.aligned if multiplied and machine.tiles else 1
 
 
 def chunk_length(loop: Loop, longest: float, machine: Machine) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import numpy_dtype
-from eqsat.planning.chunks import even_length
+from eqsat.planning.chunks import DIVISOR_SLACK, even_length
 from eqsat.streaming.accounting import chunk_bytes
 from eqsat.streaming.steps import ControlFlow, Pass, Step, Streaming, outermost, passes_in
 
@@ -19,10 +19,6 @@ SHARE = 1 / 6
 
 OUTER_SHARE = 1 / 4
 """The share for a pass with another pass inside, which is repeated for each of its chunks."""
-
-
-EVEN = 3 / 4
-"""A length that leaves no rest may be so much shorter than one that does."""
 
 
 def chunk_lengths(streaming: Streaming, free: int, host_free: int, count: int = 1) -> dict[int, int]:
@@ -93,7 +89,7 @@ def _divided(size: int, longest: int, shortest: int, count: int) -> int | None:
     longest = min(longest, size) // count * count
     lengths = range(longest, max(shortest, longest // 2) - 1, -count)
     for length in lengths:
-        if size % length == 0 and length >= EVEN * longest:
+        if size % length == 0 and length >= DIVISOR_SLACK * longest:
             return length
     for length in lengths:
         rest = size % length

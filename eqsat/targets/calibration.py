@@ -60,7 +60,7 @@ def calibrate() -> Machine:
     path = _path(device)
     if path is not None:
         with suppress(OSError):  # a read-only disk: it is measured all the same
-            write_atomically(path, json.dumps(asdict(machine), indent=2).encode() + b"\n")
+            write_atomically(path, json.dumps(_figures(machine), indent=2).encode() + b"\n")
     return machine
 
 
@@ -71,13 +71,20 @@ def _kept(device: jax.Device) -> Machine | None:
         return None
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        known = asdict(target_of(device).machine)
+        machine = target_of(device).machine
+        known = _figures(machine)
         right = (0 < found[name] < float("inf") or found[name] == value for name, value in known.items())
         if found.keys() == known.keys() and all(right):
-            return Machine(**{name: type(value)(found[name]) for name, value in known.items()})
+            figures: dict[str, Any] = {name: type(value)(found[name]) for name, value in known.items()}
+            return replace(machine, **figures)
     except (OSError, ValueError, TypeError, AttributeError):
         pass
     return None
+
+
+def _figures(machine: Machine) -> dict[str, Any]:
+    """All that is a number; what else there is of a machine, its description says."""
+    return {name: value for name, value in asdict(machine).items() if isinstance(value, (int, float))}
 
 
 def _path(device: jax.Device) -> Path | None:

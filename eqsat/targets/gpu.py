@@ -10,6 +10,7 @@ from typing import Any
 from eqsat.targets.compiler_profile import HONEST, CompilerProfile, Flags
 from eqsat.targets.libraries import NvidiaLibraries
 from eqsat.targets.machine import Machine
+from eqsat.targets.product_tiles import ProductTiles
 
 SOFTMAX_REWRITER = "triton-softmax-rewriter"
 """XLA's name of the pass that makes one kernel of a softmax or a normalisation."""
@@ -132,13 +133,19 @@ documentation, "cublasSetWorkspace"), and XLA lets the algorithms that it tries 
 H200 with jaxlib 0.11.2, four of 32 plans for an absent H100 needed 25 to 49 MB more than they were certified
 for: compiled for an absent device, a product has 4 MB, unless no kernels are to be tried out."""
 
-ALIGNED = 8
-"""Entries. cuBLAS has fast kernels for operands whose rows begin at multiples of 16 bytes (its documentation,
-"Tensor Core Usage"), which are 8 entries of 2 bytes. On an H200, products of 250 rows and columns of 6,000
-ran on kernels for any address (`align1`), at 40 TFLOPS of the 370 that others reach in TF32.
+TILES = ProductTiles(cores=108, together=2, side=64, aligned=8, least_terms=256, most_bytes=WORKSPACE)
+"""Products on an A100, which has 108 processors.
+
+- `side`: on an H200, a product of 256 x 32,000 by 32,000 x 64 ran in tiles of 64 x 64
+  (`cutlass_80_tensorop_s1688gemm_64x64_32x6_tt_align4`).
+- `together`: chosen by hand, for the times of products on an H100 (docs/log/accelerators.md).
+- `aligned`: cuBLAS has fast kernels for operands whose rows begin at multiples of 16 bytes (its
+  documentation, "Tensor Core Usage"), which are 8 entries of 2 bytes. On an H200, products of 250 rows and
+  columns of 6,000 ran on kernels for any address (`align1`), at 40 TFLOPS of the 370 that others reach.
+- `least_terms`: a choice, not measured. `most_bytes`: no more than the workspace of any product.
 
 Of the four forms that a product of row-major matrices has, that of two transposed ones ran on kernels for
-Ampere there (`cutlass_80_tensorop_s1688gemm_…_tt`), and the other three on kernels for Hopper."""
+Ampere on the H200, and the other three on kernels for Hopper: `transposes_slowly`."""
 
 SMALLEST_BLOCK = 32 << 20
 """Bytes. A block of 2^22 numbers in double precision fills any of these chips, whatever its cache."""
@@ -183,9 +190,7 @@ GPU = Machine(
     sort_copies=1,
     overwrites=False,
     rows=256,
-    cores=108,
-    tile=64,
-    aligned=ALIGNED,
+    tiles=TILES,
     transposes_slowly=True,
     panel_columns=0,
     product_workspace=WORKSPACE,
@@ -213,7 +218,7 @@ def gpu_machine(facts: Mapping[str, Any]) -> Machine:
         elements=ISSUED * issued,
         bytes=MOVED * facts["memory_bandwidth"],
         cached_bytes=CACHED * facts["memory_bandwidth"],
-        cores=facts["core_count"],
+        tiles=replace(TILES, cores=facts["core_count"]),
         cache=max(SMALLEST_BLOCK, facts["l2_cache_size"] // 2),
         short_uses=math.inf if capability[0] >= HOPPER else GPU.short_uses,
         product_workspace=HOPPER_WORKSPACE if capability[0] >= HOPPER else WORKSPACE,

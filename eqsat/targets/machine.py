@@ -9,17 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from eqsat.targets.product_tiles import ProductTiles
+
 REDUCED = frozenset({"float32", "bfloat16", "float16", "f32", "bf16", "f16"})
 """The dtypes of which a product may be computed in less than single precision."""
-
-
-def product_tiles(rows: int, columns: int, batch: int, tile: int) -> int:
-    """How many tiles of `tile` rows and columns the results of a batch of products have.
-
-    >>> product_tiles(256, 64, 1, tile=64), product_tiles(8_192, 8_192, 1, tile=64)
-    (4, 16384)
-    """
-    return batch * math.ceil(rows / tile) * math.ceil(columns / tile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +70,8 @@ class Machine:
     - `fast_memory`: bytes of values that the compiler keeps apart from the device's memory, where they take
       none of it; a larger value is not kept there.
     - `rows`: the fewest rows with which a matrix product runs near full speed.
-    - `cores`: how many processors share out the tiles of a product's result, of `tile` rows and columns each;
-      0 where that does not matter. A product with few tiles is emitted in parts (`eqsat.ir.product_parts`).
-      With cores, reading the operands of a product does not overlap with computing it.
-    - `aligned`: products are fast if the lengths of their axes are multiples of this one.
+    - `tiles`: how matrix products are shared out by tiles of their results; None where that does not matter.
+      With tiles, reading the operands of a product does not overlap with computing it.
     - `transposes_slowly`: whether a product of two transposed matrices is slower than others.
     - `panel_columns`: the number of columns of an operand that a matrix product packs at a time, in memory
       of its own. A batch of products packs all columns. 0 if nothing is packed.
@@ -142,9 +133,7 @@ class Machine:
     overwrites: bool = True
     fast_memory: int = 0
     rows: int = 64
-    cores: int = 0
-    tile: int = 1
-    aligned: int = 1
+    tiles: ProductTiles | None = None
     transposes_slowly: bool = False
     panel_columns: int = 128
     panel_tile: int = 4
@@ -178,19 +167,12 @@ class Machine:
         return self.reduced_flops if reduced else self.flops
 
     def busy(self, rows: int, columns: int, batch: int = 1) -> float:
-        """The share of the processors that compute tiles of a product's result.
-
-        A processor computes two at a time.
-        """
-        return min(1.0, self.tiles(rows, columns, batch) / (2 * self.cores)) if self.cores else 1.0
-
-    def tiles(self, rows: int, columns: int, batch: int = 1) -> int:
-        """How many tiles the results of a batch of products have."""
-        return product_tiles(rows, columns, batch, self.tile)
+        """The share of its rate at which it computes products whose results have so many rows and columns."""
+        return self.tiles.busy(rows, columns, batch) if self.tiles else 1.0
 
     def multiplying(self, computing: float, moving: float) -> float:
         """Seconds of a product, by those of its operations and of reading and writing, which may overlap."""
-        return computing + moving if self.cores else max(computing, moving)
+        return computing + moving if self.tiles else max(computing, moving)
 
     def sorting(self, length: int, integers: bool = False) -> float:
         """Additions for an entry of a row of that length that is sorted.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,13 +22,15 @@ from eqsat.backend.pieces import Pieces
 from eqsat.backend.product_parts import terms_of_part
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Dot
-from eqsat.ir.product_parts import LEAST_TERMS, MOST_BYTES, part_of_product
 from eqsat.planning.candidates import as_written
 from eqsat.targets.catalogue import find_target
 from eqsat.targets.cpu import CPU
+from eqsat.targets.product_tiles import ProductTiles
 from tests.stages import lowered, normal
 
-GPU = CodegenOptions(cores=132, tile=64)
+TILES = ProductTiles(cores=132, together=2, side=64, aligned=8, least_terms=256, most_bytes=4 << 20)
+
+GPU = CodegenOptions(tiles=TILES)
 
 TERMS = 8_192
 
@@ -82,23 +85,39 @@ def test_a_product_is_taken_whole_where_the_order_of_a_sum_is_kept() -> None:
 
 
 @given(
-    st.integers(1, 1 << 20),
-    st.integers(1, 500),
-    st.integers(1, 1 << 30),
+    st.integers(0, 1 << 20),
+    st.integers(0, 10_000),
+    st.integers(0, 10_000),
+    st.integers(0, 50),
+    st.sampled_from([1, 2, 4, 8, 16]),
     st.integers(1, 200),
 )
 def test_parts_are_even_and_long_and_their_results_are_small(
-    terms: int, tiles: int, size: int, cores: int
+    terms: int, rows: int, columns: int, batch: int, itemsize: int, cores: int
 ) -> None:
-    part = part_of_product(terms, tiles, size, cores=cores)
+    tiles = replace(TILES, cores=cores)
+    assert 0 < tiles.busy(rows, columns, batch) <= 1, "also if the result is empty"
+    part = tiles.part(terms, rows, columns, batch, itemsize)
     if part is None:
         return
     parts, rest = divmod(terms, part)
     assert rest == 0
-    assert part >= LEAST_TERMS
-    assert part % 8 == 0
-    assert 1 < parts <= max(cores // tiles, 1)
-    assert parts * size <= MOST_BYTES
+    assert part >= tiles.least_terms
+    assert part % tiles.aligned == 0
+    assert 1 < parts <= max(cores // tiles.count(rows, columns, batch), 1)
+    assert parts * batch * rows * columns * itemsize <= tiles.most_bytes
+
+
+@pytest.mark.parametrize(
+    "shapes", [((0, 9), (9, 5)), ((7, 0), (0, 5)), ((3, 7, 9), (3, 9, 0)), ((4, 2), (2,))]
+)
+def test_empty_products_are_planned_for_a_gpu(shapes: tuple[tuple[int, ...], ...]) -> None:
+    def function(x: Any, y: Any) -> Any:
+        return jnp.exp(x @ y).sum(), jnp.tanh(x) @ y
+
+    arguments = [jax.ShapeDtypeStruct(shape, np.float32) for shape in shapes]
+    plan = eqsat.optimize(function, budget="100MB", target="h100").plan(*arguments)
+    assert plan.predicted_seconds < 1
 
 
 @settings(max_examples=30)
@@ -107,7 +126,7 @@ def test_parts_divide_the_chunks_of_a_sum_that_a_loop_takes(chunk: int) -> None:
     """What is left of the axis is divided, too."""
     pieces = {N: Pieces.of(N).with_chunks(chunk)}
     op = Dot(frozenset({N}), "float32", None)
-    part = terms_of_part(op, Emitted("x", (A, N)), Emitted("y", (B, N)), pieces, GPU)
+    part = terms_of_part(op, Emitted("x", (A, N)), Emitted("y", (B, N)), pieces, TILES)
     if part is not None:
         assert chunk % part == 0
         assert TERMS % chunk % part == 0
@@ -147,9 +166,10 @@ def test_integers_that_wrap_wrap_in_parts_as_they_do_in_whole() -> None:
     np.testing.assert_array_equal(found, left @ right)
 
 
-def test_parts_are_for_machines_with_cores() -> None:
-    assert find_target("v100").machine.cores == 80
-    assert not CPU.cores
-    assert codegen_options(find_target("v100").machine, exact=False).cores == 80
-    assert not codegen_options(find_target("v100").machine, exact=True).cores
-    assert not codegen_options(CPU, exact=False).cores
+def test_parts_are_for_gpus_unless_the_order_of_sums_is_kept() -> None:
+    machine = find_target("v100").machine
+    assert machine.tiles is not None
+    assert machine.tiles.cores == 80
+    assert codegen_options(machine, exact=False).tiles == machine.tiles
+    assert codegen_options(machine, exact=True).tiles is None
+    assert codegen_options(CPU, exact=False).tiles is None

@@ -34,6 +34,15 @@ def test_an_input_and_its_slices_have_an_order_and_what_is_computed_has_none() -
     assert memory_order(terms.make(Map("exp", "float32"), (x,))) is None
 
 
+def test_the_operand_of_a_product_may_be_computed_in_any_number_of_steps() -> None:
+    terms = Terms()
+    x = terms.make(Leaf(0, (A, B), "float32"))
+    for _ in range(5_000):
+        x = terms.make(Map("sin", "float32"), (x,))
+    assert memory_order(x) is None
+    assert memory_order(terms.make(Rename(A, N), (x,))) is None
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations((A, B, C, N))))
 def test_the_terms_of_a_sum_come_before_or_after_all_other_axes_of_a_matrix(order: tuple[Axis, ...]) -> None:
     """With two axes A and B, sums over N, and a batch along C."""

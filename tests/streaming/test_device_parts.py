@@ -6,7 +6,6 @@ This file runs by itself with four devices; with one, all that runs is that.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -25,6 +24,7 @@ from eqsat.streaming.after_chunks import AfterChunks
 from eqsat.streaming.execution import Execution
 from eqsat.streaming.sources import Source
 from tests.nightly import nightly_but
+from tests.processes import check_processes
 from tests.stages import normal
 
 COUNT = 4
@@ -165,23 +165,7 @@ def test_each_process_reads_and_writes_its_own_rows(count: int, tmp_path: Path) 
     rows = normal(16_003, 8)
     np.save(tmp_path / "x.npy", rows)
     np.save(tmp_path / "opened.npy", np.zeros_like(rows))
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tests.streaming.several_readers"]
-    processes = [
-        subprocess.Popen(
-            [*command, str(number), str(count), str(port), str(tmp_path)],
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number in range(count)
-    ]
-    told = [process.communicate(timeout=300)[0] for process in processes]
-    assert all(process.returncode == 0 for process in processes), "\n".join(text[-2000:] for text in told)
-    assert all("agreed" in text for text in told)
+    check_processes("tests.streaming.several_readers", count, str(tmp_path))
 
 
 def test_it_runs_on_four_devices() -> None:
