@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from eqsat.compiler.candidate_compiler import CandidateCompiler, CompiledCandidate
-from eqsat.planning.candidates import Candidate, rechunk, rescaled
+from eqsat.planning.candidates import Candidate, as_written, rechunk, rescaled
 from eqsat.planning.capped_extraction import every_attempt
-from eqsat.planning.extractors import fits_nowhere
 from eqsat.planning.ranking import HOPELESS
 from eqsat.planning.search_space import SearchSpace
 from eqsat.support.deadline import Deadline
@@ -20,6 +19,10 @@ MOST_LEAN = 4
 
 WORSE = 2.0
 """A program predicted to need more for temporaries than a compiled one by this factor is not compiled."""
+
+CLEARLY_LESS = 0.9
+"""Where no program fits, the one that needs least is drafted if it should need less than this share of what
+the function as written does."""
 
 
 class LeastMemory:
@@ -52,17 +55,22 @@ class LeastMemory:
             yield self.drafted[place]
             place += 1
 
-    def within(self, budget: int) -> Iterator[CompiledCandidate]:
-        """The drafts for a budget; if nothing can fit it, one that says about how much is needed."""
+    def within(self, budget: int, space: SearchSpace) -> Iterator[CompiledCandidate]:
+        """The drafts for a budget; if nothing can fit it, at most one, which says about how much is needed.
+
+        **Arguments:**
+
+        - `space`: the widest space that was searched for programs within the budget.
+        """
         if self._deadline.passed():
             return iter(())
-        space = self._entered()
-        if not fits_nowhere(space, budget):
+        if not space.fits_nowhere(budget):
             return iter(self)
         candidates = self._compiler.stopwatch.timed(
             "search", lambda: leanest(space, self._deadline, spills=False)
         )
-        return map(self._compiler.draft, candidates[:1])
+        enough = CLEARLY_LESS * as_written(space.program, space.machine).predicted_peak
+        return map(self._compiler.draft, (one for one in candidates[:1] if one.predicted_peak < enough))
 
     def _entered(self) -> SearchSpace:
         """The search space, made when it is first asked for."""

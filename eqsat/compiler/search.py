@@ -242,6 +242,9 @@ class Search:
         if self._parts is None or self.found or self._held or self._ranking.best() is not None:
             return False
         assert self.space is not None
+        assert self._extraction is not None
+        if step is None and self._extraction.hopeless:
+            return False
         return step is None or (is_long(self.space.program) and isinstance(step, StoringLess))
 
     def _take(self, decision: Decision) -> None:
@@ -333,8 +336,9 @@ class Search:
 
     def _draft(self) -> str:
         assert self._least is not None
+        assert self.space is not None
         if self._drafts is None:
-            self._drafts = self._least.within(self.goal.budget)
+            self._drafts = self._least.within(self.goal.budget, self.space)
         compiled = next(self._drafts, None)
         self.space = self._least.space or self.space
         if compiled is None:

@@ -177,7 +177,7 @@ class Extractor:
 
     def _cheapest(self, choices: list[NodeChoice]) -> Selection | None:
         """The cheapest program that is found of some nodes."""
-        chosen = self._cheapest_trees(choices)
+        chosen = self.cheapest_trees(choices)
         if any(root not in chosen for root in self.roots):
             return None
         options: dict[int, list[NodeChoice]] = {number: [] for number in chosen}
@@ -261,7 +261,7 @@ class Extractor:
             return True
         return not isinstance(op, Chunk) and any(child in large for child in choice.node.children)
 
-    def _cheapest_trees(self, choices: list[NodeChoice]) -> dict[int, NodeChoice]:
+    def cheapest_trees(self, choices: list[NodeChoice]) -> dict[int, NodeChoice]:
         """Knuth's generalisation of Dijkstra: by class, the node of its cheapest tree, operands first."""
         users: dict[int, list[int]] = {}
         waiting = [0] * len(choices)

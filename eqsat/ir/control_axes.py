@@ -7,7 +7,8 @@ and after an iteration.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from eqsat.ir.axis import Axis, Layout, layout_axes, parts
 from eqsat.ir.batched_loops import ends_for_each, predicate_of
@@ -16,6 +17,9 @@ from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.ops import Call, Leaf, Opaque, Operation
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, reachable
+
+SEVERAL = 64
+"""The number of programs of which something is kept while one axis after another is asked for."""
 
 
 def passes(call: Call, axis: Axis, args: Sequence[Term] | None = None) -> bool:
@@ -56,8 +60,6 @@ def takes_slices(call: Call, axis: Axis) -> bool:
     repeat it for every slice.
     """
     assert call.control is not None
-    if any(axis not in said for said in _told(call)):
-        return False
     for place, layout in enumerate(call.arg_layouts):
         if place in sliced(call.control) and axis in parts(layout[0]):
             return False
@@ -70,16 +72,24 @@ def takes_slices(call: Call, axis: Axis) -> bool:
             assert isinstance(leaf.op, Leaf)
             if place_of(leaf.op.layout, axis) != place_of(_fed(call, source), axis):
                 return False
-    return True
+    return all(axis in said for body in call.bodies for said in _told(body.program))
 
 
-def _told(call: Call) -> Iterator[frozenset[Axis]]:
-    """Yields the axes of what devices tell each other in the bodies of a call."""
-    for body in call.bodies:
-        for inner in body.program.inside():
-            for term in inner.reachable():
-                if isinstance(term.op, Opaque) and term.op.call.primitive.name in COLLECTIVES:
-                    yield frozenset(layout_axes(term.op.call.arg_layouts[0]))
+@lru_cache(SEVERAL)
+def _told(program: Program) -> tuple[frozenset[Axis], ...]:
+    """Returns the axes of what devices tell each other in a program, one set for each time."""
+    calls = (
+        term.op.call for inner in program.inside() for term in _terms(inner) if isinstance(term.op, Opaque)
+    )
+    return tuple(
+        frozenset(layout_axes(call.arg_layouts[0])) for call in calls if call.primitive.name in COLLECTIVES
+    )
+
+
+@lru_cache(SEVERAL)
+def _terms(program: Program) -> tuple[Term, ...]:
+    """Returns the terms of a program, operands first."""
+    return tuple(program.reachable())
 
 
 def place_of(layout: Layout, axis: Axis) -> tuple[int, int] | None:
@@ -109,7 +119,7 @@ def given_layouts(call: Call) -> list[Layout]:
 
 def works_slice_by_slice(program: Program, axis: Axis) -> bool:
     """Returns whether a slice of the inputs along `axis` gives the same slice of every term."""
-    return all(keeps(term, axis) for term in program.reachable())
+    return all(keeps(term, axis) for term in _terms(program))
 
 
 def keeps(term: Term, axis: Axis) -> bool:

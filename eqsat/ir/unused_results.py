@@ -7,7 +7,7 @@ programs that keep such results would be predicted to need more than they do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis
@@ -99,7 +99,7 @@ Trimmed = tuple[Call, dict[int, int], list[int]]
 
 def trimmed(call: Call, args: Sequence[Term], used: set[int]) -> Trimmed | None:
     """Returns the call with the results that are used, or None if it has no others."""
-    kept = sorted(_needed(call, used))
+    kept = sorted(needed_results(call, used))
     programs = [_body(call, number, kept) for number in range(len(call.bodies))]
     sources = {
         source for body, program in zip(call.bodies, programs, strict=True) for source in _read(program, body)
@@ -143,8 +143,8 @@ def _given(control: Control | None) -> Control:
     return control
 
 
-def _needed(call: Call, used: set[int]) -> set[int]:
-    """Returns the results that the used ones need: carries that an iteration reads."""
+def needed_results(call: Call, used: Set[int]) -> set[int]:
+    """Returns the results of control flow that the used ones need: carries that an iteration reads."""
     control = _given(call.control)
     if isinstance(control, Switch):
         return set(used)

@@ -7,6 +7,7 @@ import operator
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 from eqsat.engine.cost import CostModel
@@ -18,7 +19,7 @@ from eqsat.planning.candidate_builder import BuiltCandidate, CandidateBuilder, E
 from eqsat.planning.candidates import Candidate, as_written, useful_axes
 from eqsat.planning.caps import CAP_STEP, between, caps
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
-from eqsat.planning.extractors import cheapest, extractor_of, fits_nowhere, nominal_chunks
+from eqsat.planning.extractors import cheapest, extractor_of, nominal_chunks
 from eqsat.planning.liveness import largest_stored
 from eqsat.planning.search_space import SearchSpace, computed
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -157,13 +158,14 @@ class CappedExtraction:
                 self.steps += map(Repetitive, self._put_off)
         if not self.steps and not self._fits:
             self._fits = True  # what follows is done only once
-            if self._too_big and not self._hopeless():
+            if self._too_big and not self.hopeless:
                 self.steps += sorted(self._too_big, key=lambda step: step.peak)[:MOST_SPILLING]
         return self.steps[0] if self.steps else None
 
-    def _hopeless(self) -> bool:
+    @cached_property
+    def hopeless(self) -> bool:
         """Whether no program can fit. With no memory for temporaries, the smallest is wanted all the same."""
-        return self.budget > self.space.program.fixed_bytes and fits_nowhere(self.space, self.budget)
+        return self.budget > self.space.program.fixed_bytes and self.space.fits_nowhere(self.budget)
 
     def take(self) -> list[Candidate]:
         """Take the next step and return its candidates; after the deadline, only those extracted so far."""
@@ -195,6 +197,8 @@ class CappedExtraction:
         if not builder.found:
             return []
         fitting = [c.predicted_seconds for c in builder.found if c.predicted_peak <= self.budget]
+        if not (fitting or self._fits) and self.hopeless:
+            self.steps.clear()
         self._fastest = min([self._fastest, *fitting])
         inside = builder.computing_inside(self._fastest)
         within = [c.predicted_seconds for c in inside if c.predicted_peak <= self.budget]

@@ -52,16 +52,3 @@ def cheapest(space: SearchSpace, budget: int) -> Candidate | None:
     extractor = extractor_of(space, CostModel(space.machine, {}), {})
     selection = extractor.extract(math.inf, frozenset())
     return None if selection is None else BuiltCandidate.of(space, selection, budget, {}).candidate
-
-
-def fits_nowhere(space: SearchSpace, budget: int) -> bool:
-    """Whether every program stores a value that is larger than the memory beside the arguments.
-
-    Values in loops are taken to be as small as they can be. A value may lie where a result comes later. With
-    arguments that are read by chunks, nothing is known: what is larger may be kept outside of the memory.
-    """
-    if space.streams:
-        return False
-    extractor = extractor_of(space, CostModel(space.machine, dict.fromkeys(space.large, 1)), {})
-    free = budget - space.program.fixed_bytes + sum(output.bytes for output in space.program.outputs)
-    return extractor.extract(free, switches=False) is None

@@ -21,6 +21,7 @@ from eqsat.ir.streams import is_read
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
 from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.infeasibility import fits_nowhere
 from eqsat.planning.joined_arrays import joined_axes, with_joined_arrays
 from eqsat.planning.provenance import class_places
 from eqsat.planning.rematerialisation import with_rematerialised_operands
@@ -162,6 +163,15 @@ class SearchSpace:
         """Whether the program reads inputs that are not in memory."""
         return any(is_read(term) or is_pick(term) for term in self.program.reachable())
 
+    def fits_nowhere(self, budget: int) -> bool:
+        """Whether it is known that all programs need more than a budget in bytes.
+
+        With arguments that are read by chunks, nothing is: what is larger may be kept outside of the memory.
+        """
+        return not self.streams and fits_nowhere(
+            self.program, self.saturation.graph, self.large, self.machine, budget
+        )
+
     @cached_property
     def families(self) -> Families:
         """The families of e-classes that must be computed by one expression everywhere."""
@@ -206,7 +216,7 @@ def prepare(
     free = None if budget is None else max(free_bytes(program, budget), smallest_share(program))
     known = {} if known is None else known
     return _prepared(
-        program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted, axes
+        program, rules, free, machine, most_axes, limits, frozenset(), deadline, known, granted, axes, budget
     )
 
 
@@ -222,6 +232,7 @@ def _prepared(
     known: Saturations,
     granted: Sequence[Granted] = (),
     wanted: tuple[Axis, ...] | None = None,
+    budget: int | None = None,
 ) -> SearchSpace:
     """Saturate the e-graphs of a program and of the bodies inside.
 
@@ -230,10 +241,10 @@ def _prepared(
     - `free`: bytes for temporaries.
     - `whole`: axes that are not looped over here, since a loop outside the call may be over them.
     - `wanted`: the axes that may be looped over; None for those of large values.
+    - `budget`: bytes to fit in. If no program can, the bodies are left as written.
     """
     large: tuple[Axis, ...] = ()
     cap = None
-    bodies: dict[Call, tuple[SearchSpace | Candidate, ...]] = {}
     if free is not None:
         cap = free // LARGEST_ITEM
         # The axes are the same for all budgets, so that a larger budget offers all that a smaller one does.
@@ -245,27 +256,7 @@ def _prepared(
             large = tuple(axis for axis in wanted if axis not in whole)
         program = with_joined_arrays(program, free / BIG_SHARE)
         program = with_rematerialised_operands(program, free / BIG_SHARE, free)
-        # Even if there is room, memory beyond what a process keeps between calls takes time to allocate.
-        big = min(free, machine.kept) / BIG_SHARE
-        for call in dict.fromkeys(_control_flow(program)):
-            around = whole | call.cut
-            bodies[call] = tuple(
-                _prepared(
-                    body.program,
-                    rules,
-                    free,
-                    machine,
-                    most_axes,
-                    limits,
-                    around,
-                    deadline,
-                    known,
-                    wanted=wanted,
-                )
-                if _has_large(body.program, big)
-                else as_written(body.program, machine)
-                for body in call.bodies
-            )
+    calls = dict.fromkeys(_control_flow(program)) if free is not None else {}
     if rules:
         program = with_contraction_orders(program, _reorders(rules), rules[0].precision or None, cap)
     stored = stored_results(program, large, machine)
@@ -276,7 +267,24 @@ def _prepared(
         saturation = saturate(program, rules, large, stored, limits, deadline, granted, tiled)
         if not deadline.passed():
             known[key] = saturation
-    return SearchSpace(program, saturation, rules, machine, large, bodies)
+    space = SearchSpace(program, saturation, rules, machine, large, {})
+    if free is None or not calls:
+        return space
+    # With no memory for temporaries, the programs that need least are wanted.
+    hopeless = budget is not None and budget > program.fixed_bytes and space.fits_nowhere(budget)
+    # Even if there is room, memory beyond what a process keeps between calls takes time to allocate.
+    big = math.inf if hopeless else min(free, machine.kept) / BIG_SHARE
+
+    def inside(inner: Program, call: Call) -> SearchSpace | Candidate:
+        if not _has_large(inner, big):
+            return as_written(inner, machine)
+        around = whole | call.cut
+        return _prepared(
+            inner, rules, free, machine, most_axes, limits, around, deadline, known, wanted=wanted
+        )
+
+    bodies = {call: tuple(inside(body.program, call) for body in call.bodies) for call in calls}
+    return replace(space, bodies=bodies)
 
 
 def tested_orders(program: Program, rules: Sequence[CompiledRule], budget: int) -> list[Order]:

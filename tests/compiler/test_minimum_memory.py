@@ -12,7 +12,6 @@ import pytest
 
 import eqsat
 from eqsat.compiler.minimum_memory import grown, leanest
-from eqsat.planning.extractors import fits_nowhere
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import NO_DEADLINE
@@ -146,7 +145,7 @@ def test_whether_anything_fits_follows_from_the_smallest_values_of_loops() -> No
 
     program, _ = lowered(sums, normal(3000), normal(2000))
     space = prepare(program, rules_for((), "rescales"), program.fixed_bytes + 50_000, CPU)
-    assert not fits_nowhere(space, program.fixed_bytes + 50_000)
+    assert not space.fits_nowhere(program.fixed_bytes + 50_000)
     results = sum(output.bytes for output in program.outputs)
-    assert fits_nowhere(space, program.fixed_bytes - results)
-    assert not fits_nowhere(space, program.fixed_bytes)
+    assert space.fits_nowhere(program.fixed_bytes - results)
+    assert not space.fits_nowhere(program.fixed_bytes)

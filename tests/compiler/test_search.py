@@ -157,7 +157,7 @@ def test_where_all_that_fits_is_slow_the_programs_that_need_least_are_tried() ->
     class Least:
         space = None
 
-        def within(self, budget: int) -> Any:
+        def within(self, budget: int, space: SearchSpace) -> Any:
             return iter([small])
 
     least: Any = Least()
