@@ -9,10 +9,11 @@ from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor
 from eqsat.engine.node_choices import NodeChoice
 from eqsat.engine.snapshot import Snapshot
+from eqsat.engine.storage_model import JOINS
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.control import carried
 from eqsat.ir.dtypes import itemsize
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.ops import Call, Map, Opaque, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.unused_results import needed_results
 from eqsat.targets.machine import Machine
@@ -29,9 +30,10 @@ def fits_nowhere(
 ) -> bool:
     """Whether all programs of an e-graph need more than a budget in bytes.
 
-    Each stores a value that is larger than the memory beside the arguments, or runs a loop whose carries are,
-    taken together. Values in loops over chunks are taken to be as small as they can be. A value may lie where
-    a result comes later.
+    Each stores a value that is larger than the memory beside the arguments, or calls a function whose
+    operands are, taken together, or runs a loop whose carries are. Values in loops over chunks are taken to
+    be as small as they can be. A value may lie where a result comes later, and a function's result where an
+    operand was.
 
     **Arguments:**
 
@@ -40,7 +42,8 @@ def fits_nowhere(
     free = budget - program.fixed_bytes + sum(output.bytes for output in program.outputs)
     roots = [graph.class_of[output.term.number] for output in program.outputs]
     extractor = Extractor(graph, CostModel(machine, dict.fromkeys(large, 1)), roots)
-    choices = extractor.choices(free)
+    buffers = _Buffers(extractor)
+    choices = [choice for choice in extractor.choices(free) if buffers.read_by(choice) <= free]
     trees = extractor.cheapest_trees(choices)
     if any(root not in trees for root in roots):
         return True
@@ -79,6 +82,32 @@ def carried_bytes(call: Call, results: set[int]) -> int:
         elements = math.prod(axis.size for axis in axes if axis not in call.cut)
         total += elements * itemsize(call.out_dtypes[result])
     return total
+
+
+class _Buffers:
+    """The buffers that the classes of an e-graph would have."""
+
+    def __init__(self, extractor: Extractor) -> None:
+        self.bytes = extractor.bytes
+        self.same = list(range(len(extractor.graph.classes)))
+        for number, eclass in enumerate(extractor.graph.classes):
+            for node in eclass.nodes:
+                if isinstance(node.op, Rename):
+                    self.same[self._buffer(number)] = self._buffer(node.children[0])
+
+    def read_by(self, choice: NodeChoice) -> int:
+        """Bytes of the operands that a node reads from memory, all of which are there when it is computed."""
+        op = choice.node.op
+        if isinstance(op, Map) or (isinstance(op, Opaque) and op.call.primitive.name in JOINS):
+            return 0  # Its operands may be computed one after another, with it.
+        operands = {self._buffer(number): number for number in choice.stored if number != choice.number}
+        return sum(self.bytes[number] for number in operands.values())
+
+    def _buffer(self, number: int) -> int:
+        """The class whose buffer it is: under other names, the axes of an array are the same."""
+        while self.same[number] != number:
+            self.same[number] = number = self.same[self.same[number]]
+        return number
 
 
 def _loops(program: Program) -> Iterator[Call]:

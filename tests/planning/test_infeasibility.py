@@ -82,3 +82,15 @@ def test_carries_that_are_not_needed_for_what_is_read_do_not_count() -> None:
 
     space, budget = searched(scanned, int(1.5 * COLUMN), X)
     assert not space.fits_nowhere(budget)
+
+
+def test_what_a_function_reads_is_in_memory_at_once() -> None:
+    def solved(x: Any) -> Any:
+        square = jnp.exp(-((x[:, None] - x) ** 2)) + jnp.eye(len(x))
+        return lax.linalg.triangular_solve(square, jnp.sin(square), left_side=True, lower=True).sum()
+
+    x = normal(300)
+    matrix = 4 * 300**2
+    for room, fits in [(1.5 * matrix, False), (2.5 * matrix, True)]:
+        space, budget = searched(solved, int(room), x)
+        assert space.fits_nowhere(budget) is not fits
