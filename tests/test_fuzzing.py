@@ -15,7 +15,7 @@ from tests.nightly import THOROUGH
 CLASSES = {"exact": 40, "reassociates": 60, CHUNKS: 80}
 """The first seed for each."""
 
-COUNT = 6 if THOROUGH else 3
+COUNT = 6 if THOROUGH else 2
 """Programs for each class: a second each."""
 
 REWRITTEN = 0.5

@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
 }
 
 QUICK = [
-    *((name, MESH) for name in ("standardised", "two files", "a flip", "rows by indices", "what is read")),
+    *((name, MESH) for name in ("standardised", "a flip", "what is read")),
     ("sums from both ends", MESH),
     ("iterations of k-means", SQUARE),
 ]
