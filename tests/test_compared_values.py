@@ -50,3 +50,20 @@ def test_gradients_of_functions_of_a_product(name: str) -> None:
 @pytest.mark.parametrize("part", [0.2, 0.5])
 def test_the_gradient_of_a_maximum_of_products_in_any_order(part: float) -> None:
     check_gradient(lambda x: jnp.sum(jnp.max(x @ x.T @ x * 1.7, 1)), part, S)
+
+
+def history(w: Any, u: Any, x: Any) -> Any:
+    """The states of a small recurrent network."""
+
+    def step(state: Any, row: Any) -> Any:
+        state = jnp.tanh(row @ w + state @ u)
+        return state, state
+
+    return jax.lax.scan(step, jnp.zeros((x.shape[1], w.shape[1])), x)[1]
+
+
+@pytest.mark.parametrize("part", [0.8, 0.4, 0.2])
+def test_the_gradient_of_the_largest_state_of_a_history(part: float) -> None:
+    """Backwards, states are computed again, but for the comparison with the largest."""
+    w, u, x = normal(8, 16) / 3, normal(16, 16) / 4, normal(30, 96, 8)
+    check_gradient(lambda w, u: jnp.mean(history(w, u, x).max(0) ** 2), part, w, u)

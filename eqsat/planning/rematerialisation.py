@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from eqsat.engine.comparing import compared
 from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Body, Scan, Switch, While, carried, sliced, steady
 from eqsat.ir.control_sums import with_bodies
@@ -103,7 +104,9 @@ class _Variants:
         forms: dict[int, list[Term]] = {}
         for term, form in program.equalities:
             forms.setdefault(term.number, []).append(form)
-        return Rematerialiser(self.terms, self.threshold, self.carries, forms)
+        found = compared(program)
+        once = found.elsewhere | {value.number for value in found.values}
+        return Rematerialiser(self.terms, self.threshold, self.carries, forms, once)
 
     def next_call(self) -> int:
         self.calls += 1

@@ -78,12 +78,15 @@ class Rematerialiser:
     - `threshold`: the size in bytes above which a value is large.
     - `carries`: the source of the carries of scans, stacked.
     - `forms`: by the number of a term, the terms that the program knows to be equal to it.
+    - `once`: the numbers of terms that are computed only once, since they are compared with what was selected
+      from them: computed again, they might be rounded otherwise.
     """
 
     terms: Terms
     threshold: float
     carries: Carries
     forms: Mapping[int, Sequence[Term]]
+    once: frozenset[int] = frozenset()
 
     def find(self, term: Term, along: Axis | None) -> Rematerialisation | None:
         """How to compute a large value, or its slices along an axis, from less; None if impossible."""
@@ -92,6 +95,9 @@ class Rematerialiser:
         stack, seen = [term], {term.number}
         while stack:
             at = stack.pop()
+            if at.number in self.once:
+                given[at.number] = _operand(at, along)
+                continue
             elsewhere = self._elsewhere(at, along)
             if elsewhere is not None:
                 inner[at.number] = elsewhere
@@ -155,6 +161,8 @@ class Rematerialiser:
         if given is None:
             return None
         needed = {term.number for term in reachable([given])}
+        if needed & self.once:
+            return None
         inner: list[tuple[int, Rematerialisation]] = []
         for leaf, source in zip(body.program.inputs, body.sources, strict=True):
             if leaf.number not in needed:

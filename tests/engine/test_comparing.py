@@ -106,3 +106,50 @@ def test_a_test_for_nan_compares_nothing() -> None:
 
     assert values_of(centred, X) == set()
     assert between_of(centred, X) == set()
+
+
+def elsewhere_of(fn: Any, *args: Any) -> set[str]:
+    """The ops that are compared in another body than they are computed in."""
+    program, _ = lowered(fn, *args)
+    numbers = compared(program).elsewhere
+    terms = {term.number: term for inner in program.inside() for term in inner.reachable()}
+    return {text(terms[number]).split("(")[0].split("[")[0] for number in numbers}
+
+
+def test_what_a_loop_compares_with_what_was_selected_outside_is_found() -> None:
+    def largest(x: Any) -> Any:
+        def step(total: Any, given: Any) -> Any:
+            row, most = given
+            return total + jnp.where(row == most, row, 0.0), None
+
+        products = x @ x.T
+        return lax.scan(step, jnp.zeros(len(x)), (products, products.max(1)))[0]
+
+    assert values_of(largest, X) == {PRODUCT}
+    assert elsewhere_of(largest, X) == {"dot"}
+
+
+def test_what_one_loop_stacks_and_another_compares_is_found_where_it_is_computed() -> None:
+    def largest(x: Any) -> Any:
+        def forward(most: Any, row: Any) -> Any:
+            score = x @ row
+            return jnp.maximum(most, score), score
+
+        def backward(total: Any, score: Any) -> Any:
+            return total + jnp.where(score == most, score, 0.0), None
+
+        most, scores = lax.scan(forward, jnp.zeros(len(x)), x)
+        return lax.scan(backward, jnp.zeros(len(x)), scores)[0]
+
+    assert elsewhere_of(largest, X) == {"dot"}
+
+
+def test_what_a_body_computes_and_compares_itself_may_be_computed_again() -> None:
+    def largest(x: Any) -> Any:
+        def step(total: Any, row: Any) -> Any:
+            score = x @ row
+            return total + jnp.where(score == score.max(), score, 0.0), None
+
+        return lax.scan(step, jnp.zeros(len(x)), x)[0]
+
+    assert elsewhere_of(largest, X) == set()
