@@ -117,7 +117,13 @@ class GuardedPrograms:
         goal = Goal(self.goal.budget, self.goal.fixed, (self._axes,), self.goal.longest)
         compiler = GuardedCompiler(self.compiler, self.plain, granting, machine)
         search = Search(
-            goal, lambda _: space, compiler, machine, self.deadline, self.log, within=self._extraction
+            goal,
+            lambda _: space,
+            compiler,
+            machine,
+            self.deadline,
+            self.log,
+            within=lambda space, _: self._extraction(space),
         )
         found = search.run()
         return found if found is not None and found.seconds(machine) < goal.longest else None

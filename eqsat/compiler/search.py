@@ -111,7 +111,8 @@ class Search:
     - `least`: the programs that need least memory, if they are tried when all else fails.
     - `grow`: lengthens the chunks of such a program as far as it fits.
     - `parts`: searches the program part by part, which is tried once if nothing else fits.
-    - `within`: extracts programs with loops from a space; by default all that the budget allows.
+    - `within`: extracts programs with loops from a space after another one; by default all that the budget
+      allows.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Search:
         least: LeastMemory | None = None,
         grow: Callable[[CompiledCandidate], CompiledCandidate] | None = None,
         parts: Callable[[], list[Candidate]] | None = None,
-        within: Callable[[SearchSpace], CappedExtraction] | None = None,
+        within: Callable[[SearchSpace, SearchSpace | None], CappedExtraction] | None = None,
     ) -> None:
         self.goal = goal
         self.space: SearchSpace | None = None
@@ -138,7 +139,9 @@ class Search:
         self._least = least
         self._grow = grow
         self._parts = parts
-        self._within = within or (lambda space: CappedExtraction.within(space, goal.budget, deadline))
+        self._within = within or (
+            lambda space, before: CappedExtraction.within(space, goal.budget, deadline, before)
+        )
         self._by_parts = False
         self._wider = deque(goal.spaces)
         self._extraction: CappedExtraction | None = None
@@ -287,11 +290,12 @@ class Search:
 
     def _enter(self, axes: int | None) -> str:
         self._wider.popleft()
+        before = self.space
         self.space = space = self._saturate(axes)
         if axes is None:
             self._extraction = CappedExtraction.without_loops(space, self.goal.budget, self._deadline)
         else:
-            self._extraction = self._within(space)
+            self._extraction = self._within(space, before)
             if len(space.large) < axes:
                 self._wider.clear()  # They would be the same.
         self._left_behind = self._ranking.best()

@@ -173,7 +173,8 @@ class Extractor:
         """
         self.one_pass = one_pass
         self.switches = switches
-        return agreed(self.families, self.choices(cap, split, without, unmade), self._cheapest)
+        choices = self.choices(cap, split, without, unmade)
+        return agreed(self.families, choices, self._cheapest, self._tree_seconds)
 
     def _cheapest(self, choices: list[NodeChoice]) -> Selection | None:
         """The cheapest program that is found of some nodes."""
@@ -194,6 +195,11 @@ class Extractor:
         selected = min([*better, *near], key=self._total)
         nodes = {number: choice.node for number, choice in selected.items()}
         return Selection(nodes, self._total(selected), self._is_one_pass(selected))
+
+    def _tree_seconds(self, choices: list[NodeChoice]) -> float:
+        """The time of the cheapest trees of some nodes, with what they share counted once."""
+        chosen = self.cheapest_trees(choices)
+        return math.inf if any(root not in chosen for root in self.roots) else self.seconds(chosen)
 
     def seconds(self, chosen: Mapping[int, NodeChoice]) -> float:
         """The time of what the roots need of a choice, what nested loops repeat included."""

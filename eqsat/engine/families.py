@@ -7,6 +7,7 @@ each such value one member of its family is computed, and all others are slices 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -98,15 +99,29 @@ class ChosenProgram(Protocol):
     def seconds(self) -> float: ...
 
 
+NEARLY = 1.05
+"""A way to compute a family is tried if it looks at most this many times as long as the best one."""
+
 C = TypeVar("C", bound=ChosenNode)
 S = TypeVar("S", bound=ChosenProgram)
 
 
-def agreed(families: Families, choices: list[C], cheapest: Callable[[list[C]], S | None]) -> S | None:
+def agreed(
+    families: Families,
+    choices: list[C],
+    cheapest: Callable[[list[C]], S | None],
+    estimate: Callable[[list[C]], float],
+) -> S | None:
     """The cheapest program that computes at most one member of each family; None if none is found.
 
     If a program computes several members, each of them and the whole value is tried as the only one; if that
     fails, the other members are. The choice for one family is kept for the next.
+
+    **Arguments:**
+
+    - `cheapest`: the cheapest program of some nodes; None if there is none.
+    - `estimate`: about the time of that program; infinite if there is none. It is quick to find: only members
+      that look nearly as good as the best are tried.
     """
     found = cheapest(choices)
     while found is not None and (dispute := families.dispute(found.nodes)):
@@ -114,20 +129,27 @@ def agreed(families: Families, choices: list[C], cheapest: Callable[[list[C]], S
         whole, *others = families.members[family]
         best: tuple[list[C], S] | None = None
         for members in ({*computed, whole}, {*others} - {*computed}):
-            for member in sorted(members):
-                left = [
-                    choice
-                    for choice in choices
-                    if families.of.get(choice.number) != family
-                    or choice.number == member
-                    or not families.computes(choice.number, choice.node)
-                ]
-                other = cheapest(left)
+            ways = [_by_one(families, family, member, choices) for member in sorted(members)]
+            times = [estimate(way) for way in ways]
+            most = NEARLY * min(times, default=math.inf)
+            for way, time in zip(ways, times, strict=True):
+                other = cheapest(way) if time <= most and time < math.inf else None
                 if other is not None and (best is None or other.seconds < best[1].seconds):
-                    best = left, other
+                    best = way, other
             if best is not None:
                 break
         if best is None:
             return None
         choices, found = best
     return found
+
+
+def _by_one(families: Families, family: int, member: int, choices: Iterable[C]) -> list[C]:
+    """The nodes without those that compute other members of a family than this one."""
+    return [
+        choice
+        for choice in choices
+        if families.of.get(choice.number) != family
+        or choice.number == member
+        or not families.computes(choice.number, choice.node)
+    ]

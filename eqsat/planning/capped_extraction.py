@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor
@@ -116,10 +115,25 @@ class CappedExtraction:
         self._coarse = True
 
     @staticmethod
-    def within(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
-        """The extraction for a budget; caps above its memory for temporaries make no difference."""
+    def within(
+        space: SearchSpace,
+        budget: int,
+        deadline: Deadline = NO_DEADLINE,
+        before: SearchSpace | None = None,
+    ) -> CappedExtraction:
+        """The extraction for a budget; caps above its memory for temporaries make no difference.
+
+        **Arguments:**
+
+        - `before`: a space of which all has been extracted; loops over its axes alone are left out.
+        """
         free = min(budget - space.program.fixed_bytes, _largest(space))
-        return CappedExtraction(space, budget, deadline, map(UnderCap, caps(free)))
+        extraction = CappedExtraction(space, budget, deadline, map(UnderCap, caps(free)))
+        if before is not None:
+            known = frozenset(before.large)
+            splits = extraction.state.splits
+            extraction.state.splits = tuple(one for one in splits if one is None or not one <= known)
+        return extraction
 
     @staticmethod
     def least(space: SearchSpace, deadline: Deadline = NO_DEADLINE) -> CappedExtraction:
@@ -275,7 +289,7 @@ def built_under(
     state.largest = extractor.largest_stored(cap)
     builder = CandidateBuilder(state, budget, largest_block)
     state.exhausted = True
-    for extraction in _extractions(extractor, cap, state.splits or _splits(space.large)):
+    for extraction in _extractions(extractor, cap, state.splits):
         state.exhausted = False
         if deadline.passed():
             break
@@ -356,13 +370,3 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
     if state.latest is None:
         state.latest = as_written(program, machine)
     return state.latest
-
-
-def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
-    """The choices of axes to loop over: each alone, each pair of three or more, then any (None)."""
-    for axis in large:
-        yield frozenset({axis})
-    if len(large) > 2:
-        yield from map(frozenset, combinations(large, 2))
-    if len(large) != 1:
-        yield None

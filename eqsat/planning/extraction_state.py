@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from eqsat.engine.extract import Extractor
 from eqsat.engine.node_choices import Inside
@@ -36,7 +38,7 @@ class ExtractionState:
     - `largest`: bytes of the largest buffer that a program under the latest cap may have.
     - `exhausted`: whether there was no program under the latest cap.
     - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body.
-    - `splits`: the sets of axes to loop over, one at a time; none for those that the space suggests.
+    - `splits`: the sets of axes to loop over, one after the other, and None for any.
     """
 
     space: SearchSpace
@@ -49,7 +51,7 @@ class ExtractionState:
     exhausted: bool = False
     found: list[Candidate] = field(default_factory=list)
     latest: Candidate | None = None
-    splits: tuple[frozenset[Axis], ...] = ()
+    splits: tuple[frozenset[Axis] | None, ...] = ()
 
     @staticmethod
     def of(space: SearchSpace) -> ExtractionState:
@@ -60,4 +62,14 @@ class ExtractionState:
             )
             for call, inside in space.bodies.items()
         }
-        return ExtractionState(space, bodies)
+        return ExtractionState(space, bodies, splits=tuple(_splits(space.large)))
+
+
+def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:
+    """The choices of axes to loop over: each alone, each pair of three or more, then any (None)."""
+    for axis in large:
+        yield frozenset({axis})
+    if len(large) > 2:
+        yield from map(frozenset, combinations(large, 2))
+    if len(large) != 1:
+        yield None

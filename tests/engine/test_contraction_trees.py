@@ -15,7 +15,7 @@ from eqsat.ir.axis import Axis, layout_shape
 from eqsat.ir.ops import Const, Dot, Leaf, Map, Reduce, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
-from eqsat.ir.term import Terms
+from eqsat.ir.term import Terms, reachable
 from tests.engine.contractions import check_equal, ordered
 
 SIZES = [2, 2, 2, 3, 3]
@@ -74,6 +74,10 @@ def values(program: Program) -> list[Any]:
     return [rng.uniform(0.5, 2, shape) for shape in shapes]
 
 
+MOST_ELEMENTS = 1_000_000
+"""Outer products of many factors, which any order may ask for, can be larger than the memory."""
+
+
 class Everything:
     """A set that contains whatever one asks for."""
 
@@ -98,7 +102,9 @@ def test_every_tree_in_any_order(program: Program, data: st.DataObject) -> None:
             step = data.draw(st.lists(st.sampled_from(live), min_size=2, max_size=2, unique=True))
             path.append((step[0], step[1]))
             live = [*(value for value in live if value not in step), len(tree.factors) + len(path) - 1]
-        pairs.append((root, rebuilder.rebuild(tree, tuple(path))))
+        rebuilt = rebuilder.rebuild(tree, tuple(path))
+        if all(term.elements <= MOST_ELEMENTS for term in reachable([rebuilt])):
+            pairs.append((root, rebuilt))
         event(f"{min(len(tree.factors), 8)} factors")
     check_equal(replace(program, equalities=tuple(pairs)), values(program))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from eqsat.engine.encode import LOADED
@@ -61,6 +62,12 @@ def cheapest(options: list[Option]) -> Chosen | None:
     return Chosen(nodes, seconds)
 
 
+def seconds(options: list[Option]) -> float:
+    """The time of the cheapest program; infinite if there is none."""
+    found = cheapest(options)
+    return math.inf if found is None else found.seconds
+
+
 OPTIONS = [Option(number, node) for number, nodes in enumerate(CLASSES) for node in nodes]
 
 
@@ -76,7 +83,7 @@ def test_one_member_is_computed_that_with_which_all_is_cheapest() -> None:
     free = cheapest(OPTIONS)
     assert free is not None
     assert families.dispute(free.nodes) == (0, [VALUE, CHUNK, NAMED])
-    found = agreed(families, OPTIONS, cheapest)
+    found = agreed(families, OPTIONS, cheapest, seconds)
     assert found is not None
     # To compute the value itself spares most.
     assert list(families.computed(found.nodes)) == [VALUE]
@@ -85,4 +92,4 @@ def test_one_member_is_computed_that_with_which_all_is_cheapest() -> None:
 def test_there_is_no_program_if_no_member_will_do() -> None:
     families = Families.in_graph(graph(CLASSES), [VALUE])
     only_computed = [option for option in OPTIONS if option.node is COMPUTED]
-    assert agreed(families, only_computed, cheapest) is None
+    assert agreed(families, only_computed, cheapest, seconds) is None
