@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from eqsat.ir.carried_histories import with_histories_carried
 from eqsat.ir.constant_carries import with_constant_carries
-from eqsat.ir.last_entries import with_last_entries_carried
 from eqsat.ir.outer_operands import with_outer_operands
 from eqsat.ir.program import Program
 from eqsat.ir.unread_results import with_unread_results
 
 
-def with_lean_loops(program: Program) -> Program:
-    """The program with lean loops: by each of the modules that this one imports."""
-    program = with_constant_carries(with_last_entries_carried(program))
+def with_lean_loops(program: Program, exact: bool = False) -> Program:
+    """The program with lean loops: by each of the modules that this one imports.
+
+    **Arguments:**
+
+    - `exact`: whether results must stay the same to the last bit.
+    """
+    program = with_constant_carries(with_histories_carried(program, exact))
     return with_unread_results(with_outer_operands(program))

@@ -137,9 +137,10 @@ class StreamPlanner:
         self.title = title
         self.parts = DeviceParts.of(settings.mesh)
         program, hoisted = lower(closed, platforms=target.platforms)
-        program = with_lean_loops(program)
+        exact = settings.accuracy == "exact"
+        program = with_lean_loops(program, exact)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
-        inputs = with_stream_inputs(program, self.streamed, settings.accuracy == "exact")
+        inputs = with_stream_inputs(program, self.streamed, exact)
         self.moved = {**inputs.read, **inputs.tables}
         self.tables = frozenset(inputs.tables)
         self.program = with_reads(inputs.program, (*self.streamed, *inputs.read))

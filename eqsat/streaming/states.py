@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from jax import lax
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
-from eqsat.ir.dtypes import accumulator, is_inexact, is_real_float, numpy_dtype
+from eqsat.ir.dtypes import accumulator, identity_text, is_inexact, numpy_dtype
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
 from eqsat.ir.ops import Call, Const, Fold, Iota, Leaf, Map, Opaque, Reduce, Select
@@ -75,27 +74,6 @@ def state_parts(result: Term) -> tuple[Part, ...]:
         case Opaque(call=call):
             return (Part(layout_axes(call.out_layouts[0]), result.dtype, None, given=True),)
     raise AssertionError(result.op)
-
-
-def identity_text(kind: str, dtype: str) -> str:
-    """The identity of a reduction, as the text of a constant.
-
-    >>> identity_text("max", "float32"), identity_text("min", "int8"), identity_text("sum", "bool")
-    ('-inf', '127', 'False')
-    """
-    if dtype == "bool":
-        return str(kind in ("and", "min", "prod"))
-    if kind in ("max", "min"):
-        if is_real_float(dtype):
-            return "-inf" if kind == "max" else "inf"
-        limits = np.iinfo(numpy_dtype(dtype))
-        return str(limits.min if kind == "max" else limits.max)
-    if kind == "and":
-        return "-1" if not dtype.startswith("u") else str(np.iinfo(numpy_dtype(dtype)).max)
-    number = 1 if kind == "prod" else 0
-    if not is_inexact(dtype):
-        return str(number)
-    return repr(float(number) if is_real_float(dtype) else complex(number))
 
 
 class StateTerms:

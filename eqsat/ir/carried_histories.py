@@ -1,0 +1,385 @@
+"""Stacked results of scans of which only the last entry or a reduction is read, as carries: none is stored.
+
+    scan(...)[1][-1]  =  the entry of the last iteration
+    sum_t f(scan(...)[1][t])  =  s in the end,  where  s = 0,  and every iteration  s = s + f(its entry)
+
+The labels after the last iteration of k-means, the last state of a trajectory, the mean of all iterates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from eqsat.ir.axis import Axis, Layout, layout_axes, layout_shape
+from eqsat.ir.control import Body, Scan
+from eqsat.ir.control_sums import with_bodies
+from eqsat.ir.dtypes import accumulator, identity_text, is_extended, is_inexact
+from eqsat.ir.ops import Const, Iota, Leaf, Map, Opaque, Reduce
+from eqsat.ir.program import Output, Program
+from eqsat.ir.substitution import substituted, with_inputs
+from eqsat.ir.term import Term, Terms, reachable
+
+MERGING = {
+    "sum": "add",
+    "prod": "mul",
+    "max": "max",
+    "min": "min",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+"""For each kind of reduction, the function that adds an entry to it."""
+
+T = TypeVar("T")
+
+ROUNDED = frozenset({"sum", "prod"})
+"""The kinds that round, in an order that nobody has promised."""
+
+
+def with_histories_carried(program: Program, exact: bool = False) -> Program:
+    """Returns the program with carries for stacked results of which no single entry but the last is read.
+
+    **Arguments:**
+
+    - `exact`: whether results must stay the same to the last bit: then floats are not added up otherwise.
+    """
+    while True:
+        found = next(_found(program, exact), None)
+        if found is None:
+            return program
+        readers = {carry.reader.number for carry in found.carries}
+        equalities = tuple(pair for pair in program.equalities if readers.isdisjoint(t.number for t in pair))
+        trimmed = replace(program, equalities=equalities)
+        program = with_inputs(trimmed, program.inputs, found.replacements(program))
+
+
+@dataclass(frozen=True, slots=True)
+class _Carry:
+    """What a scan carries in place of a stacked result.
+
+    **Attributes:**
+
+    - `reader`: the term that it replaces.
+    - `start`: what is carried at first.
+    - `before`: what an iteration gets of it; None if it does not matter.
+    - `output`: what an iteration makes of it.
+    """
+
+    reader: Term
+    start: Term
+    before: Term | None
+    output: Output
+
+
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A value from outside that an iteration needs, whole or one slice of it.
+
+    **Attributes:**
+
+    - `layout`: that of the value, the axis of iterations first if it is sliced.
+    - `leaf`: what an iteration gets.
+    """
+
+    value: Term
+    layout: Layout
+    sliced: bool
+    leaf: Term
+
+
+@dataclass(frozen=True, slots=True)
+class _History:
+    """A stacked result, with what is carried instead, and the operands that are needed for that."""
+
+    stack: Term
+    carries: tuple[_Carry, ...]
+    operands: tuple[_Operand, ...]
+
+    def replacements(self, program: Program) -> dict[int, Term]:
+        """The terms of the scan that carries it, by the numbers of those that they replace."""
+        assert isinstance(self.stack.op, Opaque)
+        call, result, terms = self.stack.op.call, self.stack.op.result, program.terms
+        control = call.control
+        assert isinstance(control, Scan)
+        (body,) = call.bodies
+        count = len(control.carried)
+        stacked = [number for number in range(count, len(call.out_layouts)) if number != result]
+        outputs = [carry.output for carry in self.carries]
+        begin, end = len(self.stack.args), len(self.stack.args) + len(outputs)
+        fed = [(carry.before, begin + place) for place, carry in enumerate(self.carries) if carry.before]
+        fed += [(operand.leaf, end + place) for place, operand in enumerate(self.operands)]
+        sliced = [end + place for place, operand in enumerate(self.operands) if operand.sliced]
+        starts, values = (carry.start for carry in self.carries), (one.value for one in self.operands)
+        args = (*self.stack.args, *starts, *values)
+
+        def placed(own: Sequence[T], new: Iterable[T]) -> tuple[T, ...]:
+            """Entries for the results: the old carries, the new ones, and what is still stacked."""
+            return (*own[:count], *new, *(own[number] for number in stacked))
+
+        made = replace(
+            call,
+            id=program.next_call(),
+            arg_layouts=(
+                *call.arg_layouts,
+                *(output.layout for output in outputs),
+                *(operand.layout for operand in self.operands),
+            ),
+            out_layouts=placed(call.out_layouts, (output.layout for output in outputs)),
+            out_dtypes=placed(call.out_dtypes, (output.term.dtype for output in outputs)),
+            control=replace(
+                control, carried=(*control.carried, *range(begin, end)), sliced=(*control.sliced, *sliced)
+            ),
+        )
+        inner = replace(
+            body.program,
+            inputs=(*body.program.inputs, *(leaf for leaf, _ in fed)),
+            outputs=placed(body.program.outputs, outputs),
+        )
+        sources = (*body.sources, *(source for _, source in fed))
+        made = with_bodies(made, [Body(inner, sources)], args)
+        places = placed(range(len(call.out_layouts)), (-1 for _ in outputs))
+        known = {
+            term.number: terms.make(Opaque(made, places.index(term.op.result)), args)
+            for term in program.known()
+            if isinstance(term.op, Opaque) and _is_of(term, self.stack) and term.op.result != result
+        }
+        for place, carry in enumerate(self.carries):
+            value = terms.make(Opaque(made, count + place), args)
+            if value.dtype != carry.reader.dtype:
+                value = terms.make(Map("convert", carry.reader.dtype), [value])
+            known[carry.reader.number] = value
+        return known
+
+
+class _Numbers:
+    """The numbers of new inputs of bodies."""
+
+    def __init__(self, program: Program) -> None:
+        leaves = (
+            term.op.index
+            for inner in program.inside(known=True)
+            for term in (*inner.inputs, *inner.known())
+            if isinstance(term.op, Leaf)
+        )
+        self.least = min(leaves, default=0)
+
+    def leaf(self) -> int:
+        self.least = min(self.least, 0) - 1
+        return self.least
+
+
+def _found(program: Program, exact: bool) -> Iterator[_History]:
+    """Yields the stacked results that can be carried."""
+    terms = list(program.reachable())
+    readers: dict[int, list[Term]] = {}
+    for term in terms:
+        for arg in dict.fromkeys(term.args):
+            readers.setdefault(arg.number, []).append(term)
+    outputs = {output.term.number for output in program.outputs}
+    for term in terms:
+        if not isinstance(term.op, Opaque) or is_extended(term.dtype):
+            continue
+        control = term.op.call.control
+        if isinstance(control, Scan) and control.length and term.op.result >= len(control.carried):
+            axis = term.op.call.out_layouts[term.op.result][0]
+            if not isinstance(axis, Axis):
+                continue
+            ends = _ends(term, axis, readers, outputs, exact)
+            if ends:
+                history = _history(program, term, axis, ends)
+                if history is not None:
+                    yield history
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A reduction over the iterations, or over some of them; or a last entry.
+
+    **Attributes:**
+
+    - `part`: the slice of the stacked result that is reduced, if it is not all of it.
+    """
+
+    term: Term
+    part: Term | None = None
+
+
+def _ends(
+    stack: Term, axis: Axis, readers: Mapping[int, Sequence[Term]], outputs: set[int], exact: bool
+) -> list[_End] | None:
+    """What all that is made of a stacked result ends in; None if that is not always a reduction or the last
+    entry.
+    """
+    found: dict[int, _End] = {}
+    waiting: list[tuple[Term, Axis, Term | None]] = [(stack, axis, None)]
+    seen = {stack.number}
+    while waiting:
+        term, along, part = waiting.pop()
+        if term.number in outputs or not readers.get(term.number):
+            return None
+        for reader in readers[term.number]:
+            if reader.number in seen:
+                continue
+            seen.add(reader.number)
+            if term is stack and _takes_last(reader, stack):
+                found[reader.number] = _End(reader)
+            elif term is stack and (iterations := _some_iterations(reader, stack)) is not None:
+                waiting.append((reader, iterations, reader))
+            elif _adds_up(reader, along, exact):
+                found[reader.number] = _End(reader, part)
+            elif isinstance(reader.op, Map):
+                others = [arg for arg in reader.args if arg is not term]
+                if part is not None and any({along, axis} & arg.axes for arg in others):
+                    return None  # Over all iterations, they would be other entries.
+                waiting.append((reader, along, part))
+            else:
+                return None
+    return list(found.values())
+
+
+def _some_iterations(term: Term, stack: Term) -> Axis | None:
+    """The axis of a slice of a stacked result along its iterations; None for anything else."""
+    assert isinstance(stack.op, Opaque)
+    op, layout = term.op, stack.op.call.out_layouts[stack.op.result]
+    if not isinstance(op, Opaque) or op.call.primitive.name != "slice" or op.call.arg_layouts != (layout,):
+        return None
+    axis, *others = op.call.out_layouts[0]
+    return axis if isinstance(axis, Axis) and tuple(others) == layout[1:] and axis not in stack.axes else None
+
+
+def _of_all(terms: Terms, end: _End, stack: Term, axis: Axis) -> Term:
+    """What is reduced, over all iterations: where it was not before, there is what changes nothing."""
+    reduced, part = end.term.args[0], end.part
+    if part is None:
+        return reduced
+    assert isinstance(end.term.op, Reduce)
+    assert isinstance(part.op, Opaque)
+    params = part.op.call.params
+    (start, *_), (limit, *_) = params["start_indices"], params["limit_indices"]
+    stride = 1 if params["strides"] is None else params["strides"][0]
+
+    def number(value: int) -> Term:
+        return terms.make(Const(str(value), "int32"))
+
+    def made(name: str, dtype: str, *args: Term) -> Term:
+        return terms.make(Map(name, dtype), args)
+
+    (whole,) = substituted(terms, [reduced], {part.number: stack})
+    place = made("sub", "int32", terms.make(Iota(axis, "int32")), number(start))
+    inside = made(
+        "and", "bool", made("ge", "bool", place, number(0)), made("lt", "bool", place, number(limit - start))
+    )
+    if stride > 1:
+        first = made("eq", "bool", made("rem", "int32", place, number(stride)), number(0))
+        inside = made("and", "bool", inside, first)
+    nothing = terms.make(Const(identity_text(end.term.op.kind, whole.dtype), whole.dtype))
+    return made("select_n", whole.dtype, inside, nothing, whole)
+
+
+def _adds_up(term: Term, axis: Axis, exact: bool) -> bool:
+    """Whether a term is a reduction over the iterations that can be done one by one."""
+    match term.op:
+        case Reduce(kind=kind, axes=axes, dtype=dtype):
+            rounds = kind in ROUNDED and is_inexact(dtype)
+            return axis in axes and kind in MERGING and not (rounds and exact)
+    return False
+
+
+def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) -> _History | None:
+    """What is carried in place of a stacked result; None if an iteration can't compute it."""
+    terms, numbers = program.terms, _Numbers(program)
+    inside: dict[int, Term] = {}
+    operands: list[_Operand] = []
+    carries: list[_Carry] = []
+    for end in ends:
+        reduced = _of_all(terms, end, stack, axis)
+        waiting = [reduced]
+        while waiting:
+            term = waiting.pop()
+            if term.number in inside or isinstance(term.op, Const):
+                continue
+            if isinstance(term.op, Opaque) and _is_of(term, stack):
+                entry = _entry(term.op, axis)
+                if entry is None:
+                    return None
+                inside[term.number] = entry
+            elif isinstance(term.op, Map) and axis in term.axes:
+                waiting += term.args
+            elif any(_is_of(at, stack) for at in reachable([term])):
+                return None
+            else:
+                layout = tuple(sorted(term.axes - {axis}))
+                leaf = inside[term.number] = terms.make(Leaf(numbers.leaf(), layout, term.dtype))
+                sliced = axis in term.axes
+                operands.append(_Operand(term, (axis, *layout) if sliced else layout, sliced, leaf))
+        (entry,) = substituted(terms, [reduced], inside)
+        along = axis if end.part is None else _some_iterations(end.part, stack)
+        carries.append(_carry(terms, numbers, end.term, along, entry))
+    return _History(stack, tuple(carries), tuple(operands))
+
+
+def _carry(terms: Terms, numbers: _Numbers, end: Term, axis: Axis | None, entry: Term) -> _Carry:
+    """The carry for a reduction or a last entry.
+
+    **Arguments:**
+
+    - `axis`: the one that iterations are reduced along.
+    - `entry`: what one iteration has of what is reduced.
+    """
+    if not isinstance(end.op, Reduce):
+        assert isinstance(end.op, Opaque)
+        layout = end.op.call.arg_layouts[0][1:]
+        return _Carry(
+            end,
+            terms.make(Const(identity_text("sum", entry.dtype), entry.dtype)),
+            None,
+            Output(entry, layout),
+        )
+    kind, dtype = end.op.kind, end.op.dtype
+    if kind in ROUNDED:
+        dtype = accumulator(dtype)
+        if entry.dtype != dtype:
+            entry = terms.make(Map("convert", dtype), [entry])
+    others = end.op.axes - {axis}
+    if others:
+        entry = terms.make(Reduce(kind, others, dtype), [entry])
+    layout = tuple(sorted(entry.axes))
+    before = terms.make(Leaf(numbers.leaf(), layout, dtype))
+    merged = terms.make(Map(MERGING[kind], dtype), [before, entry])
+    return _Carry(end, terms.make(Const(identity_text(kind, dtype), dtype)), before, Output(merged, layout))
+
+
+def _entry(op: Opaque, axis: Axis) -> Term | None:
+    """What an iteration stacks; None if it has other axes than the stack, or is a carry."""
+    (body,) = op.call.bodies
+    output, layout = body.program.outputs[op.result], op.call.out_layouts[op.result]
+    assert isinstance(op.call.control, Scan)
+    same = op.result >= len(op.call.control.carried) and output.layout == layout[1:] and layout[0] == axis
+    return output.term if same and output.term.axes == frozenset(layout_axes(layout[1:])) else None
+
+
+def _is_of(term: Term, scan: Term) -> bool:
+    """Whether two terms are results of the same scan."""
+    assert isinstance(scan.op, Opaque)
+    return isinstance(term.op, Opaque) and term.op.call == scan.op.call and term.args == scan.args
+
+
+def _takes_last(term: Term, stack: Term) -> bool:
+    """Returns whether a term is the entry of the last iteration of a stacked result."""
+    assert isinstance(stack.op, Opaque)
+    layout, control = stack.op.call.out_layouts[stack.op.result], stack.op.call.control
+    assert isinstance(control, Scan)
+    op = term.op
+    if not isinstance(op, Opaque) or op.call.primitive.name != "slice":
+        return False
+    call, params = op.call, op.call.params
+    if call.arg_layouts != (layout,):
+        return False
+    shape = layout_shape(call.arg_layouts[0])
+    last = 0 if control.reverse else control.length - 1
+    wanted = [(last, last + 1), *((0, length) for length in shape[1:])]
+    strides = params["strides"]
+    whole = strides is None or all(stride == 1 for stride in strides)
+    return whole and list(zip(params["start_indices"], params["limit_indices"], strict=True)) == wanted

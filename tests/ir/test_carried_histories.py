@@ -1,0 +1,187 @@
+"""Of what a scan stacks, the last entry alone and what is only reduced are carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import eqsat
+from eqsat.ir.carried_histories import with_histories_carried
+from eqsat.ir.control import Scan
+from eqsat.ir.interpret import interpret
+from eqsat.ir.ops import Opaque
+from eqsat.ir.program import Program
+from eqsat.ir.spec import check_program
+from tests.stages import lowered, normal
+
+X = normal(6, 5)
+
+
+def stacked(program: Program) -> int:
+    """The number of results that scans of a program stack."""
+    calls = {term.op.call for term in program.reachable() if isinstance(term.op, Opaque)}
+    return sum(
+        len(call.out_layouts) - len(call.control.carried) for call in calls if isinstance(call.control, Scan)
+    )
+
+
+def steps(x: Any, reverse: bool = False) -> Any:
+    def step(total: Any, row: Any) -> Any:
+        return total + row, (jnp.sin(total * row), total > 0, jnp.int32(total))
+
+    return lax.scan(step, jnp.zeros(5), x, reverse=reverse)
+
+
+def with_steps(x: Any, read: Callable[[Any, Any], Any]) -> Any:
+    return read(*steps(x))
+
+
+CASES: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "the last": (lambda x: steps(x)[1][0][-1], 2),
+    "by its number": (lambda x: steps(x)[1][0][5], 2),
+    "each the last": (lambda x: [entry[-1] for entry in steps(x)[1]], 0),
+    "the last, and the carry": (lambda x: with_steps(x, lambda total, rows: (total, rows[1][-1])), 2),
+    "the last to be computed": (lambda x: steps(x, reverse=True)[1][0][0], 2),
+    "another": (lambda x: steps(x)[1][0][2], 3),
+    "the first of a scan in reverse": (lambda x: steps(x, reverse=True)[1][0][-1], 3),
+    "all": (lambda x: steps(x)[1][0], 3),
+    "the last, and all": (lambda x: with_steps(x, lambda _, rows: (rows[0][-1], rows[0])), 3),
+    "two": (lambda x: steps(x)[1][0][-2:], 3),
+    "a part of the last": (lambda x: steps(x)[1][0][-1, :3], 3),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_stack_of_which_the_last_entry_is_read_is_a_carry(name: str) -> None:
+    function, left = CASES[name]
+    program, constants = lowered(jax.jit(function), X)
+    found = with_histories_carried(program)
+    check_program(found)
+    for before, after in zip(
+        interpret(program, [X, *constants]), interpret(found, [X, *constants]), strict=True
+    ):
+        np.testing.assert_array_equal(before, after)
+    assert stacked(found) == left
+
+
+TARGETS = normal(6, 5)
+
+REDUCED: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "sum": (lambda x: steps(x)[1][0].sum(0), 2),
+    "mean": (lambda x: steps(x)[1][0].mean(0), 2),
+    "of everything": (lambda x: steps(x)[1][0].mean(), 2),
+    "largest and least": (lambda x: with_steps(x, lambda _, rows: (rows[0].max(0), rows[0].min())), 2),
+    "product of integers": (lambda x: steps(x)[1][2].prod(0), 2),
+    "truths": (lambda x: with_steps(x, lambda _, rows: (rows[1].any(0), rows[1].all(0))), 2),
+    "how often": (lambda x: steps(x)[1][1].sum(0), 2),
+    "of a function": (lambda x: jnp.sum(jnp.exp(steps(x)[1][0]) * 2 + x[0], 0), 2),
+    "of differences from rows": (lambda x: jnp.mean((steps(x)[1][0] - TARGETS) ** 2), 2),
+    "of two": (lambda x: with_steps(x, lambda _, rows: (rows[0] * rows[2]).sum(0)), 2),
+    "and the last": (lambda x: with_steps(x, lambda _, rows: (rows[0].sum(0), rows[0][-1])), 2),
+    "of the last three": (lambda x: steps(x)[1][0][3:].mean(0), 2),
+    "of every other one": (lambda x: jnp.max(steps(x)[1][0][1:6:2] * x[0], (0, 1)), 2),
+    "of two parts": (lambda x: with_steps(x, lambda _, r: (r[0][:2].sum(0), r[0][2:].min(0), r[0][-1])), 2),
+    "of parts that meet": (lambda x: with_steps(x, lambda _, r: (r[0][1:] - r[0][:-1]).sum(0)), 3),
+    "of a part and all": (
+        lambda x: with_steps(x, lambda _, r: (r[0][:2, None] * r[0]).sum((0, 1))),
+        3,
+    ),
+    "of a part and all, one by one": (
+        lambda x: with_steps(x, lambda _, r: (r[0][:2, None] * r[0]).sum(0).max(0)),
+        3,
+    ),
+    "of a part and a function of it": (
+        lambda x: with_steps(x, lambda _, r: (r[0][:2] * r[0][:2].sum(0)).sum(0)),
+        3,
+    ),
+    "of a part and rows": (lambda x: jnp.sum(steps(x)[1][0][2:] * x[2:], 0), 3),
+    "in reverse": (lambda x: steps(x, reverse=True)[1][0].sum(0), 2),
+    "of the iterations' numbers": (lambda x: (steps(x)[1][0] * jnp.arange(6.0)[:, None]).sum(0), 2),
+    "along the rows alone": (lambda x: steps(x)[1][0].sum(1), 3),
+    "variance": (lambda x: steps(x)[1][0].var(0), 3),
+    "place of the largest": (lambda x: jnp.argmax(steps(x)[1][0], 0), 3),
+    "and all": (lambda x: with_steps(x, lambda _, rows: (rows[0].sum(0), rows[0])), 3),
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_a_stack_that_is_only_reduced_is_a_carry(name: str) -> None:
+    function, left = REDUCED[name]
+    program, constants = lowered(jax.jit(function), X)
+    found = with_histories_carried(program)
+    check_program(found)
+    for before, after in zip(
+        interpret(program, [X, *constants]), interpret(found, [X, *constants]), strict=True
+    ):
+        assert before.dtype == after.dtype
+        np.testing.assert_allclose(before, after, rtol=1e-12, atol=1e-12)
+    assert stacked(found) == left
+
+
+def test_exact_sums_keep_their_order_and_extremes_need_none() -> None:
+    def read(x: Any) -> Any:
+        return with_steps(x, lambda _, rows: (rows[0].sum(0), rows[2].sum(0), rows[1].any(0)))
+
+    program, _ = lowered(jax.jit(read), X)
+    assert stacked(with_histories_carried(program)) == 0
+    assert stacked(with_histories_carried(program, exact=True)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "uint32", "complex64"])
+def test_hostile_entries_are_reduced_as_in_plain_jax(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    numbers = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -3.5, 6e4])
+    if dtype in ("int8", "uint32"):
+        numbers = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, 8)
+    x = jnp.asarray(numbers[rng.integers(0, 8, (9, 40))]).astype(dtype)
+
+    def reduced(x: Any) -> Any:
+        rows = lax.scan(lambda carry, row: (carry, row[::-1]), 0, x)[1]
+        extremes = () if dtype == "complex64" else (rows.max(0), rows.min(0))
+        return rows.sum(0), rows.prod(0), (rows != 0).all(0), *extremes
+
+    found = eqsat.optimize(reduced, budget="1GB")(x)
+    for one, other in zip(found, jax.jit(reduced)(x), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(
+            np.asarray(one, np.complex128), np.asarray(other, np.complex128), rtol=1e-2
+        )
+
+
+def test_the_mean_of_a_long_history_is_in_a_budget_without_it() -> None:
+    def averaged(x: Any, y: Any) -> Any:
+        def step(weights: Any, _: Any) -> Any:
+            weights = weights - 0.1 * x.T @ (x @ weights - y) / len(x)
+            return weights, weights
+
+        return lax.scan(step, jnp.zeros((x.shape[1], y.shape[1])), None, length=200)[1].mean(0)
+
+    x, y = normal(16, 3000), normal(16, 2)
+    history = 200 * 3000 * 2 * 4
+    optimized = eqsat.optimize(averaged, budget="600kB")
+    assert optimized.plan(x, y).peak_bytes <= 600_000 < history
+    np.testing.assert_allclose(optimized(x, y), jax.jit(averaged)(x, y), rtol=1e-4, atol=1e-6)
+
+
+def test_the_labels_of_k_means_are_not_kept_for_every_iteration() -> None:
+    def labels(points: Any) -> Any:
+        def step(centres: Any, _: Any) -> Any:
+            nearest = jnp.argmin(jnp.sum((points[:, None] - centres) ** 2, -1), 1)
+            weights = jax.nn.one_hot(nearest, 8)
+            return (weights.T @ points) / jnp.maximum(weights.sum(0), 1)[:, None], nearest
+
+        centres, found = lax.scan(step, points[:8], None, length=50)
+        return centres, found[-1]
+
+    points = normal(4000, 3)
+    optimized = eqsat.optimize(labels, budget="300kB")
+    plan = optimized.plan(points)
+    assert plan.peak_bytes <= 300_000 < 50 * 4 * 4000
+    for one, other in zip(optimized(points), jax.jit(labels)(points), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
