@@ -51,6 +51,16 @@ class Compile:
 
 
 @dataclass(frozen=True)
+class Provide:
+    """Compile the best candidate so far, since time may run out before there is a better one."""
+
+    candidate: Candidate
+
+    def __str__(self) -> str:
+        return f"compile a program of {predicted_text(self.candidate)}, in case time runs out"
+
+
+@dataclass(frozen=True)
 class Accept:
     """Accept a program that fits and is slower than predicted, since all others should be slower still."""
 
@@ -90,7 +100,7 @@ class Stop:
         return f"stop, since {self.reason}"
 
 
-Decision = Saturate | Extract | SearchParts | Compile | Accept | DraftLeast | Grow | Stop
+Decision = Saturate | Extract | SearchParts | Compile | Provide | Accept | DraftLeast | Grow | Stop
 
 
 def predicted_text(candidate: Candidate) -> str:

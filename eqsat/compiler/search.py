@@ -24,6 +24,7 @@ from eqsat.compiler.decisions import (
     DraftLeast,
     Extract,
     Grow,
+    Provide,
     Saturate,
     SearchParts,
     Stop,
@@ -36,7 +37,7 @@ from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction, Step, StoringLess, WithoutLoops
 from eqsat.planning.ranking import UNMOVED, Ranking
 from eqsat.planning.search_space import SearchSpace
-from eqsat.support.deadline import Deadline
+from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.records import SearchStep
 from eqsat.support.units import format_seconds
 from eqsat.targets.machine import Machine
@@ -54,6 +55,10 @@ fewer programs are compiled, and fewer budgets tried, before something else is."
 MOST_FAILED = 2
 """After so many compiled programs of a space that are too big, wider ones are searched before others are
 compiled; in a long program, whose compilations take longer, after one."""
+
+MUCH_FASTER = 0.8
+"""If time is limited, a candidate is compiled in advance of others if it should take less than this share of
+the time of the last one."""
 
 LOOKAHEAD = 3
 """The number of groups of candidates, extracted after one that should fit, in which a faster one may come."""
@@ -154,6 +159,9 @@ class Search:
         self._stale = self._unmoved = 0
         self._most_found: float = 1
         self._found_here = self._failed_here = 0
+        # If time is limited: a program that fits, until the search comes to one; what was compiled for that.
+        self._provided: CompiledCandidate | None = None
+        self._provisional: list[Candidate] = []
         self._drafts: Iterator[CompiledCandidate] | None = None
         self._drafted = 0
         self._small: CompiledCandidate | None = None
@@ -175,7 +183,7 @@ class Search:
             self._take(decision)
         self._note(decision, "", 0.0)
         self._ended = decision.reason
-        return self.fastest
+        return self.fastest or self._provided
 
     def further(self, longest: float) -> Iterator[CompiledCandidate]:
         """Programs that fit and should take less than `longest` seconds, from the space that it ended in."""
@@ -197,6 +205,8 @@ class Search:
         fastest = self.fastest
         if fastest is not None and self._seconds(fastest) <= self.goal.enough:
             return Stop("a program that fits was found")
+        if (candidate := self._in_advance()) is not None:
+            return Provide(candidate)
         inside = self._decide_in_space()
         if inside is not None:
             return inside
@@ -211,6 +221,15 @@ class Search:
         if fastest is None and self.goal.longest == math.inf:
             return Stop("no program that fits was found")
         return Stop("no other program should be faster")
+
+    def _in_advance(self) -> Candidate | None:
+        """If time is limited and nothing was accepted: the candidate to compile before the search goes on."""
+        best = self._ranking.best()
+        if self._deadline is NO_DEADLINE or self._deadline.passed() or self.found or best is None:
+            return None
+        known = any(best is one for one in self._provisional)
+        enough = MUCH_FASTER * self._seconds(self._provided) if self._provided else self.goal.longest
+        return None if known or best.predicted_seconds >= enough else best
 
     def _decide_in_space(self) -> Decision | None:
         """What to do in the present space; None if it is exhausted."""
@@ -276,6 +295,8 @@ class Search:
                 return outcome
             case Compile(candidate):
                 return self._compile(candidate)
+            case Provide(candidate):
+                return self._provide(candidate)
             case Accept():
                 return self._accept(self._held.pop(0))
             case DraftLeast():
@@ -337,6 +358,14 @@ class Search:
             return self._accept(compiled)
         self._held = sorted([*self._held, compiled], key=self._seconds)
         return f"{peak_text(compiled)}, but should take {format_seconds(self._seconds(compiled))}: it waits"
+
+    def _provide(self, candidate: Candidate) -> str:
+        self._provisional.append(candidate)
+        compiled = self._compiler.compile(candidate, self.goal.budget)
+        if compiled.peak > self.goal.budget:
+            return self._compile(candidate)
+        self._provided = compiled
+        return peak_text(compiled)
 
     def _draft(self) -> str:
         assert self._least is not None

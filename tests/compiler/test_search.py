@@ -150,6 +150,43 @@ def test_after_two_that_are_too_big_wider_spaces_are_searched_before_a_third_is_
     assert log[second:].count("compile") > 0
 
 
+class Clock(Deadline):
+    """A deadline that has passed once it was asked so often."""
+
+    left: list[int]
+
+    def passed(self) -> bool:
+        self.left[0] -= 1
+        return self.left[0] < 0
+
+
+def until(asked: int) -> Deadline:
+    clock = Clock(1.0, math.inf)
+    object.__setattr__(clock, "left", [asked])
+    return clock
+
+
+def test_if_time_is_limited_the_first_program_that_fits_is_compiled_before_others_are_looked_for() -> None:
+    searched = search(deadline=until(1000))
+    found = searched.run()
+    free = search()
+    assert found is not None
+    assert found.candidate.predicted_seconds == free.run().candidate.predicted_seconds  # type: ignore[union-attr]
+    log = kinds(searched.log)
+    assert log.index("compile") < kinds(free.log).index("compile")
+    assert log[-3:-1] != ["compile", "compile"]
+
+
+def test_the_later_the_time_runs_out_the_faster_the_program() -> None:
+    times = []
+    for asked in range(200):
+        found = search(deadline=until(asked)).run()
+        times.append(math.inf if found is None else found.candidate.predicted_seconds)
+    assert times[0] == math.inf
+    assert times[-1] == search().run().candidate.predicted_seconds  # type: ignore[union-attr]
+    assert times == sorted(times, reverse=True)
+
+
 def test_where_all_that_fits_is_slow_the_programs_that_need_least_are_tried() -> None:
     candidate = next(iter(attempts(space(2), BUDGET)))[0]
     small = CompiledCandidate(candidate, Module("", {}), Certified(None, 10, 0, 0, 0))
