@@ -59,13 +59,13 @@ class Compared:
 
     - `values`: the compared values, each computed by one expression everywhere.
     - `between`: the numbers of the terms from there to the comparisons, which stay as written.
-    - `elsewhere`: the numbers of those terms, here or in the bodies of control flow, that are compared in
-      other bodies than they are computed in. Nowhere else may they be computed again.
+    - `once`: the numbers of the terms, here or in the bodies of control flow, that no other body may compute
+      again: an entry of them is looked for as it is, and not only in the body that computes them.
     """
 
     values: tuple[Term, ...]
     between: frozenset[int]
-    elsewhere: frozenset[int]
+    once: frozenset[int]
 
 
 @lru_cache(SEVERAL)
@@ -83,7 +83,9 @@ class _Finder:
 
     - `terms`, `args`, `bodies`: by place, the term, the places that it is made of, and the body that it is
       in, 0 for none.
-    - `reached`: of each term, by place, what it is made of by elementwise functions and selections.
+    - `reached`: of each term, by place, what it is made of by elementwise functions and selections, in its
+      body.
+    - `kept`: what it has entries of, bit by bit: by selections alone, and through bodies.
     - `rounded`: the terms that rounding has a say in.
     """
 
@@ -92,6 +94,7 @@ class _Finder:
         self.args: list[list[int]] = []
         self.bodies: list[int] = []
         self.reached: list[int] = []
+        self.kept: list[int] = []
         self.rounded = 0
         self._count = 0
         self._read(program, {})
@@ -110,22 +113,24 @@ class _Finder:
         for term in program.reachable():
             args = [places[arg.number] for arg in term.args]
             selects = _selects(term.op) or isinstance(term.op, Map)
+            keeps = _keeps(term.op)
             if term.number in given:
-                args, selects = [given[term.number]], True
+                args = [given[term.number]]
             elif isinstance(term.op, Opaque) and term.op.call.bodies:
                 call = term.op.call
                 key = call.id, tuple(args)
                 if key not in made:
                     made[key] = self._inside(call, args)
-                args, selects = [outputs[term.op.result] for outputs in made[key]], True
+                args, keeps = [outputs[term.op.result] for outputs in made[key]], True
             place = places[term.number] = len(self.terms)
             self.terms.append(term)
             self.args.append(args)
             self.bodies.append(body)
-            reached = 1 << place
-            for arg in args if selects else ():
-                reached |= self.reached[arg]
-            self.reached.append(reached)
+            for found, passes in ((self.reached, selects), (self.kept, keeps)):
+                made_of = 1 << place
+                for arg in args if passes else ():
+                    made_of |= found[arg]
+                found.append(made_of)
             own = is_inexact(term.dtype) and not _keeps(term.op)
             if own or any(self.rounded >> arg & 1 for arg in args):
                 self.rounded |= 1 << place
@@ -146,34 +151,46 @@ class _Finder:
         return found
 
     def found(self) -> Compared:
-        values, between, elsewhere = 0, 0, 0
+        values, between, once = 0, 0, 0
         for place, term in enumerate(self.terms):
             if isinstance(term.op, Map) and term.op.name in STEPS and not _tests_nan(term):
-                for meeting in self._meetings(place):
-                    made, way = self._frontier(place, self._common(meeting))
+                once |= self._looked_for(place)
+                for meeting in () if self.bodies[place] else self._meetings(place, self.reached):
+                    made, way = self._frontier(place, self._common(meeting, self.reached))
                     if made:
                         values |= made
                         between |= way
-                        elsewhere |= sum(
-                            1 << other for other in _bits(made) if self.bodies[other] != self.bodies[place]
-                        )
+        values |= sum(1 << place for place in _bits(once) if not self.bodies[place])
         return Compared(
-            tuple(self.terms[place] for place in _bits(values) if not self.bodies[place]),
-            frozenset(self.terms[place].number for place in _bits(between) if not self.bodies[place]),
-            frozenset(self.terms[place].number for place in _bits(elsewhere)),
+            tuple(self.terms[place] for place in _bits(values)),
+            frozenset(self.terms[place].number for place in _bits(between)),
+            frozenset(self.terms[place].number for place in _bits(once)),
         )
 
-    def _meetings(self, step: int) -> Iterator[int]:
+    def _looked_for(self, step: int) -> int:
+        """The values of which a step looks for an entry as it is, but for those that its own body computes.
+
+        What the program computes outside of bodies counts all the same: it may be moved into one.
+        """
+        found = 0
+        for meeting in self._meetings(step, self.kept):
+            for place in _bits(self._common(meeting, self.kept)):
+                own = self.bodies[place] and self.bodies[place] == self.bodies[step]
+                if not own and not _keeps(self.terms[place].op):
+                    found |= 1 << place
+        return found
+
+    def _meetings(self, step: int, made_of: Sequence[int]) -> Iterator[int]:
         """The steps that combine two values and depend on which is larger."""
-        for place in _bits(self.reached[step]):
+        for place in _bits(made_of[step]):
             op = self.terms[place].op
             compares = place == step or (isinstance(op, Map) and op.name in DIFFERENCES)
             if compares and len(self.args[place]) == 2:
                 yield place
 
-    def _common(self, meeting: int) -> int:
+    def _common(self, meeting: int, made_of: Sequence[int]) -> int:
         """The terms that both operands are computed from."""
-        first, second = (self.reached[arg] for arg in self.args[meeting])
+        first, second = (made_of[arg] for arg in self.args[meeting])
         return first & second & self.rounded
 
     def _frontier(self, step: int, common: int) -> tuple[int, int]:

@@ -104,9 +104,7 @@ class _Variants:
         forms: dict[int, list[Term]] = {}
         for term, form in program.equalities:
             forms.setdefault(term.number, []).append(form)
-        found = compared(program)
-        once = found.elsewhere | {value.number for value in found.values}
-        return Rematerialiser(self.terms, self.threshold, self.carries, forms, once)
+        return Rematerialiser(self.terms, self.threshold, self.carries, forms, compared(program).once)
 
     def next_call(self) -> int:
         self.calls += 1

@@ -108,10 +108,10 @@ def test_a_test_for_nan_compares_nothing() -> None:
     assert between_of(centred, X) == set()
 
 
-def elsewhere_of(fn: Any, *args: Any) -> set[str]:
-    """The ops that are compared in another body than they are computed in."""
+def once_of(fn: Any, *args: Any) -> set[str]:
+    """The ops that no other body may compute again."""
     program, _ = lowered(fn, *args)
-    numbers = compared(program).elsewhere
+    numbers = compared(program).once
     terms = {term.number: term for inner in program.inside() for term in inner.reachable()}
     return {text(terms[number]).split("(")[0].split("[")[0] for number in numbers}
 
@@ -126,7 +126,7 @@ def test_what_a_loop_compares_with_what_was_selected_outside_is_found() -> None:
         return lax.scan(step, jnp.zeros(len(x)), (products, products.max(1)))[0]
 
     assert values_of(largest, X) == {PRODUCT}
-    assert elsewhere_of(largest, X) == {"dot"}
+    assert once_of(largest, X) == {"dot"}
 
 
 def test_what_one_loop_stacks_and_another_compares_is_found_where_it_is_computed() -> None:
@@ -141,7 +141,7 @@ def test_what_one_loop_stacks_and_another_compares_is_found_where_it_is_computed
         most, scores = lax.scan(forward, jnp.zeros(len(x)), x)
         return lax.scan(backward, jnp.zeros(len(x)), scores)[0]
 
-    assert elsewhere_of(largest, X) == {"dot"}
+    assert once_of(largest, X) == {"dot"}
 
 
 def test_what_a_body_computes_and_compares_itself_may_be_computed_again() -> None:
@@ -152,4 +152,4 @@ def test_what_a_body_computes_and_compares_itself_may_be_computed_again() -> Non
 
         return lax.scan(step, jnp.zeros(len(x)), x)[0]
 
-    assert elsewhere_of(largest, X) == set()
+    assert once_of(largest, X) == set()
