@@ -369,9 +369,10 @@ class Search:
 
     def _draft(self) -> str:
         assert self._least is not None
-        assert self.space is not None
         if self._drafts is None:
-            self._drafts = self._least.within(self.goal.budget, self.space)
+            # If time ran out before there was a space, there are none.
+            space = self.space
+            self._drafts = iter(()) if space is None else self._least.within(self.goal.budget, space)
         compiled = next(self._drafts, None)
         self.space = self._least.space or self.space
         if compiled is None:
