@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from eqsat.ir.control import While, carried
 from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.ops import Call, Const, Delta, Iota, Leaf, Map, Op, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
+from eqsat.support.weak_cache import weakly_cached
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to"})
 
@@ -47,10 +47,6 @@ SELECTING_OPERATIONS = frozenset(
 )
 
 
-SEVERAL = 16
-"""The number of programs of which it is kept."""
-
-
 @dataclass(frozen=True, slots=True)
 class Compared:
     """The values of a program that are compared with a selection from them.
@@ -68,7 +64,7 @@ class Compared:
     once: frozenset[int]
 
 
-@lru_cache(SEVERAL)
+@weakly_cached
 def compared(program: Program) -> Compared:
     """The values of a program that are compared with what was selected from them, here or inside."""
     return _Finder(program).found()

@@ -15,22 +15,13 @@ from typing import TypeVar
 from eqsat.ir.axis import Axis, Layout, layout_axes, layout_shape
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.dtypes import accumulator, identity_text, is_extended, is_inexact
+from eqsat.ir.device_terms import Numbers
+from eqsat.ir.dtypes import accumulator, is_extended, is_inexact
 from eqsat.ir.ops import Const, Iota, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
+from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, Terms, reachable
-
-MERGING = {
-    "sum": "add",
-    "prod": "mul",
-    "max": "max",
-    "min": "min",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-}
-"""For each kind of reduction, the function that adds an entry to it."""
 
 T = TypeVar("T")
 
@@ -147,27 +138,14 @@ class _History:
         }
         for place, carry in enumerate(self.carries):
             value = terms.make(Opaque(made, count + place), args)
+            others = value.axes - carry.reader.axes
+            if others and isinstance(carry.reader.op, Reduce):
+                # Inside, a sum over these axes would keep loops over their chunks from being outside.
+                value = terms.make(Reduce(carry.reader.op.kind, others, value.dtype), [value])
             if value.dtype != carry.reader.dtype:
                 value = terms.make(Map("convert", carry.reader.dtype), [value])
             known[carry.reader.number] = value
         return known
-
-
-class _Numbers:
-    """The numbers of new inputs of bodies."""
-
-    def __init__(self, program: Program) -> None:
-        leaves = (
-            term.op.index
-            for inner in program.inside(known=True)
-            for term in (*inner.inputs, *inner.known())
-            if isinstance(term.op, Leaf)
-        )
-        self.least = min(leaves, default=0)
-
-    def leaf(self) -> int:
-        self.least = min(self.least, 0) - 1
-        return self.least
 
 
 def _found(program: Program, exact: bool) -> Iterator[_History]:
@@ -283,13 +261,13 @@ def _adds_up(term: Term, axis: Axis, exact: bool) -> bool:
     match term.op:
         case Reduce(kind=kind, axes=axes, dtype=dtype):
             rounds = kind in ROUNDED and is_inexact(dtype)
-            return axis in axes and kind in MERGING and not (rounds and exact)
+            return axis in axes and kind in MERGES and not (rounds and exact)
     return False
 
 
 def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) -> _History | None:
     """What is carried in place of a stacked result; None if an iteration can't compute it."""
-    terms, numbers = program.terms, _Numbers(program)
+    terms, numbers = program.terms, Numbers.after(program)
     inside: dict[int, Term] = {}
     operands: list[_Operand] = []
     carries: list[_Carry] = []
@@ -311,21 +289,19 @@ def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) ->
                 return None
             else:
                 layout = tuple(sorted(term.axes - {axis}))
-                leaf = inside[term.number] = terms.make(Leaf(numbers.leaf(), layout, term.dtype))
+                leaf = inside[term.number] = terms.make(Leaf(numbers.input(), layout, term.dtype))
                 sliced = axis in term.axes
                 operands.append(_Operand(term, (axis, *layout) if sliced else layout, sliced, leaf))
         (entry,) = substituted(terms, [reduced], inside)
-        along = axis if end.part is None else _some_iterations(end.part, stack)
-        carries.append(_carry(terms, numbers, end.term, along, entry))
+        carries.append(_carry(terms, numbers, end.term, entry))
     return _History(stack, tuple(carries), tuple(operands))
 
 
-def _carry(terms: Terms, numbers: _Numbers, end: Term, axis: Axis | None, entry: Term) -> _Carry:
+def _carry(terms: Terms, numbers: Numbers, end: Term, entry: Term) -> _Carry:
     """The carry for a reduction or a last entry.
 
     **Arguments:**
 
-    - `axis`: the one that iterations are reduced along.
     - `entry`: what one iteration has of what is reduced.
     """
     if not isinstance(end.op, Reduce):
@@ -342,12 +318,9 @@ def _carry(terms: Terms, numbers: _Numbers, end: Term, axis: Axis | None, entry:
         dtype = accumulator(dtype)
         if entry.dtype != dtype:
             entry = terms.make(Map("convert", dtype), [entry])
-    others = end.op.axes - {axis}
-    if others:
-        entry = terms.make(Reduce(kind, others, dtype), [entry])
     layout = tuple(sorted(entry.axes))
-    before = terms.make(Leaf(numbers.leaf(), layout, dtype))
-    merged = terms.make(Map(MERGING[kind], dtype), [before, entry])
+    before = terms.make(Leaf(numbers.input(), layout, dtype))
+    merged = terms.make(Map(MERGES[kind], dtype), [before, entry])
     return _Carry(end, terms.make(Const(identity_text(kind, dtype), dtype)), before, Output(merged, layout))
 
 

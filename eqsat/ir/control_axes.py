@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from eqsat.ir.axis import Axis, Layout, layout_axes, parts
 from eqsat.ir.batched_loops import ends_for_each, predicate_of
@@ -17,9 +16,7 @@ from eqsat.ir.device_terms import COLLECTIVES
 from eqsat.ir.ops import Call, Leaf, Opaque, Operation
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, reachable
-
-SEVERAL = 64
-"""The number of programs of which something is kept while one axis after another is asked for."""
+from eqsat.support.weak_cache import weakly_cached
 
 
 def passes(call: Call, axis: Axis, args: Sequence[Term] | None = None) -> bool:
@@ -75,7 +72,7 @@ def takes_slices(call: Call, axis: Axis) -> bool:
     return all(axis in said for body in call.bodies for said in _told(body.program))
 
 
-@lru_cache(SEVERAL)
+@weakly_cached
 def _told(program: Program) -> tuple[frozenset[Axis], ...]:
     """Returns the axes of what devices tell each other in a program, one set for each time."""
     calls = (
@@ -86,7 +83,7 @@ def _told(program: Program) -> tuple[frozenset[Axis], ...]:
     )
 
 
-@lru_cache(SEVERAL)
+@weakly_cached
 def _terms(program: Program) -> tuple[Term, ...]:
     """Returns the terms of a program, operands first."""
     return tuple(program.reachable())

@@ -39,10 +39,9 @@ class Numbers:
     @staticmethod
     def after(program: Program) -> Numbers:
         """The numbers that nothing in a program has."""
-        axes = [axis.id for inner in program.inside() for axis in _all_axes(inner)]
-        leaves = [
-            leaf.op.index for inner in program.inside() for leaf in inner.inputs if isinstance(leaf.op, Leaf)
-        ]
+        programs = list(program.inside(known=True))
+        axes = [axis.id for inner in programs for axis in _all_axes(inner)]
+        leaves = [leaf.op.index for inner in programs for leaf in inner.inputs if isinstance(leaf.op, Leaf)]
         call = program.next_call()
         return Numbers(max(axes, default=0) + 1, call + 1, min([0, *leaves]) - 1, call)
 

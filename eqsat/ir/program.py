@@ -42,7 +42,7 @@ class KnownFact:
     axes: tuple[Axis, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Program:
     """A function, or a body of control flow, as terms.
 

@@ -14,10 +14,8 @@ from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.formula import Application, Constant, Formula, Monoid, Scalar
 from eqsat.ir.merging import Merging, State, constant_text
 from eqsat.ir.ops import Const, Iota, Map, Reduce, Select
+from eqsat.ir.reduction_monoids import MERGES
 from eqsat.ir.term import Term, Terms
-
-MERGES = {"sum": "add", "prod": "mul"}
-"""The elementwise functions of those reductions that have another name."""
 
 START = {"sum": "0", "or": "0", "xor": "0", "prod": "1", "max": "-inf", "min": "inf"}
 """The identities of the reductions, but for that of `and`, which has all bits set."""
@@ -69,7 +67,7 @@ class RingStates:
         start = START.get(kind) or ("inf" if value.dtype == "bool" or value.dtype[0] == "u" else "-1")
         initial = self.terms.make(Const(constant_text(Constant(start), value.dtype), value.dtype))
         before = self.enter(initial, value.axes)
-        after = self.terms.make(Map(MERGES.get(kind, kind), value.dtype), [before, value])
+        after = self.terms.make(Map(MERGES[kind], value.dtype), [before, value])
         return self._with(Reduced(before, after))
 
     def selected(self, op: Select, value: Term) -> RingState:

@@ -47,7 +47,7 @@ def fits_nowhere(
     trees = extractor.cheapest_trees(choices)
     if any(root not in trees for root in roots):
         return True
-    calls = [call for call in _loops(program) if carried_bytes(call, set(carried_results(call))) > free]
+    calls = [call for call in _loops(program) if _carried_bytes(call, set(_carried_results(call))) > free]
     if not calls or len(trees) > MOST_CLASSES:
         return False
     options: dict[int, list[NodeChoice]] = {number: [] for number in trees}
@@ -61,23 +61,23 @@ def fits_nowhere(
     for root in roots:
         everywhere |= needs[root]
     return any(
-        carried_bytes(call, results) > free for call, results in _run(options, needs, everywhere, calls)
+        _carried_bytes(call, results) > free for call, results in _run(options, needs, everywhere, calls)
     )
 
 
-def carried_results(call: Call) -> range:
+def _carried_results(call: Call) -> range:
     """The results of a loop that are final carries, by number."""
     assert call.control is not None
     return range(len(carried(call.control)))
 
 
-def carried_bytes(call: Call, results: set[int]) -> int:
+def _carried_bytes(call: Call, results: set[int]) -> int:
     """Bytes of the carries that a loop has in memory at once, if these of its results are computed.
 
     Along axes of which the call may be given chunks, nothing is counted but one entry.
     """
     total = 0
-    for result in needed_results(call, results) & set(carried_results(call)):
+    for result in needed_results(call, results) & set(_carried_results(call)):
         axes = layout_axes(call.out_layouts[result])
         elements = math.prod(axis.size for axis in axes if axis not in call.cut)
         total += elements * itemsize(call.out_dtypes[result])

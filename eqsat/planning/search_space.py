@@ -168,9 +168,16 @@ class SearchSpace:
 
         With arguments that are read by chunks, nothing is: what is larger may be kept outside of the memory.
         """
-        return not self.streams and fits_nowhere(
-            self.program, self.saturation.graph, self.large, self.machine, budget
-        )
+        if budget not in self._hopeless:
+            self._hopeless[budget] = not self.streams and fits_nowhere(
+                self.program, self.saturation.graph, self.large, self.machine, budget
+            )
+        return self._hopeless[budget]
+
+    @cached_property
+    def _hopeless(self) -> dict[int, bool]:
+        """By budget, what is known of it."""
+        return {}
 
     @cached_property
     def families(self) -> Families:
@@ -267,7 +274,8 @@ def _prepared(
         saturation = saturate(program, rules, large, stored, limits, deadline, granted, tiled)
         if not deadline.passed():
             known[key] = saturation
-    space = SearchSpace(program, saturation, rules, machine, large, {})
+    bodies: dict[Call, tuple[SearchSpace | Candidate, ...]] = {}
+    space = SearchSpace(program, saturation, rules, machine, large, bodies)
     if free is None or not calls:
         return space
     # With no memory for temporaries, the programs that need least are wanted.
@@ -283,8 +291,8 @@ def _prepared(
             inner, rules, free, machine, most_axes, limits, around, deadline, known, wanted=wanted
         )
 
-    bodies = {call: tuple(inside(body.program, call) for body in call.bodies) for call in calls}
-    return replace(space, bodies=bodies)
+    bodies |= {call: tuple(inside(body.program, call) for body in call.bodies) for call in calls}
+    return space
 
 
 def tested_orders(program: Program, rules: Sequence[CompiledRule], budget: int) -> list[Order]:

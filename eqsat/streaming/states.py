@@ -12,22 +12,12 @@ from dataclasses import dataclass, replace
 from jax import lax
 
 from eqsat.ir.axis import Axis, Layout, layout_axes
-from eqsat.ir.dtypes import accumulator, identity_text, is_inexact, numpy_dtype
+from eqsat.ir.dtypes import accumulator, is_inexact, numpy_dtype
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
 from eqsat.ir.ops import Call, Const, Fold, Iota, Leaf, Map, Opaque, Reduce, Select
+from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.term import Term, Terms, reachable
-
-MERGES = {
-    "sum": "add",
-    "prod": "mul",
-    "max": "max",
-    "min": "min",
-    "and": "and",
-    "or": "or",
-    "xor": "xor",
-}
-"""The elementwise functions that combine the partial results of reductions."""
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,6 @@ def test_if_time_is_limited_the_first_program_that_fits_is_compiled_before_other
     assert found.candidate.predicted_seconds == free.run().candidate.predicted_seconds  # type: ignore[union-attr]
     log = kinds(searched.log)
     assert log.index("compile") < kinds(free.log).index("compile")
-    assert log[-3:-1] != ["compile", "compile"]
 
 
 def test_the_later_the_time_runs_out_the_faster_the_program() -> None:
