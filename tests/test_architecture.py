@@ -20,11 +20,12 @@ FOLDERS = {"eqsat": "eqsat", "frontend": "eqsat.frontend", "backend": "eqsat.bac
 
 ALLOWED = {
     "eqsat.support.records": "",
+    "eqsat.support.weak_cache": "",
     "eqsat.errors": "support.records",
     "eqsat.support": "errors",
     "eqsat.targets": "errors support",
     "eqsat.reports": "errors support",
-    "eqsat.ir": "errors support.records",
+    "eqsat.ir": "errors support.records support.weak_cache",
     "eqsat.language": "errors ir.elementwise ir.formula ir.guard ir.operations ir.properties",
     "eqsat.rules": "",
     "eqsat.annotations": "errors ir language",
