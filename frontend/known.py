@@ -21,7 +21,7 @@ from eqsat.frontend.draft import DraftLayout, View
 from eqsat.frontend.evaluation import MOST_KEPT, Evaluation, TooLarge
 from eqsat.frontend.registry import Views
 from eqsat.frontend.resolve import Resolver, make_term
-from eqsat.frontend.runs import Differences
+from eqsat.frontend.runs import Differences, Integers
 from eqsat.frontend.sequences import Described, Table, described, function_of, tables_of
 from eqsat.frontend.value_numbering import CALLS
 from eqsat.ir.dtypes import is_extended, itemsize, numpy_dtype
@@ -66,11 +66,13 @@ class Restated:
     **Attributes:**
 
     - `axes`: the axes along which positions are counted, the slowest first.
+    - `source`: a node of the same values, from which they can be evaluated.
     """
 
     sequence: Described
     axes: tuple[int, ...]
     dtype: str
+    source: int | None = None
 
 
 class Known:
@@ -126,8 +128,31 @@ class Known:
         if isinstance(found, np.ndarray):
             node = self._on(self._captured(found), axes).node
         else:
-            node = self._expression(Restated(found, axes, view.dtype), lambda table: table)
+            node = self._expression(Restated(found, axes, view.dtype, view.node), lambda table: table)
         return View(node, view.layout, view.dtype)
+
+    def integers(self, view: View) -> Integers | None:
+        """The entries of a known view along its one dimension; None if that takes too much."""
+        draft = self._lowering.draft
+        (axis,) = view.layout
+        axes = draft.axes.atoms(axis) if axis is not None else ()
+        resolver = Resolver(draft.axes, renumber=False)
+        order = [resolver(axis) for axis in axes]
+        if not draft.node_axes(view.node).issuperset(axes):
+            return None
+        try:
+            term = self._term(view.node, resolver)
+            pieces = [] if term is None else list(self._evaluation.pieces(term, order))
+        except TooLarge:
+            return None
+        return np.concatenate(pieces).astype(np.int64) if pieces else None
+
+    def sequence(self, sequence: Described, shape: Sequence[int]) -> View:
+        """A sequence as an array of int32 of that shape, in row-major order."""
+        axes = tuple(self._lowering.draft.axes.fresh(size) for size in shape)
+        self._lowering.draft.axes.keep_apart(axes)
+        node = self._expression(Restated(sequence, axes, "int32"), lambda table: table)
+        return View(node, axes, "int32")
 
     def inside(self, view: View, capture: Callable[[View], View]) -> View | None:
         """The same view in a body of control flow, if it is an expression of the position.
@@ -152,6 +177,8 @@ class Known:
         (made,) = lowering.inline(jax.make_jaxpr(function)(*avals), views, named=False)
         node = self._on(made, restated.axes).node
         self._restated[node] = restated
+        self._look()
+        self._known[node] = self._known[node] or restated.source is not None
         return node
 
     def _on(self, view: View, axes: Sequence[int]) -> View:
@@ -312,7 +339,13 @@ class Known:
         """The term of a node; None if reshapes have split an axis that it needs whole."""
         draft = self._lowering.draft
         term_of: dict[int, Term] = {}
-        for number in sorted(draft.needed([node])):
+        sources = {made: each.source for made, each in self._restated.items() if each.source is not None}
+        needed = draft.needed([node])
+        needed |= draft.needed(source for made, source in sources.items() if made in needed)
+        for number in sorted(needed):
+            if number in sources:
+                term_of[number] = term_of[sources[number]]
+                continue
             made = draft.nodes[number]
             term = make_term(made.make, self._terms, resolver, [term_of[arg] for arg in made.args])
             term_of[number] = term

@@ -29,7 +29,7 @@ def entry(lowering: Lowering, view: View, dimension: int, where: View) -> View |
     shape = list(lowering.shape(view))
     shape[dimension] = 1
     labels, rest = _entry_labels(len(shape), dimension)
-    return _taken(lowering, view, labels, where, (), rest, shape)
+    return look_up(lowering, view, labels, where, (), rest, shape)
 
 
 def name_ranked(
@@ -49,7 +49,7 @@ def _entry_labels(rank: int, dimension: int) -> tuple[Labels, Labels]:
     )
 
 
-def _taken(
+def look_up(
     lowering: Lowering,
     table: View,
     labels: Labels,
@@ -58,6 +58,7 @@ def _taken(
     result: Labels,
     shape: Sequence[int],
 ) -> View | None:
+    """The entries of a table at indices along the dimension labelled "n", as a named operation."""
     operands = [(table, labels), (index, index_labels)]
     return applied(lowering, OPERATIONS["take"], operands, result, shape, table.dtype)
 
@@ -100,7 +101,7 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
     numbers, mode = params["dimension_numbers"], params["mode"]
     before, after = lowering.shape(table), lowering.shape(result)
     dimensions = tuple(map(int, numbers.start_index_map))
-    columns = _columns(lowering, indices, len(dimensions))
+    columns = index_columns(lowering, indices, len(dimensions))
     if columns is None or is_extended(table.dtype) or 0 in before:
         return
     of_index = dict(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
@@ -136,7 +137,7 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
             lengths = [*(length for _, length in left), *(1 for _ in further)]
             last = number == len(dimensions) - 1
             rest, shape = (tuple(wanted), after) if last else (tuple(now), lengths)
-            taken = _taken(lowering, taken, here, column, index_labels, rest, shape)
+            taken = look_up(lowering, taken, here, column, index_labels, rest, shape)
         return taken and filled(taken)
 
     def filled(taken: View) -> View:
@@ -169,7 +170,7 @@ def _gather(lowering: Lowering, equation: Any, operands: Views, results: Views) 
             lowering.name(equation, result, lambda: filled(found()))
 
 
-def _columns(lowering: Lowering, indices: View, count: int) -> Views | None:
+def index_columns(lowering: Lowering, indices: View, count: int) -> Views | None:
     """The indices of each dimension, without the last dimension; None if they can't be told apart."""
     columns: Views | None = [indices] if count == 1 else columns_of(lowering, indices)
     if columns is None or len(columns) != count or count == 0:
