@@ -23,12 +23,24 @@ def _convolution(site: CallSite) -> str:
     options = {name: literal(site.params[name]) for name in names}
     options |= site.given(feature_group_count=1, batch_group_count=1, precision=None)
     numbers = site.params["dimension_numbers"]
-    if "feature_group_count" in options and site.arg_shapes[1][numbers.rhs_spec[1]] == "1":
-        # A kernel reads one feature, so there are as many groups as features, even of a part of them.
-        options["feature_group_count"] = site.arg_shapes[0][numbers.lhs_spec[1]]
+    # Of a part of the groups, there are as many as its shape says.
+    images, kernel = site.arg_shapes
+    if "feature_group_count" in options:
+        features, of_each = images[numbers.lhs_spec[1]], kernel[numbers.rhs_spec[1]]
+        options["feature_group_count"] = _quotient(features, of_each)
+    if "batch_group_count" in options:
+        batch, of_each = images[numbers.lhs_spec[0]], site.out_shapes[0][numbers.out_spec[0]]
+        options["batch_group_count"] = _quotient(batch, of_each)
     if site.params["preferred_element_type"] is not None:
         options["preferred_element_type"] = dtype_name(site.params["preferred_element_type"])
     return call("lax.conv_general_dilated", *site.args, **options)
+
+
+def _quotient(length: str, part: str) -> str:
+    """How many parts a length consists of."""
+    if length.isdigit() and part.isdigit():
+        return str(int(length) // int(part))
+    return length if part == "1" else f"({length}) // ({part})"
 
 
 @prints("triangular_solve")

@@ -26,9 +26,8 @@ from eqsat.frontend.foreign import inline_foreign
 from eqsat.frontend.known import Known
 from eqsat.frontend.names_ranks import Order
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
-from eqsat.frontend.passing import SHAPE_PRESERVING, passing_dimensions
+from eqsat.frontend.opaque_calls import opaque_call
 from eqsat.frontend.placements import Constraint
-from eqsat.frontend.reduction_axes import accumulated_dimensions, summed_dimensions
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
 from eqsat.frontend.source import place_of
@@ -36,7 +35,7 @@ from eqsat.frontend.value_numbering import Numbering
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.constants import constant_text, constant_value
 from eqsat.ir.dtypes import is_extended, numpy_dtype
-from eqsat.ir.ops import Call, Const, Leaf, Opaque
+from eqsat.ir.ops import Const, Leaf
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.support.records import Place
 
@@ -284,7 +283,7 @@ class Lowering:
     def _called(self, equation: Any, operands: Sequence[View]) -> list[View]:
         """Any other primitive; one that is called alike twice is called once."""
         if equation.effects:
-            return self._opaque(equation, operands)
+            return opaque_call(self, equation, operands)
         atoms = self.draft.axes.atoms
         given = tuple(
             (view.node, tuple(None if axis is None else atoms(axis) for axis in view.layout))
@@ -292,100 +291,8 @@ class Lowering:
         )
         key = (equation.primitive, self._numbering.parameter(equation.params), given)
         if key not in self._calls_made:
-            self._calls_made[key] = self._opaque(equation, operands)
+            self._calls_made[key] = opaque_call(self, equation, operands)
         return self._calls_made[key]
-
-    def _opaque(self, equation: Any, operands: Sequence[View]) -> list[View]:
-        """Any other primitive: called as it is, chunkable along the dimensions that pass through."""
-        # What is only broadcast along a dimension gives no chunk of it: the call would be the same.
-        passing = [
-            group
-            for group in passing_dimensions(equation)
-            if any(
-                dimension is not None and self.has_axis(view, view.layout[dimension])
-                for view, dimension in zip(operands, group.args, strict=True)
-            )
-        ]
-        accumulated, summed = (
-            [
-                dims
-                for dims in found
-                if any(
-                    dimension is not None and self.has_axis(view, view.layout[dimension])
-                    for view, dimension in zip(operands, dims, strict=True)
-                )
-            ]
-            for found in (accumulated_dimensions(equation), summed_dimensions(equation))
-        )
-        labels: list[dict[Hashable, int]] = [{} for _ in operands]
-        passes: list[dict[int, int]] = [{} for _ in operands]
-        for number, dims in enumerate([*(group.args for group in passing), *accumulated, *summed]):
-            for index, dimension in enumerate(dims):
-                if dimension is not None:
-                    axis = operands[index].layout[dimension]
-                    assert axis is not None
-                    labels[index][number] = axis
-                    passes[index][dimension] = number
-        barriers = [
-            axis
-            for index, view in enumerate(operands)
-            for dimension, axis in enumerate(view.layout)
-            if axis is not None and dimension not in passes[index]
-        ]
-        targets, nodes = self.draft.align(
-            [(view.node, by_label) for view, by_label in zip(operands, labels, strict=True)], barriers
-        )
-        layouts = [
-            tuple(
-                targets[passes[index][dimension]] if dimension in passes[index] else axis
-                for dimension, axis in enumerate(view.layout)
-            )
-            for index, view in enumerate(operands)
-        ]
-        main = SHAPE_PRESERVING.get(equation.primitive.name)
-        results: list[DraftLayout] = []
-        for index, out in enumerate(equation.outvars):
-            passed = {group.outs[index]: targets[number] for number, group in enumerate(passing)}
-            if main is not None and self.shape(operands[main]) == out.aval.shape:
-                results.append(layouts[main])
-                continue
-            fresh = self.draft.fresh_layout(out.aval.shape)
-            results.append(tuple(passed.get(dimension, axis) for dimension, axis in enumerate(fresh)))
-        dtypes = tuple(str(out.aval.dtype) for out in equation.outvars)
-        number = self.draft.new_call()
-        # A part of an axis along which all operands are only broadcast gives no chunks either.
-        varying = frozenset[int]().union(*map(self.draft.node_axes, nodes))
-        first, second = len(passing), len(passing) + len(accumulated)
-        chosen = [
-            varying.intersection(self.draft.axes.atoms(targets[place]))
-            for place in range(second + len(summed))
-        ]
-
-        def make_call(axis_of: Resolver) -> Call:
-            return Call(
-                number,
-                equation.primitive,
-                equation.params,
-                tuple(map(axis_of.layout, layouts)),
-                tuple(map(axis_of.layout, results)),
-                dtypes,
-                axis_of.several(frozenset[int]().union(*chosen[:first])),
-                axis_of.several(frozenset[int]().union(*chosen[first:second])),
-                axis_of.several(frozenset[int]().union(*chosen[second:])),
-            )
-
-        made: list[View] = []
-        for index, entries in enumerate(results):
-            node = self.draft.add(
-                _opaque_maker(make_call, index), nodes, (axis for axis in entries if axis is not None)
-            )
-            made.append(self.view(node, entries, dtypes[index]))
-            self.made[node] = Made(equation.primitive.name, index, tuple(operands), made[-1])
-        return made
-
-
-def _opaque_maker(make_call: Any, result: int) -> MakeOp:
-    return lambda axis_of: Opaque(make_call(axis_of), result)
 
 
 def _by_dimension(view: View) -> Mapping[Hashable, int]:

@@ -57,9 +57,11 @@ def passing_dimensions(eqn: Any) -> tuple[Passing, ...]:
 
 
 def _has_length(site: Site, passing: Passing) -> bool:
-    """Whether the dimensions of `passing` have one length above 1. Rules may offer others, for brevity."""
+    """Whether what passes has one length above 1. Rules may offer others, for brevity."""
     if all(dim is None for dim in passing.args):
         return False
+    if passing.groups:
+        return passing.groups > 1
     lengths = {shape[dim] for shape, dim in zip(site.outs, passing.outs, strict=True)}
     lengths |= {shape[dim] for shape, dim in zip(site.args, passing.args, strict=True) if dim is not None}
     return len(lengths) == 1 and min(lengths) > 1

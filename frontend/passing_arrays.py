@@ -259,9 +259,13 @@ def _convolution(site: Site) -> Iterator[Passing]:
         yield Passing((lhs[0], None), (out[0],))
         if params["feature_group_count"] == 1:
             yield Passing((None, rhs[0]), (out[1],))
-        elif params["feature_group_count"] == site.args[0][lhs[1]]:
+        elif params["feature_group_count"] == site.args[0][lhs[1]] == site.args[1][rhs[0]]:
             # One kernel per feature: as many groups as there are features left.
             yield Passing((lhs[1], rhs[0]), (out[1],))
+        else:
+            yield Passing((lhs[1], rhs[0]), (out[1],), params["feature_group_count"])
+    else:
+        yield Passing((lhs[0], rhs[0]), (out[1],), params["batch_group_count"])
     kernel = site.args[1]
     plan = zip(
         lhs[2:], rhs[2:], out[2:], params["window_strides"], params["padding"], params["lhs_dilation"],

@@ -19,10 +19,13 @@ class Passing:
     - `args`: which dimension of each operand it is; `None` where the operand does not have it and
       is the same for every slice.
     - `outs`: which dimension of each result it is. Every result has it.
+    - `groups`: if not 0, each of these dimensions consists of so many groups, one after another, and what
+      passes is the axis that counts the groups.
     """
 
     args: Dims
     outs: tuple[int, ...]
+    groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)

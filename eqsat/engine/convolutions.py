@@ -62,12 +62,12 @@ def convolution_work(call: Call, length: Callable[[Axis], int]) -> ConvolutionWo
     def sizes(layout: Layout, dimensions: Sequence[int]) -> int:
         return math.prod(size(layout[dimension]) for dimension in dimensions)
 
-    _, kernel = call.arg_layouts
+    images, kernel = call.arg_layouts
     (result,) = call.out_layouts
-    _, (outputs, inputs, *window), (batch, features, *places) = call.params["dimension_numbers"]
-    batches = call.params["batch_group_count"]
-    # A chunk may have fewer of them.
-    groups = min(call.params["feature_group_count"] * batches, size(kernel[outputs]))
+    left, (outputs, inputs, *window), (batch, features, *places) = call.params["dimension_numbers"]
+    # A chunk may have fewer groups.
+    batches = size(images[left[0]]) // size(result[batch]) if call.params["batch_group_count"] > 1 else 1
+    groups = max(size(images[left[1]]) // size(kernel[inputs]), 1) * batches
     # XLA turns groups of a batch into one more dilated place.
     grouped = 1 < batches < size(kernel[outputs])
     return ConvolutionWork(

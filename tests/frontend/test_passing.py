@@ -6,7 +6,7 @@ made from source text, as the emitted module makes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from jax import lax
 from jax.extend import core
 
 from eqsat.backend.calls import Namespace, call_source
-from eqsat.frontend.passing import passing_dimensions
+from eqsat.frontend.passing import Passing, passing_dimensions
 from tests.nightly import one_in
 from tests.primitives.table import CASES, equations
 
@@ -42,8 +42,12 @@ def results(eqns: list[Any], operands: list[list[Any]], outs: list[list[Any]]) -
     return jax.tree.map(on_host, run(operands))
 
 
-def sliced(array: Any, dim: int | None, start: int, stop: int) -> Any:
-    return array if dim is None else array[(slice(None),) * dim + (slice(start, stop),)]
+def sliced(array: Any, dim: int | None, groups: int, start: int, stop: int) -> Any:
+    """Some entries of an array along a dimension, or some of the groups that it consists of."""
+    if dim is None:
+        return array
+    each = array.shape[dim] // groups if groups else 1
+    return array[(slice(None),) * dim + (slice(start * each, stop * each),)]
 
 
 def on_host(array: Any) -> Any:
@@ -62,19 +66,22 @@ def test_passing(name: str) -> None:
             assert {passing.args: passing.outs for passing in passing_dimensions(eqn)} == case.passing
         if case.passing and case.runs and case.slices:
             few = eqns[:2]  # of many dtypes, two will do
-            check_slices(case.passing, case.exact, few, operands_of(closed, few, case.args))
+            passing = passing_dimensions(few[0])
+            check_slices(passing, case.exact, few, operands_of(closed, few, case.args))
 
 
-def check_slices(passing: Any, exact: bool, eqns: list[Any], operands: list[list[Any]]) -> None:
+def check_slices(passing: Sequence[Passing], exact: bool, eqns: list[Any], operands: list[list[Any]]) -> None:
     operands = jax.tree.map(on_host, operands)
     whole = results(eqns, operands, [[v.aval for v in eqn.outvars] for eqn in eqns])
     parts: list[list[Any]] = []
     wanted: list[list[Any]] = []
-    for in_dims, out_dims in passing.items():
-        length = whole[0][0].shape[out_dims[0]]
+    for each in passing:
+        length = each.groups or whole[0][0].shape[each.outs[0]]
         for ends in {(0, 1), (1, length)}:
-            parts += [[sliced(a, d, *ends) for a, d in zip(g, in_dims, strict=True)] for g in operands]
-            wanted += [[sliced(a, d, *ends) for a, d in zip(g, out_dims, strict=True)] for g in whole]
+            for groups, dims, cut in ((operands, each.args, parts), (whole, each.outs, wanted)):
+                cut += [
+                    [sliced(a, d, each.groups, *ends) for a, d in zip(g, dims, strict=True)] for g in groups
+                ]
     found = results(eqns * (len(parts) // len(eqns)), parts, wanted)
     for got, want in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         assert got.dtype == want.dtype

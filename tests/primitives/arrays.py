@@ -243,11 +243,15 @@ case(
 )  # fmt: skip
 case(
     "conv_general_dilated:feature groups", lambda x, w: conv(x, w, feature_group_count=2), images,
-    arr(4, 1, 3, 3), passing={(0, None): (0,)}, exact=False,
+    arr(4, 1, 3, 3), passing={(0, None): (0,), (1, 0): (1,)}, exact=False,
+)  # fmt: skip
+case(
+    "conv_general_dilated:groups of features", lambda x, w: conv(x, w, feature_group_count=3),
+    arr(2, 6, 5, 6), arr(12, 2, 3, 3), passing={(0, None): (0,), (1, 0): (1,)}, exact=False,
 )  # fmt: skip
 case(
     "conv_general_dilated:batch groups", lambda x, w: conv(x, w, batch_group_count=2), arr(4, 2, 5, 6),
-    kernels, passing={}, exact=False,
+    kernels, passing={(0, 0): (1,)}, exact=False,
 )  # fmt: skip
 case(
     "conv_general_dilated:stride", lambda x, w: conv(x, w, window_strides=(2, 1), padding="VALID"), images,
