@@ -12,7 +12,7 @@ slices or pads are taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +39,32 @@ SMALLER = 4
 
 @names("slice")
 def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
-    (view,), (result,) = operands, results
     params = equation.params
+    starts = params["start_indices"]
+    _name_slice(lowering, equation, operands[0], results[0], starts, params["strides"] or (1,) * len(starts))
+
+
+@names("split")
+def _split(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
+    rank, axis, start = len(operands[0].layout), equation.params["axis"], 0
+    for size, result in zip(equation.params["sizes"], results, strict=True):
+        starts = [start if dimension == axis else 0 for dimension in range(rank)]
+        _name_slice(lowering, equation, operands[0], result, starts, (1,) * rank)
+        start += size
+
+
+def _name_slice(
+    lowering: Lowering,
+    equation: Any,
+    view: View,
+    result: View,
+    starts: Sequence[int],
+    strides: Sequence[int],
+) -> None:
+    """Note that `result` is the slice of `view` from `starts` on, with these strides."""
     if is_extended(view.dtype):
         return
     before, after = lowering.shape(view), lowering.shape(result)
-    strides = params["strides"] or (1,) * len(before)
     cut: dict[int, Change] = {}
     for dimension, axis in enumerate(view.layout):
         if before[dimension] == after[dimension]:
@@ -52,7 +72,7 @@ def _slice(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         parts = lowering.draft.axes.atoms(axis) if axis is not None else ()
         if len(parts) != 1 or after[dimension] < 2 or not lowering.has_axis(view, axis):
             return
-        cut[parts[0]] = Cut(params["start_indices"][dimension], after[dimension], strides[dimension])
+        cut[parts[0]] = Cut(starts[dimension], after[dimension], strides[dimension])
     if not cut:
         return
 
