@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from jax.lax import GatherScatterMode
 
+from eqsat.frontend.running_counts import Pieces, Remembered, RunningCounts, never_falls
+from eqsat.frontend.runs import Differences
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.interpret import Interpreter
 from eqsat.ir.jax_calls import called
 from eqsat.ir.numpy_arrays import Array, aligned, laid_out
 from eqsat.ir.numpy_functions import OWN, apply
-from eqsat.ir.ops import Call, Iota, Map, Opaque
+from eqsat.ir.ops import Call, Const, Iota, Map, Opaque
 from eqsat.ir.term import Term, reachable
 
 PIECE = 1 << 17
@@ -28,8 +30,11 @@ PIECE = 1 << 17
 MOST_KEPT = 1 << 26
 """Bytes of arrays that are kept at a time."""
 
-MOST_WORK = 640_000_000
-"""Entries of all arrays of an evaluation, whether they are kept or not. They take about a second."""
+MOST_WORK = 3_000_000_000
+"""Entries of all arrays of an evaluation, whether they are kept or not. They take about five seconds."""
+
+LONG = 1 << 23
+"""Counts. So many are not kept, if the numbers that are counted come in order."""
 
 DENSE = 4
 """Indices that lie closer than this to one another, on average, are counted in a table of all between."""
@@ -53,6 +58,7 @@ class Evaluation:
         self._values: dict[Any, Any] = {}
         self._kept = self._work = 0
         self._interpreter = Interpreter([], {}, OWN)
+        self._counted_before: dict[int, Differences] = {}
 
     def holds(self, leaf: Term, value: Array) -> None:
         """Says what a given array is. It is somebody else's, and does not count as kept."""
@@ -78,7 +84,7 @@ class Evaluation:
                 steps[term.number] = term
             elif self._goes_along(term, order):
                 stack.append((term, True))
-                stack.extend((arg, False) for arg in term.args)
+                stack.extend((arg, False) for arg in _read_with(term))
             else:
                 self.whole(term)
         self._add_work(sum(map(_size, steps.values())))
@@ -94,7 +100,8 @@ class Evaluation:
                 return np.asarray(self._values[term.number][cut])
 
             for term in steps.values():
-                values[term.number] = self._piece(term, order, list(map(value, term.args)), ranges, sums)
+                args = list(map(value, _read_with(term)))
+                values[term.number] = self._piece(term, order, args, ranges, sums)
             layout = tuple(order)
             yield [laid_out(value(root), sorted(root.axes), layout, lengths) for root in roots]
 
@@ -108,6 +115,8 @@ class Evaluation:
                 return True
             case Opaque(call=call) if call.primitive.name == "cumsum":
                 return _is_running_sum(call) and list(layout_axes(call.arg_layouts[0])) == list(order)
+            case Opaque(call=call) if _counts(call) and _size(term) >= LONG:
+                return list(layout_axes(call.out_layouts[0])) == list(order) and _counts_in_order(term)
             case _ if _size(term) <= PIECE:
                 return False
             case Map():
@@ -145,6 +154,15 @@ class Evaluation:
                 sums[term.number] = total[-1]
                 moved = total.reshape(flat.shape)
                 return moved.transpose([list(order).index(axis) for axis in sorted(term.axes)])
+            case Opaque(call=call) if _counts(call):
+                (stop,) = (where.stop for where in ranges.values())
+                if term.number not in sums:
+                    sums[term.number] = self._counts_of(term, call)
+                counts: Pieces = sums[term.number]
+                entries = counts.until(stop)
+                if isinstance(counts, RunningCounts) and counts.found is not None:
+                    self._counted_before[term.number] = counts.found
+                return entries.astype(call.out_dtypes[0])
             case _:
                 assert isinstance(op, Opaque)
                 cut = frozenset(ranges)
@@ -152,6 +170,18 @@ class Evaluation:
                     op.call, args, term.args, ranges, OWN, self._interpreter.inside, cut, self._short(ranges)
                 )
                 return np.asarray(found)
+
+    def _counts_of(self, term: Term, call: Call) -> Pieces:
+        """The results of a scatter that counts numbers that never fall, piece by piece."""
+        if term.number in self._counted_before:
+            return Remembered(self._counted_before[term.number])
+        (size,) = (axis.size for axis in layout_axes(call.out_layouts[0]))
+        _, indices, _ = term.args
+        pieces = (
+            _bounded(places, size, call)
+            for (places,) in self._together([indices], layout_axes(call.arg_layouts[1]))
+        )
+        return RunningCounts(pieces, size)
 
     @staticmethod
     def _short(ranges: Mapping[Axis, slice]) -> dict[Axis, int]:
@@ -198,14 +228,10 @@ class Evaluation:
         result = np.array(laid_out(self.whole(table), sorted(table.axes), call.arg_layouts[0]))
         (size,) = result.shape
         order = layout_axes(call.arg_layouts[1])
-        clips = call.params["mode"] == GatherScatterMode.CLIP
         for places, added in self._together([indices, updates], order):
-            flat, values = places.reshape(-1).astype(np.int64), added.reshape(-1)
-            if clips:
-                flat = np.clip(flat, 0, size - 1)
-            else:
-                inside = (flat >= 0) & (flat < size)
-                flat, values = flat[inside], values[inside]
+            flat, values = _bounded(places, size, call), added.reshape(-1)
+            if len(flat) < len(values):
+                values = values[_inside(places.reshape(-1), size)]
             low, high = (int(flat.min()), int(flat.max())) if len(flat) else (0, size)
             if high - low < DENSE * len(flat) and (values == values[0]).all():
                 times = np.bincount(flat - low).astype(result.dtype)
@@ -239,6 +265,34 @@ def _counts(call: Call) -> bool:
     axes = layout_axes(indices)
     one = len(table) == len(layout_axes(table)) == 1 and indices[-1] is None and axes == layout_axes(updates)
     return alone and one and frozenset(axes).isdisjoint(layout_axes(table))
+
+
+def _read_with(term: Term) -> Sequence[Term]:
+    """The operands of which a piece is needed for the same piece of the term. What is counted has others."""
+    return () if isinstance(term.op, Opaque) and _counts(term.op.call) else term.args
+
+
+def _counts_in_order(term: Term) -> bool:
+    """Whether a scatter counts, from 0 on, numbers that never fall."""
+    table, indices, updates = term.args
+    whole = (table.op, updates.op)
+    return all(isinstance(op, Const) for op in whole) and _texts(whole) == [0.0, 1.0] and never_falls(indices)
+
+
+def _texts(ops: Sequence[Any]) -> list[float]:
+    return [float(op.text) for op in ops]
+
+
+def _inside(places: Array, size: int) -> Array:
+    return np.asarray((places >= 0) & (places < size))
+
+
+def _bounded(places: Array, size: int, call: Call) -> Array:
+    """The places that a scatter counts at: without those out of bounds, or the nearest instead of these."""
+    flat = places.reshape(-1).astype(np.int64)
+    if call.params["mode"] == GatherScatterMode.CLIP:
+        return np.clip(flat, 0, size - 1)
+    return flat[_inside(flat, size)]
 
 
 def _orders(term: Term) -> Iterator[list[Axis]]:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
 
 
+MOST_PLACES = 1 << 24
+"""More of them would take too much memory to invert."""
+
+
 @names(*COMBINED)
 def _known(lowering: Lowering, equation: Any, operands: Views, results: Views) -> None:
     """A scatter of a list of slices that are whole along all dimensions without an index."""
@@ -49,7 +53,9 @@ def _known(lowering: Lowering, equation: Any, operands: Views, results: Views) -
         return
     sources = dict(zip(windows, map(int, numbers.update_window_dims), strict=True))
     (listed,) = set(range(len(given))) - set(sources.values())
-    if given[listed] < 2 or any(given[source] != shape[d] for d, source in sources.items()):
+    if not 2 <= given[listed] <= MOST_PLACES or any(
+        given[source] != shape[d] for d, source in sources.items()
+    ):
         return
     columns = index_columns(lowering, indices, len(indexed))
     if columns is None or not all(lowering.known.is_known(column.node) for column in columns):
@@ -116,8 +122,10 @@ def _numbers(lowering: Lowering, columns: Sequence[View], shape: Sequence[int]) 
 def _inverse(indices: Sequence[Integers], shape: Sequence[int]) -> Described | None:
     """The same as a sequence of the places in row-major order."""
     places = np.ravel_multi_index(tuple(indices), tuple(shape))
-    order = np.argsort(places, kind="stable")
-    places = places[order]
+    order = np.arange(len(places))
+    if (np.diff(places) < 0).any():
+        order = np.argsort(places, kind="stable")
+        places = places[order]
     if (np.diff(places) == 0).any():
         return None
     differences = Differences()

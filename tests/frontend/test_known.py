@@ -56,8 +56,10 @@ ARITHMETIC: dict[str, Callable[[], Iterable[Any]]] = {
 }
 
 
+@pytest.mark.parametrize("long", [1, evaluation.LONG], ids=["counted in pieces", "counted at once"])
 @pytest.mark.parametrize("name", ARITHMETIC)
-def test_by_arithmetic(name: str) -> None:
+def test_by_arithmetic(name: str, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "LONG", long)
     called, constants = program_of(taken(ARITHMETIC[name]), X)
     assert called == {"gather", "scatter-add"}
     assert constants == []
@@ -166,12 +168,18 @@ def test_integers_of_64_bits() -> None:
         assert program_of(lambda x: x + narrow, jnp.arange(40_000))[1] == []
 
 
+@pytest.mark.parametrize("long", [1, evaluation.LONG], ids=["counted in pieces", "counted at once"])
 @pytest.mark.parametrize("piece", [70, 1000])
-def test_pieces(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces(piece: int, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, or parts of one, at a time: the sums go on, and what is outside is dropped, or the last."""
+    monkeypatch.setattr(evaluation, "LONG", long)
     monkeypatch.setattr(evaluation, "PIECE", piece)
 
     def counted(mode: str) -> Any:
+        where = jnp.cumsum((jnp.arange(34_000) % 2 == 0).astype(int))
+        return jnp.cumsum(jnp.zeros(16_700, int).at[where].add(1, mode=mode)) % N
+
+    def moved(mode: str) -> Any:
         where = jnp.cumsum((jnp.arange(17_000) % 3 == 0).astype(int)) - 40
         return jnp.cumsum(jnp.zeros(17_000, int).at[where].add(1, mode=mode)) % N
 
@@ -179,6 +187,8 @@ def test_pieces(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: jnp.triu_indices(N, 1),
         lambda: [counted("drop")],
         lambda: [counted("clip")],
+        lambda: [moved("drop")],
+        lambda: [moved("clip")],
     ):
         called, _ = program_of(lambda x, indices=indices: [x[where] for where in indices()], X)
         assert called == {"gather"}
