@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jax.extend.core import Jaxpr
 
+from eqsat.backend.fusion_depth import fusion_depth
 from eqsat.backend.vectors import has_wide, saved
 from eqsat.errors import EqsatError
 from eqsat.targets.calibration import default_target
@@ -174,6 +175,8 @@ def certify(
         lowered = _lowered(traced, target)
     if draft and expected and target.compiler.inexact_draft:
         closely = closely or indexed_bytes(lowered.as_text()) > DOUBT * expected
+    if draft and target.compiler.deepest_draft:
+        closely = closely or fusion_depth(traced.jaxpr.jaxpr) > target.compiler.deepest_draft
     flags, hurry = target.compiler.options[options], Flags()
     if target.absent is not None:
         flags = flags | target.compiler.absent

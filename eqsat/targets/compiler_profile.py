@@ -33,6 +33,8 @@ class CompilerProfile:
     - `absent`: options besides, with which the compiler for an absent device counts what it would where the
       device is present.
     - `inexact_draft`: an option of drafts that gathers and scatters differ under.
+    - `deepest_draft`: the most operations in one fusion that may be compiled with that option. Beyond, the
+      compiler's recursion may overflow the stack, which ends the process. 0: it does not recurse.
     - `wide`: options for programs that are faster with the widest vectors of the processor.
     - `libraries`: those that programs call, if these take memory besides the buffers that the compiler
       counts. On CPU, hidden fusions do too.
@@ -52,6 +54,7 @@ class CompilerProfile:
     drafts: tuple[Flags, ...] = ()
     absent: Flags = field(default_factory=dict)
     inexact_draft: str = ""
+    deepest_draft: int = 0
     wide: Flags = field(default_factory=dict)
     libraries: HostLibraries | NvidiaLibraries | None = None
     reduces_precision: bool = True
