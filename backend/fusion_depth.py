@@ -19,7 +19,7 @@ def fusion_depth(jaxpr: Any) -> int:
 
 
 def _depths(jaxpr: Any, given: list[int]) -> tuple[int, list[int]]:
-    """The longest chain in a jaxpr, and those that end in its results, for those that end in its arguments."""
+    """The longest chain in a jaxpr, and those up to its results, given those up to its arguments."""
     depths: dict[Any, int] = dict(zip(jaxpr.invars, given, strict=True))
     longest = 0
 

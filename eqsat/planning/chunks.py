@@ -18,6 +18,7 @@ from eqsat.planning.blocks import Block, Compute, Loop, Schedule
 from eqsat.planning.liveness import predicted_peak, predicted_seconds
 from eqsat.planning.memo import NO_CHUNKS, Remembered
 from eqsat.planning.order import in_lean_order
+from eqsat.planning.recomputing import recomputing_loops
 from eqsat.planning.relayout import reads_again, relayouts
 from eqsat.planning.storage import stored_terms
 from eqsat.planning.tying import Ties, tied, ties
@@ -164,6 +165,7 @@ def lengths_for(
     - `together`: the sets of loops that share one length.
     """
     chunks: dict[int, int] = {}
+    again = recomputing_loops(block)
 
     def size(block: Block, around: Mapping[Axis, int]) -> None:
         for body in block.bodies:
@@ -188,6 +190,10 @@ def lengths_for(
         return chunk_length(step, longest, machine)
 
     size(block, {})
+    # A loop of one chunk is straight-line code to the compiler, which keeps what it would compute again.
+    for loop in block.loops:
+        if loop.id in again and chunks[loop.id] == loop.axis.size >= 2 * loop.shortest:
+            chunks[loop.id] = -(-loop.axis.size // 2)
     return tied(chunks, block, together)
 
 

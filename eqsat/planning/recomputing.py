@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute
 from eqsat.planning.loops import is_free
+from eqsat.support.weak_cache import weakly_cached
 from eqsat.targets.machine import Machine
 
 
@@ -28,6 +30,20 @@ class Placed:
     loops: tuple[int, ...]
     lengths: dict[Axis, int]
     times: int
+
+
+@weakly_cached
+def recomputing_loops(block: Block) -> frozenset[int]:
+    """The ids of the loops that compute terms which other blocks compute, too."""
+    times = Counter(number for inner in block.blocks() for number in _computed(inner))
+    again = frozenset(number for number, count in times.items() if count > 1)
+    return frozenset(loop.id for loop in block.loops if not again.isdisjoint(_computed(loop.body)))
+
+
+def _computed(block: Block) -> set[int]:
+    """The numbers of the terms that a block computes."""
+    terms = (step.term for step in block.steps if isinstance(step, Compute))
+    return {term.number for term in terms if not is_free(term)}
 
 
 def computed_again(blocks: Sequence[Placed], machine: Machine) -> dict[int, list[tuple[Term, float]]]:

@@ -98,6 +98,19 @@ def test_a_loops_block_is_as_large_as_wanted() -> None:
     assert length == 100, "100 columns of 10,000 floats"
 
 
+def test_what_is_computed_again_is_in_loops_of_more_than_one_chunk() -> None:
+    """The compiler takes a loop of one chunk for straight-line code, and keeps what it computes."""
+    kernel = Kernel()
+    terms, product = kernel.terms, kernel.product(N)
+    sums = terms.make(Concat(N), (kernel.total(product),))
+    total = terms.make(Reduce("sum", frozenset({N}), F32), (sums,))
+    shares = terms.make(Map("div", F32), (product, total))
+    _, again = kernel.program(terms.make(Concat(N), (kernel.total(shares),)))
+    assert list(lengths_for(again, 1e10, CPU).values()) == [N.size // 2, N.size // 2]
+    _, once = kernel.program(sums)
+    assert list(lengths_for(once, 1e10, CPU).values()) == [N.size]
+
+
 def test_tiles_share_the_block() -> None:
     _, block = Kernel().tiled()
     outer, inner = lengths_for(block, 4e6, CPU).values()
