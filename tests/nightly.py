@@ -15,11 +15,11 @@ THOROUGH = "EQSAT_NIGHTLY" in os.environ
 def nightly_but(kept: Container[Any], cases: Iterable[Any]) -> list[Any]:
     """The cases as parameters, all but some for `make test-all` alone; a tuple is several parameters."""
 
-    def marked(case: Any) -> Any:
+    def parameters(case: Any) -> Any:
         values = case if isinstance(case, tuple) else (case,)
-        return pytest.param(*values, marks=pytest.mark.nightly)
+        return pytest.param(*values, marks=() if case in kept else pytest.mark.nightly)
 
-    return [case if case in kept else marked(case) for case in cases]
+    return [parameters(case) for case in cases]
 
 
 def one_in(count: int, cases: Iterable[Any]) -> list[Any]:

@@ -179,7 +179,7 @@ def judged(kind: str, found: Iterator[tuple[str, str, str]]) -> None:
     assert survivors == []
 
 
-@pytest.mark.parametrize("kind", nightly_but(set(KINDS) - {"accuracy"}, KINDS))
+@pytest.mark.parametrize("kind", nightly_but(sorted(set(KINDS) - {"accuracy"})[::2], KINDS))
 def test_broken_rules_are_caught(kind: str) -> None:
     def found() -> Iterator[tuple[str, str, str]]:
         for file, rule, mutant in broken(kind):

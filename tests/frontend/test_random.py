@@ -17,6 +17,7 @@ import eqsat
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Opaque
+from tests.nightly import one_in
 from tests.stages import lowered, normal, ops
 
 KEY = jax.random.key(7)
@@ -185,7 +186,7 @@ SAMPLERS: dict[str, tuple[Callable[[Any], Any], ...]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", one_in(2, SAMPLERS))
 def test_samplers_by_chunks_of_a_batch_of_keys(kind: str) -> None:
     keys = jax.random.split(KEY, 150)
     args = keys if kind == "new" else jax.random.key_data(keys)
@@ -225,7 +226,7 @@ def test_random_features_are_drawn_by_chunks() -> None:
     np.testing.assert_allclose(small(*args), jax.jit(features)(*args), rtol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(17,), (1000,), (4, 9)], ids=str)
+@pytest.mark.parametrize("shape", one_in(3, [((4, 9),), ((17,),), ((1000,),)]), ids=str)
 def test_a_key_is_split_into_many_by_their_index(shape: tuple[int, ...]) -> None:
     def words(key: Any) -> Any:
         return jax.random.key_data(jax.random.split(key, shape))

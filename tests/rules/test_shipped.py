@@ -19,6 +19,7 @@ is needed, so that is not looked for. `make test-all` draws all, and looks for i
 
 
 LONG = {
+    "angles",
     "arithmetic",
     "contraction",
     "determinants",
@@ -26,12 +27,15 @@ LONG = {
     "distance",
     "factors",
     "kronecker",
+    "lookups",
     "low_rank",
     "monoids",
+    "properties",
     "reductions",
     "softmax",
     "solves",
     "sorting",
+    "statistics",
 }
 """Files that take six to thirty seconds each, even so. Their rules have tests of their own here."""
 

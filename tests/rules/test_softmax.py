@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from tests.nightly import one_in
 from tests.rules.proving import can_stream, cannot_prove, cannot_stream, fires, prove
 from tests.stages import normal
 
@@ -247,7 +248,7 @@ def heads(masked: slice) -> list[Any]:
     return [q, k, v, mask]
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize("name", one_in(2, ATTENTIONS))
 def test_attention_is_one_loop_over_the_keys(name: str) -> None:
     attention, args = ATTENTIONS[name], heads(slice(0, 2000))
     fixed = sum(x.nbytes for x in args) + 8_000

@@ -239,7 +239,7 @@ def same(one: Any, other: Any) -> None:
     np.testing.assert_array_equal(np.signbit(one[zeros]), np.signbit(other[zeros]))
 
 
-@pytest.mark.parametrize("name", nightly_but(set(CASES) - ALIKE, CASES))
+@pytest.mark.parametrize("name", nightly_but(sorted(set(CASES) - ALIKE)[::3], CASES))
 def test_results_are_those_of_the_whole_function(name: str) -> None:
     fn, given, streamed = CASES[name]
     args = tuple(hostile(arg) if number in streamed else arg for number, arg in enumerate(given))
