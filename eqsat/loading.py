@@ -47,6 +47,8 @@ class Loaded:
         self._plan = file.plan
         self._call: Callable[..., Any] = self._run
         exported, target = file.exported, default_target()
+        if file.accuracy == "exact":
+            target = target.exact
         if not target.platforms.issuperset(exported.platforms):
             raise EqsatError(
                 f"{source} is planned for {file.plan.target}, but JAX's default device here is"

@@ -263,7 +263,8 @@ class Compilation:
             )
             asked = (settings, self.names)
             traced = Traced(self.closed)
-            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, donation, target)
+            compiler = target.exact if self.settings.accuracy == "exact" else target
+            place = StoredPlan.of(traced, self.names, asked, self.settings.rules, donation, compiler)
         found = place.read(budget) or self._leanest(place.leanest) if place else None
         if found is None or (values is not None and not _is_tuned(found)):
             with Progress(f"planning {self.title}", self.settings.progress) as progress:

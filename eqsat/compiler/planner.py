@@ -112,9 +112,7 @@ class Planner:
         around: TraceContext = NOWHERE,
     ) -> None:
         self.exact = all(rule.accuracy == "exact" for rule in rules)
-        if self.exact:
-            # Sums are to keep the order that XLA gives them.
-            target = replace(target, machine=replace(target.machine, emits_steps=False))
+        target = target.exact if self.exact else target
         self.traced = traced
         self.names = names
         self.budget = budget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import jax
@@ -73,6 +73,16 @@ class Target:
         if len(found) < count:
             raise EqsatError(f"the mesh has {count} devices, and there are {len(found)}")
         return found[:count]
+
+    @property
+    def exact(self) -> Target:
+        """The target with a compiler that rounds as XLA does by itself, for results of the same bits.
+
+        Sums keep the order that XLA gives them. Wide vectors are not asked for: in jaxlib 0.12, exponentials
+        of 512 bits round otherwise.
+        """
+        machine = replace(self.machine, emits_steps=False)
+        return replace(self, machine=machine, compiler=replace(self.compiler, wide={}))
 
     @property
     def new_product_precision(self) -> str:
