@@ -3,7 +3,9 @@
     scan(...)[1][-1]  =  the entry of the last iteration
     sum_t f(scan(...)[1][t])  =  s in the end,  where  s = 0,  and every iteration  s = s + f(its entry)
 
-The labels after the last iteration of k-means, the last state of a trajectory, the mean of all iterates.
+The labels after the last iteration of k-means, the last state of a trajectory, the mean of all iterates, the
+loss of what is read out of a recurrent network's states. f may be elementwise, and sum over what every
+iteration needs whole.
 """
 
 from __future__ import annotations
@@ -16,17 +18,15 @@ from eqsat.ir.axis import Axis, Layout, layout_axes, layout_shape
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
-from eqsat.ir.dtypes import accumulator, is_extended, is_inexact
-from eqsat.ir.ops import Const, Iota, Leaf, Map, Opaque, Reduce
+from eqsat.ir.dtypes import accumulator, is_extended
+from eqsat.ir.history_functions import ROUNDED, adds_up, goes_inside
+from eqsat.ir.ops import Const, Dot, Iota, Leaf, Map, Opaque, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.substitution import substituted, with_inputs
 from eqsat.ir.term import Term, Terms, reachable
 
 T = TypeVar("T")
-
-ROUNDED = frozenset({"sum", "prod"})
-"""The kinds that round, in an order that nobody has promised."""
 
 
 def with_histories_carried(program: Program, exact: bool = False) -> Program:
@@ -205,9 +205,9 @@ def _ends(
                 found[reader.number] = _End(reader)
             elif term is stack and (iterations := _some_iterations(reader, stack)) is not None:
                 waiting.append((reader, iterations, reader))
-            elif _adds_up(reader, along, exact):
+            elif adds_up(reader, along, stack, exact) and not (part and isinstance(reader.op, Dot)):
                 found[reader.number] = _End(reader, part)
-            elif isinstance(reader.op, Map):
+            elif goes_inside(reader, along, stack, exact):
                 others = [arg for arg in reader.args if arg is not term]
                 if part is not None and any({along, axis} & arg.axes for arg in others):
                     return None  # Over all iterations, they would be other entries.
@@ -229,7 +229,7 @@ def _some_iterations(term: Term, stack: Term) -> Axis | None:
 
 def _of_all(terms: Terms, end: _End, stack: Term, axis: Axis) -> Term:
     """What is reduced, over all iterations: where it was not before, there is what changes nothing."""
-    reduced, part = end.term.args[0], end.part
+    reduced, part = _summand(terms, end.term, axis), end.part
     if part is None:
         return reduced
     assert isinstance(end.term.op, Reduce)
@@ -256,13 +256,13 @@ def _of_all(terms: Terms, end: _End, stack: Term, axis: Axis) -> Term:
     return made("select_n", whole.dtype, inside, nothing, whole)
 
 
-def _adds_up(term: Term, axis: Axis, exact: bool) -> bool:
-    """Whether a term is a reduction over the iterations that can be done one by one."""
-    match term.op:
-        case Reduce(kind=kind, axes=axes, dtype=dtype):
-            rounds = kind in ROUNDED and is_inexact(dtype)
-            return axis in axes and kind in MERGES and not (rounds and exact)
-    return False
+def _summand(terms: Terms, end: Term, axis: Axis) -> Term:
+    """What a reduction over the iterations reduces."""
+    if not isinstance(end.op, Dot):
+        return end.args[0]
+    others = end.op.axes - {axis}
+    op = replace(end.op, axes=others) if others else Map("mul", end.op.dtype)
+    return terms.make(op, end.args)
 
 
 def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) -> _History | None:
@@ -286,7 +286,9 @@ def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) ->
             elif isinstance(term.op, Map) and axis in term.axes:
                 waiting += term.args
             elif any(_is_of(at, stack) for at in reachable([term])):
-                return None
+                if axis not in term.axes or not goes_inside(term, axis, stack, exact=False):
+                    return None
+                waiting += term.args
             else:
                 layout = tuple(sorted(term.axes - {axis}))
                 leaf = inside[term.number] = terms.make(Leaf(numbers.input(), layout, term.dtype))
@@ -304,8 +306,7 @@ def _carry(terms: Terms, numbers: Numbers, end: Term, entry: Term) -> _Carry:
 
     - `entry`: what one iteration has of what is reduced.
     """
-    if not isinstance(end.op, Reduce):
-        assert isinstance(end.op, Opaque)
+    if isinstance(end.op, Opaque):
         layout = end.op.call.arg_layouts[0][1:]
         return _Carry(
             end,
@@ -313,7 +314,8 @@ def _carry(terms: Terms, numbers: Numbers, end: Term, entry: Term) -> _Carry:
             None,
             Output(entry, layout),
         )
-    kind, dtype = end.op.kind, end.op.dtype
+    assert isinstance(end.op, Reduce | Dot)
+    kind, dtype = getattr(end.op, "kind", "sum"), end.op.dtype
     if kind in ROUNDED:
         dtype = accumulator(dtype)
         if entry.dtype != dtype:

@@ -121,6 +121,54 @@ def test_a_stack_that_is_only_reduced_is_a_carry(name: str) -> None:
     check(*REDUCED[name], tolerance=1e-12)
 
 
+MIXING, READOUT, WEIGHTS = normal(5, 5), normal(5, 3), normal(6)
+
+
+def states(x: Any) -> Any:
+    """States whose entries depend on one another."""
+
+    def step(state: Any, row: Any) -> Any:
+        state = jnp.tanh(state @ MIXING + row)
+        return state, state
+
+    return lax.scan(step, jnp.zeros(5), x)[1]
+
+
+COMPUTED: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "the mean of a readout": (lambda x: jnp.mean((states(x) @ READOUT[:, 0] - WEIGHTS) ** 2), 0),
+    "the loss of a readout of a batch": (
+        lambda x: jnp.mean((jax.vmap(states)(x * jnp.arange(17.0)[:, None, None]) @ READOUT - 1) ** 2),
+        0,
+    ),
+    "a readout of one row by a large matrix": (lambda x: jnp.mean((states(x) @ READOUT) ** 2), 1),
+    "the largest length": (lambda x: jnp.sqrt(jnp.sum(states(x) ** 2, 1)).max(), 0),
+    "weighted by the iterations' numbers": (lambda x: jnp.einsum("t,td->d", WEIGHTS, states(x)), 0),
+    "products with rows": (lambda x: jnp.einsum("td,td->", TARGETS, states(x)), 0),
+    "products with rows and a column": (lambda x: jnp.einsum("td,d,td->", TARGETS, X[0], states(x)), 0),
+    "second moments": (lambda x: with_states(x, lambda states: states.T @ states), 1),
+    "the readout of the last half": (lambda x: (states(x)[3:] @ READOUT[:, 1]).max(0), 0),
+    "products of the last half": (lambda x: jnp.einsum("td,td->d", TARGETS[3:], states(x)[3:]), 1),
+    "a readout that depends on the states": (
+        lambda x: with_states(x, lambda states: (states @ states.sum(0)).max()),
+        1,
+    ),
+    "distances of all pairs": (
+        lambda x: with_states(x, lambda states: jnp.sum((states[:, None] - states[None]) ** 2)),
+        1,
+    ),
+    "a sum of what may be cut": (lambda x: steps(x)[1][0].sum(1).max(), 3),
+}
+
+
+def with_states(x: Any, read: Callable[[Any], Any]) -> Any:
+    return read(states(x))
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_an_iteration_computes_of_its_entry_is_reduced(name: str) -> None:
+    check(*COMPUTED[name], tolerance=1e-12)
+
+
 def test_exact_sums_keep_their_order_and_extremes_need_none() -> None:
     def read(x: Any) -> Any:
         return with_steps(x, lambda _, rows: (rows[0].sum(0), rows[2].sum(0), rows[1].any(0)))
