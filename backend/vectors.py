@@ -55,7 +55,7 @@ CALLS = """
 """
 
 NESTED = """
-    closed_call cond custom_jvp_call custom_vjp_call jit remat2 scan while
+    closed_call cond custom_jvp_call custom_vjp_call eval_jaxpr jit remat2 scan while
 """
 
 REAL = frozenset(ELEMENTWISE.split())

@@ -1,7 +1,8 @@
-"""Primitives that other libraries define in terms of JAX's: what their implementations do is what they are.
+"""Primitives that are defined in terms of others: what their implementations do is what they are.
 
 Equinox, lineax and others wrap whole solvers into primitives of their own, to give them rules of
-differentiation. Such a primitive's implementation is a function of JAX arrays, which can be traced.
+differentiation. Such a primitive's implementation is a function of JAX arrays, which can be traced. Since
+version 0.12, JAX has some of that kind itself, such as `Nonzero`: a parameter says what they expand to.
 """
 
 from __future__ import annotations
@@ -21,20 +22,24 @@ if TYPE_CHECKING:
 
 
 def inline_foreign(lowering: Lowering, equation: Any, operands: Sequence[View]) -> list[View] | None:
-    """The results of a foreign primitive, by its implementation; None if that can't be seen into."""
+    """The results of such a primitive, by its implementation; None if that can't be seen into."""
     inside = implementation_of(equation)
     return None if inside is None else lowering.inline(inside, operands)
 
 
 def implementation_of(equation: Any) -> ClosedJaxpr | None:
-    """The implementation of a foreign primitive; None for one of JAX's, or for one that is opaque."""
-    primitive = equation.primitive
-    implementation = getattr(primitive, "impl", None)
-    if implementation is None or _is_from_jax(implementation) or equation.effects:
+    """The implementation of a primitive; None for one of JAX's own, or for one that is opaque."""
+    primitive, implementation = equation.primitive, _expansion(equation)
+    if implementation is None:
+        foreign = getattr(primitive, "impl", None)
+        if foreign is None or _is_from_jax(foreign):
+            return None
+        implementation = partial(foreign, **equation.params)
+    if equation.effects:
         return None
     shapes = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in equation.invars]
     try:
-        closed = jax.make_jaxpr(partial(implementation, **equation.params))(*shapes)
+        closed = jax.make_jaxpr(implementation)(*shapes)
     except Exception:
         # It looks at values, or calls into something else than JAX.
         return None
@@ -43,6 +48,18 @@ def implementation_of(equation: Any) -> ClosedJaxpr | None:
         return None
     # An implementation that ends up calling the primitive itself says nothing new.
     return None if primitive.name in primitives(closed) else closed
+
+
+def _expansion(equation: Any) -> Callable[..., Any] | None:
+    """What a primitive of JAX that is defined in terms of others expands to, as a function."""
+    expanded = equation.params.get("_prim")
+    if not hasattr(expanded, "expand"):
+        return None
+
+    def implementation(*operands: Any) -> Any:
+        return jax.tree.leaves(expanded.expand(*jax.tree.unflatten(expanded.in_tree, operands)))
+
+    return implementation
 
 
 def _is_from_jax(implementation: Callable[..., Any]) -> bool:

@@ -16,7 +16,6 @@ from eqsat.frontend.draft import DraftLayout, View
 from eqsat.frontend.naming import Labels
 from eqsat.frontend.rank_counting import DTYPES, MOST_ENTRIES, entries_by_rank
 from eqsat.frontend.source import place_of
-from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import Map
 
 if TYPE_CHECKING:
@@ -112,11 +111,13 @@ class Order:
 
 
 def note_sort(lowering: Lowering, equation: Any, key: View, result: View) -> None:
-    """Note that a view is the sorted keys of a sort, if its entries can be found by counting."""
+    """Note that a view is the sorted keys of a sort, if its entries can be found by counting.
+
+    A sort that need not be stable may have zeros of either sign in any order: that of a stable one will do.
+    JAX's quantiles are of such sorts since version 0.12.
+    """
     length = lowering.shape(key)[equation.params["dimension"]]
-    # An unstable sort may have zeros of either sign in any order.
-    ordered = equation.params["is_stable"] or not is_real_float(key.dtype)
-    if key.dtype in DTYPES and ordered and FEWEST_ENTRIES <= length <= MOST_ENTRIES:
+    if key.dtype in DTYPES and FEWEST_ENTRIES <= length <= MOST_ENTRIES:
         lowering.sorts.setdefault(result.node, Order(Sorted(equation, key), result.layout, False))
 
 

@@ -132,7 +132,7 @@ OTHERS: Mapping[Kind, str] = {
     Kind.CONTROL_FLOW: "cond platform_index scan while",
     Kind.INLINED: "custom_linear_solve",
     Kind.CALL: """
-        call_hi_primitive call_hi_primitive_linearized custom_lin custom_partitioning eval_jaxpr
+        call_hi_primitive call_hi_primitive_linearized custom_lin custom_partitioning
         fused_call mpmd_map remat_opt xla_metadata_call xla_metadata_value
         """,
     Kind.EFFECT: """

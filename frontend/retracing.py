@@ -20,7 +20,7 @@ SHARDED = ("sharding", "out_sharding")
 REWRITTEN = frozenset({"scan", "while", "cond", "checkpoint", "remat", "remat2"})
 """Primitives whose jaxprs are rewritten in place."""
 
-INLINED = frozenset({"custom_jvp_call", "custom_vjp_call", "closed_call"})
+INLINED = frozenset({"custom_jvp_call", "custom_vjp_call", "closed_call", "eval_jaxpr"})
 """Primitives that are what the jaxpr inside of them is."""
 
 

@@ -21,6 +21,7 @@ CALLS = frozenset(
         "jit",
         "call",
         "closed_call",
+        "eval_jaxpr",
         "composite",
         "custom_vmap_call",
         "linear_call",

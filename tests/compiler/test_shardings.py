@@ -7,14 +7,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from eqsat.compiler.shardings import Dims, Ends, Wish, dims_of, spec_of
 from eqsat.frontend.placements import Constraint
 from eqsat.ir.axis import Axis
 
 P = PartitionSpec
-MESH: Any = jax.sharding.AbstractMesh((4, 2, 1), ("data", "model", "one"))
+MESH: Any = jax.sharding.AbstractMesh((4, 2, 1), ("data", "model", "one"), axis_types=(AxisType.Auto,) * 3)
 N, M, PART = Axis(0, 16), Axis(1, 6), Axis(2, 4)
 
 
@@ -56,7 +56,7 @@ def test_bytes_that_are_moved() -> None:
     assert moved(rows, (("data",), ("model",))) == moved(rows, (("data", "model"), ())) == 0
     assert moved(rows, ((), ())) == 8 * 6 * 4
     assert moved(rows, (("model",), ())) == 4 * 6 * 4
-    other = NamedSharding(jax.sharding.AbstractMesh((8,), ("rows",)), P("rows"))
+    other = NamedSharding(jax.sharding.AbstractMesh((8,), ("rows",), axis_types=(AxisType.Auto,)), P("rows"))
     assert moved(other, (("data",), ())) == 2 * 6 * 4
 
     def returned(there: Any, dims: Dims) -> int:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import eqsat
 from eqsat.frontend.one_device import on_one_device
@@ -20,6 +20,7 @@ from tests.stages import normal
 
 X, Y = normal(900, 3), normal(800, 3, seed=1)
 MESH = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+TWO = jax.sharding.AbstractMesh((2,), ("data",), axis_types=(AxisType.Auto,))
 ROWS = NamedSharding(MESH, PartitionSpec("data"))
 BUDGET = 400_000
 """Bytes: a seventh of the kernel matrix."""
@@ -77,7 +78,7 @@ def test_it_is_planned_within_the_budget(fn: Callable[..., Any], ambient: bool) 
 
 
 def test_on_several_devices_it_stays_as_it_is() -> None:
-    mesh = jax.sharding.AbstractMesh((2,), ("data",))
+    mesh = TWO
     spec = PartitionSpec("data")
 
     def program(x: Any) -> Any:
@@ -87,7 +88,9 @@ def test_on_several_devices_it_stays_as_it_is() -> None:
 
 
 def test_a_constraint_on_several_devices_is_not_dropped() -> None:
-    sharding = NamedSharding(jax.sharding.AbstractMesh((2,), ("data",)), PartitionSpec("data"))
+    sharding = NamedSharding(
+        jax.sharding.AbstractMesh((2,), ("data",), axis_types=(AxisType.Auto,)), PartitionSpec("data")
+    )
     closed = jax.make_jaxpr(lambda x: lax.with_sharding_constraint(x, sharding) + 1)(X)
     assert on_one_device(closed) is None
 

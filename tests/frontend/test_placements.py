@@ -55,7 +55,9 @@ def test_types_say_nothing_afterwards() -> None:
 
 
 def test_what_is_said_of_another_mesh_or_memory_is_not_dropped() -> None:
-    other = NamedSharding(jax.sharding.AbstractMesh((2,), ("data",)), PartitionSpec("data"))
+    other = NamedSharding(
+        jax.sharding.AbstractMesh((2,), ("data",), axis_types=(AxisType.Auto,)), PartitionSpec("data")
+    )
     with pytest.raises(EqsatError, match="data = 2, and is to be shared out over one of data = 1"):
         unplaced(jax.make_jaxpr(lambda x: lax.with_sharding_constraint(x, other))(X), MESH)
     memories = {memory.kind for memory in jax.devices()[0].addressable_memories()}

@@ -139,6 +139,7 @@ class OpByOp:
                 | "jit"
                 | "pjit"
                 | "closed_call"
+                | "eval_jaxpr"
                 | "remat2"
                 | "checkpoint"
                 | "custom_lin"

@@ -277,7 +277,7 @@ def promised(got: Any, plains: Any, noisy: Any, exact: bool) -> tuple[Any, Any]:
     signs = np.signbit(everything)
     settled &= ~zeros | np.all(signs == signs[0], axis=0) | (found != 0)
     close &= ~(zeros & (found == 0)) | (np.signbit(got) == signs[0])
-    close = np.where(zeros & (found != 0), close & ~exact, close)
+    close = np.where(zeros & (found != 0), close & (not exact), close)
     if exact:  # where no rounding is open, only the same bits will do
         close &= spread > 0
     return settled, close
