@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from eqsat.frontend.lower import Lowering
 
 
-MOST_PLACES = 1 << 24
+MOST_PLACES = 20_000_000
 """More of them would take too much memory to invert."""
 
 
@@ -122,18 +122,19 @@ def _numbers(lowering: Lowering, columns: Sequence[View], shape: Sequence[int]) 
 def _inverse(indices: Sequence[Integers], shape: Sequence[int]) -> Described | None:
     """The same as a sequence of the places in row-major order."""
     places = np.ravel_multi_index(tuple(indices), tuple(shape))
-    order = np.arange(len(places))
-    if (np.diff(places) < 0).any():
+    order: Integers | None = None
+    if (places[1:] < places[:-1]).any():
         order = np.argsort(places, kind="stable")
         places = places[order]
-    if (np.diff(places) == 0).any():
+    if (places[1:] == places[:-1]).any():
         return None
     differences = Differences()
     size = math.prod(shape)
     for start in range(0, size, PIECE):
         piece = np.full(min(PIECE, size - start), -1, np.int64)
         first, last = np.searchsorted(places, (start, start + len(piece)))
-        piece[places[first:last] - start] = order[first:last]
+        numbers = np.arange(first, last) if order is None else order[first:last]
+        piece[places[first:last] - start] = numbers
         if not differences.add(piece):
             return None
     return described(differences)
