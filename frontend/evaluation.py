@@ -116,7 +116,7 @@ class Evaluation:
             case Opaque(call=call) if call.primitive.name == "cumsum":
                 return _is_running_sum(call) and list(layout_axes(call.arg_layouts[0])) == list(order)
             case Opaque(call=call) if _counts(call) and _size(term) >= LONG:
-                return list(layout_axes(call.out_layouts[0])) == list(order) and _counts_in_order(term)
+                return list(layout_axes(call.out_layouts[0])) == list(order) and _counts_in_order(term, call)
             case _ if _size(term) <= PIECE:
                 return False
             case Map():
@@ -272,15 +272,13 @@ def _read_with(term: Term) -> Sequence[Term]:
     return () if isinstance(term.op, Opaque) and _counts(term.op.call) else term.args
 
 
-def _counts_in_order(term: Term) -> bool:
+def _counts_in_order(term: Term, call: Call) -> bool:
     """Whether a scatter counts, from 0 on, numbers that never fall."""
     table, indices, updates = term.args
-    whole = (table.op, updates.op)
-    return all(isinstance(op, Const) for op in whole) and _texts(whole) == [0.0, 1.0] and never_falls(indices)
-
-
-def _texts(ops: Sequence[Any]) -> list[float]:
-    return [float(op.text) for op in ops]
+    if not isinstance(table.op, Const) or not isinstance(updates.op, Const):
+        return False
+    from_zero = (float(table.op.text), float(updates.op.text)) == (0, 1)
+    return from_zero and never_falls(indices, layout_axes(call.arg_layouts[1]))
 
 
 def _inside(places: Array, size: int) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from eqsat.frontend.draft import View
-from eqsat.frontend.evaluation import MOST_WORK, PIECE
+from eqsat.frontend.evaluation import PIECE
 from eqsat.frontend.handlers_indices import counts
 from eqsat.frontend.known import LEAST
 from eqsat.frontend.names_entries import index_columns, look_up
@@ -26,7 +26,7 @@ from eqsat.frontend.names_scatters import COMBINED
 from eqsat.frontend.names_slices import remade
 from eqsat.frontend.registry import Views, names
 from eqsat.frontend.runs import Differences, Integers
-from eqsat.frontend.sequences import Described, described
+from eqsat.frontend.sequences import LAST, Described, described
 from eqsat.ir.dtypes import is_extended
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _known(lowering: Lowering, equation: Any, operands: Views, results: Views) -
     shape, given = lowering.shape(table), lowering.shape(updates)
     windows = [d for d in range(len(shape)) if d not in indexed]
     size = math.prod(shape[d] for d in indexed)
-    if is_extended(table.dtype) or not LEAST <= size <= MOST_WORK or numbers.operand_batching_dims:
+    if is_extended(table.dtype) or not LEAST <= size <= LAST or numbers.operand_batching_dims:
         return
     if sorted(numbers.inserted_window_dims) != sorted(indexed) or len(indices.layout) != 2:
         return

@@ -7,17 +7,16 @@ read piece by piece, and its counts are remembered as runs: the second time, not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from eqsat.frontend.runs import Differences, Integers
-from eqsat.ir.ops import Const, Map, Opaque, Rename
+from eqsat.ir.axis import Axis, layout_axes
+from eqsat.ir.dtypes import numpy_dtype
+from eqsat.ir.ops import Const, Map, Opaque
 from eqsat.ir.term import Term
-
-LAST = 2**31 - 1
-"""The largest integer of 32 bits."""
 
 
 class Pieces(Protocol):
@@ -84,42 +83,43 @@ class Remembered:
         return found
 
 
-def never_falls(term: Term) -> bool:
-    """Whether a term is a running sum of truth values, or what becomes of one as an index.
+def never_falls(term: Term, order: Sequence[Axis]) -> bool:
+    """Whether the entries of a term, in row-major order of its axes in the given order, never get smaller.
 
-    Indexing adds the length to negative indices, of which there are none: `select_n(i < 0, i, i + n)`.
+    It is a running sum of truth values along all of them, or what becomes of one as an index. Indexing adds
+    the length to negative indices, of which there are none: `select_n(i < 0, i, i + n)`.
     """
     op, args = term.op, term.args
     match op:
-        case Opaque(call=call) if call.primitive.name == "cumsum" and not call.params["reverse"]:
-            (summed,) = args
+        case Opaque(call=call) if call.primitive.name == "cumsum":
+            (summed,), (layout,) = args, call.arg_layouts
+            along = len(layout) == 1 and layout_axes(layout) == tuple(order) and not call.params["reverse"]
             of_truths = isinstance(summed.op, Map) and summed.op.name == "convert"
-            return of_truths and summed.args[0].dtype == "bool" and _size(summed) <= LAST
-        case Rename():
-            return never_falls(args[0])
+            return (
+                along and of_truths and summed.args[0].dtype == "bool" and _holds(term.dtype, term.elements)
+            )
         case Map(name="convert", dtype=dtype):
-            return dtype in ("int32", "int64") and never_falls(args[0])
+            return never_falls(args[0], order) and _holds(dtype, term.elements)
         case Map(name="max" | "min"):
             bounds = [arg for arg in args if isinstance(arg.op, Const)]
             others = [arg for arg in args if not isinstance(arg.op, Const)]
-            return len(bounds) == 1 and _value(bounds[0]) >= 0 and never_falls(others[0])
+            return len(bounds) == 1 and _value(bounds[0]) >= 0 and never_falls(others[0], order)
         case Map(name="select_n") if len(args) == 3:
             test, kept, _ = args
             if not isinstance(test.op, Map) or test.op.name != "lt" or test.args[0] is not kept:
                 return False
             bound = test.args[1]
-            return isinstance(bound.op, Const) and _value(bound) <= 0 and never_falls(kept)
+            return isinstance(bound.op, Const) and _value(bound) <= 0 and never_falls(kept, order)
         case _:
             return False
+
+
+def _holds(dtype: str, count: int) -> bool:
+    """Whether a dtype is one of integers that has this number: sums up to it do not wrap."""
+    kind = numpy_dtype(dtype)
+    return kind.kind in "iu" and count <= np.iinfo(kind).max
 
 
 def _value(term: Term) -> float:
     assert isinstance(term.op, Const)
     return float(term.op.text)
-
-
-def _size(term: Term) -> int:
-    size = 1
-    for axis in term.axes:
-        size *= axis.size
-    return size

@@ -26,7 +26,9 @@ def adds_up(term: Term, axis: Axis, stack: Term, exact: bool) -> bool:
             return axis in axes and kind in MERGES and not (rounds and exact)
         case Dot(axes=axes, dtype=dtype):
             inside = axes - {axis} <= _own_axes(stack) and _size(term.axes) <= _size(stack.axes - {axis})
-            return axis in axes and inside and accumulator(dtype) == dtype and not exact
+            # Products of narrow floats would be rounded before they are added up.
+            wide = accumulator(dtype) == dtype and all(arg.dtype == dtype for arg in term.args)
+            return axis in axes and inside and wide and not exact
     return False
 
 

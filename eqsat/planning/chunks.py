@@ -193,7 +193,8 @@ def lengths_for(
     # A loop of one chunk is straight-line code to the compiler, which keeps what it would compute again.
     for loop in block.loops:
         if loop.id in again and chunks[loop.id] == loop.axis.size >= 2 * loop.shortest:
-            chunks[loop.id] = -(-loop.axis.size // 2)
+            half = -(-loop.axis.size // 2)
+            chunks[loop.id] = even_length(loop.axis.size, half, alignment(loop, machine))
     return tied(chunks, block, together)
 
 

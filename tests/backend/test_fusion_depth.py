@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import lax
 
 from eqsat.backend.certificate import certify
 from eqsat.backend.fusion_depth import fusion_depth
@@ -27,6 +28,15 @@ def test_the_longest_chain_counts() -> None:
     x = normal(4, 4)
     assert depth(lambda x: chained(x, 10) + x, x) == 11
     assert depth(lambda x: jax.jit(chained, static_argnums=1)(chained(x, 6), 4), x) == 10
+
+
+def test_calls_are_what_they_call() -> None:
+    def called(x: Any) -> Any:
+        for _ in range(10):
+            x = jax.checkpoint(jnp.sin)(lax.reduce_precision(jax.nn.relu(x), 8, 10))
+        return x
+
+    assert depth(called, normal(4)) == 30
 
 
 def test_chains_end_at_products_and_sums() -> None:

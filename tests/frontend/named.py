@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,23 @@ def named(fn: Callable[..., Any], *args: Any) -> Program:
         for body, name in zip(values[::2], values[1::2], strict=True):
             np.testing.assert_allclose(body, name, rtol=1e-8, atol=1e-8)
     return program
+
+
+def choices(program: Program) -> list[tuple[Term, Term]]:
+    """Returns the values that are known to be choices by index, each with the choice."""
+    return [
+        pair for pair in program.equalities if isinstance(pair[1].op, Map) and pair[1].op.name == "select_n"
+    ]
+
+
+def check_choice(program: Program, args: Sequence[Any]) -> None:
+    """Checks that one value is known to be a choice, of the same bits on these arguments."""
+    ((value, choice),) = choices(program)
+    layout = tuple(sorted(value.axes))
+    both = Program(program.inputs, (Output(value, layout), Output(choice, layout)), program.terms)
+    one, other = interpret(both, args)
+    np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
 
 
 def texts(program: Program) -> list[str]:

@@ -183,8 +183,23 @@ def test_pieces(piece: int, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
         where = jnp.cumsum((jnp.arange(17_000) % 3 == 0).astype(int)) - 40
         return jnp.cumsum(jnp.zeros(17_000, int).at[where].add(1, mode=mode)) % N
 
+    def along_rows() -> Any:
+        where = jnp.cumsum(jnp.arange(40_000).reshape(200, 200) % 2 == 0, axis=1)
+        return jnp.cumsum(jnp.zeros(17_000, int).at[where].add(1)) % N
+
+    def transposed() -> Any:
+        where = jnp.cumsum((jnp.arange(40_000) % 2 == 0).astype(int)).reshape(200, 200).T
+        return jnp.cumsum(jnp.zeros(20_002, int).at[where].add(1)) % N
+
+    def wrapped() -> Any:
+        where = jnp.cumsum((jnp.arange(40_000) % 2 == 0).astype(jnp.int8), dtype=jnp.int8)
+        return jnp.cumsum(jnp.zeros(20_002, int).at[where.astype(int)].add(1)) % N
+
     for indices in (
         lambda: jnp.triu_indices(N, 1),
+        lambda: [along_rows()],
+        lambda: [transposed()],
+        lambda: [wrapped()],
         lambda: [counted("drop")],
         lambda: [counted("clip")],
         lambda: [moved("drop")],

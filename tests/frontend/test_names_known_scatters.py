@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.ir.interpret import interpret
-from eqsat.ir.ops import Map
-from eqsat.ir.program import Output, Program
+from tests.frontend.named import check_choice, choices
 from tests.stages import lowered, normal
 
 N = 140
@@ -22,13 +20,6 @@ HOSTILE = np.array([np.inf, -np.inf, np.nan, -0.0, 0.0, 1.5, -(2.0**60)], np.flo
 TABLE = np.resize(HOSTILE, (N, N))
 UPDATES = np.resize(HOSTILE[::-1], PAIRS)
 FLAT = 5 * 1 << 12
-
-
-def choices(program: Program) -> list[tuple[Any, Any]]:
-    """The values that are known to be choices, each with the choice."""
-    return [
-        pair for pair in program.equalities if isinstance(pair[1].op, Map) and pair[1].op.name == "select_n"
-    ]
 
 
 def lower_triangle(a: Any) -> Any:
@@ -58,12 +49,7 @@ WRITTEN: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_scatter_to_known_places_is_a_choice(name: str) -> None:
     program, constants = lowered(WRITTEN[name], TABLE, UPDATES)
-    ((scatter, choice),) = choices(program)
-    layout = tuple(sorted(scatter.axes))
-    both = Program(program.inputs, (Output(scatter, layout), Output(choice, layout)), program.terms)
-    one, other = interpret(both, [TABLE, UPDATES, *constants])
-    np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
+    check_choice(program, [TABLE, UPDATES, *constants])
 
 
 ROWS, COLUMNS = np.tril_indices(N)

@@ -30,7 +30,9 @@ def passing(fn: Any, *args: Any) -> list[set[int]]:
     for result, wanted in zip(results, jax.tree.leaves(fn(*args)), strict=True):
         np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-4)
     calls = {op.call for op in ops(program, Opaque)}
-    return [{axis.size for axis in call.passing} for call in calls if "conv" in call.primitive.name]
+    found = [{axis.size for axis in call.passing} for call in calls if "conv" in call.primitive.name]
+    assert found
+    return found
 
 
 def test_the_examples_of_a_gradient_of_each() -> None:

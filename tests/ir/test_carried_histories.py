@@ -145,6 +145,15 @@ COMPUTED: dict[str, tuple[Callable[[Any], Any], int]] = {
     "weighted by the iterations' numbers": (lambda x: jnp.einsum("t,td->d", WEIGHTS, states(x)), 0),
     "products with rows": (lambda x: jnp.einsum("td,td->", TARGETS, states(x)), 0),
     "products with rows and a column": (lambda x: jnp.einsum("td,d,td->", TARGETS, X[0], states(x)), 0),
+    "products of narrow floats": (
+        lambda x: lax.dot_general(
+            WEIGHTS.astype(jnp.bfloat16),
+            states(x).astype(jnp.bfloat16),
+            (((0,), (0,)), ((), ())),
+            preferred_element_type=jnp.float32,
+        ),
+        1,
+    ),
     "second moments": (lambda x: with_states(x, lambda states: states.T @ states), 1),
     "the readout of the last half": (lambda x: (states(x)[3:] @ READOUT[:, 1]).max(0), 0),
     "products of the last half": (lambda x: jnp.einsum("td,td->d", TARGETS[3:], states(x)[3:]), 1),
