@@ -36,6 +36,9 @@ MOST_NAMED = 3
 LONG_PROGRAM = 400
 """The number of e-nodes from which a program is too long to propagate chunks op by op."""
 
+DEEP_PROGRAM = 150
+"""The number of ops, each on the one before, from which a program is: they come one op further in a round."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -147,6 +150,14 @@ def saturate(
     return Saturation(result, dict(run.matches), reason, names, seconds, growth, restless, found)
 
 
+def _depth(program: Program) -> int:
+    """The number of terms in the longest chain, each an operand of the next."""
+    depths: dict[int, int] = {}
+    for term in program.reachable():
+        depths[term.number] = 1 + max((depths[arg.number] for arg in term.args), default=0)
+    return max(depths.values(), default=0)
+
+
 class _Run:
     """An e-graph and the rules that run on it.
 
@@ -232,12 +243,12 @@ class _Run:
         return guarded
 
     def ask_for_chunks(self) -> None:
-        """In a long program, enter the chunks of all terms, for rules to say what they are.
+        """In a long or deep program, enter the chunks of all terms, for rules to say what they are.
 
         Rules ask for the chunks of one op's operands after the other, each in a round of its own, and a round
         takes as long as the whole program is.
         """
-        if self.size > LONG_PROGRAM:
+        if self.size > LONG_PROGRAM or _depth(self.program) > DEEP_PROGRAM:
             self.graph.run_ruleset(CHUNKS)
             self.latest = self.graph.size()
             self.bookkeeping()

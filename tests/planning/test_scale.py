@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
+import eqsat
 from benchmarks.big_programs import PROGRAMS
 from eqsat.backend.emit import emit
 from eqsat.engine.cost import CostModel
@@ -25,6 +28,7 @@ from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.search_space import SearchSpace, free_bytes, prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.targets.cpu import CPU
+from tests.stages import normal
 
 
 def lowered(name: str, equations: int) -> Program:
@@ -120,3 +124,19 @@ def test_too_many_steps_are_those_outside_of_calls() -> None:
     outside, _ = lower(trace(lambda x: body(x, None)[0], (x,), {}).closed)
     with pytest.raises(TooManyStepsError):
         build(outside, most=10)
+
+
+@pytest.mark.parametrize("length", [140, 250, 380, 600])
+def test_chains_of_any_length_are_split(length: int) -> None:
+    """Chunks come one op further in a round of the rules; some chains have more ops than there are rounds."""
+
+    def chained(x: Any) -> Any:
+        distances = x[:, None] - x
+        for step in range(length):
+            distances = jnp.abs(distances - step) if step % 2 else distances * 0.99
+        return distances.sum(0)
+
+    x = normal(400)
+    optimized = eqsat.optimize(chained, budget="200kB")
+    assert optimized.plan(x).peak_bytes <= 200_000 < 4 * 400 * 400 // 3
+    np.testing.assert_allclose(optimized(x), jax.jit(chained)(x), rtol=1e-4)
