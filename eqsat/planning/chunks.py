@@ -66,8 +66,7 @@ def even_length(size: int, longest: int, aligned: int = 1) -> int:
     """
     longest = max(1, min(size, longest))
     parts = -(-size // longest)
-    counts = range(parts, math.ceil(parts / DIVISOR_SLACK) + 1)
-    even = [size // count for count in counts if size % count == 0]
+    even = divisors(size, longest, math.ceil(parts / DIVISOR_SLACK))
     if even and (parts == 1 or longest < aligned):
         return even[0]
     multiples = [length for length in even if length % aligned == 0]
@@ -77,6 +76,14 @@ def even_length(size: int, longest: int, aligned: int = 1) -> int:
     if longest < aligned or aligned == 1:
         return equal
     return min(-(-equal // aligned), longest // aligned) * aligned
+
+
+def divisors(size: int, longest: int, most_parts: int) -> list[int]:
+    """The lengths up to the longest that cut `size` into at most so many equal parts; the longest first."""
+    parts = -(-size // longest)
+    if most_parts - parts <= longest:
+        return [size // count for count in range(parts, most_parts + 1) if size % count == 0]
+    return [length for length in range(longest, -(-size // most_parts) - 1, -1) if size % length == 0]
 
 
 def summing(block: Block, machine: Machine) -> dict[int, int]:

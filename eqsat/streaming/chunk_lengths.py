@@ -100,8 +100,15 @@ def _divided(size: int, longest: int, shortest: int, count: int) -> int | None:
 
 def shorter(streaming: Streaming, lengths: Mapping[int, int], count: int = 1) -> dict[int, int] | None:
     """The lengths to try next if the last ones were too long; None if there are none."""
-    outer = outermost(streaming.steps)
-    found = {
-        one.id: usable(one, lengths[one.id] // 2, count if one.id in outer else 1) for one in streaming.passes
-    }
+    found = _all_usable(streaming, {number: length // 2 for number, length in lengths.items()}, count)
     return None if found == dict(lengths) else found
+
+
+def shortest(streaming: Streaming, count: int = 1) -> dict[int, int]:
+    """By pass, the shortest chunks that it can have."""
+    return _all_usable(streaming, {one.id: 1 for one in streaming.passes}, count)
+
+
+def _all_usable(streaming: Streaming, lengths: Mapping[int, int], count: int) -> dict[int, int]:
+    outer = outermost(streaming.steps)
+    return {one.id: usable(one, lengths[one.id], count if one.id in outer else 1) for one in streaming.passes}

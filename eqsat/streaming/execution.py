@@ -127,6 +127,9 @@ class Execution:
             if donated:
                 del self.arrays[name]
         results = compiled.compilation.run(*values, donated=compiled.donated)
+        # What a computation reads is held until it ends, even if it is dropped before. What comes next would
+        # be given memory of its own meanwhile, beyond what is certified.
+        jax.block_until_ready(results)
         del values
         self.arrays.update(zip(compiled.writes, results, strict=True))
 

@@ -36,7 +36,7 @@ from eqsat.streaming.accounting import (
     saved_bytes,
     written_bytes,
 )
-from eqsat.streaming.chunk_lengths import chunk_lengths, shorter
+from eqsat.streaming.chunk_lengths import chunk_lengths, shorter, shortest
 from eqsat.streaming.compiled_steps import Compiled, compiled_step
 from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts
 from eqsat.streaming.segments import Segment
@@ -320,6 +320,8 @@ class StreamPlanner:
             )
         count, free = self.parts.count, budget - self.held_bytes
         lengths = dict(settled or chunk_lengths(steps, free, host_budget - results, count))
+        if not settled and self._least_bytes(steps) > budget:
+            lengths = shortest(steps, count)  # which says how much is needed
         while True:
             refused: BudgetError | None = None
             host = host_bytes(steps, longest_chunks(steps, lengths), self.unnamed)
@@ -341,6 +343,24 @@ class StreamPlanner:
                 raise refused or self._exceeds_host(chunks, host, results, host_budget)
             lengths = found
 
+    def _least_bytes(self, steps: Streaming) -> int:
+        """Bytes of what a device holds beside the temporaries of any segment, with the shortest chunks."""
+        most = 0
+        for use in self._uses(steps, shortest(steps, self.parts.count)):
+            inputs = use.piece.program.inputs
+            reused = sum(leaf.bytes for leaf, given in zip(inputs, use.donated, strict=True) if given)
+            read = use.piece.program.fixed_bytes - reused
+            most = max(most, use.beside + read // self.parts.count)
+        return most
+
+    def _uses(self, steps: Streaming, lengths: Mapping[int, int]) -> StepUses:
+        arguments = {
+            position: leaf.bytes
+            for position, leaf in enumerate(self.program.inputs)
+            if position not in self.streamed
+        }
+        return StepUses(steps, lengths, arguments, self.parts, self.target.machine.late_chunks)
+
     def _exceeds_host(self, chunks: str, host: int, results: int, host_budget: int) -> BudgetError:
         beside = f", {format_bytes(results)} of them for results in arrays of NumPy" if results else ""
         advice = f": {ADVICE}" if results else ""
@@ -352,13 +372,8 @@ class StreamPlanner:
     def _programs(
         self, steps: Streaming, lengths: Mapping[int, int], budget: int
     ) -> dict[ProgramKey, Compiled]:
-        arguments = {
-            position: leaf.bytes
-            for position, leaf in enumerate(self.program.inputs)
-            if position not in self.streamed
-        }
         found: dict[ProgramKey, Compiled] = {}
-        for use in StepUses(steps, lengths, arguments, self.parts):
+        for use in self._uses(steps, lengths):
             key = (use.segment, use.lengths, use.first)
             if key not in found:
                 found[key] = compiled_step(use, budget, self.settings, self.target, self.title, self.parts)

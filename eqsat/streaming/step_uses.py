@@ -22,7 +22,8 @@ class Use:
     **Attributes:**
 
     - `first`: whether it works on the first chunk of the loop around it.
-    - `beside`: bytes of arrays that it does not read: those that later steps read, and what is read ahead.
+    - `beside`: bytes of arrays that it does not read: those that later steps read, what is read ahead, and
+      what was read before and is not yet free.
     - `donated`: by input, whether an output takes its place.
     """
 
@@ -43,18 +44,20 @@ class StepUses:
     - `lengths`: of chunks, by pass.
     - `arguments`: bytes of the arguments that are on the device, by position.
     - `parts`: how devices share out chunks.
+    - `late`: how many chunks a device may still hold when all that reads them has ended.
     """
 
     streaming: Streaming
     lengths: Mapping[int, int]
     arguments: Mapping[int, int]
     parts: DeviceParts = ONE_DEVICE
+    late: int = 0
 
     def __iter__(self) -> Iterator[Use]:
         steps = self.streaming.steps
         sizes = {Key("argument", number): count for number, count in self.arguments.items()}
         ahead = ahead_bytes(steps, longest_chunks(self.streaming, self.lengths), self._shared(steps))
-        yield from self._in_steps(steps, {}, sizes, frozenset(), ahead, False)
+        yield from self._in_steps(steps, {}, sizes, frozenset(), (1 + self.late) * ahead, False)
 
     def _shared(self, steps: Sequence[Step]) -> dict[Axis, int]:
         """By axis of the outermost passes, how much of a chunk a device has at most."""

@@ -90,6 +90,7 @@ class Machine:
       1e9 is the rate of the disk that docs/larger-than-memory.md measures with.
     - `chunk`: seconds that a chunk of such an array takes in Python, however short it is. 2.3e-4 was measured
       on two cores of an AMD EPYC (0.22 to 0.30 ms).
+    - `late_chunks`: how many such chunks a device may still hold when all that reads them has ended.
     - `link`: bytes per second that a device gets from the others of a mesh; `message`: seconds that they take
       to start a collective.
     - `clock`: cycles per second, if the compiler states the cycles of its kernels; else 0.
@@ -146,6 +147,7 @@ class Machine:
     joins: bool = True
     streamed: float = 1e9
     chunk: float = 2.3e-4
+    late_chunks: int = 0
     link: float = 5e9
     message: float = 2e-5
     clock: float = 0.0

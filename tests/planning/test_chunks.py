@@ -14,7 +14,14 @@ from eqsat.ir.ops import Chunk, Concat, Dot, Fold, Leaf, Map, Reduce, Select
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from eqsat.planning.blocks import Block
-from eqsat.planning.chunks import DIVISOR_SLACK, alignment, choose_lengths, even_length, lengths_for
+from eqsat.planning.chunks import (
+    DIVISOR_SLACK,
+    alignment,
+    choose_lengths,
+    divisors,
+    even_length,
+    lengths_for,
+)
 from eqsat.planning.liveness import predicted_seconds, simulate
 from eqsat.planning.loops import build
 from eqsat.targets.catalogue import find_target
@@ -31,6 +38,16 @@ def test_even_lengths(size: int, longest: int) -> None:
     parts, whole = -(-size // length), -(-size // max(1, min(size, longest)))
     assert parts <= whole / DIVISOR_SLACK + 2, "not many more chunks than there must be"
     assert length * parts - size < parts or size % length == 0, "chunks of nearly one length"
+
+
+@given(st.integers(1, 3_000), st.integers(1, 3_000), st.integers(0, 3_000))
+def test_divisors_are_found_by_length_as_by_number(size: int, longest: int, more: int) -> None:
+    longest = min(size, longest)
+    parts = -(-size // longest)
+    most = min(parts + more, size)
+    assert divisors(size, longest, most) == [
+        size // count for count in range(parts, most + 1) if size % count == 0
+    ]
 
 
 @given(st.integers(1, 100_000), st.integers(1, 200_000), st.integers(2, 64))

@@ -19,7 +19,9 @@ from eqsat.streaming.accounting import ahead_bytes, chunk_bytes, current_bytes, 
 from eqsat.streaming.buffers import ALIGNMENT, Buffers
 from eqsat.streaming.chunk_lengths import usable
 from eqsat.streaming.planner import StreamPlanner
+from eqsat.streaming.step_uses import StepUses
 from eqsat.streaming.steps import ControlFlow, Pass, Step, Streaming, passes_in
+from eqsat.targets.catalogue import find_target
 from tests.stages import normal
 from tests.streaming.unplanned import planner, run_by_passes, steps_of
 
@@ -98,6 +100,16 @@ def test_control_flow_in_a_pass_reads_ahead_beside_it(monkeypatch: pytest.Monkey
     (found,) = run_by_passes(plan, steps, (eqsat.on_host(X), eqsat.on_host(Y)), lengths, slowly)
     np.testing.assert_allclose(found, settled(X, Y), rtol=1e-5)
     assert watched.most == 2 * (outer + inner)
+
+
+def test_chunks_that_are_freed_late_count_on_the_device() -> None:
+    plan = planner(products, (X, Y), (0, 1))
+    steps = steps_of(plan, 4_000)
+    lengths = {one.id: usable(one, 300) for one in steps.passes}
+    early, late = (list(StepUses(steps, lengths, {}, late=count)) for count in (0, 1))
+    ahead = ahead_bytes(steps.steps, longest_chunks(steps, lengths))
+    assert [use.beside - other.beside for use, other in zip(late, early, strict=True)] == [ahead] * len(early)
+    assert find_target("h100").machine.late_chunks == 1
 
 
 def test_states_that_are_saved_count_on_the_host() -> None:

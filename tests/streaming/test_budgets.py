@@ -13,6 +13,7 @@ import pytest
 import eqsat
 from eqsat.errors import BudgetError
 from eqsat.streaming.budgets import NEAR, smallest_budget
+from eqsat.streaming.planner import StreamPlanner
 from tests.stages import normal
 
 X = normal(20_000, 4)
@@ -44,6 +45,24 @@ def test_the_smallest_budget_is_of_passes(file: Any) -> None:
 def test_what_needs_the_file_whole_needs_its_bytes() -> None:
     absent = eqsat.on_host(jax.ShapeDtypeStruct(X.shape, X.dtype))
     assert eqsat.minimum_budget(lambda x: jnp.sort(x, 0))(absent) >= 2 * X.nbytes
+
+
+def test_what_no_chunk_is_short_enough_for_is_refused_at_once(
+    file: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks of half the length were tried again and again, for programs that keep a value whole."""
+    tried = []
+    programs = StreamPlanner._programs
+
+    def counted(planner: StreamPlanner, steps: Any, lengths: Any, budget: int) -> Any:
+        tried.append(set(lengths.values()))
+        return programs(planner, steps, lengths, budget)
+
+    monkeypatch.setattr(StreamPlanner, "_programs", counted)
+    whole = X[:, :1].nbytes
+    with pytest.raises(BudgetError, match=f"alone exceed the budget of {whole // 2_000} kB"):
+        eqsat.optimize(lambda x: jnp.sort(jnp.sum(x, 1)), budget=whole // 2).plan(file)
+    assert tried == [{2}]
 
 
 def test_no_budget_helps_where_the_host_is_too_small(file: Any) -> None:
