@@ -188,7 +188,7 @@ def test_a_run_goes_on_after_any_chunk(name: str) -> None:
 
 
 def test_nothing_is_dropped_while_a_computation_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A device frees the memory of what it still reads later than it is dropped, beyond what was certified."""
+    """The memory of what is still read is not free when it is dropped, and that is not certified."""
 
     def slow(x: Any) -> Any:
         rows = lax.fori_loop(0, 3_000, lambda _, rows: jnp.sin(rows), x)
