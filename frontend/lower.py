@@ -20,6 +20,7 @@ from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend import names_slices as names_slices
 from eqsat.frontend.canonical import Recogniser
+from eqsat.frontend.coalesce import boundaries
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
@@ -31,6 +32,7 @@ from eqsat.frontend.placements import Constraint
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
 from eqsat.frontend.source import place_of
+from eqsat.frontend.tiles import Tiling, tilings
 from eqsat.frontend.value_numbering import Numbering
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.constants import constant_text, constant_value
@@ -221,6 +223,7 @@ class Lowering:
                 return self._hoist(atom.val, aval)
             return views[atom]
 
+        tiled = tilings(jaxpr) if self._naming and not self.enclosures else {}
         for equation in jaxpr.eqns:
             operands = self.known.before(equation, [read(atom) for atom in equation.invars])
             first_new = len(self.draft.nodes)
@@ -234,7 +237,21 @@ class Lowering:
                 namer(self, equation, operands, results)
             for var, view in zip(equation.outvars, results, strict=True):
                 views[var] = view
+                if var in tiled:
+                    self._name_tiles(equation, tiled[var], view, views)
         return [read(atom) for atom in jaxpr.outvars]
+
+    def _name_tiles(self, equation: Any, tiling: Tiling, view: View, views: Mapping[Any, View]) -> None:
+        """Note that a value is what a tiling computes, and make its rows the parts that tiles are."""
+        axis = view.layout[tiling.dimension]
+        if axis is not None and self.reshapes and id(equation) not in self.calls:
+            self.draft.axes.split([axis], boundaries(tiling.parts), frozenset({id(equation)}))
+
+        def build() -> View:
+            (found,) = self.inline(tiling.program, [views[var] for var in tiling.inputs], named=False)
+            return found
+
+        self.name(equation, view, build)
 
     def facts(self, claims: Iterable[Claim], roots: Iterable[int]) -> Iterator[tuple[str, int, DraftLayout]]:
         """Of claims about what `roots` need: the property, the node, and the axes, if the node has them."""

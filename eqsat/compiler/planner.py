@@ -38,6 +38,7 @@ from eqsat.errors import BudgetError
 from eqsat.frontend.trace import Traced
 from eqsat.frontend.trace_context import NOWHERE, TraceContext
 from eqsat.ir.lean_loops import with_lean_loops
+from eqsat.ir.tiled_values import without_tiles
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.part_search import searched_by_parts
 from eqsat.planning.recording import peak_tensors
@@ -256,7 +257,7 @@ class Planner:
     def lowered(self) -> Lowered:
         """The function as a program, and the compiler of candidates for it. All budgets share it."""
         function, hoisted, _ = self.baseline.lowered
-        program = with_lean_loops(function, self.exact)
+        program = with_lean_loops(without_tiles(function) if self.exact else function, self.exact)
         constants = [jnp.asarray(constant) for constant in hoisted]
         arrays = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in constants]
         machine = self.machine

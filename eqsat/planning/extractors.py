@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor
 from eqsat.ir.axis import Axis
+from eqsat.ir.tiled_values import with_tiles
 from eqsat.planning.candidate_builder import BuiltCandidate
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.extraction_state import PlannedCall
@@ -25,7 +26,7 @@ def nominal_chunks(space: SearchSpace, cap: float) -> dict[Axis, int]:
     """
     largest: dict[Axis, int] = {}
     given = ((leaf, leaf.axes) for leaf in space.program.inputs)
-    for term, axes in (*computed(space.program), *given):
+    for term, axes in (*computed(space.program), *computed(with_tiles(space.program)), *given):
         for axis in axes:
             largest[axis] = max(largest.get(axis, 1), term.bytes)
     if space.streams:

@@ -19,7 +19,8 @@ from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
 from eqsat.ir.streams import is_read
 from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
+from eqsat.ir.tiled_values import tiled_values, with_tiles
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.infeasibility import fits_nowhere
 from eqsat.planning.joined_arrays import joined_axes, with_joined_arrays
@@ -84,15 +85,25 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
 
     An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
     ones. Values that only slices are taken of do not count if the slices are known to be computed otherwise.
+    An axis of tiles has the weight that it has where everything is computed by these.
     """
-    weight: dict[Axis, int] = {}
-    known = {
+    sliced = {
         whole.number: other
         for whole, other in program.equalities
         if isinstance(other.op, Map) and _takes_part(whole)
     }
-    if known:
-        program = with_inputs(replace(program, equalities=()), program.inputs, known)
+    if sliced:
+        program = with_inputs(
+            replace(program, equalities=tuple(tiled_values(program))), program.inputs, sliced
+        )
+    weight = _weights(program, threshold)
+    for axis, other in _weights(with_tiles(program), threshold).items():
+        weight[axis] = max(weight.get(axis, 0), other)
+    return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
+
+
+def _weights(program: Program, threshold: float) -> dict[Axis, int]:
+    weight: dict[Axis, int] = {}
     for term, axes in computed(program):
         if term.bytes > threshold:
             for axis in axes:
@@ -101,7 +112,7 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     for joined, axis in joined_axes(program):
         if joined in weight and axis in weight:
             weight[joined] = max(weight[joined], weight[axis])
-    return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
+    return weight
 
 
 def long_sums(program: Program, machine: Machine) -> Iterator[Axis]:
@@ -124,7 +135,8 @@ def stored_results(program: Program, large: Sequence[Axis], machine: Machine) ->
     model = StorageModel(machine, {})
     found: dict[int, Term] = {output.term.number: output.term for output in program.outputs}
     axes = frozenset(large)
-    for term in program.reachable():
+    tiles = [tiles for _, tiles in tiled_values(program)]
+    for term in dict.fromkeys((*program.reachable(), *reachable(tiles))):
         cuts = isinstance(term.op, (Opaque, Operation)) and any(
             arg.number in found and arg.bytes > term.bytes for arg in term.args
         )

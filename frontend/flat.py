@@ -1,0 +1,98 @@
+"""A jaxpr as one list of equations, with calls that only group equations seen through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
+
+SEEN_THROUGH = frozenset(
+    {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat", "remat2"}
+)
+"""Primitives that are what the jaxpr inside of them is."""
+
+Value = int
+"""The number of a value."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """An equation.
+
+    **Attributes:**
+
+    - `inputs`: numbers of values, or literals.
+    """
+
+    primitive: Any
+    params: Mapping[str, Any]
+    inputs: tuple[Value | Literal, ...]
+    outputs: tuple[Value, ...]
+    effects: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.primitive.name)
+
+    def bind(self, operands: Sequence[Any], **changed: Any) -> Any:
+        """Its result, or results, of other operands."""
+        params = self.primitive.get_bind_params({**self.params, **changed})
+        return self.primitive.bind(*operands, **params)
+
+
+class FlatJaxpr:
+    """The equations of a jaxpr.
+
+    **Attributes:**
+
+    - `avals`: the types of values, by number.
+    - `numbers`: the numbers of the variables of the jaxpr itself; `variables`: the other way round.
+    - `results`: the results of the jaxpr. `made_by`: the equation of each value.
+    """
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.equations: list[Equation] = []
+        self.avals: list[Any] = []
+        self.numbers: dict[Var, Value] = {}
+        for var in (*jaxpr.constvars, *jaxpr.invars):
+            self.numbers[var] = self._value(var.aval)
+        known: dict[Var, Value | Literal] = dict(self.numbers)
+        self.results = self._add(jaxpr, known)
+        self.numbers = {var: value for var, value in known.items() if not isinstance(value, Literal)}
+        self.variables = {number: var for var, number in self.numbers.items()}
+        self.made_by = {value: one for one in self.equations for value in one.outputs}
+
+    def _value(self, aval: Any) -> Value:
+        self.avals.append(aval)
+        return len(self.avals) - 1
+
+    def _add(self, jaxpr: Jaxpr, numbers: dict[Var, Value | Literal]) -> list[Value | Literal]:
+        def read(atom: Any) -> Value | Literal:
+            return atom if isinstance(atom, Literal) else numbers[atom]
+
+        for equation in jaxpr.eqns:
+            inputs = tuple(map(read, equation.invars))
+            inner = _inside(equation)
+            if inner is not None:
+                results = self._add(inner, dict(zip(inner.invars, inputs, strict=True)))
+                numbers.update(zip(equation.outvars, results, strict=True))
+                continue
+            outputs = tuple(self._value(var.aval) for var in equation.outvars)
+            numbers.update(zip(equation.outvars, outputs, strict=True))
+            self.equations.append(
+                Equation(equation.primitive, equation.params, inputs, outputs, bool(equation.effects))
+            )
+        return [read(atom) for atom in jaxpr.outvars]
+
+
+def _inside(equation: Any) -> Jaxpr | None:
+    """The jaxpr that an equation is, if it is seen through and captures nothing."""
+    if equation.primitive.name not in SEEN_THROUGH or equation.effects:
+        return None
+    inner = list(jaxprs_in_params(equation.params))
+    closed = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
+    if len(inner) != 1 or inner[0].constvars or any(one.consts for one in closed):
+        return None
+    return inner[0] if len(inner[0].invars) == len(equation.invars) else None

@@ -1,0 +1,134 @@
+"""Which rows of its operands an equation needs for some rows of its result, and how it computes them.
+
+An image is computed by tiles of rows. Each value on the way has a window in every tile, of rows that begin at
+a multiple of the tile's number:
+
+    window of tile t  =  rows  stride * t + start  to  stride * t + start + length
+
+A convolution needs more rows of its operand than it gives, the halo. Rows above and below the image are
+computed from something, and replaced where an equation reads them: by what it pads with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eqsat.frontend.flat import Equation
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rows of a value that a tile needs: see above. `dimension` is that of the rows."""
+
+    dimension: int
+    stride: int
+    start: int
+    length: int
+
+    def merged(self, other: Window) -> Window | None:
+        """The rows of both; None if the two move apart from tile to tile."""
+        if (self.dimension, self.stride) != (other.dimension, other.stride):
+            return None
+        start = min(self.start, other.start)
+        end = max(self.start + self.length, other.start + other.length)
+        return replace(self, start=start, length=end - start)
+
+    def inside(self, tiles: int, rows: int) -> bool:
+        """Whether all rows of all tiles are among so many."""
+        return self.start >= 0 and self.stride * (tiles - 1) + self.start + self.length <= rows
+
+
+@dataclass(frozen=True)
+class Need:
+    """What an equation needs for a window of its result.
+
+    **Attributes:**
+
+    - `windows`: of each operand; None of one that is needed whole.
+    - `padding`: what the equation has in place of rows above and below its first operand, given all operands;
+      None if it does not read such rows.
+    - `compute`: the window, of the operands' windows and the number of the tile.
+    """
+
+    windows: tuple[Window | None, ...]
+    compute: Callable[[Sequence[Any], Any], Any]
+    padding: Callable[[Sequence[Any]], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A window of an equation's result.
+
+    **Attributes:**
+
+    - `shapes`: of the operands; `shape`: of the result, `dtype`: its dtype.
+    - `constants`: by operand, its value where it is known beforehand.
+    - `tiles`: the number of tiles.
+    """
+
+    equation: Equation
+    window: Window
+    shapes: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]
+    dtype: Any
+    constants: Mapping[int, Any]
+    tiles: int
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        return self.equation.params
+
+    @property
+    def row(self) -> int:
+        return self.window.dimension
+
+    def bind(self, operands: Sequence[Any], **changed: Any) -> Any:
+        """The equation, with some of its parameters changed."""
+        return self.equation.bind(operands, **changed)
+
+    def same(self, **changed: Any) -> Need:
+        """The same rows of every operand that has them, in the same dimension."""
+        return self.along(dict.fromkeys(range(len(self.shapes)), self.row), **changed)
+
+    def along(self, dimensions: Mapping[int, int], **changed: Any) -> Need:
+        """The same rows of operands, by the dimension that they are in, where it is of that length."""
+        rows = self.shape[self.row]
+        windows = tuple(
+            replace(self.window, dimension=dimensions[number])
+            if number in dimensions and shape[dimensions[number] : dimensions[number] + 1] == (rows,)
+            else None
+            for number, shape in enumerate(self.shapes)
+        )
+        return Need(windows, lambda operands, _: self.bind(operands, **changed))
+
+    def resized(self, sizes: Sequence[int]) -> tuple[int, ...]:
+        """A shape of the result, with the length of the window."""
+        return tuple(self.window.length if d == self.row else size for d, size in enumerate(sizes))
+
+
+class Misaligned(Exception):
+    """The rows of a tile are not a whole number of steps of an equation: longer tiles may have some."""
+
+
+Rule = Callable[[Wanted], Need | None]
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(found: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, found))
+        return found
+
+    return register
+
+
+def need_of(wanted: Wanted) -> Need | None:
+    """What an equation needs for a window of its result; None if it is not known to need less than all.
+
+    **Raises:** `Misaligned`.
+    """
+    found = RULES.get(wanted.equation.name)
+    return found(wanted) if found is not None else None
