@@ -1,4 +1,4 @@
-"""A jaxpr as one list of equations, with calls that only group equations seen through."""
+"""A jaxpr as one list of equations: calls that only group others are seen through, and splits are slices."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
 
 SEEN_THROUGH = frozenset(
@@ -81,10 +82,24 @@ class FlatJaxpr:
                 continue
             outputs = tuple(self._value(var.aval) for var in equation.outvars)
             numbers.update(zip(equation.outvars, outputs, strict=True))
+            if equation.primitive is lax.split_p:
+                self._split(equation, inputs, outputs)
+                continue
             self.equations.append(
                 Equation(equation.primitive, equation.params, inputs, outputs, bool(equation.effects))
             )
         return [read(atom) for atom in jaxpr.outvars]
+
+    def _split(self, equation: Any, inputs: tuple[Value | Literal, ...], outputs: tuple[Value, ...]) -> None:
+        """Several slices for a split, which has several results."""
+        axis, start = equation.params["axis"], 0
+        shape = equation.invars[0].aval.shape
+        for output, size in zip(outputs, equation.params["sizes"], strict=True):
+            starts = tuple(start if d == axis else 0 for d in range(len(shape)))
+            limits = tuple(start + size if d == axis else length for d, length in enumerate(shape))
+            params = {"start_indices": starts, "limit_indices": limits, "strides": None}
+            self.equations.append(Equation(lax.slice_p, params, inputs, (output,), False))
+            start += size
 
 
 def _inside(equation: Any) -> Jaxpr | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from eqsat.frontend.placements import Constraint
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
 from eqsat.frontend.source import place_of
-from eqsat.frontend.tiles import Tiling, tilings
+from eqsat.frontend.tiles import TiledResult, Tiling, tilings
 from eqsat.frontend.value_numbering import Numbering
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.constants import constant_text, constant_value
@@ -84,6 +85,7 @@ class Lowering:
         self._numbering = Numbering()
         self._calls_made: dict[Hashable, list[View]] = {}
         self._hoisted: list[tuple[Any, View]] = []
+        self._by_tiles: dict[int, tuple[Tiling, list[View]]] = {}
         self._inputs = 0
         self._places: dict[int, int] = {}
         self._body_inputs = 0
@@ -223,7 +225,12 @@ class Lowering:
                 return self._hoist(atom.val, aval)
             return views[atom]
 
-        tiled = tilings(jaxpr) if self._naming and not self.enclosures else {}
+        found = tilings(jaxpr) if self._naming and not self.enclosures else []
+        tiled = {
+            result.variable: (result, partial(self._tiles, tiling, views, number))
+            for tiling in found
+            for number, result in enumerate(tiling.results)
+        }
         for equation in jaxpr.eqns:
             operands = self.known.before(equation, [read(atom) for atom in equation.invars])
             first_new = len(self.draft.nodes)
@@ -238,19 +245,21 @@ class Lowering:
             for var, view in zip(equation.outvars, results, strict=True):
                 views[var] = view
                 if var in tiled:
-                    self._name_tiles(equation, tiled[var], view, views)
+                    self._name_tiles(equation, tiled[var][0], view, tiled[var][1])
         return [read(atom) for atom in jaxpr.outvars]
 
-    def _name_tiles(self, equation: Any, tiling: Tiling, view: View, views: Mapping[Any, View]) -> None:
-        """Note that a value is what a tiling computes, and make its rows the parts that tiles are."""
-        axis = view.layout[tiling.dimension]
+    def _tiles(self, tiling: Tiling, views: Mapping[Any, View], number: int) -> View:
+        """A result of a tiling. All are computed together."""
+        if id(tiling) not in self._by_tiles:
+            inputs = [views[var] for var in tiling.inputs]
+            self._by_tiles[id(tiling)] = tiling, self.inline(tiling.program, inputs, named=False)
+        return self._by_tiles[id(tiling)][1][number]
+
+    def _name_tiles(self, equation: Any, result: TiledResult, view: View, build: Callable[[], View]) -> None:
+        """Note that a value is what tiles give, and make its rows the parts that tiles are."""
+        axis = None if result.dimension is None else view.layout[result.dimension]
         if axis is not None and self.reshapes and id(equation) not in self.calls:
-            self.draft.axes.split([axis], boundaries(tiling.parts), frozenset({id(equation)}))
-
-        def build() -> View:
-            (found,) = self.inline(tiling.program, [views[var] for var in tiling.inputs], named=False)
-            return found
-
+            self.draft.axes.split([axis], boundaries(result.parts), frozenset({id(equation)}))
         self.name(equation, view, build)
 
     def facts(self, claims: Iterable[Claim], roots: Iterable[int]) -> Iterator[tuple[str, int, DraftLayout]]:

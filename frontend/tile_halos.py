@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 
@@ -68,7 +70,69 @@ def _convolution(wanted: Wanted) -> Need | None:
         return None
     rows, around = found
     padding = tuple(around if d == place else one for d, one in enumerate(params["padding"]))
-    return Need((rows, None), lambda operands, _: wanted.bind(operands, padding=padding), lambda _: 0)
+    return Need((rows, None), lambda operands, _: wanted.bind(operands, padding=padding), {0: lambda _: 0})
+
+
+def sum_of_tiles(wanted: Wanted, place: int, length: int) -> Need | None:
+    """What the part of a tile of so many rows needs, of a convolution that sums over rows.
+
+    The derivative of a convolution by its kernel is one: its own kernel is as large as an image.
+
+        dw[k]  =  sum over rows r of  x[step k + dilation r - low] dy[r]
+
+    **Arguments:**
+
+    - `place`: which of the dimensions of an image the rows are.
+
+    **Raises:** `Misaligned`.
+    """
+    params, numbers = wanted.params, wanted.params["dimension_numbers"]
+    dilation, apart = params["rhs_dilation"][place], params["lhs_dilation"][place]
+    if length * dilation % apart:
+        raise Misaligned
+    reach = Reach(length, params["window_strides"][place], dilation, params["padding"][place][0], apart)
+    kernel = Window(0, 0, 0, wanted.shape[numbers.out_spec[2 + place]])
+    found = reach.of(kernel, numbers.lhs_spec[2 + place])
+    if found is None:
+        return None
+    rows, around = found
+    padding = tuple(around if d == place else one for d, one in enumerate(params["padding"]))
+    return Need(
+        (
+            replace(rows, stride=length * dilation // apart),
+            Window(numbers.rhs_spec[2 + place], length, 0, length),
+        ),
+        lambda operands, _: wanted.bind(operands, padding=padding),
+        {0: lambda _: 0},
+    )
+
+
+@rule("select_and_scatter_add")
+def _scatter(wanted: Wanted) -> Need | None:
+    """The derivative of a maximum over windows: each goes where that window has its maximum.
+
+    Rows of the result need the windows that they are in, and these all of their rows.
+    """
+    params, row, window = wanted.params, wanted.row, wanted.window
+    size, step = params["window_dimensions"][row], params["window_strides"][row]
+    low = params["padding"][row][0]
+    if step > size:
+        return None  # There are rows in no window.
+    if window.stride % step:
+        raise Misaligned
+    start = -(-(window.start + low - size + 1) // step)
+    end = (window.start + window.length - 1 + low) // step
+    source = Window(row, window.stride // step, start, end - start + 1)
+    operand = Window(row, window.stride, start * step - low, (end - start) * step + size)
+    padding = tuple((0, 0) if d == row else one for d, one in enumerate(params["padding"]))
+    first = window.start - operand.start
+    worst = -np.inf if params["select_prim"].name == "ge" else np.inf
+
+    def compute(operands: Sequence[Any], _: Any) -> Any:
+        found = wanted.bind(operands, padding=padding)
+        return lax.slice_in_dim(found, first, first + window.length, axis=row)
+
+    return Need((source, operand), compute, {0: lambda _: 0, 1: lambda _: worst})
 
 
 @rule("reduce_window_max", "reduce_window_min", "reduce_window_sum")
@@ -88,7 +152,7 @@ def _window(wanted: Wanted) -> Need | None:
     rows, around = found
     padding = tuple(around if d == row else one for d, one in enumerate(params["padding"]))
     identity = _identity(wanted)
-    return Need((rows,), lambda operands, _: wanted.bind(operands, padding=padding), lambda _: identity)
+    return Need((rows,), lambda operands, _: wanted.bind(operands, padding=padding), {0: lambda _: identity})
 
 
 def _identity(wanted: Wanted) -> Any:

@@ -1,22 +1,16 @@
-"""Rows of what computes each row by itself, moves rows, or takes them from known places."""
+"""Rows of what computes each row by itself, or moves rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 from eqsat.ir.elementwise import ELEMENTWISE
-
-NEARLY_WHOLE = 0.2
-"""By how much tiles of rows at known places may begin off a whole number of rows apart."""
-
 
 # Equations for which rows are one as the other.
 
@@ -46,27 +40,28 @@ def _transpose(wanted: Wanted) -> Need | None:
 
 @rule("reshape", "squeeze", "expand_dims")
 def _reshape(wanted: Wanted) -> Need | None:
-    """Rows stay a dimension, or several entries of each become rows, as where an image is enlarged."""
+    """Rows stay a dimension, or entries of each become rows, as where an image is enlarged, or back."""
     if wanted.params.get("dimensions") is not None and wanted.equation.name == "reshape":
         return None
     (old,) = wanted.shapes
     window, row, rows = wanted.window, wanted.row, wanted.shape[wanted.row]
-    before = math.prod(wanted.shape[:row])
-    for dimension, size in enumerate(old):
-        if size > 1 and math.prod(old[:dimension]) == before and rows % size == 0:
-            break
-    else:
+    before, behind = math.prod(wanted.shape[:row]), math.prod(wanted.shape[row + 1 :])
+    places = [d for d, size in enumerate(old) if size > 1 and math.prod(old[:d]) == before]
+    if not places:
         return None
-    each = rows // size  # rows of the result for one of the operand
-    behind = math.prod(wanted.shape[row + 1 :])
-    if math.prod(old[dimension + 1 :]) != each * behind:
+    (dimension,) = places
+    size, rest = old[dimension], math.prod(old[dimension + 1 :])
+    if size % rows == 0 and behind == rest * (each := size // rows):  # `each` rows become one
+        more = Window(dimension, window.stride * each, window.start * each, window.length * each)
+        shape = wanted.resized(wanted.shape)
+        return Need((more,), lambda operands, _: jnp.reshape(operands[0], shape))
+    if rows % size or rest != behind * (each := rows // size):
         return None
     if window.stride % each:
         raise Misaligned
     start, last = window.start // each, (window.start + window.length - 1) // each
-    length = last - start + 1
+    length, first = last - start + 1, window.start - start * each
     shape = (*wanted.shape[:row], length * each, *wanted.shape[row + 1 :])
-    first = window.start - start * each
 
     def compute(operands: Sequence[Any], _: Any) -> Any:
         return lax.slice_in_dim(jnp.reshape(operands[0], shape), first, first + window.length, axis=row)
@@ -143,71 +138,20 @@ def _slice(wanted: Wanted) -> Need | None:
 @rule("pad")
 def _pad(wanted: Wanted) -> Need | None:
     low, _, interior = wanted.params["padding_config"][wanted.row]
-    if interior:
-        return None
-    config = tuple(
-        (0, 0, 0) if d == wanted.row else one for d, one in enumerate(wanted.params["padding_config"])
-    )
-    window = replace(wanted.window, start=wanted.window.start - low)
-    return Need(
-        (window, None),
-        lambda operands, _: lax.pad(operands[0], operands[1], config),
-        lambda operands: operands[1],
-    )
-
-
-@rule("gather")
-def _gather(wanted: Wanted) -> Need | None:
-    """Rows at places that are known, as those of a resized image; or rows of what is taken elsewhere."""
-    numbers, sizes = wanted.params["dimension_numbers"], wanted.params["slice_sizes"]
-    rank = len(wanted.shapes[0])
-    if numbers.operand_batching_dims:
-        return None
-    if wanted.row in numbers.offset_dims:
-        kept = [d for d in range(rank) if d not in numbers.collapsed_slice_dims]
-        dimension = kept[numbers.offset_dims.index(wanted.row)]
-        if sizes[dimension] != wanted.shapes[0][dimension] or dimension in numbers.start_index_map:
-            return None
-        length = wanted.window.length
-        changed = tuple(length if d == dimension else size for d, size in enumerate(sizes))
-        need = wanted.along({0: dimension}, slice_sizes=changed)
-        return replace(need, windows=(need.windows[0], None))
-    one = len(numbers.start_index_map) == 1 and numbers.collapsed_slice_dims == numbers.start_index_map
-    if not one or 1 not in wanted.constants or len(wanted.shapes[1]) != 2:
-        return None
-    (dimension,) = numbers.start_index_map
-    full = all(sizes[d] == wanted.shapes[0][d] for d in range(rank) if d != dimension)
-    if not full or wanted.row != dimension:
-        return None
-    return _rows_at(wanted, np.asarray(wanted.constants[1])[:, 0].astype(np.int64))
-
-
-def _rows_at(wanted: Wanted, places: Any) -> Need | None:
-    """Rows at known places: the fewest that hold those of any tile, and among them those of each."""
-    window = wanted.window
-    rows = np.arange(wanted.tiles)[:, None] * window.stride + window.start + np.arange(window.length)
-    inside = (rows >= 0) & (rows < len(places))
-    at = np.clip(places, 0, wanted.shapes[0][wanted.row] - 1)[np.clip(rows, 0, len(places) - 1)]
-    least = np.where(inside, at, np.iinfo(np.int64).max).min(1)
-    most = np.where(inside, at, -1).max(1)
-    used = np.flatnonzero(inside.any(1))
-    if len(used) < 2:
-        return None
-    slope = float(least[used[-1]] - least[used[0]]) / float(used[-1] - used[0])
-    stride = round(slope)
-    if abs(slope - stride) > NEARLY_WHOLE:
+    window, apart = wanted.window, interior + 1
+    if window.stride % apart:
         raise Misaligned
-    start = int((least[used] - stride * used).min())
-    length = int((most[used] - stride * used).max()) - start + 1
-    if stride < 1 or length > 2 * window.length + 2:
+    first, last = window.start - low, window.start + window.length - 1 - low
+    start, end = -(-first // apart), last // apart
+    if end < start:
         return None
-    among = np.clip(at - (stride * np.arange(wanted.tiles)[:, None] + start), 0, length - 1).astype(np.int32)
-    known = np.where(inside, among, -1)
-    pattern = known.max(0)
-    constant = bool(np.all((known == pattern) | ~inside))
-
-    def compute(operands: Sequence[Any], tile: Any) -> Any:
-        here = jnp.maximum(pattern, 0) if constant else jnp.asarray(among)[tile]
-        return jnp.take(operands[0], here, axis=wanted.row, mode="clip")
-
-    return Need((Window(wanted.row, stride, start, length), None), compute)
+    rows = Window(wanted.row, window.stride // apart, start, end - start + 1)
+    around = (start * apart - first, last - end * apart, interior)
+    config = tuple(
+        around if d == wanted.row else one for d, one in enumerate(wanted.params["padding_config"])
+    )
+    return Need(
+        (rows, None),
+        lambda operands, _: lax.pad(operands[0], operands[1], config),
+        {0: lambda operands: operands[1]},
+    )

@@ -12,7 +12,7 @@ computed from something, and replaced where an equation reads them: by what it p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eqsat.frontend.flat import Equation
@@ -47,19 +47,19 @@ class Need:
     **Attributes:**
 
     - `windows`: of each operand; None of one that is needed whole.
-    - `padding`: what the equation has in place of rows above and below its first operand, given all operands;
-      None if it does not read such rows.
+    - `padding`: by the number of an operand, what the equation has in place of rows above and below it, given
+      all operands. Of other operands, it reads no such rows.
     - `compute`: the window, of the operands' windows and the number of the tile.
     """
 
     windows: tuple[Window | None, ...]
     compute: Callable[[Sequence[Any], Any], Any]
-    padding: Callable[[Sequence[Any]], Any] | None = None
+    padding: Mapping[int, Callable[[Sequence[Any]], Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A window of an equation's result.
+    """A window of an equation's result, or none of a result that is summed over tiles.
 
     **Attributes:**
 
@@ -69,7 +69,7 @@ class Wanted:
     """
 
     equation: Equation
-    window: Window
+    asked: Window | None
     shapes: tuple[tuple[int, ...], ...]
     shape: tuple[int, ...]
     dtype: Any
@@ -79,6 +79,11 @@ class Wanted:
     @property
     def params(self) -> Mapping[str, Any]:
         return self.equation.params
+
+    @property
+    def window(self) -> Window:
+        assert self.asked is not None
+        return self.asked
 
     @property
     def row(self) -> int:

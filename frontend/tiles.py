@@ -6,16 +6,18 @@ No chunk of an image's rows passes through a convolution, since its entries reac
 But the rows that a tile needs of every value before it can be computed from those of its own operands: they
 are a few more with each convolution, the halo. Tiles are a batch, and batches are computed chunk by chunk.
 
-Which rows are needed is found backwards from the last convolution. So every value is computed once for each
-tile, whoever reads it, as in a network whose later layers read earlier ones again.
+Which rows are needed is found backwards from the last convolutions, for all that they read together. So
+every value is computed once for each tile, whoever reads it, as in a network whose later layers read earlier
+ones again, or in its derivative. Of a derivative by a kernel, each tile gives a part of the sum over rows.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -27,19 +29,17 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 # Imported for the rules that they register.
 from eqsat.frontend import tile_halos as tile_halos
+from eqsat.frontend import tile_places as tile_places
 from eqsat.frontend import tile_rows as tile_rows
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
+from eqsat.frontend.image_values import ImageValues, Target
+from eqsat.frontend.tile_halos import sum_of_tiles
+from eqsat.frontend.tile_places import INDEXED
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, need_of
 from eqsat.ir.tiled_values import WINDOWED
 
 TILES = (32, 16, 8)
 """How many tiles are tried."""
-
-FEWEST_ROWS = 32
-"""The fewest rows of an image that are worth tiles."""
-
-MOST_IMAGES = 8
-"""In a larger batch, an image is a chunk."""
 
 MOST_WORK = 2.0
 """The most work that tiles may be, relative to the image as a whole: they compute halos more than once."""
@@ -47,140 +47,91 @@ MOST_WORK = 2.0
 MULTIPLES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Tiles have a multiple of one of these rows, so that the steps of all convolutions divide them."""
 
-MOST_TILED = 4
-"""The most results that are also computed by tiles: each computes all before it again."""
+FINEST = 16
+"""The most by which an image is made smaller between one result and another."""
 
-MOST_KNOWN = 1 << 20
-"""The most entries of an array that is evaluated beforehand."""
+PLACES = 3
+"""Tiles are tried along so many of the dimensions of an image, or of a volume."""
+
+MOST_TILINGS = 4
+"""The most programs by tiles: each computes all before it again."""
+
+
+@dataclass(frozen=True)
+class TiledResult:
+    """A result of a tiling.
+
+    **Attributes:**
+
+    - `variable`: which of the jaxpr it is.
+    - `dimension`: that of the rows; None if the result is a sum over tiles.
+    - `parts`: how many tiles there are, and how many rows a tile has.
+    """
+
+    variable: Var
+    dimension: int | None
+    parts: tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """A value by tiles.
+    """Values by tiles.
 
     **Attributes:**
 
-    - `program`: computes it.
+    - `program`: computes them.
     - `inputs`: what of, by variables of the jaxpr that it is in.
-    - `dimension`: that of the rows.
-    - `parts`: how many tiles there are, and how many rows a tile has.
     """
 
     program: ClosedJaxpr
     inputs: tuple[Var, ...]
-    dimension: int
-    parts: tuple[int, int]
+    results: tuple[TiledResult, ...]
 
 
-def tilings(jaxpr: Jaxpr) -> dict[Var, Tiling]:
-    """The results of convolutions in a jaxpr by tiles, where that can save memory."""
+def tilings(jaxpr: Jaxpr) -> list[Tiling]:
+    """The results of window operations in a jaxpr by tiles, where that can save memory."""
     if all(equation.primitive.name not in WINDOWED for equation in jaxpr.eqns):
-        return {}
-    image = _Image(FlatJaxpr(jaxpr))
+        return []
+    image = ImageValues(FlatJaxpr(jaxpr))
     variables = image.flat.variables
-    found: dict[Var, Tiling] = {}
+    found: list[Tiling] = []
     seen: set[Value] = set()
-    waiting = list(image.windowed_before(image.flat.results))
-    while waiting and len(waiting) + len(found) <= MOST_TILED:
-        equation = waiting.pop()
-        (value,) = equation.outputs
-        if value in seen or value not in variables:
-            continue
-        seen.add(value)
-        tiles = image.tiled(equation)
-        if tiles is not None:
-            found[variables[value]] = tiling = tiles.tiling()
-            waiting += image.windowed_before(image.flat.numbers[var] for var in tiling.inputs)
-    return {} if waiting else found
+    waiting: Sequence[Value | Literal] = image.flat.results
+    while waiting:
+        last = [one for one in image.windowed_before(waiting) if one.outputs[0] not in seen]
+        seen.update(one.outputs[0] for one in last)
+        tiles = _best(image, [one for one in last if one.outputs[0] in variables])
+        if tiles is None:
+            break
+        found.append(tiles.tiling())
+        waiting = [image.flat.numbers[var] for var in found[-1].inputs]
+    return found if len(found) <= MOST_TILINGS else []
 
 
-class _Image:
-    """The equations of a jaxpr, and what is known of them."""
+def _best(image: ImageValues, equations: Sequence[Equation]) -> _Tiles | None:
+    """Window operations by the most tiles that are not too much work, along the best dimension.
 
-    def __init__(self, flat: FlatJaxpr) -> None:
-        self.flat = flat
-        self._constants: dict[Value, Any] = {}
-        self._free: set[Value] = set()
-        for equation in flat.equations:
-            if all(isinstance(value, Literal) or value in self._free for value in equation.inputs):
-                self._free.update(equation.outputs)
+    The best is one along which most of them can be computed so, and then, one along which least has to be
+    stored that tiles are computed from.
+    """
+    for count in TILES:
+        tilings = [_aligned(image, equations, place, count) for place in range(PLACES)]
+        found = [tiles for tiles in tilings if tiles is not None and tiles.work <= MOST_WORK]
+        if found:
+            return min(found, key=lambda tiles: (-len(tiles.targets), tiles.stored_bytes, tiles.work))
+    return None
 
-    def shape(self, value: Value | Literal) -> tuple[int, ...]:
-        aval: Any = value.aval if isinstance(value, Literal) else self.flat.avals[value]
-        return tuple(aval.shape)
 
-    def windowed_before(self, values: Iterable[Value | Literal]) -> Iterator[Equation]:
-        """The last window operations on the way to some values."""
-        seen: set[Value] = set()
-        stack = list(values)
-        while stack:
-            value = stack.pop()
-            if isinstance(value, Literal) or value in seen or value not in self.flat.made_by:
-                continue
-            seen.add(value)
-            equation = self.flat.made_by[value]
-            if equation.name in WINDOWED:
-                yield equation
-            else:
-                stack += equation.inputs
-
-    def tiled(self, equation: Equation) -> _Tiles | None:
-        """A window operation by the most tiles that are not too much work, along the best dimension.
-
-        The best is one along which least has to be stored that tiles are computed from.
-        """
-        for count in TILES:
-            tilings = [self._aligned(equation, dimension, count) for dimension in self._rows(equation)]
-            found = [tiles for tiles in tilings if tiles is not None and tiles.work <= MOST_WORK]
-            if found:
-                return min(found, key=lambda tiles: (tiles.stored_bytes, tiles.work))
-        return None
-
-    def _rows(self, equation: Equation) -> list[int]:
-        """The dimensions of a result along which there are rows with others around them."""
-        shape = self.shape(equation.outputs[0])
-        if equation.name == "conv_general_dilated":
-            batch, _, *spatial = equation.params["dimension_numbers"].out_spec
-            images = shape[batch]
-        else:
-            sizes = equation.params["window_dimensions"]
-            spatial = [d for d, size in enumerate(sizes) if size > 1]
-            images = math.prod(shape[: min(spatial, default=0)])
-        return [d for d in spatial if shape[d] >= FEWEST_ROWS] if images <= MOST_IMAGES else []
-
-    def _aligned(self, equation: Equation, dimension: int, count: int) -> _Tiles | None:
-        rows = self.shape(equation.outputs[0])[dimension]
-        for multiple in MULTIPLES:
-            if 2 * multiple > rows:
-                break
-            length = _even(rows, rows / count, multiple)
-            with contextlib.suppress(Misaligned):
-                return _Tiles.of(self, equation, Window(dimension, length, 0, length))
-        return None
-
-    def constant(self, value: Value | Literal) -> Any:
-        """What a value is that depends on no argument; None for others, and for large ones."""
-        if isinstance(value, Literal):
-            return value.val
-        if value not in self._free:
-            return None
-        if value not in self._constants:
-            self._constants[value] = self._evaluated(value)
-        return self._constants[value]
-
-    def _evaluated(self, value: Value) -> Any:
-        equation = self.flat.made_by.get(value)
-        if equation is None or len(equation.outputs) > 1 or equation.effects:
-            return None
-        if math.prod(self.shape(value)) > MOST_KNOWN or jnp.issubdtype(
-            self.flat.avals[value].dtype, jax.dtypes.extended
-        ):
-            return None
-        operands = [self.constant(one) for one in equation.inputs]
-        if any(operand is None for operand in operands):
-            return None
-        with jax.ensure_compile_time_eval():
-            return np.asarray(equation.bind(operands))
+def _aligned(image: ImageValues, equations: Sequence[Equation], place: int, count: int) -> _Tiles | None:
+    targets = [target for one in equations if (target := image.target(one, place)) is not None]
+    rows = max((target.rows for target in targets), default=0)
+    for multiple in MULTIPLES:
+        if 2 * multiple > rows:
+            break
+        length = _even(rows, rows / count, multiple)
+        with contextlib.suppress(Misaligned):
+            return _Tiles.of(image, targets, -(-rows // length), Fraction(length, rows))
+    return None
 
 
 def _even(rows: int, wanted: float, multiple: int) -> int:
@@ -193,34 +144,61 @@ def _even(rows: int, wanted: float, multiple: int) -> int:
 
 @dataclass
 class _Tiles:
-    """A window operation by tiles.
+    """Window operations by tiles.
 
     **Attributes:**
 
+    - `count`: the number of tiles; `lengths`: how many rows of each target a tile has, by its number.
     - `windows`: what is needed of each value, by its number; `needs`: what of that is computed in tiles.
     """
 
-    image: _Image
-    target: Equation
+    image: ImageValues
+    targets: Sequence[Target]
     count: int
+    lengths: dict[Value, int]
     windows: dict[Value, Window]
     needs: dict[Value, Need]
 
     @staticmethod
-    def of(image: _Image, target: Equation, window: Window) -> _Tiles | None:
-        rows = image.shape(target.outputs[0])[window.dimension]
-        tiles = _Tiles(image, target, -(-rows // window.length), {target.outputs[0]: window}, {})
+    def of(image: ImageValues, targets: Sequence[Target], count: int, share: Fraction) -> _Tiles | None:
+        """Targets by so many tiles, of that share of the rows; None if they can't be computed so.
+
+        **Raises:** `Misaligned`.
+        """
+        most = max(target.rows for target in targets)
+        tiles = _Tiles(image, targets, count, {}, {}, {})
+        for target in targets:
+            # Rows that convolutions leave out at the edges make no difference.
+            length = share * most * Fraction(target.rows, most).limit_denominator(FINEST)
+            if length.denominator > 1:
+                raise Misaligned
+            rows = int(length) * count
+            if rows < target.rows or (target.dimension is None and rows != target.rows):
+                return None
+            tiles.lengths[target.value] = int(length)
+            if target.dimension is not None:
+                tiles.windows[target.value] = tiles._window(target)
         return tiles if tiles._find() else None
 
+    def _window(self, target: Target) -> Window:
+        """The rows of a target that tiles give."""
+        assert target.dimension is not None
+        length = self.lengths[target.value]
+        return Window(target.dimension, length, 0, length)
+
     def _find(self) -> bool:
-        """Find what is needed, backwards from the target; whether that can be computed by tiles."""
+        """Find what is needed, backwards from the targets; whether that can be computed by tiles."""
         flat = self.image.flat
+        sums = {target.value: target for target in self.targets if target.dimension is None}
         for equation in reversed(flat.equations):
             value = equation.outputs[0] if len(equation.outputs) == 1 else None
-            window = self.windows.get(value) if value is not None else None
-            if value is None or window is None or equation.effects or self._is_known(value):
+            if value is None or equation.effects or not (value in self.windows or value in sums):
                 continue
-            need = need_of(self._wanted(equation, window))
+            wanted = self._wanted(equation, self.windows.get(value))
+            if value in sums:
+                need = sum_of_tiles(wanted, sums[value].place, self.lengths[value])
+            else:
+                need = need_of(wanted)
             if need is None:
                 if equation.name in WINDOWED:
                     return False
@@ -235,16 +213,13 @@ class _Tiles:
                 if merged is None:
                     return False
                 self.windows[operand] = merged
-        return self.target.outputs[0] in self.needs
+        return all(target.value in self.needs for target in self.targets)
 
-    def _is_known(self, value: Value) -> bool:
-        return self.image.constant(value) is not None
-
-    def _wanted(self, equation: Equation, window: Window) -> Wanted:
+    def _wanted(self, equation: Equation, window: Window | None) -> Wanted:
         image = self.image
         (output,) = equation.outputs
         constants: Mapping[int, Any] = {}
-        if equation.name == "gather" and (known := image.constant(equation.inputs[1])) is not None:
+        if equation.name in INDEXED and (known := image.constant(equation.inputs[1])) is not None:
             constants = {1: known}
         shapes = tuple(image.shape(value) for value in equation.inputs)
         dtype = image.flat.avals[output].dtype
@@ -263,12 +238,11 @@ class _Tiles:
     def work(self) -> float:
         """How much more work tiles are than the image as a whole."""
         done = whole = 0.0
-        for value, window in self.windows.items():
-            if value in self.needs:
-                each = self._work(self.image.flat.made_by[value])
-                shape = self.image.shape(value)
-                whole += each * math.prod(shape)
-                done += each * math.prod(shape) / shape[window.dimension] * window.length * self.count
+        for value in self.needs:
+            window, shape = self.windows.get(value), self.image.shape(value)
+            each = self._work(self.image.flat.made_by[value]) * math.prod(shape)
+            whole += each
+            done += each if window is None else each * window.length * self.count / shape[window.dimension]
         return done / whole
 
     def _work(self, equation: Equation) -> float:
@@ -282,15 +256,22 @@ class _Tiles:
         return 1.0
 
     def tiling(self) -> Tiling:
-        """The value by tiles, as a program."""
-        flat, window = self.image.flat, self.windows[self.target.outputs[0]]
+        """The values by tiles, as a program."""
+        flat = self.image.flat
         numbers = [value for value in self._wholes if value in flat.variables]
         avals = [jax.ShapeDtypeStruct(flat.avals[one].shape, flat.avals[one].dtype) for one in numbers]
-        program = jax.make_jaxpr(lambda *values: self._joined(dict(zip(numbers, values, strict=True))))(
-            *avals
+
+        def function(*values: Any) -> list[Any]:
+            return self._joined(dict(zip(numbers, values, strict=True)))
+
+        results = tuple(
+            TiledResult(
+                flat.variables[target.value], target.dimension, (self.count, self.lengths[target.value])
+            )
+            for target in self.targets
         )
         inputs = tuple(flat.variables[one] for one in numbers)
-        return Tiling(program, inputs, window.dimension, (self.count, window.length))
+        return Tiling(jax.make_jaxpr(function)(*avals), inputs, results)
 
     @cached_property
     def _wholes(self) -> dict[Value, None]:
@@ -307,10 +288,8 @@ class _Tiles:
                 stack += () if one in flat.variables else flat.made_by[one].inputs
         return found
 
-    def _joined(self, known: dict[Value, Any]) -> Any:
-        """All tiles, joined, given the variables that they are computed from."""
-        (output,) = self.target.outputs
-        row, shape = self.windows[output].dimension, self.image.shape(output)
+    def _joined(self, known: dict[Value, Any]) -> list[Any]:
+        """The results of all tiles, joined or added up, given the variables that they are computed from."""
         for equation in self.image.flat.equations:
             if any(value in self._wholes and value not in known for value in equation.outputs):
                 operands = [one.val if isinstance(one, Literal) else known[one] for one in equation.inputs]
@@ -318,13 +297,19 @@ class _Tiles:
                 results = results if equation.primitive.multiple_results else [results]
                 known.update(zip(equation.outputs, results, strict=True))
         tiles = jax.vmap(lambda tile: self._tile(tile, known))(jnp.arange(self.count, dtype=np.int32))
+        return [self._of_tiles(target, found) for target, found in zip(self.targets, tiles, strict=True)]
+
+    def _of_tiles(self, target: Target, tiles: Any) -> Any:
+        row, shape = target.dimension, self.image.shape(target.value)
+        if row is None:
+            return jnp.sum(tiles, axis=0)
         joined = jnp.moveaxis(tiles, 0, row)
         rows = joined.shape[row] * joined.shape[row + 1]
         joined = joined.reshape(*shape[:row], rows, *shape[row + 1 :])
         return joined if rows == shape[row] else lax.slice_in_dim(joined, 0, shape[row], axis=row)
 
-    def _tile(self, tile: Any, known: Mapping[Value, Any]) -> Any:
-        """The rows of the target in a tile."""
+    def _tile(self, tile: Any, known: Mapping[Value, Any]) -> list[Any]:
+        """What a tile gives of the targets."""
         made: dict[Value, Any] = {}
 
         def rows(value: Value, window: Window) -> Any:
@@ -350,22 +335,25 @@ class _Tiles:
                     operands.append(known[operand])
                 else:
                     operands.append(rows(operand, window))
-            if need.padding is not None:
-                operands[0] = self._padded(equation, need, operands, tile)
+            for number, filler in need.padding.items():
+                operands[number] = self._padded(equation, need, number, filler(operands), operands, tile)
             made[equation.outputs[0]] = need.compute(operands, tile)
-        return made[self.target.outputs[0]]
+        return [
+            made[target.value] if target.dimension is None else rows(target.value, self._window(target))
+            for target in self.targets
+        ]
 
-    def _padded(self, equation: Equation, need: Need, operands: list[Any], tile: Any) -> Any:
+    def _padded(
+        self, equation: Equation, need: Need, number: int, filler: Any, operands: Sequence[Any], tile: Any
+    ) -> Any:
         """The rows of an operand, with those above and below it replaced."""
-        (window, *_), rows = need.windows, operands[0]
+        window, rows = need.windows[number], operands[number]
         assert window is not None
-        assert need.padding is not None
-        count = self.image.shape(equation.inputs[0])[window.dimension]
+        count = self.image.shape(equation.inputs[number])[window.dimension]
         if window.inside(self.count, count):
             return rows
-        filler = jnp.asarray(need.padding(operands), rows.dtype)
         places = window.stride * tile + window.start + jnp.arange(window.length, dtype=np.int32)
         inside = (places >= 0) & (places < count)
         shape = [1] * rows.ndim
         shape[window.dimension] = window.length
-        return jnp.where(inside.reshape(shape), rows, filler)
+        return jnp.where(inside.reshape(shape), rows, jnp.asarray(filler, rows.dtype))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
 
 WINDOWED = frozenset({"conv_general_dilated", "reduce_window_max", "reduce_window_min", "reduce_window_sum"})
 """Primitives whose entries read entries around them."""
@@ -17,8 +18,27 @@ WINDOWED = frozenset({"conv_general_dilated", "reduce_window_max", "reduce_windo
 def tiled_values(program: Program) -> Iterator[tuple[Term, Term]]:
     """What computes such values as a whole, each with what computes them by tiles (`frontend/tiles.py`)."""
     for whole, tiles in program.equalities:
-        if isinstance(whole.op, Opaque) and whole.op.call.primitive.name in WINDOWED:
+        if is_windowed(whole):
             yield whole, tiles
+
+
+def tile_axes(program: Program) -> frozenset[Axis]:
+    """The axes of tiles: those that pass through the last window operation only there."""
+    found = set[Axis]()
+    for whole, tiles in tiled_values(program):
+        # Rows that the tiles have in excess are sliced off.
+        last = next(term for term in reversed(tuple(reachable([tiles]))) if is_windowed(term))
+        found |= _passing(last) - _passing(whole)
+    return frozenset(found)
+
+
+def is_windowed(term: Term) -> bool:
+    return isinstance(term.op, Opaque) and term.op.call.primitive.name in WINDOWED
+
+
+def _passing(term: Term) -> frozenset[Axis]:
+    assert isinstance(term.op, Opaque)
+    return term.op.call.passing & term.axes
 
 
 def with_tiles(program: Program) -> Program:

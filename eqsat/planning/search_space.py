@@ -20,7 +20,7 @@ from eqsat.ir.program import Program
 from eqsat.ir.streams import is_read
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term, reachable
-from eqsat.ir.tiled_values import tiled_values, with_tiles
+from eqsat.ir.tiled_values import tile_axes, tiled_values, with_tiles
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.infeasibility import fits_nowhere
 from eqsat.planning.joined_arrays import joined_axes, with_joined_arrays
@@ -85,7 +85,7 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
 
     An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
     ones. Values that only slices are taken of do not count if the slices are known to be computed otherwise.
-    An axis of tiles has the weight that it has where everything is computed by these.
+    Axes of tiles come first: only they pass through window operations.
     """
     sliced = {
         whole.number: other
@@ -99,7 +99,10 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     weight = _weights(program, threshold)
     for axis, other in _weights(with_tiles(program), threshold).items():
         weight[axis] = max(weight.get(axis, 0), other)
-    return tuple(sorted(weight, key=lambda axis: (-weight[axis] * math.log(axis.size + 1), axis.id)))
+    first = tile_axes(program)
+    return tuple(
+        sorted(weight, key=lambda axis: (axis not in first, -weight[axis] * math.log(axis.size + 1), axis.id))
+    )
 
 
 def _weights(program: Program, threshold: float) -> dict[Axis, int]:

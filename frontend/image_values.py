@@ -1,0 +1,126 @@
+"""The values of a jaxpr on the way from an image to what is computed of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Literal
+
+from eqsat.frontend.flat import Equation, FlatJaxpr, Value
+from eqsat.ir.tiled_values import WINDOWED
+
+FEWEST_ROWS = 32
+"""The fewest rows of an image that are worth tiles."""
+
+MOST_IMAGES = 8
+"""In a larger batch, an image is a chunk."""
+
+MOST_KNOWN = 1 << 20
+"""The most entries of an array that is evaluated beforehand."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A window operation whose result tiles give, or are to be added up to.
+
+    **Attributes:**
+
+    - `dimension`: that of the rows in the result. None if they are summed over, as by the derivative of a
+      convolution by its kernel.
+    - `rows`: how many there are.
+    - `place`: which of the dimensions of an image they are.
+    """
+
+    equation: Equation
+    dimension: int | None
+    rows: int
+    place: int
+
+    @property
+    def value(self) -> Value:
+        return self.equation.outputs[0]
+
+
+class ImageValues:
+    """The equations of a jaxpr, and what is known of them."""
+
+    def __init__(self, flat: FlatJaxpr) -> None:
+        self.flat = flat
+        self._constants: dict[Value, Any] = {}
+        self._free: set[Value] = set()
+        for equation in flat.equations:
+            if all(isinstance(value, Literal) or value in self._free for value in equation.inputs):
+                self._free.update(equation.outputs)
+
+    def shape(self, value: Value | Literal) -> tuple[int, ...]:
+        aval: Any = value.aval if isinstance(value, Literal) else self.flat.avals[value]
+        return tuple(aval.shape)
+
+    def windowed_before(self, values: Iterable[Value | Literal]) -> Iterator[Equation]:
+        """The last window operations on the way to some values."""
+        seen: set[Value] = set()
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            if isinstance(value, Literal) or value in seen or value not in self.flat.made_by:
+                continue
+            seen.add(value)
+            equation = self.flat.made_by[value]
+            if equation.name in WINDOWED:
+                yield equation
+            else:
+                stack += equation.inputs
+
+    def target(self, equation: Equation, place: int) -> Target | None:
+        """A window operation along one of the dimensions of its windows; None if that is not worth tiles."""
+        shape = self.shape(equation.outputs[0])
+        if equation.name == "conv_general_dilated":
+            numbers = equation.params["dimension_numbers"]
+            batch, _, *spatial = numbers.out_spec
+            if place >= len(spatial):
+                return None
+            left, right = map(self.shape, equation.inputs)
+            summed = right[numbers.rhs_spec[2 + place]]
+            if summed >= FEWEST_ROWS > shape[spatial[place]]:
+                # Of narrow floats, sums of a tile would be rounded.
+                wide = self.flat.avals[equation.outputs[0]].dtype.itemsize >= 4
+                few = left[numbers.lhs_spec[1]] <= MOST_IMAGES and equation.params["batch_group_count"] == 1
+                return Target(equation, None, summed, place) if few and wide else None
+            images = shape[batch]
+        else:
+            sizes = equation.params["window_dimensions"]
+            spatial = [dimension for dimension, size in enumerate(sizes) if size > 1]
+            if place >= len(spatial):
+                return None
+            images = math.prod(shape[: spatial[0]])
+        dimension = spatial[place]
+        worth = images <= MOST_IMAGES and shape[dimension] >= FEWEST_ROWS
+        return Target(equation, dimension, shape[dimension], place) if worth else None
+
+    def constant(self, value: Value | Literal) -> Any:
+        """What a value is that depends on no argument; None for others, and for large ones."""
+        if isinstance(value, Literal):
+            return value.val
+        if value not in self._free:
+            return None
+        if value not in self._constants:
+            self._constants[value] = self._evaluated(value)
+        return self._constants[value]
+
+    def _evaluated(self, value: Value) -> Any:
+        equation = self.flat.made_by[value]
+        extended = jnp.issubdtype(self.flat.avals[value].dtype, jax.dtypes.extended)
+        large = math.prod(self.shape(value)) > MOST_KNOWN
+        if extended or large or len(equation.outputs) > 1 or equation.effects:
+            return None
+        operands = [self.constant(one) for one in equation.inputs]
+        if any(operand is None for operand in operands):
+            return None
+        with jax.ensure_compile_time_eval():
+            return np.asarray(equation.bind(operands))

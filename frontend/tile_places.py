@@ -1,0 +1,154 @@
+"""Rows that are taken from known places, as in an enlarged image, or added to them, as in its derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
+
+INDEXED = frozenset({"gather", "scatter-add"})
+"""Primitives whose second operand says where."""
+
+NEARLY_WHOLE = 0.2
+"""By how much tiles of rows at known places may begin off a whole number of rows apart."""
+
+
+@rule("gather")
+def _gather(wanted: Wanted) -> Need | None:
+    """Rows at places that are known, as those of a resized image; or rows of what is taken elsewhere."""
+    numbers, sizes = wanted.params["dimension_numbers"], wanted.params["slice_sizes"]
+    rank = len(wanted.shapes[0])
+    if numbers.operand_batching_dims:
+        return _gather_in_rows(wanted)
+    if wanted.row in numbers.offset_dims:
+        kept = [d for d in range(rank) if d not in numbers.collapsed_slice_dims]
+        dimension = kept[numbers.offset_dims.index(wanted.row)]
+        if sizes[dimension] != wanted.shapes[0][dimension] or dimension in numbers.start_index_map:
+            return None
+        length = wanted.window.length
+        changed = tuple(length if d == dimension else size for d, size in enumerate(sizes))
+        need = wanted.along({0: dimension}, slice_sizes=changed)
+        return replace(need, windows=(need.windows[0], None))
+    one = len(numbers.start_index_map) == 1 and numbers.collapsed_slice_dims == numbers.start_index_map
+    if not one or 1 not in wanted.constants or len(wanted.shapes[1]) != 2:
+        return None
+    (dimension,) = numbers.start_index_map
+    full = all(sizes[d] == wanted.shapes[0][d] for d in range(rank) if d != dimension)
+    if not full or wanted.row != dimension:
+        return None
+    return _rows_at(wanted, np.asarray(wanted.constants[1])[:, 0].astype(np.int64))
+
+
+def _gather_in_rows(wanted: Wanted) -> Need | None:
+    """Entries of each row that indices of the same row name."""
+    numbers = wanted.params["dimension_numbers"]
+    batches = [d for d in range(len(wanted.shape)) if d not in numbers.offset_dims]
+    if wanted.row not in batches:
+        return None
+    batch = batches.index(wanted.row)
+    if batch not in numbers.start_indices_batching_dims:
+        return None
+    own = numbers.operand_batching_dims[numbers.start_indices_batching_dims.index(batch)]
+    return wanted.along({0: own, 1: batch})
+
+
+def _rows_at(wanted: Wanted, places: Any) -> Need | None:
+    """Rows at known places: the fewest that hold those of any tile, and among them those of each."""
+    window = wanted.window
+    rows = _rows(window, wanted.tiles)
+    inside = (rows >= 0) & (rows < len(places))
+    at = np.clip(places, 0, wanted.shapes[0][wanted.row] - 1)[np.clip(rows, 0, len(places) - 1)]
+    first, last = at.min(1, where=inside, initial=MANY), at.max(1, where=inside, initial=-1)
+    found = _spanned(wanted.row, first, last, inside.any(1))
+    if found is None or found.length > 2 * window.length + 2:
+        return None
+    among = np.clip(at - _rows(found, wanted.tiles)[:, :1], 0, found.length - 1)
+    pattern = _pattern(among, inside)
+
+    def compute(operands: Sequence[Any], tile: Any) -> Any:
+        return jnp.take(operands[0], pattern(tile), axis=wanted.row, mode="clip")
+
+    return Need((found, None), compute)
+
+
+@rule("scatter-add")
+def _scatter(wanted: Wanted) -> Need | None:
+    """Rows added at places that are known and in order; or entries of a row added to others of that row."""
+    numbers, rank = wanted.params["dimension_numbers"], len(wanted.shape)
+    if wanted.row in numbers.operand_batching_dims:
+        batch = numbers.scatter_indices_batching_dims[numbers.operand_batching_dims.index(wanted.row)]
+        added = [d for d in range(len(wanted.shapes[2])) if d not in numbers.update_window_dims]
+        return wanted.along({0: wanted.row, 1: batch, 2: added[batch]})
+    if wanted.row not in (*numbers.inserted_window_dims, *numbers.scatter_dims_to_operand_dims):
+        kept = [
+            d for d in range(rank) if d not in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+        ]
+        need = wanted.along({0: wanted.row, 2: numbers.update_window_dims[kept.index(wanted.row)]})
+        return need if need.windows[2] is not None else None
+    one = numbers.inserted_window_dims == numbers.scatter_dims_to_operand_dims == (wanted.row,)
+    others = tuple(d for d in range(rank) if d != wanted.row)
+    if not one or numbers.operand_batching_dims or numbers.update_window_dims != others:
+        return None
+    if 1 not in wanted.constants or len(wanted.shapes[1]) != 2:
+        return None
+    if any(wanted.shapes[2][d] != wanted.shape[d] for d in others):
+        return None
+    places = np.asarray(wanted.constants[1])[:, 0].astype(np.int64)
+    window = wanted.window
+    starts = _rows(window, wanted.tiles)[:, 0]
+    if np.any(np.diff(places) < 0) or places.min() < 0 or places.max() >= wanted.shape[wanted.row]:
+        return None
+    first = np.searchsorted(places, starts)
+    last = np.searchsorted(places, starts + window.length) - 1
+    found = _spanned(wanted.row, first, last, last >= first)
+    if found is None or found.length > len(places):
+        return None
+    rows = _rows(found, wanted.tiles)
+    inside = (rows >= 0) & (rows < len(places))
+    at = places[np.clip(rows, 0, len(places) - 1)] - starts[:, None]
+    pattern = _pattern(np.where((at >= 0) & (at < window.length), at, window.length), inside)
+    same = Window(wanted.row, window.stride, window.start, window.length)
+
+    def compute(operands: Sequence[Any], tile: Any) -> Any:
+        where = (*[slice(None)] * wanted.row, pattern(tile))
+        return operands[0].at[where].add(operands[2], mode="drop")
+
+    return Need((same, None, found), compute, {2: lambda _: 0})
+
+
+MANY = np.iinfo(np.int64).max
+
+
+def _rows(window: Window, tiles: int) -> Any:
+    """The rows of each tile."""
+    return np.arange(tiles)[:, None] * window.stride + window.start + np.arange(window.length)
+
+
+def _spanned(dimension: int, first: Any, last: Any, used: Any) -> Window | None:
+    """The window that holds the rows from the first to the last of each tile that uses any.
+
+    **Raises:** `Misaligned`.
+    """
+    tiles = np.flatnonzero(used)
+    if len(tiles) < 2:
+        return None
+    slope = float(first[tiles[-1]] - first[tiles[0]]) / float(tiles[-1] - tiles[0])
+    stride = round(slope)
+    if abs(slope - stride) > NEARLY_WHOLE or stride < 1:
+        raise Misaligned
+    start = int((first[tiles] - stride * tiles).min())
+    return Window(dimension, stride, start, int((last[tiles] - stride * tiles).max()) - start + 1)
+
+
+def _pattern(among: Any, inside: Any) -> Any:
+    """The places among the rows of a tile, by its number: those of all tiles alike where they are."""
+    alike = among.max(0, where=inside, initial=0)
+    if np.all((among == alike) | ~inside):
+        return lambda _: alike.astype(np.int32)
+    table = among.astype(np.int32)
+    return lambda tile: jnp.asarray(table)[tile]
