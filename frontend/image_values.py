@@ -21,7 +21,7 @@ FEWEST_ROWS = 32
 MOST_IMAGES = 8
 """In a larger batch, an image is a chunk."""
 
-MOST_KNOWN = 1 << 20
+MOST_KNOWN = 1 << 22
 """The most entries of an array that is evaluated beforehand."""
 
 

@@ -251,9 +251,24 @@ class Lowering:
     def _tiles(self, tiling: Tiling, views: Mapping[Any, View], number: int) -> View:
         """A result of a tiling. All are computed together."""
         if id(tiling) not in self._by_tiles:
-            inputs = [views[var] for var in tiling.inputs]
+            inputs = [
+                views[var] if row is None else self._apart(views[var], row)
+                for var, row in zip(tiling.inputs, tiling.rows, strict=True)
+            ]
             self._by_tiles[id(tiling)] = tiling, self.inline(tiling.program, inputs, named=False)
         return self._by_tiles[id(tiling)][1][number]
+
+    def _apart(self, view: View, dimension: int) -> View:
+        """The view with an axis of its own along a dimension.
+
+        What rows are taken from has all of them beside the axis of tiles, which is to be a part of theirs.
+        """
+        axes, axis = self.draft.axes, view.layout[dimension]
+        if axis is None:
+            return view
+        made = axes.merged([axes.fresh(size) for size in axes.sizes(axis)], frozenset())
+        layout = (*view.layout[:dimension], made, *view.layout[dimension + 1 :])
+        return self.view(self.draft.rename(view.node, {axis: made}), layout, view.dtype)
 
     def _name_tiles(self, equation: Any, result: TiledResult, view: View, build: Callable[[], View]) -> None:
         """Note that a value is what tiles give, and make its rows the parts that tiles are."""

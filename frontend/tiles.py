@@ -34,7 +34,7 @@ from eqsat.frontend import tile_rows as tile_rows
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
 from eqsat.frontend.image_values import ImageValues, Target
 from eqsat.frontend.tile_halos import sum_of_tiles
-from eqsat.frontend.tile_places import INDEXED
+from eqsat.frontend.tile_places import PLACED
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, need_of
 from eqsat.ir.tiled_values import WINDOWED
 
@@ -81,10 +81,12 @@ class Tiling:
 
     - `program`: computes them.
     - `inputs`: what of, by variables of the jaxpr that it is in.
+    - `rows`: by input, the dimension of its rows; None if tiles read all of it.
     """
 
     program: ClosedJaxpr
     inputs: tuple[Var, ...]
+    rows: tuple[int | None, ...]
     results: tuple[TiledResult, ...]
 
 
@@ -218,9 +220,10 @@ class _Tiles:
     def _wanted(self, equation: Equation, window: Window | None) -> Wanted:
         image = self.image
         (output,) = equation.outputs
-        constants: Mapping[int, Any] = {}
-        if equation.name in INDEXED and (known := image.constant(equation.inputs[1])) is not None:
-            constants = {1: known}
+        constants: dict[int, Any] = {}
+        if equation.name in PLACED:
+            known = {number: image.constant(value) for number, value in enumerate(equation.inputs)}
+            constants = {number: value for number, value in known.items() if value is not None}
         shapes = tuple(image.shape(value) for value in equation.inputs)
         dtype = image.flat.avals[output].dtype
         return Wanted(equation, window, shapes, image.shape(output), dtype, constants, self.count)
@@ -271,7 +274,9 @@ class _Tiles:
             for target in self.targets
         )
         inputs = tuple(flat.variables[one] for one in numbers)
-        return Tiling(jax.make_jaxpr(function)(*avals), inputs, results)
+        windows = [self.windows.get(one) for one in numbers]
+        rows = tuple(None if window is None else window.dimension for window in windows)
+        return Tiling(jax.make_jaxpr(function)(*avals), inputs, rows, results)
 
     @cached_property
     def _wholes(self) -> dict[Value, None]:

@@ -9,9 +9,17 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term, reachable
+from eqsat.ir.term import Term
 
-WINDOWED = frozenset({"conv_general_dilated", "reduce_window_max", "reduce_window_min", "reduce_window_sum"})
+WINDOWED = frozenset(
+    {
+        "conv_general_dilated",
+        "reduce_window_max",
+        "reduce_window_min",
+        "reduce_window_sum",
+        "select_and_scatter_add",
+    }
+)
 """Primitives whose entries read entries around them."""
 
 
@@ -26,9 +34,11 @@ def tile_axes(program: Program) -> frozenset[Axis]:
     """The axes of tiles: those that pass through the last window operation only there."""
     found = set[Axis]()
     for whole, tiles in tiled_values(program):
-        # Rows that the tiles have in excess are sliced off.
-        last = next(term for term in reversed(tuple(reachable([tiles]))) if is_windowed(term))
-        found |= _passing(last) - _passing(whole)
+        # Rows that the tiles have in excess are sliced off, and parts of sums are added up.
+        while not is_windowed(tiles) and tiles.args:
+            tiles = tiles.args[0]
+        if is_windowed(tiles):
+            found |= _passing(tiles) - _passing(whole)
     return frozenset(found)
 
 

@@ -80,6 +80,8 @@ LAYERS: dict[str, Callable[[Any], Any]] = {
     "nearest": lambda x: resized(x, 2),
     "nearest, smaller": lambda x: resized(x, 0.5),
     "nearest, odd": lambda x: resized(x, 1.5),
+    "bilinear": lambda x: jax.image.resize(x, (len(x), 2 * x.shape[1], *x.shape[2:]), "bilinear"),
+    "bicubic, smaller": lambda x: jax.image.resize(x, (len(x), x.shape[1] // 2, *x.shape[2:]), "cubic"),
     "shuffled": lambda x: enlarged(conv(x, 8)),
     "pad": lambda x: jnp.pad(x, ((0, 0), (2, 1), (1, 0), (0, 0)), constant_values=0.5),
     "slice": lambda x: x[:, 2:-1, ::2],
@@ -117,7 +119,17 @@ def check(fn: Callable[..., Any], *args: Any) -> int:
     return len(pairs)
 
 
-DIFFERENT = {"transposed", "max of three", "nearest, odd", "shuffled", "pad", "residual", "joined", "dilated"}
+DIFFERENT = {
+    "bilinear",
+    "transposed",
+    "max of three",
+    "nearest, odd",
+    "shuffled",
+    "pad",
+    "residual",
+    "joined",
+    "dilated",
+}
 """Layers of which others are like them."""
 
 
