@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -76,6 +77,43 @@ class ImageValues:
                 yield equation
             else:
                 stack += equation.inputs
+
+    def connected(self, equations: Sequence[Equation]) -> list[list[Equation]]:
+        """Equations by the images that they are computed from: those that share one are together."""
+        groups: list[tuple[int, list[Equation]]] = []
+        for equation in equations:
+            images, members = self._images[equation.outputs[0]], [equation]
+            apart = []
+            for other, found in groups:
+                if other & images:
+                    images, members = images | other, found + members
+                else:
+                    apart.append((other, found))
+            groups = [*apart, (images, members)]
+        return [members for _, members in groups]
+
+    @cached_property
+    def _images(self) -> dict[Value, int]:
+        """By value, which inputs it is computed from, as bits; kernels of convolutions do not count."""
+        found: dict[Value, int] = {}
+        for value in range(len(self.flat.avals)):
+            if value not in self.flat.made_by:
+                found[value] = 1 << value
+        for equation in self.flat.equations:
+            inputs = equation.inputs
+            if equation.name == "conv_general_dilated" and not self._sums_rows(equation):
+                inputs = inputs[:1]
+            images = 0
+            for value in inputs:
+                images |= 0 if isinstance(value, Literal) else found.get(value, 0)
+            found.update(dict.fromkeys(equation.outputs, images))
+        return found
+
+    def _sums_rows(self, equation: Equation) -> bool:
+        """Whether the kernel of a convolution is an image."""
+        numbers = equation.params["dimension_numbers"]
+        kernel = self.shape(equation.inputs[1])
+        return any(kernel[dimension] >= FEWEST_ROWS for dimension in numbers.rhs_spec[2:])
 
     def target(self, equation: Equation, place: int) -> Target | None:
         """A window operation along one of the dimensions of its windows; None if that is not worth tiles."""

@@ -225,7 +225,7 @@ class Lowering:
                 return self._hoist(atom.val, aval)
             return views[atom]
 
-        found = tilings(jaxpr) if self._naming and not self.enclosures else []
+        found = tilings(jaxpr) if self._naming else []
         tiled = {
             result.variable: (result, partial(self._tiles, tiling, views, number))
             for tiling in found

@@ -99,14 +99,14 @@ def tilings(jaxpr: Jaxpr) -> list[Tiling]:
     found: list[Tiling] = []
     seen: set[Value] = set()
     waiting: Sequence[Value | Literal] = image.flat.results
-    while waiting:
+    while waiting and len(found) <= MOST_TILINGS:
         last = [one for one in image.windowed_before(waiting) if one.outputs[0] not in seen]
         seen.update(one.outputs[0] for one in last)
-        tiles = _best(image, [one for one in last if one.outputs[0] in variables])
-        if tiles is None:
-            break
-        found.append(tiles.tiling())
-        waiting = [image.flat.numbers[var] for var in found[-1].inputs]
+        last = [one for one in last if one.outputs[0] in variables]
+        tiles = [_best(image, group) for group in image.connected(last)[: MOST_TILINGS + 1]]
+        made = [one.tiling() for one in tiles if one is not None]
+        found += made
+        waiting = [image.flat.numbers[var] for one in made for var in one.inputs]
     return found if len(found) <= MOST_TILINGS else []
 
 

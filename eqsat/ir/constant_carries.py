@@ -8,36 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eqsat.ir.assumptions import constant_carries, under
+from eqsat.ir.changed_bodies import with_changed_bodies
 from eqsat.ir.control import Body
-from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.ops import Call
 from eqsat.ir.program import Output, Program
-from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term
 
 
 def with_constant_carries(program: Program) -> Program:
     """Returns the program with constants in place of carries that stay constant, also inside of bodies."""
-    done: set[tuple[Call, tuple[Term, ...]]] = set()
-    next_call = program.next_call()
-    while True:
-        found = next((found for found in program.controls() if found not in done), None)
-        if found is None:
-            return program
-        call, args = found
-        done.add(found)
+
+    def changed(call: Call, args: tuple[Term, ...]) -> list[Body]:
         constants = constant_carries(call, args)
-        bodies = [_with_constants(body, constants) for body in call.bodies]
-        if all(new is old for new, old in zip(bodies, call.bodies, strict=True)):
-            continue
-        made = replace(with_bodies(call, bodies, args), id=next_call)
-        next_call += 1
-        done.add((made, args))
-        known = {}
-        for term in program.known():
-            if isinstance(term.op, Opaque) and term.op.call == call and term.args == args:
-                known[term.number] = program.terms.make(Opaque(made, term.op.result), args)
-        program = with_inputs(program, program.inputs, known)
+        return [_with_constants(body, constants) for body in call.bodies]
+
+    return with_changed_bodies(program, changed)
 
 
 def _with_constants(body: Body, constants: dict[int, Term]) -> Body:

@@ -314,6 +314,27 @@ def test_rows_that_something_needs_whole_are_taken_from_it() -> None:
     assert check(centred, normal(1, 96, 12, 3)) == 2
 
 
+def test_images_of_several_sizes_have_tiles_of_their_own() -> None:
+    def both(x: Any, y: Any) -> Any:
+        return conv(conv(x, 4), 2).sum() + conv(conv(y, 4), 2).max()
+
+    x, y = normal(1, 96, 8, 3), normal(1, 131, 8, 3)
+    assert check(both, x, y) == 2
+    assert len(tilings(jax.make_jaxpr(both)(x, y).jaxpr)) == 2
+
+
+def test_images_in_loops_fit_a_third() -> None:
+    """As those that a diffusion model makes, step by step."""
+
+    def steps(x: Any) -> Any:
+        return lax.fori_loop(0, 3, lambda _, x: x - 0.1 * conv(jnp.tanh(conv(x, 16)), 3), x)
+
+    x = normal(1, 256, 32, 3)
+    optimized = eqsat.optimize(steps, budget=2 * x.nbytes + 4 * 256 * 32 * 16)
+    assert optimized.plan(x).peak_bytes < eqsat.optimize(steps, budget="1GB").plan(x).peak_bytes / 1.5
+    np.testing.assert_allclose(optimized(x), steps(x), rtol=1e-4, atol=1e-4)
+
+
 def test_no_tiles_where_results_have_to_be_the_same_bits() -> None:
     program, _ = lower(jax.make_jaxpr(lambda x: conv(conv(x, 8), 2))(normal(1, 96, 16, 3)))
     assert list(tiled_values(program))

@@ -41,6 +41,18 @@ def test_rows_in_excess_are_seen_through() -> None:
     assert axis.size == 33
 
 
+def test_bodies_of_loops_without_tiles() -> None:
+    def steps(x: Any) -> Any:
+        kernel = normal(3, 3, 3, 3)
+        same = {"window_strides": (1, 1), "padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+        return lax.fori_loop(0, 3, lambda _, x: lax.conv_general_dilated(x, kernel, **same), x)
+
+    program, _ = lowered(steps, normal(1, 96, 8, 3))
+    without = without_tiles(program)
+    assert any(list(tiled_values(inner)) for inner in program.inside(known=True))
+    assert not any(list(tiled_values(inner)) for inner in without.inside(known=True))
+
+
 def test_programs_without_tiles() -> None:
     program = program_of(96)
     without = without_tiles(program)
