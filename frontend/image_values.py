@@ -104,8 +104,8 @@ class ImageValues:
             if equation.name == "conv_general_dilated" and not self._sums_rows(equation):
                 inputs = inputs[:1]
             images = 0
-            for value in inputs:
-                images |= 0 if isinstance(value, Literal) else found.get(value, 0)
+            for operand in inputs:
+                images |= 0 if isinstance(operand, Literal) else found.get(operand, 0)
             found.update(dict.fromkeys(equation.outputs, images))
         return found
 
