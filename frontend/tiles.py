@@ -38,11 +38,11 @@ from eqsat.frontend.tile_places import PLACED
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, need_of
 from eqsat.ir.tiled_values import WINDOWED
 
-TILES = (32, 16, 8)
-"""How many tiles are tried."""
-
 MOST_WORK = 2.0
 """The most work that tiles may be, relative to the image as a whole: they compute halos more than once."""
+
+TILES = {512: 1.1, 128: 1.2, 32: MOST_WORK, 16: MOST_WORK, 8: MOST_WORK}
+"""How many tiles are tried, each with the most work that they may be."""
 
 MULTIPLES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Tiles have a multiple of one of these rows, so that the steps of all convolutions divide them."""
@@ -116,9 +116,9 @@ def _best(image: ImageValues, equations: Sequence[Equation]) -> _Tiles | None:
     The best is one along which most of them can be computed so, and then, one along which least has to be
     stored that tiles are computed from.
     """
-    for count in TILES:
+    for count, most in TILES.items():
         tilings = [_aligned(image, equations, place, count) for place in range(PLACES)]
-        found = [tiles for tiles in tilings if tiles is not None and tiles.work <= MOST_WORK]
+        found = [tiles for tiles in tilings if tiles is not None and tiles.work <= most]
         if found:
             return min(found, key=lambda tiles: (-len(tiles.targets), tiles.stored_bytes, tiles.work))
     return None
