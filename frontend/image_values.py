@@ -22,8 +22,11 @@ FEWEST_ROWS = 32
 MOST_IMAGES = 8
 """In a larger batch, an image is a chunk."""
 
-MOST_KNOWN = 1 << 22
+MOST_KNOWN = 1 << 20
 """The most entries of an array that is evaluated beforehand."""
+
+ROUNDINGS = 32
+"""How many times the relative error of a rounding a known float may be off."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,35 @@ class ImageValues:
         if extended or large or len(equation.outputs) > 1 or equation.effects:
             return None
         operands = [self.constant(one) for one in equation.inputs]
-        if any(operand is None for operand in operands):
+        if any(operand is None for operand in operands) or not self._is_certain(equation, operands):
             return None
         with jax.ensure_compile_time_eval():
             return np.asarray(equation.bind(operands))
+
+    def _is_certain(self, equation: Equation, operands: Sequence[Any]) -> bool:
+        """Whether an equation of known operands gives the same where floats are rounded in other places.
+
+        XLA computes (i + 0.5) * 2 / 3 as a product with 2 / 3, which may be just below a whole number.
+        """
+        floats = [np.asarray(one) for one in operands if jnp.issubdtype(np.asarray(one).dtype, jnp.floating)]
+        if not floats:
+            return True
+        value, name = floats[0], equation.name
+        whole = isinstance(equation.inputs[0], int) and self._rounds(equation.inputs[0])
+        if name in ("floor", "ceil") or (name == "convert_element_type" and not whole):
+            to_float = jnp.issubdtype(self.flat.avals[equation.outputs[0]].dtype, jnp.floating)
+            return (to_float and name == "convert_element_type") or _far(value, value - np.rint(value))
+        if name == "round":
+            return _far(value, value - np.floor(value) - 0.5)
+        return whole or jnp.issubdtype(self.flat.avals[equation.outputs[0]].dtype, jnp.floating)
+
+    def _rounds(self, value: Value) -> bool:
+        """Whether a float is a whole number, by what computes it."""
+        equation = self.flat.made_by.get(value)
+        return equation is not None and equation.name in ("floor", "ceil", "round", "iota")
+
+
+def _far(values: Any, off: Any) -> bool:
+    """Whether all values are far enough from where a rounded one is another."""
+    tolerance = ROUNDINGS * np.finfo(values.dtype).eps * np.maximum(np.abs(values), 1)
+    return bool(np.all(np.abs(off) > tolerance))

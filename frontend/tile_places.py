@@ -11,8 +11,8 @@ import numpy as np
 
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 
-PLACED = frozenset({"gather", "scatter-add", "dot_general"})
-"""Primitives of which an operand may say where."""
+PLACED = frozenset({"gather", "scatter-add"})
+"""Primitives whose second operand says where."""
 
 NEARLY_WHOLE = 0.2
 """By how much tiles of rows at known places may begin off a whole number of rows apart."""
@@ -119,45 +119,6 @@ def _scatter(wanted: Wanted) -> Need | None:
         return operands[0].at[where].add(operands[2], mode="drop")
 
     return Need((same, None, found), compute, {2: lambda _: 0})
-
-
-def rows_of_known_product(wanted: Wanted, which: int) -> Need | None:
-    """Rows that a known matrix mixes from a few of another's, as where an image is resized smoothly.
-
-    **Arguments:**
-
-    - `which`: the operand that is known, and has the rows of the result.
-    """
-    contracted = wanted.params["dimension_numbers"][0]
-    if len(contracted[which]) != 1:
-        return None
-    matrix = np.asarray(wanted.constants[which])
-    mixes = matrix if contracted[which] == (1,) else matrix.T
-    window, other = wanted.window, 1 - which
-    rows = _rows(window, wanted.tiles)
-    inside = (rows >= 0) & (rows < len(mixes))
-    used = mixes != 0
-    first = np.where(used.any(1), used.argmax(1), MANY)
-    last = np.where(used.any(1), mixes.shape[1] - 1 - used[:, ::-1].argmax(1), -1)
-    at = np.clip(rows, 0, len(mixes) - 1)
-    least, most = first[at].min(1, where=inside, initial=MANY), last[at].max(1, where=inside, initial=-1)
-    (dimension,) = contracted[other]
-    found = _spanned(dimension, least, most, most >= least)
-    if found is None or found.length > 4 * window.length + 4:
-        return None
-    columns = _rows(found, wanted.tiles)
-    there = (columns >= 0) & (columns < mixes.shape[1])
-    parts = mixes[at[:, :, None], np.clip(columns, 0, mixes.shape[1] - 1)[:, None, :]]
-    table = np.where(inside[:, :, None] & there[:, None, :], parts, 0).astype(matrix.dtype)
-    if contracted[which] != (1,):
-        table = table.swapaxes(1, 2)
-
-    def compute(operands: Sequence[Any], tile: Any) -> Any:
-        part = jnp.asarray(table)[tile]
-        return wanted.bind([part, operands[1]] if which == 0 else [operands[0], part])
-
-    windows = (None, found) if which == 0 else (found, None)
-    return Need(windows, compute, {other: lambda _: 0})
 
 
 MANY = np.iinfo(np.int64).max

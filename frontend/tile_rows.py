@@ -9,7 +9,6 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from eqsat.frontend.tile_places import rows_of_known_product
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 from eqsat.ir.elementwise import ELEMENTWISE
 
@@ -115,10 +114,7 @@ def _product(wanted: Wanted) -> Need | None:
     if row < len(left_batch):
         return wanted.along({0: left_batch[row], 1: right_batch[row]})
     row -= len(left_batch)
-    which = 0 if row < len(left) else 1
-    if which in wanted.constants and ranks[which] == 2 and not left_batch:
-        return rows_of_known_product(wanted, which)
-    return wanted.along({0: left[row]} if which == 0 else {1: right[row - len(left)]})
+    return wanted.along({0: left[row]} if row < len(left) else {1: right[row - len(left)]})
 
 
 # Equations that move rows.

@@ -116,12 +116,16 @@ def _best(image: ImageValues, equations: Sequence[Equation]) -> _Tiles | None:
     The best is one along which most of them can be computed so, and then, one along which least has to be
     stored that tiles are computed from.
     """
+    best: _Tiles | None = None
     for count, most in TILES.items():
         tilings = [_aligned(image, equations, place, count) for place in range(PLACES)]
         found = [tiles for tiles in tilings if tiles is not None and tiles.work <= most]
-        if found:
-            return min(found, key=lambda tiles: (-len(tiles.targets), tiles.stored_bytes, tiles.work))
-    return None
+        found.sort(key=lambda tiles: (-len(tiles.targets), tiles.stored_bytes, tiles.work))
+        if found and (best is None or len(found[0].targets) > len(best.targets)):
+            best = found[0]
+        if best is not None and len(best.targets) == len(equations):
+            break
+    return best
 
 
 def _aligned(image: ImageValues, equations: Sequence[Equation], place: int, count: int) -> _Tiles | None:
@@ -220,10 +224,9 @@ class _Tiles:
     def _wanted(self, equation: Equation, window: Window | None) -> Wanted:
         image = self.image
         (output,) = equation.outputs
-        constants: dict[int, Any] = {}
-        if equation.name in PLACED:
-            known = {number: image.constant(value) for number, value in enumerate(equation.inputs)}
-            constants = {number: value for number, value in known.items() if value is not None}
+        constants: Mapping[int, Any] = {}
+        if equation.name in PLACED and (known := image.constant(equation.inputs[1])) is not None:
+            constants = {1: known}
         shapes = tuple(image.shape(value) for value in equation.inputs)
         dtype = image.flat.avals[output].dtype
         return Wanted(equation, window, shapes, image.shape(output), dtype, constants, self.count)
