@@ -25,7 +25,7 @@ from tests.program_text import ProgramText
 from tests.random_control import random_loops
 from tests.random_programs import bottlenecks, random_programs
 
-MANY = 8 if THOROUGH else 0.5
+MANY = 8 if THOROUGH else 0.35
 """How many times as many examples `make test-all` tries."""
 
 UNHURRIED = settings(

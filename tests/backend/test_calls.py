@@ -94,7 +94,7 @@ SCALARS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("primitive", one_in(6, [*FUNCTIONS, *OPERATORS]))
+@pytest.mark.parametrize("primitive", one_in(12, [*FUNCTIONS, *OPERATORS]))
 def test_elementwise(primitive: str) -> None:
     """Every primitive that is a function or an operator, on all dtypes that it takes."""
     exported = primitives.add_jaxvals_p if primitive == "add_any" else getattr(lax, f"{primitive}_p", None)

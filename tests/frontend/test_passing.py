@@ -55,7 +55,7 @@ def on_host(array: Any) -> Any:
     return array if jnp.issubdtype(array.dtype, jax.dtypes.extended) else np.asarray(array)
 
 
-@pytest.mark.parametrize("name", one_in(3, CASES))
+@pytest.mark.parametrize("name", one_in(6, CASES))
 def test_passing(name: str) -> None:
     case = CASES[name]
     with jax.enable_x64(case.x64):

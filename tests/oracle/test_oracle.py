@@ -13,7 +13,7 @@ import pytest
 from tests.oracle.expressions import expressions, function_of
 from tests.oracle.judging import differentiable, gradient, judge, tangent
 
-STEP = 57
+STEP = 171
 """The sample: one in so many."""
 
 TIGHT = 0.3
