@@ -9,9 +9,9 @@ from typing import Any
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
 
-SEEN_THROUGH = frozenset(
-    {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat", "remat2"}
-)
+from eqsat.frontend.retracing import INLINED
+
+SEEN_THROUGH = INLINED | {"jit", "pjit", "checkpoint", "remat", "remat2"}
 """Primitives that are what the jaxpr inside of them is."""
 
 Value = int

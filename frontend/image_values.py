@@ -25,6 +25,9 @@ MOST_IMAGES = 8
 MOST_KNOWN = 1 << 20
 """The most entries of an array that is evaluated beforehand."""
 
+JUMPS = frozenset({"sign", "rem", "nextafter"})
+"""Functions to floats that a last digit can change by much, of which it is not said where."""
+
 ROUNDINGS = 32
 """How many times the relative error of a rounding a known float may be off."""
 
@@ -171,17 +174,22 @@ class ImageValues:
 
         XLA computes (i + 0.5) * 2 / 3 as a product with 2 / 3, which may be just below a whole number.
         """
-        floats = [np.asarray(one) for one in operands if jnp.issubdtype(np.asarray(one).dtype, jnp.floating)]
-        if not floats:
+        inputs = [
+            (one, np.asarray(value))
+            for one, value in zip(equation.inputs, operands, strict=True)
+            if jnp.issubdtype(np.asarray(value).dtype, jnp.floating)
+        ]
+        if all(isinstance(one, Literal) or self._rounds(one) for one, _ in inputs):
             return True
-        value, name = floats[0], equation.name
-        whole = isinstance(equation.inputs[0], int) and self._rounds(equation.inputs[0])
-        if name in ("floor", "ceil") or (name == "convert_element_type" and not whole):
-            to_float = jnp.issubdtype(self.flat.avals[equation.outputs[0]].dtype, jnp.floating)
-            return (to_float and name == "convert_element_type") or _far(value, value - np.rint(value))
+        value, name = inputs[0][1], equation.name
+        if name in JUMPS:
+            return False
+        smooth = jnp.issubdtype(self.flat.avals[equation.outputs[0]].dtype, jnp.floating)
+        if name in ("floor", "ceil") or (name == "convert_element_type" and not smooth):
+            return _far(value, value - np.rint(value))
         if name == "round":
             return _far(value, value - np.floor(value) - 0.5)
-        return whole or jnp.issubdtype(self.flat.avals[equation.outputs[0]].dtype, jnp.floating)
+        return smooth
 
     def _rounds(self, value: Value) -> bool:
         """Whether a float is a whole number, by what computes it."""

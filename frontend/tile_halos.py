@@ -54,7 +54,7 @@ def _convolution(wanted: Wanted) -> Need | None:
     numbers = params["dimension_numbers"]
     batch, features, *spatial = numbers.out_spec
     if wanted.row == batch and params["batch_group_count"] == 1:
-        return replace(wanted.along({0: numbers.lhs_spec[0]}))
+        return wanted.along({0: numbers.lhs_spec[0]})
     if wanted.row in (batch, features):
         return None
     place = spatial.index(wanted.row)
@@ -126,6 +126,7 @@ def _scatter(wanted: Wanted) -> Need | None:
     operand = Window(row, window.stride, start * step - low, (end - start) * step + size)
     padding = tuple((0, 0) if d == row else one for d, one in enumerate(params["padding"]))
     first = window.start - operand.start
+    # As JAX pads on CPUs and GPUs; on a TPU, padded rows are never chosen, even among rows of -inf.
     worst = -np.inf if params["select_prim"].name == "ge" else np.inf
 
     def compute(operands: Sequence[Any], _: Any) -> Any:

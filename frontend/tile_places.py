@@ -14,6 +14,9 @@ from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 PLACED = frozenset({"gather", "scatter-add"})
 """Primitives whose second operand says where."""
 
+MANY = np.iinfo(np.int64).max
+"""More than any row."""
+
 NEARLY_WHOLE = 0.2
 """By how much tiles of rows at known places may begin off a whole number of rows apart."""
 
@@ -59,10 +62,12 @@ def _gather_in_rows(wanted: Wanted) -> Need | None:
 
 def _rows_at(wanted: Wanted, places: Any) -> Need | None:
     """Rows at known places: the fewest that hold those of any tile, and among them those of each."""
+    if places.min() < 0 or places.max() >= wanted.shapes[0][wanted.row]:
+        return None  # What is there depends on the gather's mode.
     window = wanted.window
     rows = _rows(window, wanted.tiles)
     inside = (rows >= 0) & (rows < len(places))
-    at = np.clip(places, 0, wanted.shapes[0][wanted.row] - 1)[np.clip(rows, 0, len(places) - 1)]
+    at = places[np.clip(rows, 0, len(places) - 1)]
     first, last = at.min(1, where=inside, initial=MANY), at.max(1, where=inside, initial=-1)
     found = _spanned(wanted.row, first, last, inside.any(1))
     if found is None or found.length > 2 * window.length + 2:
@@ -119,9 +124,6 @@ def _scatter(wanted: Wanted) -> Need | None:
         return operands[0].at[where].add(operands[2], mode="drop")
 
     return Need((same, None, found), compute, {2: lambda _: 0})
-
-
-MANY = np.iinfo(np.int64).max
 
 
 def _rows(window: Window, tiles: int) -> Any:

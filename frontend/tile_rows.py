@@ -15,14 +15,13 @@ from eqsat.ir.elementwise import ELEMENTWISE
 # Equations for which rows are one as the other.
 
 
-@rule(*(ELEMENTWISE.keys() - {"convert"}), "convert_element_type", "copy", "stop_gradient", "square")
+@rule(
+    *(ELEMENTWISE.keys() - {"convert"}),
+    *("convert_element_type", "copy", "stop_gradient", "square", "reduce_precision"),
+    *("integer_pow", "clamp", "select_n", "is_finite", "erf_inv"),
+)
 def _elementwise(wanted: Wanted) -> Need | None:
     # Operands are of one shape, or scalars.
-    return wanted.same()
-
-
-@rule("reduce_precision", "integer_pow", "clamp", "select_n", "is_finite", "erf_inv", "copy_p")
-def _like_elementwise(wanted: Wanted) -> Need | None:
     return wanted.same()
 
 

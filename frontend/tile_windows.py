@@ -63,6 +63,7 @@ class Wanted:
 
     **Attributes:**
 
+    - `asked`: the window.
     - `shapes`: of the operands; `shape`: of the result, `dtype`: its dtype.
     - `constants`: by operand, its value where it is known beforehand.
     - `tiles`: the number of tiles.

@@ -6,6 +6,8 @@ No chunk of an image's rows passes through a convolution, since its entries reac
 But the rows that a tile needs of every value before it can be computed from those of its own operands: they
 are a few more with each convolution, the halo. Tiles are a batch, and batches are computed chunk by chunk.
 
+A rule can't say this: what a tile needs of a value depends on all that read it, up to the last convolutions.
+
 Which rows are needed is found backwards from the last convolutions, for all that they read together. So
 every value is computed once for each tile, whoever reads it, as in a network whose later layers read earlier
 ones again, or in its derivative. Of a derivative by a kernel, each tile gives a part of the sum over rows.

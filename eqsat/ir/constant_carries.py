@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eqsat.ir.assumptions import constant_carries, under
-from eqsat.ir.changed_bodies import with_changed_bodies
+from eqsat.ir.changed_calls import with_changed_bodies
 from eqsat.ir.control import Body
 from eqsat.ir.ops import Call
 from eqsat.ir.program import Output, Program

@@ -8,12 +8,14 @@ the renamed array is an operand, too.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 
 from eqsat.ir.axis import Axis, Layout, as_dimension, parts
+from eqsat.ir.changed_calls import with_changed_calls
 from eqsat.ir.control import Body, Scan, carried, sliced
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.ops import Call, Dot, Iota, Leaf, Map, Opaque, Reduce, Rename
+from eqsat.ir.ops import Call, Dot, Iota, Leaf, Map, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
 from eqsat.ir.term import Term, Terms, reachable
@@ -52,7 +54,7 @@ class _Moving:
     **Attributes:**
 
     - `leaf`: a number that no input of a body has; the next ones below are free, too.
-    - `call`: a number that no call has; the next ones are free, too.
+    - `calls`: numbers that no call has.
     """
 
     def __init__(self, program: Program) -> None:
@@ -64,35 +66,18 @@ class _Moving:
             if isinstance(leaf.op, Leaf)
         ]
         self.leaf = min([0, *numbers]) - 1
-        self.call = program.next_call()
+        self.calls = itertools.count(program.next_call())
 
     def result(self) -> Program:
         return self._moved(self.program)
 
     def _moved(self, program: Program) -> Program:
-        done: set[tuple[Call, tuple[Term, ...]]] = set()
-        while True:
-            found = next((found for found in program.controls() if found not in done), None)
-            if found is None:
-                return program
-            call, args = found
-            done.add(found)
+        def changed(call: Call, args: tuple[Term, ...]) -> tuple[Call, tuple[Term, ...]]:
             inner = [Body(self._moved(body.program), body.sources) for body in call.bodies]
-            changed = any(new.program is not old.program for new, old in zip(inner, call.bodies, strict=True))
-            made = with_bodies(call, inner, args) if changed else call
-            made, operands = self._with_operands(made, args)
-            if made is call:
-                continue
-            made = replace(made, id=self.call)
-            self.call += 1
-            done.add((made, operands))
-            terms = program.terms
-            known = {
-                term.number: terms.make(Opaque(made, term.op.result), operands)
-                for term in program.known()
-                if isinstance(term.op, Opaque) and term.op.call == call and term.args == args
-            }
-            program = with_inputs(program, program.inputs, known)
+            same = all(new.program is old.program for new, old in zip(inner, call.bodies, strict=True))
+            return self._with_operands(call if same else with_bodies(call, inner, args), args)
+
+        return with_changed_calls(program, changed, self.calls)
 
     def _with_operands(self, call: Call, args: tuple[Term, ...]) -> tuple[Call, tuple[Term, ...]]:
         """Returns the call with further operands, as far as an axis then passes through it."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.changed_bodies import with_changed_bodies
+from eqsat.ir.changed_calls import with_changed_bodies
 from eqsat.ir.control import Body
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
