@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -104,7 +105,26 @@ def sum_of_tiles(wanted: Wanted, place: int, length: int) -> Need | None:
         ),
         lambda operands, _: wanted.bind(operands, padding=padding),
         {0: lambda _: 0},
+        None if params["feature_group_count"] > 1 else partial(_over_tiles, wanted, padding),
     )
+
+
+def _over_tiles(wanted: Wanted, padding: Any, operands: Sequence[Any]) -> Any:
+    """One convolution for the sum over tiles, which are more of the features that it sums over.
+
+    One for each tile would be one in groups, which libraries have few fast kernels for, and its results
+    would have to be stored.
+    """
+    numbers = wanted.params["dimension_numbers"]
+    features = (numbers.lhs_spec[1], numbers.rhs_spec[1])
+    joined = []
+    for operand, dimension in zip(operands, features, strict=True):
+        moved = jnp.moveaxis(operand, 0, dimension)
+        shape = moved.shape
+        joined.append(
+            moved.reshape(*shape[:dimension], shape[dimension] * shape[dimension + 1], *shape[dimension + 2 :])
+        )
+    return wanted.bind(joined, padding=padding)
 
 
 @rule("select_and_scatter_add")

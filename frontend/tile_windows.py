@@ -50,11 +50,14 @@ class Need:
     - `padding`: by the number of an operand, what the equation has in place of rows above and below it, given
       all operands. Of other operands, it reads no such rows.
     - `compute`: the window, of the operands' windows and the number of the tile.
+    - `total`: of a sum over tiles, the sum, given the operands' windows with the tiles as first dimension.
+      None if it is the sum of what `compute` gives.
     """
 
     windows: tuple[Window | None, ...]
     compute: Callable[[Sequence[Any], Any], Any]
     padding: Mapping[int, Callable[[Sequence[Any]], Any]] = field(default_factory=dict)
+    total: Callable[[Sequence[Any]], Any] | None = None
 
 
 @dataclass(frozen=True)

@@ -312,14 +312,15 @@ class _Tiles:
     def _of_tiles(self, target: Target, tiles: Any) -> Any:
         row, shape = target.dimension, self.image.shape(target.value)
         if row is None:
-            return jnp.sum(tiles, axis=0)
+            total = self.needs[target.value].total
+            return jnp.sum(tiles, axis=0) if total is None else total(tiles)
         joined = jnp.moveaxis(tiles, 0, row)
         rows = joined.shape[row] * joined.shape[row + 1]
         joined = joined.reshape(*shape[:row], rows, *shape[row + 1 :])
         return joined if rows == shape[row] else lax.slice_in_dim(joined, 0, shape[row], axis=row)
 
     def _tile(self, tile: Any, known: Mapping[Value, Any]) -> list[Any]:
-        """What a tile gives of the targets."""
+        """What a tile gives of the targets; of some sums, the operands."""
         made: dict[Value, Any] = {}
 
         def rows(value: Value, window: Window) -> Any:
@@ -347,7 +348,7 @@ class _Tiles:
                     operands.append(rows(operand, window))
             for number, filler in need.padding.items():
                 operands[number] = self._padded(equation, need, number, filler(operands), operands, tile)
-            made[equation.outputs[0]] = need.compute(operands, tile)
+            made[equation.outputs[0]] = operands if need.total is not None else need.compute(operands, tile)
         return [
             made[target.value] if target.dimension is None else rows(target.value, self._window(target))
             for target in self.targets
