@@ -20,6 +20,7 @@ class CodegenOptions:
       whether those in the loops of the function are, too. Their sums may then have another order.
     - `split_reduction`, `split_columns`: the lengths of the longest reductions that XLA does in one step:
       along the last axis, and along another one. Longer ones may be emitted in two steps. 0: none is.
+    - `few_columns`: with fewer columns, what is reduced in two steps is transposed first.
     - `adds_rows`: whether the product of a vector and a matrix adds the matrix's rows one after the other. If
       so, products with many rows are emitted in blocks.
     - `transposes_slowly`: whether a product of two transposed matrices is slower than others.
@@ -34,6 +35,7 @@ class CodegenOptions:
     panel: int | None = None
     split_reduction: int = 0
     split_columns: int = 0
+    few_columns: int = 0
     orders_convolutions: bool = False
     orders_bodies: bool = False
     transposes_slowly: bool = False
@@ -58,6 +60,7 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
         adds_rows=machine.adds_rows,
         split_reduction=steps[0],
         split_columns=steps[1],
+        few_columns=machine.few_columns,
         orders_convolutions=machine.orders_convolutions,
         orders_bodies=machine.orders_convolutions,
         transposes_slowly=machine.transposes_slowly,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import BLOCKS, in_blocks
-from eqsat.backend.layout import Emitted, Lengths, tuple_text
+from eqsat.backend.layout import Emitted, Lengths, transposed, tuple_text
 from eqsat.backend.pieces import Pieces
 from eqsat.ir.axis import Axis
 from eqsat.ir.reduction_steps import part_length
@@ -37,7 +37,14 @@ def parts(
         return None
     rows = math.prod(pieces[other].shortest for other in value.order if other not in axes)
     length = part_length(pieces[axis].shortest, longest, rows * itemsize, pieces[axis].divisor)
-    return None if length is None else in_blocks(value, {axis}, length, lengths)
+    if length is None:
+        return None
+    behind = value.order[max(map(value.order.index, axes)) + 1 :]
+    if behind and math.prod(pieces[other].shortest for other in behind) < codegen.few_columns:
+        # XLA reduces along the last axis then, but not where a reshape is in between.
+        rest = [other for other in value.order if other not in axes]
+        value = transposed(value, (*rest, *(other for other in value.order if other in axes)))
+    return in_blocks(value, {axis}, length, lengths)
 
 
 def reduced_in_steps(kind: str, axes: Collection[Axis], divided: Emitted) -> Emitted:

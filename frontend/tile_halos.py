@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
+from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, joined, rule
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,8 @@ def _over_tiles(wanted: Wanted, padding: Any, operands: Sequence[Any]) -> Any:
     """
     numbers = wanted.params["dimension_numbers"]
     features = (numbers.lhs_spec[1], numbers.rhs_spec[1])
-    joined = []
-    for operand, dimension in zip(operands, features, strict=True):
-        moved = jnp.moveaxis(operand, 0, dimension)
-        shape = moved.shape
-        joined.append(
-            moved.reshape(*shape[:dimension], shape[dimension] * shape[dimension + 1], *shape[dimension + 2 :])
-        )
-    return wanted.bind(joined, padding=padding)
+    operands = [joined(one, dimension) for one, dimension in zip(operands, features, strict=True)]
+    return wanted.bind(operands, padding=padding)
 
 
 @rule("select_and_scatter_add")

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax.numpy as jnp
+
 from eqsat.frontend.flat import Equation
 
 
@@ -115,6 +117,13 @@ class Wanted:
     def resized(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """A shape of the result, with the length of the window."""
         return tuple(self.window.length if d == self.row else size for d, size in enumerate(sizes))
+
+
+def joined(tiles: Any, dimension: int) -> Any:
+    """What all tiles give, of which the tiles are the first dimension, one after another along another."""
+    moved = jnp.moveaxis(tiles, 0, dimension)
+    shape = moved.shape
+    return moved.reshape(*shape[:dimension], shape[dimension] * shape[dimension + 1], *shape[dimension + 2 :])
 
 
 class Misaligned(Exception):

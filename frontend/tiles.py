@@ -37,7 +37,7 @@ from eqsat.frontend.flat import Equation, FlatJaxpr, Value
 from eqsat.frontend.image_values import ImageValues, Target
 from eqsat.frontend.tile_halos import sum_of_tiles
 from eqsat.frontend.tile_places import PLACED
-from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, need_of
+from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, joined, need_of
 from eqsat.ir.tiled_values import WINDOWED
 
 MOST_WORK = 2.0
@@ -314,10 +314,8 @@ class _Tiles:
         if row is None:
             total = self.needs[target.value].total
             return jnp.sum(tiles, axis=0) if total is None else total(tiles)
-        joined = jnp.moveaxis(tiles, 0, row)
-        rows = joined.shape[row] * joined.shape[row + 1]
-        joined = joined.reshape(*shape[:row], rows, *shape[row + 1 :])
-        return joined if rows == shape[row] else lax.slice_in_dim(joined, 0, shape[row], axis=row)
+        found = joined(tiles, row)
+        return found if found.shape[row] == shape[row] else lax.slice_in_dim(found, 0, shape[row], axis=row)
 
     def _tile(self, tile: Any, known: Mapping[Value, Any]) -> list[Any]:
         """What a tile gives of the targets; of some sums, the operands."""

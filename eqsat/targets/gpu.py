@@ -47,8 +47,16 @@ COMPILER = CompilerProfile(
     # tried out on the device. Without Triton, the workspace is a buffer that is counted, and the choice does
     # not depend on whether there is a device. The softmax rewriter makes Triton kernels whose compilation may
     # end the process: "LLVM Fatal Error while compiling Triton kernel: Dimensions must match" (jaxlib 0.10.2,
-    # a fused layer normalisation over three axes).
-    options={HONEST: {"xla_gpu_enable_triton_gemm": False, "xla_disable_hlo_passes": SOFTMAX_REWRITER}},
+    # a fused layer normalisation over three axes). Where there is a device, XLA tries out kernels for fusions
+    # on it: for 64 s for Sinkhorn's iterations, which took 0.9 s without and then ran as fast, and for one
+    # program until a kernel failed with "misaligned address" (an H100, jaxlib 0.11.2).
+    options={
+        HONEST: {
+            "xla_gpu_enable_triton_gemm": False,
+            "xla_disable_hlo_passes": SOFTMAX_REWRITER,
+            "xla_gpu_experimental_enable_fusion_autotuner": False,
+        }
+    },
     # Where the device is present, XLA tries out kernels of products on it while it compiles: that takes
     # seconds, and as much memory as their operands and results, which is just what the device lacks for a
     # program that is too large for it (80 GB for a kernel matrix of 40 GB on an H200, jaxlib 0.11.2).
@@ -181,6 +189,9 @@ GPU = Machine(
     # Column reductions: 4,000 entries are reduced in one step, 5,000 in two (jaxlib 0.10, for an H100).
     split_reduction=1 << 14,
     split_columns=1 << 12,
+    # A warp reduces a column per thread. With three columns, a sum in two steps took 71 ms, and one along the
+    # last axis 7 ms (forces of 40,000 bodies, an H100, jaxlib 0.11.2).
+    few_columns=32,
     emits_steps=True,
     stores_broadcasts=True,
     fuses_joins=True,

@@ -59,6 +59,7 @@ class Machine:
       the results of the first step are stored; 0 if none is.
     - `split_columns`: the same for reductions along another axis than the last; `emits_steps`: whether such
       reductions are emitted in two steps (`eqsat.ir.reduction_steps`).
+    - `few_columns`: with fewer columns than that, reductions along another axis than the last are slow.
     - `fuses_joins`: whether concatenations and padded arrays are computed on the fly, and what they are of;
       and the updates of scatters.
     - `fuses_extremes`: whether argmax and argmin compute their operand on the fly; `fuses_selections`: the
@@ -125,6 +126,7 @@ class Machine:
     cheap_uses: int = 1
     split_reduction: int = 0
     split_columns: int = 0
+    few_columns: int = 0
     emits_steps: bool = False
     stores_broadcasts: bool = False
     fuses_joins: bool = False

@@ -25,7 +25,7 @@ from eqsat.ir.reduction_steps import part_length
 from eqsat.ir.term import Term, Terms
 
 ROWS, LONG, SHORT = Axis(0, 30), Axis(1, 600), Axis(2, 3)
-STEPS = CodegenOptions(split_reduction=200, split_columns=90)
+STEPS = CodegenOptions(split_reduction=200, split_columns=90, few_columns=4)
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 2.5, math.inf, -math.inf, math.nan]
 
 
@@ -57,6 +57,12 @@ def test_rows_have_longer_parts_than_columns() -> None:
     assert "(30, 3, 200)" in written("sum", {LONG}, (ROWS, LONG)).text
     assert "(8, 75, 30)" in written("sum", {LONG}, (LONG, ROWS)).text
     assert "barrier" not in written("sum", {ROWS}, (LONG, ROWS)).text, "short"
+
+
+def test_few_columns_are_reduced_as_rows() -> None:
+    """A GPU reduces a column per thread: with three, most threads of a warp would idle."""
+    assert "(30, 3, 8, 75)" in written("sum", {LONG}, (ROWS, LONG, SHORT)).text
+    assert "transpose" not in written("sum", {LONG}, (SHORT, LONG, ROWS)).text
 
 
 def test_parts_divide_the_length_or_are_left_to_the_library() -> None:

@@ -252,6 +252,28 @@ def test_a_step_of_training_on_one_image_fits_a_fifth() -> None:
         np.testing.assert_allclose(found, other, atol=2e-5 * float(abs(other).max()))
 
 
+def test_a_derivative_by_a_kernel_is_one_convolution_over_the_tiles_of_a_chunk() -> None:
+    """Neither one in groups, for which libraries are slow, nor are results of tiles stored."""
+    x = normal(2, 512, 32, 3)
+    kernels = [normal(3, 3, 3, 12) / 5, normal(3, 3, 12, 8) / 5, normal(3, 3, 8, 2) / 5]
+
+    def loss(kernels: Any) -> Any:
+        value = x
+        for kernel in kernels:
+            value = jnp.tanh(lax.conv_general_dilated(value, kernel, (1, 1), "SAME", dimension_numbers=NHWC))
+        return jnp.sum(value)
+
+    step = jax.grad(loss)
+    plain = eqsat.optimize(step, budget="1GB").plan(kernels)
+    budget = plain.peak_bytes - (3 * plain.peak_bytes) // 5
+    optimized = eqsat.optimize(step, budget=budget)
+    plan = optimized.plan(kernels)
+    assert plan.loops and all(loop.combines == ("sum",) for loop in plan.loops), plan.loops
+    assert "feature_group_count=" not in plan.source and "batch_group_count=" not in plan.source
+    for found, other in zip(optimized(kernels), jax.jit(step)(kernels), strict=True):
+        np.testing.assert_allclose(found, other, atol=2e-5 * float(abs(other).max()))
+
+
 def test_sums_over_narrow_floats_are_not_of_tiles() -> None:
     """They would be rounded for every tile."""
     x, kernel = jnp.ones((1, 96, 16, 3), jnp.bfloat16), jnp.ones((3, 3, 3, 4), jnp.bfloat16)
