@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from eqsat.engine.cost import CostModel
-from eqsat.engine.extract import Extractor
-from eqsat.engine.node_choices import Inside
 from eqsat.ir.axis import Axis
-from eqsat.ir.control import Body, iterations
 from eqsat.planning.candidate_builder import BuiltCandidate, CandidateBuilder, Extraction
-from eqsat.planning.candidates import Candidate, as_written, useful_axes
-from eqsat.planning.caps import CAP_STEP, between, caps
-from eqsat.planning.extraction_state import ExtractionState, PlannedCall
-from eqsat.planning.extractors import cheapest, extractor_of, nominal_chunks
+from eqsat.planning.candidates import Candidate, useful_axes
+from eqsat.planning.caps import between, caps
+from eqsat.planning.extraction_state import ExtractionState
+from eqsat.planning.extractors import cheapest
 from eqsat.planning.liveness import largest_stored
+from eqsat.planning.programs_under_cap import built_under, ranked
 from eqsat.planning.search_space import SearchSpace, computed
 from eqsat.support.deadline import NO_DEADLINE, Deadline
-from eqsat.support.gc_pause import uncollected
 from eqsat.support.units import format_bytes
-
-FURTHER_CAPS = 2
-"""How many lower caps are tried for a body of which no program under a cap keeps to it."""
 
 MOST_SPILLING = 4
 """The number of programs that are too big, lowest peaks first, whose variants that store less are tried."""
@@ -104,7 +96,9 @@ class CappedExtraction:
 
     def __init__(self, space: SearchSpace, budget: int, deadline: Deadline, steps: Iterable[Step]) -> None:
         self.budget = budget
-        self.state = ExtractionState.of(space)
+        self.states = [ExtractionState.of(space)]
+        if any(not call.cut.isdisjoint(space.large) for call in space.bodies):
+            self.states.append(ExtractionState.of(space, in_chunks=True))
         self.deadline = deadline
         self.steps = deque(steps)
         self._too_big: list[StoringLess] = []
@@ -131,8 +125,8 @@ class CappedExtraction:
         extraction = CappedExtraction(space, budget, deadline, map(UnderCap, caps(free)))
         if before is not None:
             known = frozenset(before.large)
-            splits = extraction.state.splits
-            extraction.state.splits = tuple(one for one in splits if one is None or not one <= known)
+            splits = extraction.states[0].splits
+            extraction._loop_over([one for one in splits if one is None or not one <= known])
         return extraction
 
     @staticmethod
@@ -156,13 +150,18 @@ class CappedExtraction:
             return CappedExtraction.within(space, budget, deadline)
         largest = largest_stored(candidate.schedule, space.machine)
         extraction = CappedExtraction(space, budget, deadline, map(UnderCap, caps(largest)))
-        extraction.state.splits = (axes,)
+        extraction._loop_over([axes])
         return extraction
+
+    def _loop_over(self, splits: Sequence[frozenset[Axis] | None]) -> None:
+        """Extract only programs with loops over these sets of axes."""
+        for state in self.states:
+            state.splits = tuple(splits)
 
     @property
     def space(self) -> SearchSpace:
         """The space that programs are extracted from."""
-        return self.state.space
+        return self.states[0].space
 
     def next_step(self) -> Step | None:
         """The step to take next; None if there is none left."""
@@ -199,22 +198,25 @@ class CappedExtraction:
                 return [] if best is None else [best]
 
     def _under(self, cap: float) -> list[Candidate]:
-        builder = built_under(self.state, cap, self.budget, self.deadline)
-        if self.state.exhausted:
+        builders = []
+        for state in self.states:
+            unlike = None if state is self.states[0] else self.states[0]
+            builder = built_under(state, cap, self.budget, self.deadline, unlike=unlike)
+            builders += [] if builder is None else [builder]
+        if all(state.exhausted for state in self.states):
             self.steps.clear()  # lower caps allow nothing that this one does not
             if self._coarse and not self._fits:
                 self.steps += map(UnderCap, between(cap))
             self._coarse = False
-        if builder is None:
+        self._put_off += [builder for builder in builders if builder.repetitive]
+        found = [candidate for builder in builders for candidate in builder.found]
+        if not found:
             return []
-        self._put_off += [builder] if builder.repetitive else []
-        if not builder.found:
-            return []
-        fitting = [c.predicted_seconds for c in builder.found if c.predicted_peak <= self.budget]
+        fitting = [c.predicted_seconds for c in found if c.predicted_peak <= self.budget]
         if not (fitting or self._fits) and self.hopeless:
             self.steps.clear()
         self._fastest = min([self._fastest, *fitting])
-        inside = builder.computing_inside(self._fastest)
+        inside = [one for builder in builders for one in builder.computing_inside(self._fastest)]
         within = [c.predicted_seconds for c in inside if c.predicted_peak <= self.budget]
         self._fastest = min([self._fastest, *within])
         if fitting and not self._fits:
@@ -225,8 +227,12 @@ class CappedExtraction:
             if best is not None:
                 self.steps.appendleft(replace(best, seconds=min(fitting)))
             self._fits = True
-        self._too_big += [StoringLess(builder, extraction, built) for extraction, built in builder.built]
-        return ranked([*builder.found, *inside], self.budget)
+        self._too_big += [
+            StoringLess(builder, extraction, built)
+            for builder in builders
+            for extraction, built in builder.built
+        ]
+        return ranked([*found, *inside], self.budget)
 
 
 def attempts(space: SearchSpace, budget: int, deadline: Deadline = NO_DEADLINE) -> Iterator[list[Candidate]]:
@@ -265,108 +271,3 @@ def _groups(extraction: CappedExtraction, spills: bool = True) -> Iterator[list[
 def _largest(space: SearchSpace) -> int:
     """Bytes of the largest value that a program computes: caps above it make no difference."""
     return max((term.bytes for term, _ in computed(space.program)), default=0)
-
-
-def ranked(found: Iterable[Candidate], budget: int) -> list[Candidate]:
-    """Candidates by predicted time, those that should fit first."""
-    return sorted(found, key=lambda c: (c.predicted_peak > budget, c.predicted_seconds))
-
-
-@uncollected()
-def built_under(
-    state: ExtractionState, cap: float, budget: int, deadline: Deadline, largest_block: float = math.inf
-) -> CandidateBuilder | None:
-    """A builder with the new candidates and the repetitive programs under a cap; None if there are none."""
-    space = state.space
-    counted = _planned_calls(state, cap, budget - space.program.fixed_bytes, deadline)
-    chunks = nominal_chunks(space, cap)
-    extractor = state.extractor
-    if extractor is None or state.counted != counted or extractor.model.chunks != chunks:
-        extractor = state.extractor = extractor_of(space, CostModel(space.machine, chunks), counted)
-        state.counted = counted
-    elif state.largest <= cap:
-        return None  # this cap excludes nothing more than the last one did
-    state.largest = extractor.largest_stored(cap)
-    builder = CandidateBuilder(state, budget, largest_block)
-    state.exhausted = True
-    for extraction in _extractions(extractor, cap, state.splits):
-        state.exhausted = False
-        if deadline.passed():
-            break
-        builder.add(extraction)
-    return builder if builder.found or builder.repetitive else None
-
-
-def _extractions(
-    extractor: Extractor, cap: float, splits: Iterable[frozenset[Axis] | None]
-) -> Iterator[Extraction]:
-    """The cheapest programs under a cap that loop over some axes, for each of some sets of axes.
-
-    Once a set is enough, other pairs of axes are left out.
-    """
-    enough = False
-    for split in splits:
-        if enough and split is not None and len(split) > 1:
-            continue
-        selection = extractor.extract(cap, split)
-        if selection is None:
-            continue
-        enough = True
-        yield Extraction(extractor, cap, split, False, selection)
-        if not selection.one_pass:
-            lean = extractor.extract(cap, split, one_pass=True)
-            if lean is not None:
-                yield Extraction(extractor, cap, split, True, lean)
-
-
-def _planned_calls(
-    state: ExtractionState, cap: float, free: int, deadline: Deadline
-) -> dict[int, PlannedCall]:
-    """By id, the calls of control flow in a space with the best programs for their bodies under a cap."""
-    for call, bodies in state.bodies.items():
-        best = tuple(
-            inner if isinstance(inner, Candidate) else _best_body(inner, cap, free, deadline)
-            for inner in bodies
-        )
-        before = state.planned.get(call.id)
-        if before is not None and all(map(operator.is_, before.found, best)):
-            continue
-        programs = [
-            body if isinstance(inner, Candidate) else Body(candidate.schedule.program, body.sources)
-            for body, inner, candidate in zip(call.bodies, bodies, best, strict=True)
-        ]
-        assert call.control is not None
-        makers = {number: name for candidate in best for number, name in candidate.makers.items()}
-        inside = Inside(
-            iterations(call.control) * sum(candidate.seconds for candidate in best),
-            max(largest_stored(candidate.schedule, state.space.machine) for candidate in best),
-        )
-        state.planned[call.id] = PlannedCall(replace(call, bodies=tuple(programs)), makers, inside, best)
-    return dict(state.planned)
-
-
-def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline) -> Candidate:
-    """The best program for a body under a cap; else that of the last higher cap; else the body as written."""
-    program, machine = state.space.program, state.space.machine
-    budget = free + program.fixed_bytes
-    found: list[Candidate] = []
-    within: list[Candidate] = []
-    for steps in range(1 + FURTHER_CAPS):
-        # The values that the body stores are subject to the same cap as the call's.
-        builder = built_under(state, cap / CAP_STEP**steps, budget, deadline, cap)
-        if builder is not None:
-            if not builder.found:
-                builder.add_repetitive()
-            found = builder.found
-            if found and all(candidate.predicted_peak > budget for candidate in found):
-                extraction, least = min(builder.built, key=lambda one: one[1].candidate.predicted_peak)
-                found = [*found, *builder.spilling(extraction, least)]
-            state.found += found
-        # A cap gives only what higher ones did not. Some stores what extraction took for computed on the fly.
-        within = [one for one in state.found if largest_stored(one.schedule, machine) <= cap]
-        if within or state.exhausted or not state.found or deadline.passed():
-            break
-    state.latest = next(iter(ranked(within or found, budget)), state.latest)
-    if state.latest is None:
-        state.latest = as_written(program, machine)
-    return state.latest

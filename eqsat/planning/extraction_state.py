@@ -38,6 +38,8 @@ class ExtractionState:
     - `largest`: bytes of the largest buffer that a program under the latest cap may have.
     - `exhausted`: whether there was no program under the latest cap.
     - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body.
+    - `in_chunks`: whether calls of control flow are planned for loops over chunks around them; values in
+      their bodies are then smaller.
     - `splits`: the sets of axes to loop over, one after the other, and None for any.
     """
 
@@ -51,10 +53,11 @@ class ExtractionState:
     exhausted: bool = False
     found: list[Candidate] = field(default_factory=list)
     latest: Candidate | None = None
+    in_chunks: bool = False
     splits: tuple[frozenset[Axis] | None, ...] = ()
 
     @staticmethod
-    def of(space: SearchSpace) -> ExtractionState:
+    def of(space: SearchSpace, in_chunks: bool = False) -> ExtractionState:
         """The state before anything is extracted."""
         bodies = {
             call: tuple(
@@ -62,7 +65,7 @@ class ExtractionState:
             )
             for call, inside in space.bodies.items()
         }
-        return ExtractionState(space, bodies, splits=tuple(_splits(space.large)))
+        return ExtractionState(space, bodies, in_chunks=in_chunks, splits=tuple(_splits(space.large)))
 
 
 def _splits(large: Sequence[Axis]) -> Iterator[frozenset[Axis] | None]:

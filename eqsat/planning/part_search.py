@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from eqsat.engine.compiled import CompiledRule
 from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate, scheduled
-from eqsat.planning.capped_extraction import CappedExtraction, StoringLess, ranked
+from eqsat.planning.capped_extraction import CappedExtraction, StoringLess
 from eqsat.planning.loops import build
 from eqsat.planning.materialisation import with_kept
 from eqsat.planning.parts import Part, joined, parts_of
+from eqsat.planning.programs_under_cap import ranked
 from eqsat.planning.search_space import SPLIT_AXES, Saturations, free_bytes, prepare
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.targets.machine import Machine

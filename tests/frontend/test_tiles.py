@@ -268,8 +268,9 @@ def test_a_derivative_by_a_kernel_is_one_convolution_over_the_tiles_of_a_chunk()
     budget = plain.peak_bytes - (3 * plain.peak_bytes) // 5
     optimized = eqsat.optimize(step, budget=budget)
     plan = optimized.plan(kernels)
-    assert plan.loops and all(loop.combines == ("sum",) for loop in plan.loops), plan.loops
-    assert "feature_group_count=" not in plan.source and "batch_group_count=" not in plan.source
+    assert plan.loops
+    assert all(loop.combines == ("sum",) for loop in plan.loops)
+    assert "group_count=" not in plan.source
     for found, other in zip(optimized(kernels), jax.jit(step)(kernels), strict=True):
         np.testing.assert_allclose(found, other, atol=2e-5 * float(abs(other).max()))
 

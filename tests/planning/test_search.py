@@ -21,9 +21,10 @@ from eqsat.ir.spec import check_program
 from eqsat.ir.term import Term
 from eqsat.planning.candidate_builder import CandidateBuilder
 from eqsat.planning.candidates import Candidate, as_written, rechunk, useful_axes
-from eqsat.planning.capped_extraction import CappedExtraction, attempts, built_under, every_attempt
+from eqsat.planning.capped_extraction import CappedExtraction, attempts, every_attempt
 from eqsat.planning.extractors import cheapest
 from eqsat.planning.liveness import simulate
+from eqsat.planning.programs_under_cap import built_under
 from eqsat.planning.recording import Recorder, rules_fired
 from eqsat.planning.search_space import (
     SPLIT_AXES,
