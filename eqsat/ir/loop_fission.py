@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from eqsat.ir.axis import Axis, layout_axes
 from eqsat.ir.changed_calls import Operands, with_changed_bodies
-from eqsat.ir.control import Body, Scan, carried
+from eqsat.ir.control import Body, Scan
 from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
@@ -79,18 +79,18 @@ def _parts(call: Call, results: Iterable[int]) -> list[set[int]]:
 
 def _needing(call: Call, axis: Axis) -> set[int]:
     """Returns the results whose computation has the axis, in whichever iteration."""
+    assert isinstance(call.control, Scan)
     (body,) = call.bodies
     fed = dict(zip((leaf.number for leaf in body.program.inputs), body.sources, strict=True))
-    places = {place: result for result, place in enumerate(carried(call.control))}
+    places = {place: result for result, place in enumerate(call.control.carried)}
     found: set[int] = set()
     while True:
         needing: set[int] = set()
         for term in body.program.reachable():
             result = places.get(fed.get(term.number, -1))
-            inside = any(axis in layout_axes(layout) for layout in _layouts(term))
             if (
                 axis in term.axes
-                or inside
+                or axis in _axes_of_operands(term)
                 or result in found
                 or any(arg.number in needing for arg in term.args)
             ):
@@ -102,6 +102,7 @@ def _needing(call: Call, axis: Axis) -> set[int]:
         found |= reached
 
 
-def _layouts(term: Term) -> Iterable[tuple[Axis | None, ...]]:
-    """Returns the layouts of the operands of a call."""
-    return term.op.call.arg_layouts if isinstance(term.op, Opaque) else ()
+def _axes_of_operands(term: Term) -> frozenset[Axis]:
+    """Returns the axes that a call's operands are laid out along."""
+    layouts = term.op.call.arg_layouts if isinstance(term.op, Opaque) else ()
+    return frozenset[Axis]().union(*map(layout_axes, layouts))
