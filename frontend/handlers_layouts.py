@@ -55,8 +55,26 @@ def concatenate(lowering: Lowering, equation: Any, operands: Views) -> Views | N
 
 @handles("split")
 def split(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
-    """Nothing, if there is one part: derivatives split what they are of a single array so."""
-    return operands if len(equation.params["sizes"]) == 1 else None
+    """Nothing, if all entries are in one part: derivatives split what they are of a single array so."""
+    full = [number for number, size in enumerate(equation.params["sizes"]) if size]
+    if len(full) != 1:
+        return None
+    return [
+        operands[0] if number == full[0] else without_entries(lowering, var.aval)
+        for number, var in enumerate(equation.outvars)
+    ]
+
+
+def without_entries(lowering: Lowering, aval: Any) -> View:
+    """An array that has none. It is no slice of what it is computed from: nothing need be known of that."""
+    return lowering.view(
+        lowering.constant(0, aval.dtype).node, lowering.draft.fresh_layout(aval.shape), str(aval.dtype)
+    )
+
+
+def is_empty(aval: Any) -> bool:
+    """Whether an array has no entries, and a dtype that constants have."""
+    return 0 in aval.shape and not is_extended(str(aval.dtype))
 
 
 @handles("transpose")

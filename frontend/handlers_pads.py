@@ -32,9 +32,11 @@ def pad(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     if not changed:
         return [view]
     before, after = lowering.shape(view), tuple(equation.outvars[0].aval.shape)
+    if 0 in before and not is_extended(view.dtype):
+        return [View(value.node, lowering.draft.fresh_layout(after), view.dtype)]
     if any(low < 0 or high < 0 or (inner and before[d] > 1) for d, (low, high, inner) in enumerate(amounts)):
         return None
-    if 0 in after or 0 in before or is_extended(view.dtype) or max(after) > np.iinfo(np.int32).max:
+    if 0 in after or is_extended(view.dtype) or max(after) > np.iinfo(np.int32).max:
         return None
     if any(lowering.has_axis(view, view.layout[dimension]) for dimension in changed):
         return None

@@ -25,6 +25,7 @@ from eqsat.frontend.coalesce import boundaries
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
+from eqsat.frontend.handlers_layouts import is_empty, without_entries
 from eqsat.frontend.known import Known
 from eqsat.frontend.names_ranks import Order
 from eqsat.frontend.naming import Claim, Made, OperationName, build_names, with_whole_axis
@@ -234,10 +235,7 @@ class Lowering:
         for equation in jaxpr.eqns:
             operands = self.known.before(equation, [read(atom) for atom in equation.invars])
             first_new = len(self.draft.nodes)
-            handler = HANDLERS.get(equation.primitive.name, inline_foreign)
-            results = handler(self, equation, operands)
-            if results is None:
-                results = self._called(equation, operands)
+            results = self._results(equation, operands)
             if first_new < len(self.draft.nodes):
                 self.note_origin(first_new, self._origin or place_of(equation))
             for namer in NAMERS.get(equation.primitive.name, ()) if self._naming else ():
@@ -247,6 +245,14 @@ class Lowering:
                 if var in tiled:
                     self._name_tiles(equation, tiled[var][0], view, tiled[var][1])
         return [read(atom) for atom in jaxpr.outvars]
+
+    def _results(self, equation: Any, operands: Sequence[View]) -> Sequence[View]:
+        avals = [var.aval for var in equation.outvars]
+        if avals and not equation.effects and all(map(is_empty, avals)):
+            return [without_entries(self, aval) for aval in avals]
+        handler = HANDLERS.get(equation.primitive.name, inline_foreign)
+        results = handler(self, equation, operands)
+        return self._called(equation, operands) if results is None else results
 
     def _tiles(self, tiling: Tiling, views: Mapping[Any, View], number: int) -> View:
         """A result of a tiling. All are computed together."""

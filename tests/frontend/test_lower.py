@@ -266,6 +266,36 @@ def test_empty_arrays_are_not_concatenated() -> None:
     lowered(lambda keys: jnp.concatenate([keys, keys[:0], keys]), keys)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: jax.lax.pad(x[:0], 2.5, ((1, 2, 0), (0, 0, 0))),
+        lambda x: jax.lax.pad(x[:, :0], x.sum(), ((1, 0, 0), (3, 1, 2))),
+        lambda x: jax.lax.pad(x[:0], 0.0, ((0, 0, 0), (1, 1, 0))),
+        lambda x: [part * 2 for part in lax.split(x, (0, 5), 0)],
+        lambda x: (x[:0] * x[:0]).sum(0),
+        lambda x: jnp.sort(x[:0], 1),
+        lambda x: (x[:0] > 0, x[:0].astype(jnp.int8), jnp.concatenate([x[:0] + 1, x])),
+    ],
+)
+def test_arrays_without_entries_are_computed_from_nothing(function: Callable[..., Any]) -> None:
+    """No slice of what they would be computed from has to pass through."""
+    program = check_meaning(function, normal(5, 4))
+    assert not [op for op in ops(program, Opaque) if any(axis.size == 0 for axis in op.call.passing)]
+    assert not [op for op in ops(program, Opaque) if op.call.primitive in (lax.slice_p, lax.pad_p)]
+
+
+def test_a_scan_by_halves_passes_through_in_chunks_of_a_batch() -> None:
+    """Its shortest halves are empty."""
+    x = normal(8, 6)
+
+    def both(x: Any) -> Any:
+        return lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), (x, jnp.sin(x)))[1]
+
+    program = check_meaning(jax.grad(lambda x: (both(x) ** 2).sum()), x)
+    assert all(6 in {axis.size for axis in op.call.passing} for op in ops(program, Opaque))
+
+
 def test_equal_calls_are_one_term() -> None:
     def fn(x: Any) -> Any:
         return jnp.sort(jnp.exp(x), 1).sum(0), jnp.sort(jnp.exp(x), 1).max(0), jnp.sort(jnp.exp(x), 0)

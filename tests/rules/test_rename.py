@@ -5,7 +5,7 @@ The programs are written in the IR: the frontend inserts a renaming only where i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -105,13 +105,13 @@ class Terse:
         return self.make(Iota(AXES[name], "float32"))
 
 
-def saturated(written: Callable[[Terse], tuple[Term, ...]], rules: str) -> Graph:
+def saturated(written: Callable[[Terse], tuple[Term, ...]], rules: str, large: Sequence[Axis] = ()) -> Graph:
     terse = Terse()
     outputs = tuple(Output(term, tuple(sorted(term.axes))) for term in written(terse))
     program = Program(tuple(terse.inputs), outputs, terse.terms)
     rng = np.random.default_rng(0)
     arrays = tuple(rng.normal(size=tuple(AXES[n].size for n in names.split())) for names in INPUTS.values())
-    return saturated_program(program, arrays, rules, [])
+    return saturated_program(program, arrays, rules, list(large))
 
 
 def proves(written: Callable[[Terse], tuple[Term, Term]], rules: str) -> bool:
@@ -272,6 +272,29 @@ def test_a_name_is_not_captured() -> None:
         (child,) = node.children
         assert node.op.old in graph.classes[child].axes
         assert node.op.new not in graph.classes[child].axes
+
+
+@pytest.mark.parametrize(
+    ("rule", "written"),
+    [
+        ("rename-to-contracted", lambda t: t.renamed("l", "i", t.dot("i", t.a, t.e))),
+        ("rename-to-contracted", lambda t: t.renamed("l", "i", t.dot("i", t.e, t.a))),
+        ("rename-to-reduced", lambda t: t.renamed("l", "i", t.total("i", t.e))),
+        ("rename-to-reduced", lambda t: t.renamed("l", "i", t.total("i", t.e, "max"))),
+    ],
+)
+def test_a_bound_name_makes_way_for_a_loop_over_it(rule: str, written: Callable[[Terse], Term]) -> None:
+    """The sum is over another name then, so the name of the loop reaches the operands."""
+
+    def binds_another(rules: str, *large: Axis) -> bool:
+        graph = saturated(lambda t: (written(t),), rules, list(large))
+        (number,) = graph.classes()
+        nodes = graph.saturation.graph.classes[number].nodes
+        return any(isinstance(node.op, (Dot, Reduce)) and AXES["i"] not in node.op.axes for node in nodes)
+
+    assert binds_another(rule, AXES["i"])
+    assert not binds_another(rule), "no loop is over it"
+    assert not binds_another(EVERY, AXES["i"])
 
 
 GRAM = "(lambda p: exp(p @ p.T) @ v)(concatenate([sin(x[:, None] * w), cos(x[:, None] * w)], 1))"
