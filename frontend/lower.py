@@ -61,12 +61,18 @@ class Lowering:
     - `enclosures`: the bodies of control flow that are being lowered, outermost first.
     - `reshapes`: whether reshapes may change layouts only, but for those whose ids are in `calls`.
     - `platforms`: the names of the platform that the program is for.
+    - `streamed`: whether arguments are read from files, in each pass over them.
     """
 
     def __init__(
-        self, calls: frozenset[int] = frozenset(), reshapes: bool = True, platforms: frozenset[str] = HOST
+        self,
+        calls: frozenset[int] = frozenset(),
+        reshapes: bool = True,
+        platforms: frozenset[str] = HOST,
+        streamed: bool = False,
     ) -> None:
         self.calls = calls
+        self.streamed = streamed
         self.platforms = platforms
         self.reshapes = reshapes
         self.draft = Draft()
@@ -347,7 +353,10 @@ def _by_dimension(view: View) -> Mapping[Hashable, int]:
 
 
 def lower(
-    closed: ClosedJaxpr, reshapes: bool = True, platforms: frozenset[str] = HOST
+    closed: ClosedJaxpr,
+    reshapes: bool = True,
+    platforms: frozenset[str] = HOST,
+    streamed: bool = False,
 ) -> tuple[Program, list[Any]]:
     """The program of a closed jaxpr, and the constant arrays that are its last inputs.
 
@@ -356,18 +365,22 @@ def lower(
     - `reshapes`: whether reshapes that merge or split axes may be changes of layouts, not calls.
     - `platforms`: the names of the platform that the program is for. They choose among the branches of
       `lax.platform_dependent`.
+    - `streamed`: whether arguments are read from files, so that few passes over them are worth more work.
     """
-    program, hoisted, _ = lower_placed(closed, reshapes, platforms)
+    program, hoisted, _ = lower_placed(closed, reshapes, platforms, streamed)
     return program, hoisted
 
 
 def lower_placed(
-    closed: ClosedJaxpr, reshapes: bool = True, platforms: frozenset[str] = HOST
+    closed: ClosedJaxpr,
+    reshapes: bool = True,
+    platforms: frozenset[str] = HOST,
+    streamed: bool = False,
 ) -> tuple[Program, list[Any], list[Constraint]]:
     """The same, and the constraints on where values lie, which are not in the program."""
     calls: frozenset[int] = frozenset()
     while True:
-        lowering = Lowering(calls, reshapes, platforms)
+        lowering = Lowering(calls, reshapes, platforms, streamed)
         try:
             program, hoisted = lowering.program(closed)
             return program, hoisted, lowering.constraints

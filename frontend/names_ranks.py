@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.frontend.draft import DraftLayout, View
 from eqsat.frontend.naming import Labels
-from eqsat.frontend.rank_counting import DTYPES, MOST_ENTRIES, entries_by_rank
+from eqsat.frontend.rank_counting import (
+    DIGIT,
+    DTYPES,
+    MOST_ENTRIES,
+    STREAMED_DIGIT,
+    entries_by_rank,
+)
 from eqsat.frontend.source import place_of
 from eqsat.ir.ops import Map
 
@@ -97,7 +103,8 @@ class Sorted:
             along = (*(of.get(d) for d in batch), *(at[label] for label in wanted.further))
             operands.append(View(index.node, along, index.dtype))
         shapes = [(lowering.shape(view), view.dtype) for view in operands]
-        closed = entries_by_rank(*shapes[0], shapes[1:])
+        digit = STREAMED_DIGIT if lowering.streamed else DIGIT
+        closed = entries_by_rank(*shapes[0], shapes[1:], digit)
         self.found = lowering.inline(closed, operands, named=False, origin=place_of(self.equation))
 
 

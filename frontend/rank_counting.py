@@ -3,8 +3,8 @@
 The entry of rank k is the largest number that has at most k entries before it. Its bits are found two at a
 time: in each pass over the array, the entries that are less than each of three numbers are counted, and these
 numbers lie between what the passes before have left (Munro and Paterson, "Selection and sorting with
-limited storage", 1980). All that is stored is a few counters, so an array that does not fit can be computed
-again in each pass.
+limited storage", 1980). With four bits at a time, there are half as many passes, each with fifteen numbers.
+All that is stored is a few counters, so an array that does not fit can be computed again in each pass.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ DIGIT = 2
 On a CPU, where each comparison is stored before it is counted, passes of four bits took up to twice as long.
 """
 
+STREAMED_DIGIT = 4
+"""The same where each pass reads the array from a file."""
+
 Array = Any
 
 
 def entries_by_rank(
-    shape: Sequence[int], dtype: str, ranks: Sequence[tuple[Sequence[int], str]]
+    shape: Sequence[int], dtype: str, ranks: Sequence[tuple[Sequence[int], str]], digit: int = DIGIT
 ) -> ClosedJaxpr:
     """The program that finds entries by their rank along the last dimension of an array.
 
@@ -56,9 +59,10 @@ def entries_by_rank(
     - `shape`, `dtype`: of the array. The dtype is one of `DTYPES`, and the last dimension has between 1 and
       `MOST_ENTRIES` entries.
     - `ranks`: the shape and the integer dtype of each array of ranks.
+    - `digit`: how many bits a pass finds: a divisor of 8.
     """
     arrays = [jax.ShapeDtypeStruct(tuple(size), jnp.dtype(kind)) for size, kind in ((shape, dtype), *ranks)]
-    find = _floats if is_real_float(dtype) else _integers
+    find = functools.partial(_floats if is_real_float(dtype) else _integers, digit)
     # Every dtype below is explicit, so that programs without 64-bit numbers stay so.
     with jax.enable_x64(True):
         return jax.make_jaxpr(functools.partial(_in_range, find))(*arrays)
@@ -91,17 +95,17 @@ def _together(find: Any, array: Array, ranks: Sequence[Array]) -> list[Array]:
     return [found[number] for number in range(len(ranks))]
 
 
-def _integers(array: Array, ranks: Sequence[Array]) -> list[Array]:
-    return [_value(key, array.dtype) for key in _keys(array, ranks)]
+def _integers(digit: int, array: Array, ranks: Sequence[Array]) -> list[Array]:
+    return [_value(key, array.dtype) for key in _keys(digit, array, ranks)]
 
 
-def _floats(array: Array, ranks: Sequence[Array]) -> list[Array]:
+def _floats(digit: int, array: Array, ranks: Sequence[Array]) -> list[Array]:
     """As `_integers`, with what is equal in the order of a stable sort, and NaNs last.
 
     Zeros of either sign are equal, and where the compiler takes subnormal numbers for 0, all of these. So if
     what was found equals other bits, one more loop counts those.
     """
-    found = [_value(key, array.dtype) for key in _keys(array, ranks)]
+    found = [_value(key, array.dtype) for key in _keys(digit, array, ranks)]
     bits = _bits(array)
     numbers = _total(array == array)
     zeros, tiny = (_Small.among(bits, limit) for limit in _limits(array.dtype))
@@ -111,7 +115,7 @@ def _floats(array: Array, ranks: Sequence[Array]) -> list[Array]:
         equal = _spread(numbers, value.ndim) - before - after
         among = jnp.broadcast_to(rank, value.shape) - before
         asked.append(_Asked.of(_bits(value), equal, among, zeros, tiny))
-    read = _bits_of_small(bits, asked)
+    read = _bits_of_small(digit, bits, asked)
     results = []
     for rank, one, other in zip(ranks, asked, read, strict=True):
         value = lax.bitcast_convert_type(jnp.where(one.mixed, other, one.bits), array.dtype)
@@ -171,11 +175,11 @@ class _Asked(NamedTuple):
         return _Asked(jnp.where(small, least, bits), small & (most > least), limit, among)
 
 
-def _keys(array: Array, ranks: Sequence[Array]) -> list[Array]:
+def _keys(digit: int, array: Array, ranks: Sequence[Array]) -> list[Array]:
     """The keys of the entries of those ranks: of the largest numbers with so few before them, never NaN."""
     kind = _unsigned(array.dtype)
     width = 8 * kind.itemsize
-    steps = jnp.arange(1, 1 << DIGIT, dtype=kind)
+    steps = jnp.arange(1, 1 << digit, dtype=kind)
     shapes = [
         (*np.broadcast_shapes(rank.shape[: array.ndim - 1], array.shape[:-1]), *rank.shape[array.ndim - 1 :])
         for rank in ranks
@@ -185,23 +189,23 @@ def _keys(array: Array, ranks: Sequence[Array]) -> list[Array]:
         better = []
         for key, rank in zip(keys, ranks, strict=True):
             limits = key[..., None] + lax.shift_left(steps, jnp.broadcast_to(shift, steps.shape))
-            digit = _total(_fewer(array, _value(limits, array.dtype)) <= rank[..., None])
-            better.append(key + lax.shift_left(digit.astype(kind), jnp.broadcast_to(shift, digit.shape)))
+            bits = _total(_fewer(array, _value(limits, array.dtype)) <= rank[..., None])
+            better.append(key + lax.shift_left(bits.astype(kind), jnp.broadcast_to(shift, bits.shape)))
         return better, None
 
-    shifts = jnp.arange(0, width, DIGIT, dtype=kind)
+    shifts = jnp.arange(0, width, digit, dtype=kind)
     keys, _ = lax.scan(refined, [jnp.zeros(shape, kind) for shape in shapes], shifts, reverse=True)
     return keys
 
 
-def _bits_of_small(bits: Array, asked: Sequence[_Asked]) -> list[Array]:
+def _bits_of_small(digit: int, bits: Array, asked: Sequence[_Asked]) -> list[Array]:
     """The bits of those that are mixed, if there are any.
 
     Their places are found like their values: each is the largest with no more of the equal ones before it. In
     a last pass the places are known, and the bits are read.
     """
-    passes = math.ceil(bits.shape[-1].bit_length() / DIGIT)
-    steps = jnp.arange(1, 1 << DIGIT, dtype=np.uint32)
+    passes = math.ceil(bits.shape[-1].bit_length() / digit)
+    steps = jnp.arange(1, 1 << digit, dtype=np.uint32)
     place = lax.broadcasted_iota(np.uint32, bits.shape, bits.ndim - 1)
     none = jnp.zeros((), bits.dtype)
     some = functools.reduce(jnp.logical_or, [jnp.any(one.mixed) for one in asked])
@@ -210,7 +214,7 @@ def _bits_of_small(bits: Array, asked: Sequence[_Asked]) -> list[Array]:
     def refined(state: tuple[Array, list[Array], list[Array]]) -> tuple[Array, list[Array], list[Array]]:
         done, places, _ = state
         left = jnp.maximum(jnp.int32(passes - 1) - done, jnp.int32(0))
-        shift = (left * jnp.int32(DIGIT)).astype(np.uint32)
+        shift = (left * jnp.int32(digit)).astype(np.uint32)
         better, read = [], []
         for known, one in zip(places, asked, strict=True):
             at = _along(place, known.ndim)
@@ -218,8 +222,8 @@ def _bits_of_small(bits: Array, asked: Sequence[_Asked]) -> list[Array]:
             limits = known[..., None] + lax.shift_left(steps, jnp.broadcast_to(shift, steps.shape))
             equal = _along(_magnitude(bits), limits.ndim) < one.limit[..., None, None]
             before = _total(equal & (_along(place, limits.ndim) < limits[..., None]))
-            digit = _total(before <= one.among[..., None])
-            better.append(known + lax.shift_left(digit, jnp.broadcast_to(shift, digit.shape)))
+            more = _total(before <= one.among[..., None])
+            better.append(known + lax.shift_left(more, jnp.broadcast_to(shift, more.shape)))
         return done + jnp.int32(1), better, read
 
     first = [jnp.zeros(one.among.shape, np.uint32) for one in asked]

@@ -136,7 +136,7 @@ class StreamPlanner:
         self.target = target
         self.title = title
         self.parts = DeviceParts.of(settings.mesh)
-        program, hoisted = lower(closed, platforms=target.platforms)
+        program, hoisted = lower(closed, platforms=target.platforms, streamed=True)
         exact = settings.accuracy == "exact"
         program = with_lean_loops(program, exact)
         self.hoisted = tuple(map(jnp.asarray, hoisted))

@@ -43,13 +43,14 @@ def bits(array: Any) -> Any:
     return found
 
 
+@pytest.mark.parametrize("digit", [2, 4])
 @pytest.mark.parametrize("dtype", one_in(2, sorted(DTYPES)))
-def test_all_ranks_and_beyond(dtype: str) -> None:
+def test_all_ranks_and_beyond(dtype: str, digit: int) -> None:
     with jax.enable_x64("64" in dtype):
         x = jnp.asarray(hostile(dtype, 3, 61))
         ranks = jnp.arange(-2, 64, dtype=jnp.int32)[None]
         few = jnp.array([[7], [0], [60]], jnp.int8)
-        closed = entries_by_rank((3, 61), dtype, [(ranks.shape, "int32"), (few.shape, "int8")])
+        closed = entries_by_rank((3, 61), dtype, [(ranks.shape, "int32"), (few.shape, "int8")], digit)
         found, chosen = jax.jit(jaxpr_as_fun(closed))(x, ranks, few)
         wanted = np.pad(np.asarray(jnp.sort(x)), ((0, 0), (2, 3)))
     np.testing.assert_array_equal(bits(found), bits(wanted))

@@ -69,6 +69,14 @@ def test_what_fits_is_read_once(file: Any) -> None:
     assert plan.read == {"x": 1}
 
 
+def test_a_median_is_found_in_ten_passes(file: Any) -> None:
+    """One for each four of 32 bits, and two for what is equal or NaN; more only for zeros of both signs."""
+    plan = eqsat.optimize(lambda x: jnp.median(x[:, 0]), budget="50kB").plan(file)
+    assert isinstance(plan, eqsat.StreamPlan)
+    assert plan.assumed_iterations is not None
+    assert plan.read == {"x": 10 + plan.assumed_iterations}
+
+
 def test_what_is_assumed_of_loops_is_said(file: Any) -> None:
     for function, assumed in ((lambda x: jnp.median(x[:, 0]), True), (lambda x: x.sum(0), False)):
         plan = eqsat.optimize(function, budget="50kB").plan(file)
