@@ -30,6 +30,7 @@ CHOICES: dict[str, Callable[[Any], Any]] = {
     "of a column": lambda x: lax.pad(x[:, None], np.float32(-0.0), ((0, 0, 0), (1, 2, 0))),
     "of one entry, with gaps": lambda x: lax.pad(x[:, None], x[0], ((0, 0, 0), (1, 2, 5))),
     "of truth values": lambda x: lax.pad(jnp.broadcast_to(x > 0, (3, 4)), True, ((2, 1, 0), (0, 0, 0))),
+    "of nothing": lambda x: lax.pad(x[:0], x[1], ((1, 2, 0),)),
     "of nothing finite": lambda x: lax.pad(jnp.full((2,), jnp.inf), np.float32(np.nan), ((1, 1, 0),)) * x,
 }
 
@@ -43,7 +44,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "of what varies": lambda x: lax.pad(x, np.float32(0), ((1, 2, 0),)),
     "with gaps": lambda x: lax.pad(jnp.full((3,), x[0]), x[1], ((1, 2, 1),)),
     "that cuts": lambda x: lax.pad(jnp.full((3,), x[0]), x[1], ((-1, 2, 0),)),
-    "of nothing": lambda x: lax.pad(x[:0], x[1], ((1, 2, 0),)),
 }
 
 
