@@ -362,7 +362,7 @@ def test_the_search_for_a_lower_peak_never_goes_up_and_ends_with_what_fits() -> 
     ends = []
     for budget in (space.program.fixed_bytes, space.program.fixed_bytes + 40_000):
         extraction = CappedExtraction.within(space, budget)
-        builder = built_under(extraction.state, written, budget, NO_DEADLINE)
+        builder = built_under(extraction.states[0], written, budget, NO_DEADLINE)
         assert builder is not None
         for start, built in builder.built:
             lower = [candidate.predicted_peak for candidate in builder.spilling(start, built)]
