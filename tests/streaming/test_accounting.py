@@ -53,10 +53,16 @@ def loops_around_passes(steps: Sequence[Step]) -> bool:
 
 
 def with_loops_around_passes() -> tuple[StreamPlanner, Streaming]:
+    """Steps with control flow inside of a pass that makes passes, and both read."""
     plan = planner(settled, (X, Y), (0, 1))
+
+    def all_read(steps: Streaming) -> bool:
+        longest = longest_chunks(steps, {one.id: 1 for one in steps.passes})
+        return all(chunk_bytes(one, longest) for one in steps.passes)
+
     with plan.settings.alone():
         found = (plan._steps(candidate, 16_000) for candidate in plan._candidates(16_000))
-        return plan, next(steps for steps in found if loops_around_passes(steps.steps))
+        return plan, next(s for s in found if loops_around_passes(s.steps) and all_read(s))
 
 
 class Watched:
