@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eqsat.backend.contractions import BLOCKS
 from eqsat.backend.elementwise import dtype_text
 from eqsat.backend.layout import Emitted, transposed
 from eqsat.backend.pieces import Pieces
@@ -52,15 +53,15 @@ def select(emitter: Emitter, term: Term, op: Select, scope: Scope) -> Emitted:
 
 def extreme_text(emitter: Emitter, op: Select, operand: Term, value: Emitted, scope: Scope) -> str:
     """The place of the greatest or least entry; of a long row, in two steps."""
-    dimension = value.order.index(op.axis)
     pieces = {a: emitter.pieces[a] if a in operand.open else Pieces.of(a) for a in operand.axes}
     kept = itemsize(operand.dtype) + itemsize(op.dtype)
     divided = parts(value, {op.axis}, kept, emitter.codegen, pieces, scope.lengths_of(operand))
     if divided is None or operand.dtype == "bool":
-        return f"lax.{op.kind}({value.text}, {dimension}, {dtype_text(op.dtype)})"
+        return f"lax.{op.kind}({value.text}, {value.order.index(op.axis)}, {dtype_text(op.dtype)})"
     emitter.divides = True
     better = "lax.gt" if op.kind == "argmax" else "lax.lt"
-    return f"arg_in_parts({better}, {divided.text}, {dimension}, {dtype_text(op.dtype)})"
+    # Where the parts are is not where the axis was: few columns are transposed.
+    return f"arg_in_parts({better}, {divided.text}, {divided.order.index(BLOCKS)}, {dtype_text(op.dtype)})"
 
 
 def function(emitter: Emitter, k: int, length: int, dtype: str) -> str:

@@ -37,7 +37,7 @@ def with_loop_fission(program: Program) -> Program:
 def _taken_apart(program: Program) -> dict[int, Term]:
     """Returns the results of one loop as those of two, by the numbers of the terms that they replace."""
     number = program.next_call()
-    for call, args in program.controls():
+    for call, args in dict.fromkeys(program.controls()):
         results = {
             term.op.result: term
             for term in program.known()

@@ -54,11 +54,6 @@ class StoringLess:
         """The predicted peak of the program that is too big, in bytes."""
         return self.built.candidate.predicted_peak
 
-    @property
-    def order(self) -> tuple[int, float]:
-        """Where it comes among others: those of low peaks first, and of those the fastest."""
-        return self.peak, self.built.candidate.predicted_seconds
-
     def __str__(self) -> str:
         return f"programs that store less than one of {format_bytes(self.peak)}"
 
@@ -177,7 +172,7 @@ class CappedExtraction:
         if not self.steps and not self._fits:
             self._fits = True  # what follows is done only once
             if self._too_big and not self.hopeless:
-                self.steps += sorted(self._too_big, key=lambda step: step.order)[:MOST_SPILLING]
+                self.steps += sorted(self._too_big, key=lambda step: step.peak)[:MOST_SPILLING]
         return self.steps[0] if self.steps else None
 
     @cached_property

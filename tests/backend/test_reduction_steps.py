@@ -154,3 +154,21 @@ def test_long_rows_need_no_loop_in_little_memory(
     scope: dict[str, Any] = {}
     exec(plan.source, scope)
     assert "barrier" in plan.source or "arg_in_parts" in plan.source
+
+
+@pytest.mark.parametrize("kind", ["argmin", "argmax"])
+def test_places_in_few_long_columns_are_found_where_the_parts_are(kind: str) -> None:
+    """The columns are transposed, so the parts are not where the axis was."""
+
+    def places(x: Any, y: Any) -> Any:
+        return getattr(jnp, kind)((x[:, None] - y) ** 2, 1)
+
+    rng = np.random.default_rng(0)
+    x, y = (rng.normal(size=(n, 3)).astype(np.float32) for n in (40, 20_000))
+    shapes = [jax.ShapeDtypeStruct(one.shape, one.dtype) for one in (x, y)]
+    plan = eqsat.optimize(places, budget="4MB", target="h100").plan(*shapes)
+    assert "arg_in_parts(lax" in plan.source
+    assert "transpose" in plan.source
+    scope: dict[str, Any] = {}
+    exec(plan.source, scope)
+    np.testing.assert_array_equal(scope["optimized"](x, y)[0], jax.jit(places)(x, y))
