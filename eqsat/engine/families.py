@@ -8,11 +8,12 @@ each such value one member of its family is computed, and all others are slices 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from eqsat.engine.snapshot import ENode, Snapshot
+from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Concat, Leaf, Rename
 
 
@@ -24,10 +25,12 @@ class Families:
 
     - `members`: of each family, the value's own class first.
     - `of`: which family a class belongs to.
+    - `loops`: the axes that a member is a chunk of.
     """
 
     members: tuple[tuple[int, ...], ...]
     of: Mapping[int, int]
+    loops: Mapping[int, frozenset[Axis]]
 
     @classmethod
     def in_graph(cls, graph: Snapshot, values: Iterable[int]) -> Families:
@@ -41,6 +44,7 @@ class Families:
                     near.setdefault(node.children[0], []).append(number)
         members: list[tuple[int, ...]] = []
         of: dict[int, int] = {}
+        loops: dict[int, frozenset[Axis]] = {}
         for value in values:
             if value in of:
                 continue
@@ -53,8 +57,9 @@ class Families:
                         waiting.append(other)
             if not any(isinstance(node.op, Leaf) for one in family for node in graph.classes[one].nodes):
                 of.update(dict.fromkeys(family, len(members)))
+                loops.update((one, graph.classes[one].open) for one in family)
                 members.append(tuple(family))
-        return cls(tuple(members), of)
+        return cls(tuple(members), of, loops)
 
     def computes(self, number: int, node: ENode) -> bool:
         """Whether a node computes a member of a family, and is no view of another one."""
@@ -68,15 +73,22 @@ class Families:
         """The members of families that are computed by such a choice."""
         return (number for number, node in nodes.items() if self.computes(number, node))
 
-    def dispute(self, nodes: Mapping[int, ENode]) -> tuple[int, list[int]] | None:
-        """A family of which more than one member is computed, and these; None if there is none."""
+    def disputes(self, nodes: Mapping[int, ENode]) -> dict[int, list[int]]:
+        """The families of which more than one member is computed, each with these members."""
         found: dict[int, list[int]] = {}
         for number in self.computed(nodes):
             found.setdefault(self.of[number], []).append(number)
-        return next(((family, some) for family, some in found.items() if len(some) > 1), None)
+        return {family: some for family, some in found.items() if len(some) > 1}
+
+    def alike(self, disputes: Mapping[int, Sequence[int]]) -> Iterator[list[int]]:
+        """The disputed families in groups: those whose computed members are chunks of the same axes."""
+        groups: dict[frozenset[frozenset[Axis]], list[int]] = {}
+        for family, some in disputes.items():
+            groups.setdefault(frozenset(self.loops[one] for one in some), []).append(family)
+        yield from groups.values()
 
 
-NO_FAMILIES = Families((), {})
+NO_FAMILIES = Families((), {}, {})
 
 
 class ChosenNode(Protocol):
@@ -102,6 +114,12 @@ class ChosenProgram(Protocol):
 NEARLY = 1.05
 """A way to compute a family is tried if it looks at most this many times as long as the best one."""
 
+MANY = 4
+"""From so many families that are alike, they are decided together: one by one, every layer of a network would
+take some extractions of the whole."""
+
+NO_LOOPS: frozenset[Axis] = frozenset()
+
 C = TypeVar("C", bound=ChosenNode)
 S = TypeVar("S", bound=ChosenProgram)
 
@@ -115,7 +133,8 @@ def agreed(
     """The cheapest program that computes at most one member of each family; None if none is found.
 
     If a program computes several members, each of them and the whole value is tried as the only one; if that
-    fails, the other members are. The choice for one family is kept for the next.
+    fails, the other members are. The choice for one family is kept for the next. Many families that are
+    alike, as those of a network's layers are, are decided together: the same chunks of all are computed.
 
     **Arguments:**
 
@@ -124,32 +143,60 @@ def agreed(
       that look nearly as good as the best are tried.
     """
     found = cheapest(choices)
-    while found is not None and (dispute := families.dispute(found.nodes)):
-        family, computed = dispute
-        whole, *others = families.members[family]
+    while found is not None and (disputes := families.disputes(found.nodes)):
         best: tuple[list[C], S] | None = None
+        group = max(families.alike(disputes), key=len)
+        if len(group) >= MANY:
+            together = _together(families, {one: disputes[one] for one in group}, choices)
+            best = _best(together, cheapest, estimate)
+        family, computed = next(iter(disputes.items()))
+        whole, *others = families.members[family]
         for members in ({*computed, whole}, {*others} - {*computed}):
-            ways = [_by_one(families, family, member, choices) for member in sorted(members)]
-            times = [estimate(way) for way in ways]
-            most = NEARLY * min(times, default=math.inf)
-            for way, time in zip(ways, times, strict=True):
-                other = cheapest(way) if time <= most and time < math.inf else None
-                if other is not None and (best is None or other.seconds < best[1].seconds):
-                    best = way, other
-            if best is not None:
-                break
+            if best is None:
+                ways = [_by_these(families, {family: one}, choices) for one in sorted(members)]
+                best = _best(ways, cheapest, estimate)
         if best is None:
             return None
         choices, found = best
     return found
 
 
-def _by_one(families: Families, family: int, member: int, choices: Iterable[C]) -> list[C]:
-    """The nodes without those that compute other members of a family than this one."""
+def _best(
+    ways: Sequence[list[C]], cheapest: Callable[[list[C]], S | None], estimate: Callable[[list[C]], float]
+) -> tuple[list[C], S] | None:
+    """The nodes, of several ways to restrict them, that give the cheapest program, and this program."""
+    best: tuple[list[C], S] | None = None
+    times = [estimate(way) for way in ways]
+    most = NEARLY * min(times, default=math.inf)
+    for way, time in zip(ways, times, strict=True):
+        other = cheapest(way) if time <= most and time < math.inf else None
+        if other is not None and (best is None or other.seconds < best[1].seconds):
+            best = way, other
+    return best
+
+
+def _together(families: Families, disputes: Mapping[int, Sequence[int]], choices: list[C]) -> list[list[C]]:
+    """The ways to compute one member of each of several families: of all, the chunks of the same axes."""
+    ways = []
+    some = next(iter(disputes.values()))
+    for loops in dict.fromkeys([NO_LOOPS, *(families.loops[one] for one in some)]):
+        made: dict[int, int] = {}
+        for family, computed in disputes.items():
+            members = sorted({*computed, families.members[family][0]})
+            alike = [one for one in members if families.loops[one] == loops]
+            if alike:
+                made[family] = alike[0]
+        if made:
+            ways.append(_by_these(families, made, choices))
+    return ways
+
+
+def _by_these(families: Families, made: Mapping[int, int], choices: Iterable[C]) -> list[C]:
+    """The nodes without those that compute other members of some families than these."""
     return [
         choice
         for choice in choices
-        if families.of.get(choice.number) != family
-        or choice.number == member
+        if (family := families.of.get(choice.number)) not in made
+        or choice.number == made[family]
         or not families.computes(choice.number, choice.node)
     ]

@@ -45,13 +45,13 @@ def graph(classes: list[list[ENode]]) -> Snapshot:
     return Snapshot([EClass(frozenset(), frozenset(), "float32", nodes) for nodes in classes], {})
 
 
-def cheapest(options: list[Option]) -> Chosen | None:
+def cheapest(options: list[Option], layers: int = 1) -> Chosen | None:
     """The cheapest node of each class; None if one has none."""
     nodes: dict[int, ENode] = {}
     seconds = 0.0
-    for number in range(3):
+    for number in range(3 * layers):
         prices = {
-            option.node: PRICES[number] if option.node is COMPUTED else 10.0
+            option.node: PRICES[number % 3] if not option.node.children else 10.0
             for option in options
             if option.number == number
         }
@@ -62,9 +62,9 @@ def cheapest(options: list[Option]) -> Chosen | None:
     return Chosen(nodes, seconds)
 
 
-def seconds(options: list[Option]) -> float:
+def seconds(options: list[Option], layers: int = 1) -> float:
     """The time of the cheapest program; infinite if there is none."""
-    found = cheapest(options)
+    found = cheapest(options, layers)
     return math.inf if found is None else found.seconds
 
 
@@ -82,7 +82,7 @@ def test_one_member_is_computed_that_with_which_all_is_cheapest() -> None:
     families = Families.in_graph(graph(CLASSES), [VALUE])
     free = cheapest(OPTIONS)
     assert free is not None
-    assert families.dispute(free.nodes) == (0, [VALUE, CHUNK, NAMED])
+    assert families.disputes(free.nodes) == {0: [VALUE, CHUNK, NAMED]}
     found = agreed(families, OPTIONS, cheapest, seconds)
     assert found is not None
     # To compute the value itself spares most.
@@ -93,3 +93,32 @@ def test_there_is_no_program_if_no_member_will_do() -> None:
     families = Families.in_graph(graph(CLASSES), [VALUE])
     only_computed = [option for option in OPTIONS if option.node is COMPUTED]
     assert agreed(families, only_computed, cheapest, seconds) is None
+
+
+def test_families_that_are_alike_are_decided_together() -> None:
+    """So the number of extractions does not grow with the number of layers of a network."""
+
+    def extractions(layers: int) -> int:
+        classes = [
+            EClass(frozenset(), frozenset({N} if place == CHUNK else ()), "float32", moved(nodes, 3 * layer))
+            for layer in range(layers)
+            for place, nodes in enumerate(CLASSES)
+        ]
+        families = Families.in_graph(Snapshot(classes, {}), range(0, 3 * layers, 3))
+        options = [Option(number, node) for number, one in enumerate(classes) for node in one.nodes]
+        calls = []
+
+        def counted(options: list[Option]) -> Chosen | None:
+            calls.append(options)
+            return cheapest(options, layers)
+
+        found = agreed(families, options, counted, lambda options: seconds(options, layers))
+        assert found is not None
+        assert list(families.computed(found.nodes)) == [3 * layer + VALUE for layer in range(layers)]
+        return len(calls)
+
+    assert extractions(10) == extractions(5) <= 4
+
+
+def moved(nodes: list[ENode], by: int) -> list[ENode]:
+    return [node(one.op, *(child + by for child in one.children)) for one in nodes]
