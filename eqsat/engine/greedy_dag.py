@@ -129,9 +129,9 @@ def _round(
                         if beside:
                             total += weights.sum(beside)
                             mask |= beside
-                        if repeated[child]:
-                            total += nests.seconds(repeated[child], weights, beside=again)
-                            again = merged(again, repeated[child])
+                        if (both := merged(again, repeated[child])) is not again:
+                            total += nests.seconds(both, weights) - nests.seconds(again, weights)
+                            again = both
                 if total >= least:
                     continue
                 loops = 0

@@ -27,7 +27,18 @@ def merged(first: Repeated, second: Repeated) -> Repeated:
     found = dict(first)
     for loops, classes in second.items():
         found[loops] = found.get(loops, 0) | classes
-    return found
+    return _once(found)
+
+
+def _once(again: dict[int, int]) -> dict[int, int]:
+    """Without the classes under some loops that are computed again under these and more.
+
+    Otherwise, a loop around both would seem to spare the former, and to make the program faster.
+    """
+    for loops, others in combinations(sorted(again), 2) if len(again) > 1 else ():
+        if loops & others == loops:
+            again[loops] &= ~again[others]
+    return again
 
 
 def bits(mask: int) -> list[int]:
@@ -89,7 +100,7 @@ class Nests:
                 if moved and loops & loop and not loops & outer:
                     found[loops] &= ~moved
                     found[loops | outer] = found.get(loops | outer, 0) | moved
-        return found if found != again else again
+        return _once(found) if found != again else again
 
     def _lacking(self, missing: Sequence[int], around: Sequence[int]) -> int:
         """The classes that are open in all loops around, but for those that are missing."""
@@ -99,14 +110,13 @@ class Nests:
             found &= ~opened if loop in missing else opened
         return found
 
-    def seconds(self, again: Repeated, weights: Weights, beside: Repeated = NOTHING_REPEATED) -> float:
-        """The time that repetitions take, but for those that are counted already."""
+    def seconds(self, again: Repeated, weights: Weights) -> float:
+        """The time that repetitions take."""
         total = 0.0
         for loops, classes in again.items():
-            rest = classes & ~beside.get(loops, 0)
-            if rest:
+            if classes:
                 times = 1.0
                 for loop in bits(loops):
                     times *= self.trips[loop]
-                total += (times - 1) * weights.sum(rest)
+                total += (times - 1) * weights.sum(classes)
         return total

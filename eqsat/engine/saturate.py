@@ -30,6 +30,10 @@ LONG_RUN = 4_000
 RUN_EFFORT, NODE_EFFORT, MATCH_EFFORT = 100, 0.5, 20
 """The effort of running a rule: once, for each e-node there is, for each match. A microsecond is about 1."""
 
+LONG_GROWTH = 1_000
+"""Beyond so many e-nodes of a program, a rule may add an eighth as many for each. What explodes in a network
+of many layers, as a renaming does that is pushed from the last one to the first, finds little far away."""
+
 MOST_NAMED = 3
 """How many rules are named when a limit is met."""
 
@@ -56,7 +60,8 @@ class Limits:
     - `rule_matches`: a rule with more matches than this in one round is banned, unless there are fewer than
       `loop_growth` for each e-node of the program.
     - `rule_growth`: a rule of algebra is also banned when it has added this many e-nodes for each e-node of
-      the program, and more than a hundredth of `rule_matches`.
+      the program, an eighth of that for each beyond the first `LONG_GROWTH`, and more than a hundredth of
+      `rule_matches`.
     """
 
     algebra_growth: int = 6
@@ -282,10 +287,11 @@ class _Run:
         chunks = max(limits.loop_nodes, limits.loop_growth * self.size)
         growth = chunks if loops else 500 + limits.algebra_growth * self.size
         long = 1 + self.size / LONG_RUN
+        near = min(self.size, LONG_GROWTH) + max(self.size - LONG_GROWTH, 0) // 8
         seconds, effort = limits.seconds * long, limits.effort * long
         bounds = _Bounds(
             self.latest + growth,
-            math.inf if loops else limits.rule_growth * self.size + limits.rule_matches // 100,
+            math.inf if loops else limits.rule_growth * near + limits.rule_matches // 100,
             self.effort + effort,
             time.thread_time() + seconds,
         )
