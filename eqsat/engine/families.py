@@ -196,7 +196,7 @@ def _by_these(families: Families, made: Mapping[int, int], choices: Iterable[C])
     return [
         choice
         for choice in choices
-        if (family := families.of.get(choice.number)) not in made
-        or choice.number == made[family]
+        if (family := families.of.get(choice.number)) is None
+        or made.get(family, choice.number) == choice.number
         or not families.computes(choice.number, choice.node)
     ]
