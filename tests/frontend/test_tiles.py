@@ -239,6 +239,7 @@ def trained(x: Any, labels: Any, kernels: Any) -> Any:
     return jax.value_and_grad(loss)(kernels)
 
 
+@pytest.mark.nightly
 def test_a_step_of_training_on_one_image_fits_a_fifth() -> None:
     x, labels = normal(1, 512, 32, 3), np.random.default_rng(0).integers(0, 3, (1, 512, 32))
     kernels = [normal(3, 3, *size) / 5 for size in [(3, 12), (12, 12), (12, 16), (16, 16), (28, 3)]]
