@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,8 @@ from eqsat.streaming.segments import Piece, Segment
 from eqsat.targets.meshes import automatic
 
 Array = np.ndarray[Any, Any]
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,22 @@ class DeviceParts:
         """Wait until all processes have come to the same point."""
         if self.several_processes:
             multihost_utils.sync_global_devices(f"eqsat: {what}")
+
+    def together(self, action: Callable[[], R]) -> R:
+        """Do what each process does by itself, such as reading: if it fails in one of them, it fails in all.
+
+        **Raises:** what the action raises here; `EqsatError` if it failed in another process.
+        """
+        if not self.several_processes:
+            return action()
+        try:
+            found = action()
+        except BaseException:
+            self.smallest(0)
+            raise
+        if not self.smallest(1):
+            raise EqsatError("another process can't read or write its part: its own error says why")
+        return found
 
     def share(self, length: int) -> int:
         """How many entries a device has of a chunk of the outermost pass."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -92,9 +93,9 @@ class Execution:
             needed = frozenset(needs(steps[number + 1 :], set(later)))
             match step:
                 case Load(key=key):
-                    self.arrays[key], _ = self._read(step, at)
+                    self.arrays[key], _ = self.program.parts.together(partial(self._read, step, at))
                 case Picking(key=key):
-                    self.arrays[key] = self._pick(step, at)
+                    self.arrays[key] = self.program.parts.together(partial(self._pick, step, at))
                 case Segment():
                     self._segment(step, at, first)
                 case ControlFlow():
@@ -149,7 +150,7 @@ class Execution:
             buffers: list[Array] = []
             if not inside:
                 assert self._reader is not None
-                loaded, buffers = self._reader.next()
+                loaded, buffers = self.program.parts.together(self._reader.next)
                 self.arrays |= loaded
                 self.read_bytes += sum(array.nbytes for array in loaded.values())
                 del loaded
@@ -158,7 +159,7 @@ class Execution:
             self._steps(one.steps, here, after | kept, starts_apart and chunk == 0, inside)
             inside = ()
             for written in one.written:
-                self._write(written, here)
+                self.program.parts.together(partial(self._write, written, here))
             gone = {load.key for load in one.loads} | {written.key for written in one.written}
             self._keep(frozenset((after | states) - gone))
             jax.block_until_ready(

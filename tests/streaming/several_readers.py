@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 
@@ -82,6 +83,21 @@ def main() -> None:
         eqsat.optimize(lambda x: 2 * x, budget=BUDGET, mesh=mesh)(x)
     with pytest.raises(eqsat.EqsatError, match="checkpoint"):
         eqsat.optimize(lambda x: x.sum(0), budget=BUDGET, mesh=mesh, checkpoint=f"{folder}/c")(x)
+
+    # What one of them can't read, all of them fail at, instead of waiting for it.
+    def gone(*_: Any) -> None:
+        raise eqsat.EqsatError("the disk is gone")
+
+    def gone_later(self: Source, slices: tuple[slice, ...], into: np.ndarray) -> None:
+        (gone if slices[0].start > ROWS // 2 else before)(self, slices, into)
+
+    if number == "1":
+        Source.read = gone_later  # type: ignore[method-assign]
+        Source.read_points = gone  # type: ignore[method-assign]
+    for function in (lambda x: jnp.exp(x).sum(0), lambda x, i: jnp.tanh(x[i]).sum(0)):
+        given = (x,) if function.__code__.co_argcount == 1 else (x, rows)
+        with pytest.raises(eqsat.EqsatError, match="gone" if number == "1" else "another process"):
+            eqsat.optimize(function, budget=BUDGET, mesh=mesh)(*given)
     print("agreed")
 
 
