@@ -11,7 +11,7 @@ import pytest
 
 import eqsat
 from examples.measure import plain_peak
-from tests.nightly import one_in
+from tests.nightly import nightly_but, one_in
 from tests.stages import normal
 
 X, Y, S = normal(96, 8), normal(80, 8), normal(40, 36)
@@ -48,7 +48,7 @@ def test_gradients_of_functions_of_a_product(name: str) -> None:
     check_gradient(lambda x, y: jnp.sum(FUNCTIONS[name](1.3 * (x @ y.T) + 0.1)), 0.3, X, Y)
 
 
-@pytest.mark.parametrize("part", [0.2, 0.5])
+@pytest.mark.parametrize("part", nightly_but({0.2}, [0.2, 0.5]))
 def test_the_gradient_of_a_maximum_of_products_in_any_order(part: float) -> None:
     check_gradient(lambda x: jnp.sum(jnp.max(x @ x.T @ x * 1.7, 1)), part, S)
 
@@ -63,7 +63,7 @@ def history(w: Any, u: Any, x: Any) -> Any:
     return jax.lax.scan(step, jnp.zeros((x.shape[1], w.shape[1])), x)[1]
 
 
-@pytest.mark.parametrize("part", [0.8, 0.4, 0.2])
+@pytest.mark.parametrize("part", nightly_but({0.2}, [0.8, 0.4, 0.2]))
 def test_the_gradient_of_the_largest_state_of_a_history(part: float) -> None:
     """Backwards, states are computed again, but for the comparison with the largest."""
     w, u, x = normal(8, 16) / 3, normal(16, 16) / 4, normal(30, 96, 8)

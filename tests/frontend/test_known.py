@@ -13,6 +13,7 @@ import pytest
 from eqsat.frontend import evaluation
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Iota, Opaque
+from tests.nightly import nightly_but
 from tests.stages import lowered, ops
 
 N = 190
@@ -169,7 +170,7 @@ def test_integers_of_64_bits() -> None:
 
 
 @pytest.mark.parametrize("long", [1, evaluation.LONG], ids=["counted in pieces", "counted at once"])
-@pytest.mark.parametrize("piece", [170, 1000])
+@pytest.mark.parametrize("piece", nightly_but({1000}, [170, 1000]))
 def test_pieces(piece: int, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows, or parts of one, at a time: the sums go on, and what is outside is dropped, or the last."""
     monkeypatch.setattr(evaluation, "LONG", long)

@@ -18,7 +18,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import eqsat
 from tests.kernels import close, kernel
-from tests.nightly import one_in
+from tests.nightly import nightly_but, one_in
 from tests.stages import normal
 
 BUDGET = 20_000
@@ -74,7 +74,7 @@ def gradient_through(f: Callable[..., Any], check_vma: bool) -> Any:
     return jax.jit(jax.value_and_grad(lambda *xs: jnp.sum(mapped(*xs) ** 2), (0, 1, 2)))(*POINTS)
 
 
-@pytest.mark.parametrize("check_vma", [True, False])
+@pytest.mark.parametrize("check_vma", nightly_but({True}, [True, False]))
 @pytest.mark.parametrize(("fn", "budget"), [(kernel, BUDGET), (with_mean, 10 * BUDGET)])
 def test_gradients_through_shard_map(fn: Callable[..., Any], budget: int, check_vma: bool) -> None:
     """What all devices have gets what comes from all of them; functions may talk over the mesh's axis."""

@@ -15,6 +15,7 @@ import eqsat
 from eqsat.errors import EqsatError
 from eqsat.streaming import checkpoints
 from eqsat.streaming.steps import Streaming
+from tests.nightly import nightly_but
 from tests.stages import normal
 
 X = normal(20_003, 8)
@@ -56,7 +57,7 @@ def test_a_run_goes_on_within_another_budget(budget: str, folder: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("chunk", [5, 60, 100])
+@pytest.mark.parametrize("chunk", nightly_but({60}, [5, 60, 100]))
 def test_states_that_a_pass_saves_survive(
     chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,6 +105,7 @@ assert small.plan(*shapes).source == expected
 """
 
 
+@pytest.mark.nightly
 def test_after_ctrl_c_the_next_plan_is_as_ever() -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED],
