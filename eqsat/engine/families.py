@@ -118,8 +118,6 @@ MANY = 4
 """From so many families that are alike, they are decided together: one by one, every layer of a network would
 take some extractions of the whole."""
 
-NO_LOOPS: frozenset[Axis] = frozenset()
-
 C = TypeVar("C", bound=ChosenNode)
 S = TypeVar("S", bound=ChosenProgram)
 
@@ -179,7 +177,8 @@ def _together(families: Families, disputes: Mapping[int, Sequence[int]], choices
     """The ways to compute one member of each of several families: of all, the chunks of the same axes."""
     ways = []
     some = next(iter(disputes.values()))
-    for loops in dict.fromkeys([NO_LOOPS, *(families.loops[one] for one in some)]):
+    whole = frozenset[Axis]()
+    for loops in dict.fromkeys([whole, *(families.loops[one] for one in some)]):
         made: dict[int, int] = {}
         for family, computed in disputes.items():
             members = sorted({*computed, families.members[family][0]})

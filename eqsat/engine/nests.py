@@ -35,7 +35,7 @@ def _once(again: dict[int, int]) -> dict[int, int]:
 
     Otherwise, a loop around both would seem to spare the former, and to make the program faster.
     """
-    for loops, others in combinations(sorted(again), 2) if len(again) > 1 else ():
+    for loops, others in combinations(sorted(again), 2):  # As numbers, sets come before what contains them.
         if loops & others == loops:
             again[loops] &= ~again[others]
     return again

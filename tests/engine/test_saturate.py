@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from eqsat.engine import saturate as saturation
 from eqsat.engine.compile import compile_rule
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.encode import LOADED
@@ -128,6 +129,16 @@ def test_a_rule_that_explodes_is_banned_and_the_others_go_on() -> None:
     assert result.banned == ("explode",)
     assert result.stop_reason == "saturated"
     assert result.matches["explode"] > 10
+
+
+def test_beyond_a_length_of_the_program_a_rule_may_add_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    def added() -> int:
+        limits = Limits(rule_matches=1000, rule_growth=64, algebra_growth=10_000, effort=1e9, seconds=60)
+        return dict(run(long_sum(), ASSOCIATIVE, limits).growth)["explode"]
+
+    before = added()
+    monkeypatch.setattr(saturation, "LONG_GROWTH", 0)
+    assert added() < before / 4
 
 
 def test_algebra_is_over_before_loops_begin() -> None:

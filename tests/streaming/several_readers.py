@@ -16,6 +16,7 @@ import pytest
 from jax import lax
 
 import eqsat
+from eqsat.streaming.sinks import Sink
 from eqsat.streaming.sources import Source
 
 BUDGET = 100_000
@@ -98,6 +99,12 @@ def main() -> None:
         given = (x,) if function.__code__.co_argcount == 1 else (x, rows)
         with pytest.raises(eqsat.EqsatError, match="gone" if number == "1" else "another process"):
             eqsat.optimize(function, budget=BUDGET, mesh=mesh)(*given)
+    # Nor do they wait for one that can't write.
+    Source.read = before  # type: ignore[method-assign]
+    if number == "1":
+        Sink.write = gone  # type: ignore[method-assign]
+    with pytest.raises(eqsat.EqsatError, match="gone" if number == "1" else "another process"):
+        eqsat.optimize(lambda x: 2 * x, budget=BUDGET, mesh=mesh, out=opened)(x)
     print("agreed")
 
 
