@@ -8,8 +8,8 @@ from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction, first_fitting
 from eqsat.planning.extractors import cheapest
-from eqsat.planning.guarding import Granting, grantings, guarded
-from eqsat.planning.search_space import Saturations, SearchSpace, prepare, tested_orders
+from eqsat.planning.guarding import Granting, grantings, guarded, with_cheap_tests
+from eqsat.planning.search_space import Saturations, SearchSpace, is_long, prepare, tested_orders
 from eqsat.support.deadline import Deadline
 from eqsat.support.records import SearchStep
 from eqsat.targets.machine import Machine
@@ -51,15 +51,20 @@ class GuardedPrograms:
 
         - `known`: e-graphs that there are already; others are added.
         """
-        budget = self.goal.budget
-        orders = tested_orders(self.program, self.space.rules, budget)
-        granting = grantings(self.space, orders, self.plain.predicted_seconds, budget, self.deadline)
-        space = self._saturated(granting, known)
-        if space is None or not self._gains(space, granting):
+        orders = tested_orders(self.program, self.space.rules, self.goal.budget)
+        granting = grantings(self.space, orders)
+        gaining = self._gaining(granting, known)
+        if gaining is None:
             return None
-        best = self._predicted(space)
-        if best is None or best.predicted_seconds >= self.goal.longest:
+        # To plan tests takes long, and few programs gain even if all of them hold.
+        affordable = with_cheap_tests(
+            granting, self.space, self.plain.predicted_seconds, self.goal.budget, self.deadline
+        )
+        if len(affordable.grants) < len(granting.grants):
+            gaining = self._gaining(affordable, known)
+        if gaining is None:
             return None
+        granting, (space, best) = affordable, gaining
         used = set(best.makers.values())
         if not granting.makers <= used:
             # What is used has fewer tests: they take less time, and hold of more data.
@@ -70,6 +75,14 @@ class GuardedPrograms:
                 if compiled is not None:
                     return compiled
         return self._searched(space, granting)
+
+    def _gaining(self, granting: Granting, known: Saturations) -> tuple[SearchSpace, Candidate] | None:
+        """The e-graph by what is granted, and the program that should be the fastest, if it is fast enough."""
+        space = self._saturated(granting, known)
+        if space is None or not self._gains(space, granting):
+            return None
+        best = self._predicted(space)
+        return None if best is None or best.predicted_seconds >= self.goal.longest else (space, best)
 
     @property
     def _axes(self) -> int | None:
@@ -105,7 +118,9 @@ class GuardedPrograms:
         budget = self.goal.budget
         if self._axes is None:
             return self.compiler.stopwatch.timed("search", lambda: cheapest(space, budget))
-        return self.compiler.stopwatch.timed("search", lambda: first_fitting(self._extraction(space)))
+        spills = not is_long(self.program)
+        extraction = self._extraction(space)
+        return self.compiler.stopwatch.timed("search", lambda: first_fitting(extraction, spills))
 
     def _extraction(self, space: SearchSpace) -> CappedExtraction:
         """Extracts programs whose loops are those of the plain one."""

@@ -31,7 +31,7 @@ from eqsat.compiler.lowered import Lowered
 from eqsat.compiler.minimum_memory import LeastMemory, grown
 from eqsat.compiler.plan_assembly import PlanAssembly
 from eqsat.compiler.planned import Planned
-from eqsat.compiler.search import Goal, Search, is_long
+from eqsat.compiler.search import Goal, Search
 from eqsat.engine.compiled import CompiledRule
 from eqsat.engine.written_sums import with_written_sums
 from eqsat.errors import BudgetError
@@ -42,7 +42,7 @@ from eqsat.ir.tiled_values import without_tiles
 from eqsat.planning.candidates import Candidate, contracts
 from eqsat.planning.part_search import searched_by_parts
 from eqsat.planning.recording import peak_tensors
-from eqsat.planning.search_space import SPLIT_AXES, Saturations, SearchSpace, prepare
+from eqsat.planning.search_space import SPLIT_AXES, Saturations, SearchSpace, is_long, prepare
 from eqsat.reports.refusal import Refusal, fixed_too_big, too_big, too_slow
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.progress import SILENT, Progress

@@ -32,11 +32,10 @@ from eqsat.compiler.decisions import (
     predicted_text,
 )
 from eqsat.compiler.minimum_memory import LeastMemory
-from eqsat.ir.program import Program
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction, Step, StoringLess, WithoutLoops
 from eqsat.planning.ranking import UNMOVED, Ranking
-from eqsat.planning.search_space import SearchSpace
+from eqsat.planning.search_space import SearchSpace, is_long
 from eqsat.support.deadline import NO_DEADLINE, Deadline
 from eqsat.support.records import SearchStep
 from eqsat.support.units import format_seconds
@@ -47,10 +46,6 @@ TAKES_AS_PREDICTED = 1.1
 
 MOST_UNMOVED = 6
 """A space is done with after this many compiled programs in a row without a smaller peak."""
-
-LONG = 300
-"""A program of more terms is long. Its parts are searched before variants of the whole that store less, and
-fewer programs are compiled, and fewer budgets tried, before something else is."""
 
 MOST_FAILED = 2
 """After so many compiled programs of a space that are too big, wider ones are searched before others are
@@ -390,8 +385,3 @@ class Search:
 
     def _seconds(self, compiled: CompiledCandidate) -> float:
         return compiled.seconds(self._machine)
-
-
-def is_long(program: Program) -> bool:
-    """Whether a search for programs in the place of this one takes long."""
-    return sum(1 for _ in program.reachable()) > LONG

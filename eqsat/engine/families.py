@@ -115,8 +115,8 @@ NEARLY = 1.05
 """A way to compute a family is tried if it looks at most this many times as long as the best one."""
 
 MANY = 4
-"""From so many families that are alike, they are decided together: one by one, every layer of a network would
-take some extractions of the whole."""
+"""From so many disputed families, those that are alike are decided together: one by one, every layer of a
+network would take some extractions of the whole."""
 
 C = TypeVar("C", bound=ChosenNode)
 S = TypeVar("S", bound=ChosenProgram)
@@ -131,8 +131,8 @@ def agreed(
     """The cheapest program that computes at most one member of each family; None if none is found.
 
     If a program computes several members, each of them and the whole value is tried as the only one; if that
-    fails, the other members are. The choice for one family is kept for the next. Many families that are
-    alike, as those of a network's layers are, are decided together: the same chunks of all are computed.
+    fails, the other members are. The choice for one family is kept for the next. Of many families, those that
+    are alike, as those of a network's layers are, are decided together: the same chunks of all are computed.
 
     **Arguments:**
 
@@ -142,11 +142,7 @@ def agreed(
     """
     found = cheapest(choices)
     while found is not None and (disputes := families.disputes(found.nodes)):
-        best: tuple[list[C], S] | None = None
-        group = max(families.alike(disputes), key=len)
-        if len(group) >= MANY:
-            together = _together(families, {one: disputes[one] for one in group}, choices)
-            best = _best(together, cheapest, estimate)
+        best = _best_for_many(families, disputes, choices, cheapest, estimate)
         family, computed = next(iter(disputes.items()))
         whole, *others = families.members[family]
         for members in ({*computed, whole}, {*others} - {*computed}):
@@ -157,6 +153,33 @@ def agreed(
             return None
         choices, found = best
     return found
+
+
+def _best_for_many(
+    families: Families,
+    disputes: Mapping[int, Sequence[int]],
+    choices: list[C],
+    cheapest: Callable[[list[C]], S | None],
+    estimate: Callable[[list[C]], float],
+) -> tuple[list[C], S] | None:
+    """The nodes that are left when many families are decided, and their cheapest program; None if few are.
+
+    If they are not all alike, each group is decided by the estimate, one after the other.
+    """
+    if len(disputes) < MANY:
+        return None
+    groups = list(families.alike(disputes))
+    decided = choices
+    for group in groups:
+        ways = _together(families, {one: disputes[one] for one in group}, decided)
+        if len(groups) == 1:
+            return _best(ways, cheapest, estimate)
+        times = [estimate(way) for way in ways]
+        least = min(times, default=math.inf)
+        if least < math.inf:
+            decided = ways[times.index(least)]
+    found = None if decided is choices else cheapest(decided)
+    return None if found is None else (decided, found)
 
 
 def _best(

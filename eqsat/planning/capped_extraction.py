@@ -252,9 +252,14 @@ def every_attempt(
     return _groups(CappedExtraction.least(space, deadline), spills)
 
 
-def first_fitting(extraction: CappedExtraction) -> Candidate | None:
-    """The fastest candidate of the first step that gives one that should fit."""
-    for found in _groups(extraction):
+def first_fitting(extraction: CappedExtraction, spills: bool = True) -> Candidate | None:
+    """The fastest candidate of the first step that gives one that should fit.
+
+    **Arguments:**
+
+    - `spills`: whether to look for those that do without what is alive at the peak.
+    """
+    for found in _groups(extraction, spills):
         if found[0].predicted_peak <= extraction.budget:
             return found[0]
     return None

@@ -103,21 +103,30 @@ class Granting:
         return list(dict.fromkeys(test for one in self.grants for test in one.tests))
 
 
-def grantings(
-    space: SearchSpace, orders: Sequence[Order], seconds: float, budget: int, deadline: Deadline
-) -> Granting:
-    """The grants for a program that was saturated without any: those whose tests are cheap and fit.
+def grantings(space: SearchSpace, orders: Sequence[Order]) -> Granting:
+    """What may be granted to a program that was saturated without any grants, if tests hold.
 
     **Arguments:**
 
     - `orders`: orders of contractions of the program.
+    """
+    return Granting((*_of_rules(space), *_of_orders(space, orders[:MOST_TESTED])))
+
+
+def with_cheap_tests(
+    granting: Granting, space: SearchSpace, seconds: float, budget: int, deadline: Deadline
+) -> Granting:
+    """The grants whose tests are cheap and fit, some of them in chunks.
+
+    **Arguments:**
+
     - `seconds`: the time of the program without grants.
     - `budget`: bytes of arguments, outputs and temporaries.
     - `deadline`: when to stop planning tests in chunks.
     """
     granted: list[Grant] = []
     searched = 0
-    for one in (*_of_rules(space), *_of_orders(space, orders[:MOST_TESTED])):
+    for one in granting.grants:
         testing, left = _alone(space, one, budget)
         schedule = Schedule(testing, build(testing), {})
         if _calls_programs(testing) or _seconds(schedule, space.machine) > SHARE * seconds:

@@ -21,6 +21,9 @@ from eqsat.planning.liveness import largest_stored
 from eqsat.support.deadline import Deadline
 from eqsat.support.gc_pause import uncollected
 
+FAR = 4
+"""A program that needs this many times the memory for temporaries is far too big."""
+
 FURTHER_CAPS = 2
 """How many lower caps are tried for a body of which no program under a cap keeps to it."""
 
@@ -61,11 +64,19 @@ def built_under(
     state.largest = extractor.largest_stored(cap)
     builder = CandidateBuilder(state, budget, largest_block)
     state.exhausted = True
-    for extraction in _extractions(extractor, cap, state.splits):
+    splits = state.splits
+    # Where nothing has to be split, the fastest program of all shows what the others need, more or less.
+    free = space.is_long and None in splits and space.largest_as_written <= cap
+    if free:
+        splits = (None, *(split for split in splits if split is not None))
+    most = space.program.fixed_bytes + FAR * max(budget - space.program.fixed_bytes, 0)
+    for extraction in _extractions(extractor, cap, splits):
         state.exhausted = False
         if deadline.passed():
             break
         builder.add(extraction)
+        if free and any(candidate.predicted_peak > most for candidate in builder.found):
+            break
     return builder if builder.found or builder.repetitive else None
 
 

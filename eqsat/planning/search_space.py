@@ -24,6 +24,7 @@ from eqsat.ir.tiled_values import tile_axes, tiled_values, with_tiles
 from eqsat.planning.candidates import Candidate, as_written
 from eqsat.planning.infeasibility import fits_nowhere
 from eqsat.planning.joined_arrays import joined_axes, with_joined_arrays
+from eqsat.planning.liveness import largest_stored
 from eqsat.planning.provenance import class_places
 from eqsat.planning.rematerialisation import with_rematerialised_operands
 from eqsat.support.deadline import NO_DEADLINE, Deadline
@@ -45,6 +46,10 @@ SMALLEST_SHARE = 1 << 10
 PARTS = frozenset({"slice", "pad"})
 """The primitives that take parts of arrays, or make arrays of parts."""
 
+LONG = 300
+"""A program of more terms is long. Its parts are searched before variants of the whole that store less, and
+fewer programs are extracted and compiled, and fewer budgets tried, before something else is."""
+
 LARGEST_ITEM = 8
 """The largest size of an element in bytes, from which the number of elements that fit is estimated."""
 
@@ -52,6 +57,11 @@ LARGEST_ITEM = 8
 def free_bytes(program: Program, budget: int) -> int:
     """The bytes that a budget leaves for temporaries, after arguments and outputs."""
     return budget - program.fixed_bytes
+
+
+def is_long(program: Program) -> bool:
+    """Whether a search for programs in the place of this one takes long."""
+    return sum(1 for _ in program.reachable()) > LONG
 
 
 def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
@@ -177,6 +187,16 @@ class SearchSpace:
     def streams(self) -> bool:
         """Whether the program reads inputs that are not in memory."""
         return any(is_read(term) or is_pick(term) for term in self.program.reachable())
+
+    @cached_property
+    def is_long(self) -> bool:
+        """Whether extraction takes long."""
+        return is_long(self.program)
+
+    @cached_property
+    def largest_as_written(self) -> int:
+        """Bytes of the largest value that the program stores as it is written."""
+        return largest_stored(as_written(self.program, self.machine).schedule, self.machine)
 
     def fits_nowhere(self, budget: int) -> bool:
         """Whether it is known that all programs need more than a budget in bytes.

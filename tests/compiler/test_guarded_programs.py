@@ -16,6 +16,7 @@ import pytest
 
 import eqsat
 from eqsat.compiler.guarded_programs import GuardedPrograms
+from eqsat.planning.guarding import Granting
 from tests.nightly import nightly_but
 
 BUDGET = "3MB"
@@ -132,13 +133,21 @@ def test_what_the_fastest_program_does_not_use_is_not_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched: list[Any] = []
+    tested: list[Any] = []
     monkeypatch.setattr(GuardedPrograms, "_searched", lambda _, *searching: searched.append(searching))
+
+    def with_cheap_tests(granting: Granting, *rest: Any) -> Granting:
+        tested.append(granting)
+        return granting
+
+    monkeypatch.setattr("eqsat.compiler.guarded_programs.with_cheap_tests", with_cheap_tests)
     slower = ruled(tmp_path, "rule sign [cancels]  exp(-a) => 1 / exp(a)  guard max(a) <= 1")
     assert eqsat.optimize(kernel, budget=BUDGET, rules=slower).plan(X, Y, V).guard is None
     assert not searched
+    assert not tested
     faster = ruled(tmp_path, TWICE)
     assert eqsat.optimize(kernel, budget=BUDGET, rules=faster).plan(X, Y, V).guard is None
-    assert len(searched) == 1
+    assert len(searched) == len(tested) == 1
 
 
 def test_a_guard_on_what_is_large_is_not_tested(tmp_path: Path) -> None:

@@ -97,27 +97,32 @@ def test_there_is_no_program_if_no_member_will_do() -> None:
 
 def test_families_that_are_alike_are_decided_together() -> None:
     """So the number of extractions does not grow with the number of layers of a network."""
+    assert extractions([N] * 10) == extractions([N] * 5) <= 4
 
-    def extractions(layers: int) -> int:
-        classes = [
-            EClass(frozenset(), frozenset({N} if place == CHUNK else ()), "float32", moved(nodes, 3 * layer))
-            for layer in range(layers)
-            for place, nodes in enumerate(CLASSES)
-        ]
-        families = Families.in_graph(Snapshot(classes, {}), range(0, 3 * layers, 3))
-        options = [Option(number, node) for number, one in enumerate(classes) for node in one.nodes]
-        calls = []
 
-        def counted(options: list[Option]) -> Chosen | None:
-            calls.append(options)
-            return cheapest(options, layers)
+def test_many_families_that_differ_take_one_extraction() -> None:
+    assert extractions([N, M] * 5) == extractions([N, M] * 2) == 2
 
-        found = agreed(families, options, counted, lambda options: seconds(options, layers))
-        assert found is not None
-        assert list(families.computed(found.nodes)) == [3 * layer + VALUE for layer in range(layers)]
-        return len(calls)
 
-    assert extractions(10) == extractions(5) <= 4
+def extractions(layers: list[Axis]) -> int:
+    """How often programs are extracted to agree on a family for each layer, whose chunks are of some axis."""
+    classes = [
+        EClass(frozenset(), frozenset({axis} if place == CHUNK else ()), "float32", moved(nodes, 3 * layer))
+        for layer, axis in enumerate(layers)
+        for place, nodes in enumerate(CLASSES)
+    ]
+    families = Families.in_graph(Snapshot(classes, {}), range(0, 3 * len(layers), 3))
+    options = [Option(number, node) for number, one in enumerate(classes) for node in one.nodes]
+    calls = []
+
+    def counted(options: list[Option]) -> Chosen | None:
+        calls.append(options)
+        return cheapest(options, len(layers))
+
+    found = agreed(families, options, counted, lambda options: seconds(options, len(layers)))
+    assert found is not None
+    assert list(families.computed(found.nodes)) == [3 * layer + VALUE for layer in range(len(layers))]
+    return len(calls)
 
 
 def moved(nodes: list[ENode], by: int) -> list[ENode]:

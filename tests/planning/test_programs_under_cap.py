@@ -7,10 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 import eqsat
-from tests.stages import normal
+from eqsat.engine.extract import Extractor
+from eqsat.planning.extraction_state import ExtractionState
+from eqsat.planning.programs_under_cap import built_under
+from eqsat.planning.search_space import prepare
+from eqsat.support.deadline import NO_DEADLINE
+from eqsat.targets.cpu import CPU
+from tests.stages import lowered, normal
 
 
 def test_bodies_have_no_loops_where_a_loop_around_them_does() -> None:
@@ -35,3 +42,30 @@ def test_bodies_have_no_loops_where_a_loop_around_them_does() -> None:
         jax.tree.leaves(optimized(w, x)), jax.tree.leaves(jax.jit(step)(w, x)), strict=True
     ):
         np.testing.assert_allclose(found, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("layers", "few"), [(8, False), (100, True)])
+def test_under_a_cap_that_splits_nothing_a_long_program_is_extracted_once(
+    monkeypatch: pytest.MonkeyPatch, layers: int, few: bool
+) -> None:
+    """Where its fastest program is far too big, others that need not loop either would be, too."""
+    splits: list[Any] = []
+    extract = Extractor.extract
+
+    def recorded(self: Extractor, cap: float, split: Any = None, *rest: Any, **named: Any) -> Any:
+        splits.append(split)
+        return extract(self, cap, split, *rest, **named)
+
+    def loss(x: Any) -> Any:
+        for number in range(layers):
+            x = jnp.sin(x / (1 + number)) * jnp.cos(x)
+        return x.sum()
+
+    program, _ = lowered(jax.value_and_grad(loss), normal(512, 512))
+    budget = program.fixed_bytes + 2_000_000
+    space = prepare(program, (), budget, CPU)
+    monkeypatch.setattr(Extractor, "extract", recorded)
+    built = built_under(ExtractionState.of(space), 10**9, budget, NO_DEADLINE)
+    assert built is not None
+    assert built.found[0].predicted_peak > budget
+    assert (splits == [None]) == few
