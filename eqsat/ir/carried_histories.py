@@ -2,6 +2,7 @@
 
     scan(...)[1][-1]  =  the entry of the last iteration
     sum_t f(scan(...)[1][t])  =  s in the end,  where  s = 0,  and every iteration  s = s + f(its entry)
+    (compensated if there are many iterations: `compensated_sums`)
 
 The labels after the last iteration of k-means, the last state of a trajectory, the mean of all iterates, the
 loss of what is read out of a recurrent network's states. f may be elementwise, and sum over what every
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from eqsat.ir.axis import Axis, Layout, layout_axes, layout_shape
+from eqsat.ir.compensated_sums import added, is_compensated
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.device_terms import Numbers
@@ -40,7 +42,7 @@ def with_histories_carried(program: Program, exact: bool = False) -> Program:
         found = next(_found(program, exact), None)
         if found is None:
             return program
-        readers = {carry.reader.number for carry in found.carries}
+        readers = {carry.reader.number for carry in found.carries if carry.reader is not None}
         equalities = tuple(pair for pair in program.equalities if readers.isdisjoint(t.number for t in pair))
         trimmed = replace(program, equalities=equalities)
         program = with_inputs(trimmed, program.inputs, found.replacements(program))
@@ -52,13 +54,13 @@ class _Carry:
 
     **Attributes:**
 
-    - `reader`: the term that it replaces.
+    - `reader`: the term that it replaces; None for what only the iterations need.
     - `start`: what is carried at first.
     - `before`: what an iteration gets of it; None if it does not matter.
     - `output`: what an iteration makes of it.
     """
 
-    reader: Term
+    reader: Term | None
     start: Term
     before: Term | None
     output: Output
@@ -137,6 +139,8 @@ class _History:
             if isinstance(term.op, Opaque) and _is_of(term, self.stack) and term.op.result != result
         }
         for place, carry in enumerate(self.carries):
+            if carry.reader is None:
+                continue
             value = terms.make(Opaque(made, count + place), args)
             others = value.axes - carry.reader.axes
             if others and isinstance(carry.reader.op, Reduce):
@@ -295,25 +299,22 @@ def _history(program: Program, stack: Term, axis: Axis, ends: Sequence[_End]) ->
                 sliced = axis in term.axes
                 operands.append(_Operand(term, (axis, *layout) if sliced else layout, sliced, leaf))
         (entry,) = substituted(terms, [reduced], inside)
-        carries.append(_carry(terms, numbers, end.term, entry))
+        carries += _carried(terms, numbers, end.term, entry, axis.size)
     return _History(stack, tuple(carries), tuple(operands))
 
 
-def _carry(terms: Terms, numbers: Numbers, end: Term, entry: Term) -> _Carry:
-    """The carry for a reduction or a last entry.
+def _carried(terms: Terms, numbers: Numbers, end: Term, entry: Term, count: int) -> list[_Carry]:
+    """The carries for a reduction or a last entry.
 
     **Arguments:**
 
     - `entry`: what one iteration has of what is reduced.
+    - `count`: the number of iterations.
     """
     if isinstance(end.op, Opaque):
         layout = end.op.call.arg_layouts[0][1:]
-        return _Carry(
-            end,
-            terms.make(Const(identity_text("sum", entry.dtype), entry.dtype)),
-            None,
-            Output(entry, layout),
-        )
+        nothing = terms.make(Const(identity_text("sum", entry.dtype), entry.dtype))
+        return [_Carry(end, nothing, None, Output(entry, layout))]
     assert isinstance(end.op, Reduce | Dot)
     kind, dtype = getattr(end.op, "kind", "sum"), end.op.dtype
     if kind in ROUNDED:
@@ -321,9 +322,18 @@ def _carry(terms: Terms, numbers: Numbers, end: Term, entry: Term) -> _Carry:
         if entry.dtype != dtype:
             entry = terms.make(Map("convert", dtype), [entry])
     layout = tuple(sorted(entry.axes))
+    start = terms.make(Const(identity_text(kind, dtype), dtype))
     before = terms.make(Leaf(numbers.input(), layout, dtype))
-    merged = terms.make(Map(MERGES[kind], dtype), [before, entry])
-    return _Carry(end, terms.make(Const(identity_text(kind, dtype), dtype)), before, Output(merged, layout))
+    if kind != "sum" or not is_compensated(dtype, count):
+        merged = terms.make(Map(MERGES[kind], dtype), [before, entry])
+        return [_Carry(end, start, before, Output(merged, layout))]
+    excess = terms.make(Leaf(numbers.input(), layout, dtype))
+    total, beyond = added(terms, before, excess, entry)
+    none = terms.make(Const("0.0", dtype))
+    return [
+        _Carry(end, start, before, Output(total, layout)),
+        _Carry(None, none, excess, Output(beyond, layout)),
+    ]
 
 
 def _entry(op: Opaque, axis: Axis) -> Term | None:

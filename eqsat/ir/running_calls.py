@@ -2,7 +2,10 @@
 
 A chunk of what they make depends on the chunks before it, by a state that is carried from chunk to chunk:
 
-    cumsum(chunk)  =  cumsum(state + first entry, other entries);  next state = its last entry
+    cummax(chunk)  =  cummax(max(state, first entry), other entries);  next state = its last entry
+    cumsum(chunk)  =  state + cumsum of its own entries;  next state = its last entry
+
+The state of a cumulative sum of floats is compensated: its excess over the exact sum, too.
 
 A loop over what is read by chunks runs in Python and takes the chunks in order, so that it can carry the
 state. For such loops only, a call of this kind counts as one through which the axis passes.
@@ -60,11 +63,17 @@ class Running:
     carried: tuple[int, ...]
 
     @property
+    def compensated(self) -> bool:
+        """Whether it is a cumulative sum whose state is the total, and its excess over the exact sum."""
+        return self.call.primitive.name == "cumsum" and is_real_float(self.call.out_dtypes[0])
+
+    @property
     def state(self) -> tuple[tuple[tuple[Axis, ...], str], ...]:
         """The axes and dtypes of the arrays that are carried from chunk to chunk."""
         call = self.call
         if call.control is None:
-            return ((tuple(sorted(set(layout_axes(call.out_layouts[0])) - {self.axis})), call.out_dtypes[0]),)
+            axes = tuple(sorted(set(layout_axes(call.out_layouts[0])) - {self.axis}))
+            return ((axes, call.out_dtypes[0]),) * (2 if self.compensated else 1)
         layouts = zip(call.out_layouts, call.out_dtypes, strict=True)
         return tuple((tuple(sorted(layout_axes(layout))), dtype) for layout, dtype in layouts)[
             : len(self.carried)
@@ -202,9 +211,13 @@ def _made(how: Running, number: int) -> Call:
     )
 
 
-def start_of(how: Running) -> Const:
-    """What the state of a cumulative reduction starts as: it changes nothing."""
-    ((_, dtype),) = how.state
+def starts_of(how: Running) -> list[Const]:
+    """What each array of the state of a cumulative reduction starts as: it changes nothing."""
+    dtype = how.call.out_dtypes[0]
+    return [_start_of(how, dtype), *([Const("0.0", dtype)] if how.compensated else [])]
+
+
+def _start_of(how: Running, dtype: str) -> Const:
     match how.call.primitive.name:
         case "cumsum":
             return Const(("-0.0" if is_real_float(dtype) else "(-0-0j)") if is_inexact(dtype) else "0", dtype)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from jax import lax
 
 from eqsat.ir.axis import Axis, Layout, layout_shape
+from eqsat.ir.compensated_sums import added
 from eqsat.ir.control import Scan
 from eqsat.ir.ops import Call, Const, Iota, Map, Opaque
 from eqsat.ir.running_calls import Running, combined
@@ -54,7 +55,8 @@ class RunningTerms:
         """
         assert isinstance(term.op, Opaque)
         call, args = self._continued(term, how, names)
-        return self.states.terms.make(Opaque(call, term.op.result), args)
+        found = self.states.terms.make(Opaque(call, term.op.result), args)
+        return self._added(found, term, how, names)[0] if how.compensated else found
 
     def after(self, term: Term, how: Running, names: Mapping[Axis, Axis]) -> list[Term]:
         """The state after the current chunk."""
@@ -63,15 +65,28 @@ class RunningTerms:
             return [self.states.terms.make(Opaque(call, k), args) for k in range(len(how.state))]
         (layout,) = call.out_layouts
         at, shape = int(call.params["axis"]), layout_shape(layout)
-        last = 0 if how.reverse else shape[at] - 1
+        end = 0 if how.reverse else shape[at] - 1
         params = {
-            "start_indices": tuple(last if number == at else 0 for number in range(len(shape))),
-            "limit_indices": tuple(last + 1 if number == at else n for number, n in enumerate(shape)),
+            "start_indices": tuple(end if number == at else 0 for number in range(len(shape))),
+            "limit_indices": tuple(end + 1 if number == at else n for number, n in enumerate(shape)),
             "strides": None,
         }
         found = self.states.terms.make(Opaque(call, 0), args)
         new = (*layout[:at], None, *layout[at + 1 :])
-        return [self.states.call(lax.slice_p, params, [layout], new, [found])]
+        last = self.states.call(lax.slice_p, params, [layout], new, [found])
+        return list(self._added(last, term, how, names)) if how.compensated else [last]
+
+    def _added(self, sums: Term, term: Term, how: Running, names: Mapping[Axis, Axis]) -> tuple[Term, Term]:
+        """The total before the current chunk with sums of its entries, and the excess of that."""
+        total, excess = self._state(term, how, names)
+        return added(self.states.terms, total, excess, sums)
+
+    def _state(self, term: Term, how: Running, names: Mapping[Axis, Axis]) -> list[Term]:
+        """The state before the current chunk."""
+        return [
+            self.given(key, _renamed(axes, names), dtype)
+            for key, (axes, dtype) in zip(state_keys(term, how, self.scope), how.state, strict=True)
+        ]
 
     def _continued(self, term: Term, how: Running, names: Mapping[Axis, Axis]) -> tuple[Call, list[Term]]:
         """The call on the current chunk, from the state on; and its operands."""
@@ -82,10 +97,7 @@ class RunningTerms:
         return self._made[key]
 
     def _made_of(self, term: Term, how: Running, names: Mapping[Axis, Axis]) -> tuple[Call, list[Term]]:
-        state = [
-            self.given(key, _renamed(axes, names), dtype)
-            for key, (axes, dtype) in zip(state_keys(term, how, self.scope), how.state, strict=True)
-        ]
+        state = self._state(term, how, names)
         part = names[how.axis]
         if isinstance(how.call.control, Scan):
             control = replace(how.call.control, length=part.size)
@@ -96,13 +108,15 @@ class RunningTerms:
             ]
         terms = self.states.terms
         entries = self.value(term.args[0])
+        call = replace(how.call.renamed(names), id=self.states.calls)
+        self.states.calls += 1
+        if how.compensated:
+            return call, [entries]
         place = part.size - 1 if how.reverse else 0
         counted = [terms.make(Iota(part, "int32")), terms.make(Const(str(place), "int32"))]
         is_first = terms.make(Map("eq", "bool"), counted)
         begun = combined(terms, how, state[0], entries)
         begun = terms.make(Map("select_n", entries.dtype), [is_first, entries, begun])
-        call = replace(how.call.renamed(names), id=self.states.calls)
-        self.states.calls += 1
         return call, [begun]
 
 

@@ -11,7 +11,7 @@ from eqsat.ir.control import steady
 from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
-from eqsat.ir.running_calls import start_of
+from eqsat.ir.running_calls import starts_of
 from eqsat.ir.streams import UnsupportedError, is_read
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, combination
@@ -295,9 +295,12 @@ class _Builder:
         """What the state of a running call starts as; it is among what the pass carries."""
         term, how = running.term, running.how
         keys = state_keys(term, how, scope.id)
-        for number, (key, (axes, dtype)) in enumerate(zip(keys, how.state, strict=True)):
+        if how.call.control is None:
+            starts = list(map(self.program.terms.make, starts_of(how)))
+        else:
+            starts = [term.args[place] for place in how.carried]
+        for key, (axes, dtype), start in zip(keys, how.state, starts, strict=True):
             opened = term.open & set(axes)
-            start = term.args[how.carried[number]] if how.carried else self.program.terms.make(start_of(how))
             if start.open != opened:
                 raise UnsupportedError("a cumulative sum, or a scan, of chunks of a chunk")
             states.append(State(key, Part(axes, dtype, None, given=True), opened))

@@ -267,3 +267,26 @@ def test_the_labels_of_k_means_are_not_kept_for_every_iteration() -> None:
     assert plan.peak_bytes <= 300_000 < 50 * 4 * 4000
     for one, other in zip(optimized(points), jax.jit(labels)(points), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def long_sum(x: Any) -> Any:
+    return lax.scan(lambda c, row: (c, 2 * row), jnp.float32(0), x)[1].sum()
+
+
+def test_long_sums_are_compensated() -> None:
+    """As a plain carry, 3 million times 0.2 come to 524,000, and 40 million to 4.2 million at most."""
+    x = np.full(3_000_000, 0.1, np.float32)
+    optimized = eqsat.optimize(long_sum, budget=x.nbytes + 10_000)
+    assert abs(float(optimized(x)) / 600_000 - 1) < 2e-7
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wanted"),
+    [(np.inf, 1, np.inf), (-np.inf, 1, -np.inf), (np.inf, -np.inf, np.nan), (np.nan, 1, np.nan)],
+)
+def test_compensated_sums_of_infinities_are_infinite(first: float, second: float, wanted: float) -> None:
+    x = np.full(5_000, 0.1, np.float32)
+    x[1_000], x[3_000] = first, second
+    optimized = eqsat.optimize(long_sum, budget=x.nbytes + 5_000)
+    np.testing.assert_equal(float(optimized(x)), wanted)
+    assert "is_finite" in optimized.plan(x).source

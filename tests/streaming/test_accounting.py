@@ -124,7 +124,7 @@ def test_states_that_are_saved_count_on_the_host() -> None:
     saving, last = steps.passes
     assert saving.id == last.id
     lengths = {saving.id: 100}
-    assert saved_bytes(steps, lengths) == 40 * 2 * 4
+    assert saved_bytes(steps, lengths) == 2 * 40 * 2 * 4  # totals, and their excess
     found: dict[str, Any] = {}
     sizes = lambda run: found.update(  # noqa: E731
         {key.kind: array.nbytes for key, array in run.arrays.items() if key.kind == "saved"}
