@@ -75,12 +75,16 @@ class Moving:
     **Attributes:**
 
     - `given`: the entries of a term that are known otherwise; None for terms that are not.
-    - `found`: how many were.
+    - `forms`: by number, terms in whose place others are moved: a roll is made of two slices, for example.
+    - `found`: how many were given.
     """
 
-    def __init__(self, terms: Terms, given: Callable[[Term, Moves], Term | None]) -> None:
+    def __init__(
+        self, terms: Terms, given: Callable[[Term, Moves], Term | None], forms: Mapping[int, Term]
+    ) -> None:
         self.terms = terms
         self.given = given
+        self.forms = forms
         self.found = 0
 
     def computed(self, term: Term) -> Term | None:
@@ -101,7 +105,7 @@ class Moving:
         new = {axis for move in piece.moves.values() for axis in move.axes}
         seen, stack = set[int](), [piece.operand]
         while stack:
-            term = stack.pop()
+            term = self._form(stack.pop())
             if term.number in seen or (term.axes.isdisjoint(piece.moves) and not isinstance(term.op, Rename)):
                 continue
             seen.add(term.number)
@@ -111,7 +115,11 @@ class Moving:
                 stack.extend(term.args)
         return False
 
+    def _form(self, term: Term) -> Term:
+        return self.forms.get(term.number, term)
+
     def _along(self, term: Term, moves: Moves, made: dict[int, Term]) -> Term:
+        term = self._form(term)
         moves = {axis: move for axis, move in moves.items() if axis in term.axes}
         if not moves:
             return term
@@ -214,20 +222,20 @@ class Moving:
         at, (out,) = int(call.params["dimension"]), call.out_layouts
         lengths = [layout_shape(layout)[at] for layout in call.arg_layouts]
         pieces: list[Piece] = []
-        begin = 0
+        joined, begin = out[at], 0
+        if not isinstance(joined, Axis):
+            return []
         for arg, layout, length in zip(args, call.arg_layouts, lengths, strict=True):
             ends = (begin, sum(lengths) - begin - length)
             begin += length
             places = [range(each) for each in layout_shape(layout)]
-            joined = out[at]
             if layout[at] is None or (isinstance(layout[at], Axis) and layout[at] not in arg.axes):
-                assert isinstance(joined, Axis)
                 count = self.terms.make(Iota(joined, "int32"))
                 pieces.append(Piece(arg, {}, self._test("lt", count, begin)))
                 continue
             outside = [ends if number == at else (0, 0) for number in range(len(layout))]
             made = self._piece(arg, layout, out, places, outside)
-            if not made or not isinstance(joined, Axis):
+            if not made:
                 return []
             # Earlier pieces come first, so only where a piece ends matters.
             count = self.terms.make(Iota(joined, "int32"))

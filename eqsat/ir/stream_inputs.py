@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from eqsat.ir.axis import Axis, Dimension, Layout, as_dimension, layout_axes, layout_shape, parts
 from eqsat.ir.axis_names import with_joint_axes
-from eqsat.ir.control import Body, sliced, steady
+from eqsat.ir.control import Body, steady
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.moved_arrays import Moved, Whole
 from eqsat.ir.moved_computations import Moves, Moving
@@ -49,7 +49,13 @@ def with_stream_inputs(program: Program, streamed: Collection[int], exact: bool 
     - `streamed`: the positions of the inputs.
     - `exact`: whether sums are not to be rounded otherwise.
     """
+    moved = {program.inputs[position].number for position in streamed}
     axes = {axis for position in streamed for axis in program.inputs[position].axes}
+    for term in program.reachable():
+        operands = _operands(term)
+        if operands and all(operand.number in moved for operand in operands):
+            moved.add(term.number)
+            axes |= term.axes
     return _Pass(with_joint_axes(program, axes), exact).result(streamed)
 
 
@@ -81,7 +87,8 @@ class _Inside:
     - `files`: by number of an input, what it is of inputs that are not in memory.
     - `added`: the new inputs, by their position in the whole program.
     - `picked`: the axes of what is picked.
-    - `forms`: what moves entries of computed arrays, and as it is computed from moved ones.
+    - `forms`: what moves entries of computed arrays, and as it is computed from moved ones; `form_of`: the
+      latter by number of the former.
     """
 
     program: Program
@@ -92,6 +99,7 @@ class _Inside:
     known: dict[int, _Of | None] = field(default_factory=dict)
     found: dict[int, Term] = field(default_factory=dict)
     forms: list[tuple[Term, Term]] = field(default_factory=list)
+    form_of: dict[int, Term] = field(default_factory=dict)
     runs: dict[tuple[Call, tuple[Term, ...]], Call | None] = field(default_factory=dict)
 
 
@@ -180,6 +188,7 @@ class _Pass:
             op = term.op
             if table is None and (form := self._form(term, inside)) is not None:
                 forms.append((term, form))
+                inside.form_of[term.number] = form
                 stack.append((form, False))
             if table is not None:
                 found[term.number] = self._picked(term, table, new, inside)
@@ -206,7 +215,7 @@ class _Pass:
         def given(part: Term, moves: Moves) -> Term | None:
             return self._moved_input(part, moves, inside)
 
-        return Moving(inside.program.terms, given).computed(term)
+        return Moving(inside.program.terms, given, inside.form_of).computed(term)
 
     def _moved_input(self, term: Term, moves: Moves, inside: _Inside) -> Term | None:
         """Some entries of a term, if it is of inputs that are not in memory."""
@@ -244,12 +253,9 @@ class _Pass:
             return term
         call, key = term.op.call, (term.op.call, term.args)
         if key not in inside.runs:
-            inputs = {*inside.files, *(leaf.number for leaf in inside.added.values())}
             axes = frozenset[Axis]().union(*(of.layout_axes for of in inside.files.values()))
             axes = axes.union(inside.picked, *(leaf.axes for leaf in inside.added.values()))
-            moving = sliced(call.control) if call.control is not None else range(len(term.args))
-            still = any(arg.number in inputs for place, arg in enumerate(term.args) if place not in moving)
-            made = None if still else running_call(call, term.args, axes, self.exact, self.call)
+            made = running_call(call, term.args, axes, self.exact, self.call)
             self.call += 2 if made is not None else 0
             inside.runs[key] = made
         made = inside.runs[key]
@@ -337,7 +343,9 @@ class _Pass:
             if inside.is_body:
                 index = self.leaf
                 self.leaf -= 1
-            inside.added[position] = inside.program.terms.make(Leaf(index, of.layout, dtype))
+            leaf = inside.added[position] = inside.program.terms.make(Leaf(index, of.layout, dtype))
+            if not table:
+                inside.known[leaf.number] = replace(of, apart=True)
         return inside.added[position]
 
     # Control flow

@@ -248,7 +248,10 @@ class Execution:
                     for position in sequences:
                         operand = flow.operands[position]
                         assert operand is not None
-                        values[position] = jax.lax.index_in_dim(self.arrays[operand], index, keepdims=False)
+                        # A static index would compile a program of its own for every iteration.
+                        values[position] = jax.lax.dynamic_index_in_dim(
+                            self.arrays[operand], np.int32(index), keepdims=False
+                        )
                     outputs = body(0, each, values)
                     carries, stacked = outputs[: len(positions)], outputs[len(positions) :]
                     self.arrays.update(zip(flow.results, carries, strict=False))

@@ -140,6 +140,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     ),
     "two states and two files": (two_states, (X, normal(N, 3)), (0, 1)),
     "states of flags and integers": (flags, (X,), (0,)),
+    "a scan from the first row": (lambda x: lax.scan(decayed, x[0], x), (X,), (0,)),
+    "a scan of all but a row": (lambda x: lax.scan(decayed, x[0], x[1:]), (X,), (0,)),
+    "a scan from the end of some rows": (lambda x: lax.scan(decayed, ZERO, x[3:], reverse=True), (X,), (0,)),
     "a scan of what is computed": (lambda x: lax.scan(decayed, ZERO, x - x.mean(0))[1], (X,), (0,)),
     "a scan beside what it is of": (lambda x: (lax.scan(decayed, ZERO, x)[1] * x[:, 0]).sum(), (X,), (0,)),
     "a scan and an array in memory": (
@@ -238,3 +241,56 @@ def test_sums_are_not_rounded_otherwise_if_they_must_not_be() -> None:
         eqsat.optimize(lambda x: jnp.cumsum(x, 0).max(0), budget="300kB", accuracy="exact")(on_host(LONG))
     exact = eqsat.optimize(lambda x: lax.cummax(x, 0).min(0), budget="300kB", accuracy="exact")
     np.testing.assert_array_equal(exact(on_host(LONG)), lax.cummax(LONG, 0).min(0))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        jnp.cumsum,
+        lambda x: lax.cumsum(x, reverse=True),
+        lambda x: lax.scan(lambda c, row: (c, 2 * row), jnp.float32(0), x)[1].sum(),
+    ],
+)
+def test_long_running_sums_lose_nothing(fn: Callable[[Any], Any]) -> None:
+    """Entry by entry, 3 million times 0.1 come to 299,000 or less in single precision."""
+    x = np.full(3_000_000, 0.1, np.float32)
+    optimized = eqsat.optimize(fn, budget="400kB")
+    found = np.asarray(optimized(on_host(x)), np.float64)
+    total = 3_000_000 * np.float64(np.float32(0.1))
+    assert abs(found.max() / total - (2 if found.ndim == 0 else 1)) < 3e-7
+    if fn is jnp.cumsum:
+        np.testing.assert_allclose(found, np.cumsum(x, dtype=np.float64), rtol=1e-5)
+
+
+@pytest.mark.parametrize("what", [np.inf, -np.inf, np.nan])
+def test_running_sums_go_through_infinity_as_in_memory(what: float) -> None:
+    x = np.linspace(-1, 1, 100_000, dtype=np.float32)
+    x[40_000], x[70_000] = what, np.inf
+    found = eqsat.optimize(jnp.cumsum, budget="100kB")(on_host(x))
+    wanted = np.asarray(jnp.cumsum(x))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    np.testing.assert_array_equal(found[np.isinf(wanted)], wanted[np.isinf(wanted)])
+    np.testing.assert_allclose(found[:40_000], wanted[:40_000], rtol=1e-3, atol=1e-3)
+
+
+def test_a_loop_over_minibatches_compiles_as_much_for_many_as_for_few(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A program for every iteration took a hundred times as long, and memory that nobody gave back."""
+    x = normal(30_000, 4)
+
+    def compiled(count: int) -> int:
+        def descent(w: Any, x: Any) -> Any:
+            def step(w: Any, k: Any) -> Any:
+                return w + lax.dynamic_slice_in_dim(x, k * 100, 100).mean(0), None
+
+            return lax.scan(step, w, jnp.arange(count))[0]
+
+        optimized = eqsat.optimize(descent, budget="100kB")
+        optimized.plan(X[0, :4], on_host(x))
+        caplog.clear()
+        with jax.log_compiles():
+            optimized(X[0, :4], on_host(x))
+        return sum("Compiling" in record.getMessage() for record in caplog.records)
+
+    assert 0 < compiled(41) <= compiled(7)
