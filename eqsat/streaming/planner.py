@@ -28,23 +28,20 @@ from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.streaming.accounting import (
-    chunk_count,
     host_bytes,
     longest_chunks,
-    read_back_bytes,
     result_bytes,
     saved_bytes,
-    written_bytes,
 )
 from eqsat.streaming.chunk_lengths import chunk_lengths, shorter, shortest
 from eqsat.streaming.compiled_steps import Compiled, compiled_step
 from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts
 from eqsat.streaming.segments import Segment
+from eqsat.streaming.short_chunks import check_chunks, python_seconds
 from eqsat.streaming.step_building import streaming
 from eqsat.streaming.step_uses import StepUses
 from eqsat.streaming.steps import Streaming
 from eqsat.support.units import format_bytes
-from eqsat.targets.machine import Machine
 from eqsat.targets.target import Target
 
 MOST_AXES = 4
@@ -322,18 +319,21 @@ class StreamPlanner:
         lengths = dict(settled or chunk_lengths(steps, free, host_budget - results, count))
         if not settled and self._least_bytes(steps) > budget:
             lengths = shortest(steps, count)  # which says how much is needed
+        slowdown = None if settled else self.settings.max_slowdown
         while True:
             refused: BudgetError | None = None
             host = host_bytes(steps, longest_chunks(steps, lengths), self.unnamed)
             host += saved_bytes(steps, lengths)
             if host <= host_budget:
+                machine = self.target.machine
+                check_chunks(self.title, steps, lengths, candidate.seconds, machine, budget, slowdown)
                 try:
                     programs = self._programs(steps, lengths, budget)
                 except BudgetError as error:
                     refused = error
                 else:
                     peak = max((each.peak for each in programs.values()), default=self.held_bytes)
-                    seconds = candidate.seconds + python_seconds(steps, lengths, self.target.machine)
+                    seconds = candidate.seconds + python_seconds(steps, lengths, machine)
                     return StreamedProgram(
                         steps, lengths, programs, peak, host, self.hoisted, seconds, candidate, self.parts
                     )
@@ -378,12 +378,6 @@ class StreamPlanner:
             if key not in found:
                 found[key] = compiled_step(use, budget, self.settings, self.target, self.title, self.parts)
         return found
-
-
-def python_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machine) -> float:
-    """Seconds to start chunks, and to write and read back what is kept outside the device's memory."""
-    moved = written_bytes(steps) + read_back_bytes(steps, lengths)
-    return machine.chunk * chunk_count(steps.steps, lengths) + moved / machine.streamed
 
 
 def _moved_name(moved: Moved, names: Sequence[str]) -> str:

@@ -85,6 +85,11 @@ def loss(w: Any, x: Any) -> Any:
             "out does not match the results",
         ),
         (
+            lambda x: eqsat.optimize(lambda x: jnp.roll(x - 1, 1), budget="300kB")(x),
+            BudgetError,
+            "needs only chunks of the arguments",
+        ),
+        (
             lambda x: eqsat.optimize(loss, budget="300kB")(jnp.ones((4, 30_000)), x),
             BudgetError,
             "the arguments that stay on the device take 480 kB",
@@ -104,3 +109,16 @@ def test_a_key_is_refused_before_a_checkpoint_is_looked_for(file: Any, tmp_path:
     )
     with pytest.raises(EqsatError, match=r"keys of jax\.random"):
         noisy(jax.random.key(0), file)
+
+
+def test_chunks_that_are_too_short_are_refused_unless_that_is_wanted() -> None:
+    """Otherwise a call would go on for minutes, and nobody had said so."""
+    file = eqsat.on_host(jax.ShapeDtypeStruct((3_000_000, 8), "float32"))
+
+    def standardised(x: Any) -> Any:
+        return (x - x.mean(0)) / x.std(0)
+
+    with pytest.raises(BudgetError, match=r"chunks are so short .* min: .* \(max_slowdown=10\)"):
+        eqsat.optimize(standardised, budget="1kB").plan(file)
+    assert eqsat.optimize(standardised, budget="1kB", max_slowdown=None).plan(file).peak_bytes <= 1000
+    assert eqsat.optimize(standardised, budget="1MB").plan(file).peak_bytes <= 10**6
