@@ -26,6 +26,7 @@ class CodegenOptions:
     - `transposes_slowly`: whether a product of two transposed matrices is slower than others.
     - `tiles`: the tiles of products' results, of which a product with few may be emitted in parts. None: none
       is.
+    - `slices_bits`: whether scans take slices of the bits of bfloat16 arrays.
     - `panel`: bytes that the library may pack for a product; operands are ordered accordingly. None: no
       limit, and operands are in the order that is fast.
     """
@@ -39,6 +40,7 @@ class CodegenOptions:
     orders_convolutions: bool = False
     orders_bodies: bool = False
     transposes_slowly: bool = False
+    slices_bits: bool = False
     tiles: ProductTiles | None = None
 
 
@@ -52,7 +54,9 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
     if exact:
         # What XLA does outside of loops, convolutions that are put into loops do, too.
         return CodegenOptions(
-            orders_convolutions=machine.orders_convolutions, transposes_slowly=machine.transposes_slowly
+            orders_convolutions=machine.orders_convolutions,
+            transposes_slowly=machine.transposes_slowly,
+            slices_bits=machine.widens,
         )
     steps = (machine.split_reduction, machine.split_columns) if machine.emits_steps else (0, 0)
     return CodegenOptions(
@@ -64,5 +68,6 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
         orders_convolutions=machine.orders_convolutions,
         orders_bodies=machine.orders_convolutions,
         transposes_slowly=machine.transposes_slowly,
+        slices_bits=machine.widens,
         tiles=machine.tiles if machine.emits_steps else None,
     )

@@ -6,7 +6,8 @@ iteration to iteration are passed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from eqsat.backend.calls_registry import call as call_text
@@ -60,7 +61,7 @@ class ControlEmitter:
             options["reverse"] = "True"
         if scan.unroll != 1:
             options["unroll"] = str(scan.unroll)
-        first = [self.of_operands(places) for places in groups.values()]
+        first = [self.of_operands(scan.carried), self.of_operands(scan.sliced, self.by_bits)]
         self.line(f"{carry}, {entries} = {call_text('lax.scan', iteration, *first, **options)}")
         results = len(self.call.out_layouts)
         return [
@@ -94,8 +95,22 @@ class ControlEmitter:
     def line(self, text: str) -> None:
         self.emitter.line(self.scope, text)
 
-    def of_operands(self, places: Sequence[int]) -> str:
-        return tuple_text([self.operands[place] for place in places]) if places else "()"
+    def of_operands(self, places: Sequence[int], by_bits: Collection[int] = ()) -> str:
+        texts = [
+            call_text("lax.bitcast_convert_type", self.operands[place], "jnp.uint16")
+            if place in by_bits
+            else self.operands[place]
+            for place in places
+        ]
+        return tuple_text(texts) if places else "()"
+
+    @cached_property
+    def by_bits(self) -> frozenset[int]:
+        """The operands that a scan is given slices of as bits, where floats would all be widened."""
+        if not isinstance(self.call.control, Scan) or not self.emitter.codegen.slices_bits:
+            return frozenset()
+        dtypes = [arg.dtype for arg in self.step.term.args]
+        return frozenset(place for place in self.call.control.sliced if dtypes[place] == "bfloat16")
 
     def body(
         self, name: str, groups: dict[str, tuple[int, ...]], body: Body, block: Block, carried: int | None
@@ -121,6 +136,8 @@ class ControlEmitter:
             for group, places in groups.items():
                 if source in places:
                     text = f"{parameters[group]}[{places.index(source)}]"
+                    if source in self.by_bits:
+                        text = call_text("lax.bitcast_convert_type", text, "jnp.bfloat16")
                     value = by_axes(text, leaf.op.layout, self.lengths)
             if value.text != text or not text.isidentifier():
                 variable = emitter.local("given")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from eqsat.ir.axis import Axis
-from eqsat.ir.dtypes import itemsize
+from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.memory_order import Order, multiplies_as_it_lies
 from eqsat.ir.operation_function import core_sizes
@@ -127,7 +127,19 @@ class StorageModel:
             return self._sorting(op, operands)
         if not isinstance(op, Dot):
             return 0
-        return self._panel(op, operands) + self._moved(op, operands, orders)
+        return self._panel(op, operands) + self._moved(op, operands, orders) + self._widened(op, operands)
+
+    def _widened(self, op: Dot, operands: Sequence[Valued]) -> int:
+        """Bytes of what a product of narrow floats takes in single precision: operands, and its result."""
+        dtypes = {operand.dtype for operand in operands}
+        if not self.machine.widens or (dtypes == {"bfloat16"} and op.dtype == "float32"):
+            return 0
+        wide = [operand for operand in operands if accumulator(operand.dtype) != operand.dtype]
+        count = sum(self.elements(operand.axes, operand.open) for operand in wide)
+        if accumulator(op.dtype) != op.dtype:
+            axes = frozenset[Axis]().union(*(operand.axes for operand in operands)) - op.axes
+            count += self.elements(axes, frozenset[Axis]().union(*(operand.open for operand in operands)))
+        return math.ceil(count) * itemsize("float32")
 
     def _moved(self, op: Dot, operands: Sequence[Valued], orders: Sequence[Order | None]) -> int:
         """Bytes of the operands that a product copies. For other devices than CPUs, nothing was measured."""

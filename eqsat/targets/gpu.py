@@ -204,6 +204,7 @@ GPU = Machine(
     tiles=TILES,
     transposes_slowly=True,
     panel_columns=0,
+    widens=False,
     product_workspace=WORKSPACE,
     lanes=0,
     adds_rows=False,

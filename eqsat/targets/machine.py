@@ -79,6 +79,9 @@ class Machine:
     - `panel_tile`: the number of columns packed is a multiple of this one.
     - `least_panel`: bytes of the smallest packed panel that counts, as in the certificate.
     - `product_workspace`: bytes that a matrix product takes while it runs, whatever its size.
+    - `widens`: whether products of narrow floats are computed of copies in single precision, and their
+      results rounded afterwards; those of bfloat16 to float32 are not. Slices of bfloat16 arrays in loops
+      are taken of such copies, too (measured, jaxlib 0.10).
     - `packing`: the slowdown of a program whose products are emitted so that they pack less.
     - `lanes`: the number of entries, adjacent in memory, that are processed at once; 0 if their order does
       not matter.
@@ -142,6 +145,7 @@ class Machine:
     panel_tile: int = 4
     least_panel: int = 1 << 17
     product_workspace: int = 0
+    widens: bool = True
     packing: float = 1.2
     lanes: int = 8
     copies: bool = True

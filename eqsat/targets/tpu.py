@@ -56,6 +56,7 @@ TPU = Machine(
     fast_memory=FAST,
     rows=128,
     panel_columns=0,
+    widens=False,
     lanes=0,
     adds_rows=False,
     joins=False,

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.emit import emit
 from eqsat.backend.module import Module
 from eqsat.ir.axis import Axis
@@ -20,14 +21,17 @@ from eqsat.planning.loops import build
 
 
 def emitted(
-    program: Program, lengths: Mapping[Axis, int] | None = None, makers: Mapping[int, str] | None = None
+    program: Program,
+    lengths: Mapping[Axis, int] | None = None,
+    makers: Mapping[int, str] | None = None,
+    codegen: CodegenOptions | None = None,
 ) -> Module:
     """Returns the module of a program, whose loops go by chunks of the given lengths."""
     check_program(program)
     block = build(program)
     chunks = {loop.id: (lengths or {}).get(loop.axis, loop.axis.size) for loop in block.loops}
     names = [f"argument_{index}" for index in range(len(program.inputs))]
-    return emit(Schedule(program, block, chunks), names, makers)
+    return emit(Schedule(program, block, chunks), names, makers, codegen=codegen)
 
 
 def check_emitted(

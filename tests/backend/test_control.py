@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from jax import lax
 
+from eqsat.backend.codegen_options import codegen_options
+from eqsat.targets.cpu import CPU
 from tests.backend.running import emitted
 from tests.control_programs import CASES
 from tests.stages import lowered
@@ -46,3 +48,17 @@ def test_a_body_reads_a_matrix_in_the_order_that_it_has() -> None:
 
     program, _ = lowered(powers, np.ones((7, 7), np.float32) / 9, np.ones(7, np.float32))
     assert "transpose" not in emitted(program).source
+
+
+def test_slices_of_bfloat16_are_taken_of_bits() -> None:
+    """XLA for CPUs would widen all of an array to single precision to take slices of it in a loop."""
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -3.4e38, 1.0]
+    x = jnp.asarray(np.array(special * 2, np.float32).reshape(4, 4), jnp.bfloat16)
+
+    def fn(x: Any) -> Any:
+        return lax.scan(lambda c, row: (c + jnp.nan_to_num(row), row * 2), jnp.zeros(4, jnp.bfloat16), x)
+
+    module = emitted(lowered(fn, x)[0], codegen=codegen_options(CPU, exact=True))
+    assert module.source.count("bitcast_convert_type") == 2
+    for found, wanted in zip(jax.jit(module.function())(x), jax.tree.leaves(jax.jit(fn)(x)), strict=True):
+        np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(wanted, np.float32))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 from jax import lax
 
+from eqsat.backend.certificate import certify
 from eqsat.engine.storage_model import StorageModel, Value, is_expensive
 from eqsat.ir.axis import Axis
 from eqsat.ir.operations import OPERATIONS
@@ -91,6 +94,26 @@ def test_a_product_packs_panels_of_its_smaller_operand() -> None:
         model().workspace(Dot(frozenset({long}), F32), [value(row, long), value(thin, long)])
         == 4 * 50_000 * 4
     )
+
+
+@pytest.mark.parametrize("given", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("result", ["bfloat16", "float16", "float32"])
+def test_products_of_narrow_floats_take_wide_copies(given: str, result: str) -> None:
+    """As XLA for CPUs assigns them buffers."""
+    if "float32" not in (given, result) and given != result:
+        return
+    arrays = [jax.ShapeDtypeStruct(shape, given) for shape in [(512, 1024), (1024, 256)]]
+
+    def product(a: Any, b: Any) -> Any:
+        return [lax.dot(a, b, preferred_element_type=result)]
+
+    row, inner, column = Axis(0, 512), Axis(1, 1024), Axis(2, 256)
+    operands = [value(row, inner, dtype=given), value(inner, column, dtype=given)]
+    plain = [replace(operand, dtype=F32) for operand in operands]
+    packed = model().workspace(Dot(frozenset({inner}), F32), plain)
+    said = model().workspace(Dot(frozenset({inner}), result), operands)
+    needed = certify(product, arrays).temporaries
+    assert needed <= said <= needed + packed
 
 
 def test_a_long_reduction_of_a_gpu_stores_the_results_of_its_first_step() -> None:
