@@ -77,7 +77,7 @@ class GuardedPrograms:
         return self._searched(space, granting)
 
     def _gaining(self, granting: Granting, known: Saturations) -> tuple[SearchSpace, Candidate] | None:
-        """The e-graph by what is granted, and the program that should be the fastest, if it is fast enough."""
+        """The e-graph by what is granted, and the program that should be fastest, if that is fast enough."""
         space = self._saturated(granting, known)
         if space is None or not self._gains(space, granting):
             return None

@@ -152,13 +152,16 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
     for steps in range(1 + FURTHER_CAPS):
         # The values that the body stores are subject to the same cap as the call's.
         builder = built_under(state, cap / CAP_STEP**steps, budget, deadline, cap)
+        smallest = min((one.predicted_peak for one in state.found), default=math.inf)
         if builder is not None:
             if not builder.found:
                 builder.add_repetitive()
             found = builder.found
             if found and all(candidate.predicted_peak > budget for candidate in found):
                 extraction, least = min(builder.built, key=lambda one: one[1].candidate.predicted_peak)
-                found = [*found, *builder.spilling(extraction, least)]
+                # Under higher caps, variants that store less may have come further.
+                if least.candidate.predicted_peak < smallest:
+                    found = [*found, *builder.spilling(extraction, least)]
             state.found += found
         # A cap gives only what higher ones did not. Some stores what extraction took for computed on the fly.
         within = [one for one in state.found if largest_stored(one.schedule, machine) <= cap]

@@ -13,7 +13,20 @@ from dataclasses import dataclass
 from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.control import Scan, carried, sliced
 from eqsat.ir.control_axes import given_layouts, keeps
-from eqsat.ir.ops import Call, Const, Delta, Dot, Iota, Leaf, Map, Opaque, Reduce, Rename, Select
+from eqsat.ir.ops import (
+    Call,
+    Const,
+    Delta,
+    Dot,
+    Iota,
+    Leaf,
+    Map,
+    Opaque,
+    Operation,
+    Reduce,
+    Rename,
+    Select,
+)
 from eqsat.ir.substitution import substituted
 from eqsat.ir.term import Term, Terms, reachable
 from eqsat.planning.saved_carries import Carries
@@ -214,6 +227,8 @@ def _can_be_cut(term: Term, along: Axis | None) -> bool:
         return along is None and bool(term.op.call.passing)
     if along is not None and not keeps(term, along):
         return False
+    if isinstance(term.op, Operation):
+        return along is not None or not term.axes <= set(term.op.axes)
     return isinstance(term.op, (Map, Reduce, Dot, Select, Rename, Iota, Delta, Const))
 
 

@@ -226,3 +226,20 @@ def test_a_value_computed_inside_a_loop_has_the_forms_that_it_has_outside() -> N
     optimized = eqsat.optimize(iterated, budget="1MB")
     assert optimized.plan(x, v).peak_bytes <= 1_000_000
     np.testing.assert_allclose(optimized(x, v), jax.jit(iterated)(x, v), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("batches", [lambda x, i: x[i], lambda x, i: x[i.reshape(-1)].reshape(*i.shape, -1)])
+def test_an_iteration_gathers_its_rows(batches: Callable[[Any, Any], Any]) -> None:
+    """Shuffled minibatches are a copy of all data, of which an iteration needs its own rows."""
+    x, w = normal(20_000, 16), normal(16)
+    order = np.random.default_rng(0).permutation(20_000).astype(np.int32).reshape(20, 1000)
+
+    def epoch(w: Any, x: Any, order: Any) -> Any:
+        def step(w: Any, rows: Any) -> Any:
+            return w - 0.1 * jax.grad(lambda w: (jnp.tanh(rows @ w) ** 2).mean())(w), None
+
+        return lax.scan(step, w, batches(x, order))[0]
+
+    fixed = x.nbytes + order.nbytes + 2 * w.nbytes
+    optimized = eqsat.optimize(epoch, budget=fixed + x.nbytes // 8)
+    np.testing.assert_allclose(optimized(w, x, order), jax.jit(epoch)(w, x, order), rtol=1e-4, atol=1e-6)
