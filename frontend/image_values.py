@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,13 +15,16 @@ import numpy as np
 from jax.extend.core import Literal
 
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
-from eqsat.ir.tiled_values import WINDOWED
+from eqsat.ir.tiled_values import STENCIL, WINDOWED
 
 FEWEST_ROWS = 32
 """The fewest rows of an image that are worth tiles."""
 
 MOST_IMAGES = 8
 """In a larger batch, an image is a chunk."""
+
+MOST_SHIFTS = 200
+"""Of so many slices of one array, it is looked whether they overlap."""
 
 MOST_KNOWN = 1 << 20
 """The most entries of an array that is evaluated beforehand."""
@@ -64,10 +68,49 @@ class ImageValues:
         for equation in flat.equations:
             if all(isinstance(value, Literal) or value in self._free for value in equation.inputs):
                 self._free.update(equation.outputs)
+        windows = any(equation.name in WINDOWED for equation in flat.equations)
+        self._stencils = set() if windows else self._shifted()
 
     def shape(self, value: Value | Literal) -> tuple[int, ...]:
         aval: Any = value.aval if isinstance(value, Literal) else self.flat.avals[value]
         return tuple(aval.shape)
+
+    def is_windowed(self, equation: Equation) -> bool:
+        """Whether an equation is a window operation, or a part of an array that a stencil reads."""
+        return equation.name in WINDOWED or equation.outputs[0] in self._stencils
+
+    def _shifted(self) -> set[Value]:
+        """The slices along several long dimensions that overlap another one of the same array."""
+        equations = [one for one in self.flat.equations if one.name in STENCIL and len(self._moved(one)) > 1]
+        if len(equations) < 2:
+            return set()
+        alike = self._alike()
+        parts: dict[Value | Literal, list[Equation]] = {}
+        for equation in equations:
+            whole = equation.inputs[0]
+            parts.setdefault(whole if isinstance(whole, Literal) else alike[whole], []).append(equation)
+        found: set[Value] = set()
+        for same in parts.values():
+            for one, other in itertools.combinations(same[:MOST_SHIFTS], 2):
+                if _overlap(one.params, other.params):
+                    found.update((one.outputs[0], other.outputs[0]))
+        return found
+
+    def _alike(self) -> dict[Value, Value]:
+        """By value, the first that is computed in the same way."""
+        first = {value: value for value in range(len(self.flat.avals))}
+        seen: dict[tuple[Any, ...], Sequence[Value]] = {}
+        for one in self.flat.equations:
+            inputs = tuple(str(v.val) if isinstance(v, Literal) else first[v] for v in one.inputs)
+            same = seen.setdefault((one.name, inputs, str(one.params)), one.outputs)
+            first.update(zip(one.outputs, (first[value] for value in same), strict=True))
+        return first
+
+    def _moved(self, equation: Equation) -> list[int]:
+        """The long dimensions along which a slice leaves something out."""
+        whole, part = self.shape(equation.inputs[0]), self.shape(equation.outputs[0])
+        sizes = enumerate(zip(whole, part, strict=True))
+        return [number for number, (a, b) in sizes if a != b and min(a, b) >= FEWEST_ROWS]
 
     def windowed_before(self, values: Iterable[Value | Literal]) -> Iterator[Equation]:
         """The last window operations on the way to some values."""
@@ -79,7 +122,7 @@ class ImageValues:
                 continue
             seen.add(value)
             equation = self.flat.made_by[value]
-            if equation.name in WINDOWED:
+            if self.is_windowed(equation):
                 yield equation
             else:
                 stack += equation.inputs
@@ -138,8 +181,11 @@ class ImageValues:
                 return Target(equation, None, summed, place) if few and wide else None
             images = shape[batch]
         else:
-            sizes = equation.params["window_dimensions"]
-            spatial = [dimension for dimension, size in enumerate(sizes) if size > 1]
+            if equation.name in STENCIL:
+                spatial = self._moved(equation)
+            else:
+                sizes = equation.params["window_dimensions"]
+                spatial = [dimension for dimension, size in enumerate(sizes) if size > 1]
             if place >= len(spatial):
                 return None
             images = math.prod(shape[: spatial[0]])
@@ -195,6 +241,14 @@ class ImageValues:
         """Whether a float is a whole number, by what computes it."""
         equation = self.flat.made_by.get(value)
         return equation is not None and equation.name in ("floor", "ceil", "round", "iota")
+
+
+def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two slices of one array are at different places, and have entries between the same bounds."""
+    starts = zip(one["start_indices"], other["start_indices"], strict=True)
+    limits = zip(one["limit_indices"], other["limit_indices"], strict=True)
+    common = [max(a) < min(b) for a, b in zip(starts, limits, strict=True)]
+    return all(common) and one["start_indices"] != other["start_indices"]
 
 
 def _far(values: Any, off: Any) -> bool:

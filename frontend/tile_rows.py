@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
@@ -70,7 +73,22 @@ def _reshape(wanted: Wanted) -> Need | None:
 
 @rule("concatenate")
 def _concatenate(wanted: Wanted) -> Need | None:
-    return None if wanted.params["dimension"] == wanted.row else wanted.same()
+    row, window = wanted.row, wanted.window
+    if wanted.params["dimension"] != row:
+        return wanted.same()
+    ends = list(itertools.accumulate(shape[row] for shape in wanted.shapes))
+    begins = [0, *ends[:-1]]
+
+    def compute(operands: Sequence[Any], tile: Any) -> Any:
+        places = window.stride * tile + window.start + jnp.arange(window.length, dtype=np.int32)
+        places = places.reshape([-1 if d == row else 1 for d in range(len(wanted.shape))])
+        joined = operands[-1]
+        for end, operand in reversed(list(zip(ends[:-1], operands[:-1], strict=True))):
+            joined = jnp.where(places < end, operand, joined)
+        return joined
+
+    # Rows of an operand where there are none are not read.
+    return Need(tuple(replace(window, start=window.start - begin) for begin in begins), compute)
 
 
 @rule("stack")

@@ -38,7 +38,7 @@ from eqsat.frontend.image_values import ImageValues, Target
 from eqsat.frontend.tile_halos import sum_of_tiles
 from eqsat.frontend.tile_places import PLACED
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, joined, need_of
-from eqsat.ir.tiled_values import WINDOWED
+from eqsat.ir.tiled_values import STENCIL, WINDOWED
 
 MOST_WORK = 2.0
 """The most work that tiles may be, relative to the image as a whole: they compute halos more than once."""
@@ -94,7 +94,7 @@ class Tiling:
 
 def tilings(jaxpr: Jaxpr) -> list[Tiling]:
     """The results of window operations in a jaxpr by tiles, where that can save memory."""
-    if all(equation.primitive.name not in WINDOWED for equation in jaxpr.eqns):
+    if all(equation.primitive.name not in WINDOWED | STENCIL for equation in jaxpr.eqns):
         return []
     image = ImageValues(FlatJaxpr(jaxpr))
     variables = image.flat.variables
@@ -208,7 +208,7 @@ class _Tiles:
             else:
                 need = need_of(wanted)
             if need is None:
-                if equation.name in WINDOWED:
+                if self.image.is_windowed(equation):
                     return False
                 continue
             self.needs[value] = need

@@ -24,28 +24,43 @@ WINDOWED = frozenset(
 )
 """Primitives whose entries read entries around them."""
 
+STENCIL = frozenset({"slice"})
+"""Primitives that are in the place of these in a function without any: shifted parts of one array are what a
+stencil reads."""
+
 
 def tiled_values(program: Program) -> Iterator[tuple[Term, Term]]:
     """What computes such values as a whole, each with what computes them by tiles (`frontend/tiles.py`)."""
     for whole, tiles in program.equalities:
-        if is_windowed(whole):
+        if is_windowed(whole) or (_is_part(whole) and _tile_axes(whole, tiles)):
             yield whole, tiles
 
 
 def tile_axes(program: Program) -> frozenset[Axis]:
     """The axes of tiles: those that pass through the last window operation only there."""
-    found = set[Axis]()
-    for whole, tiles in tiled_values(program):
-        # Rows that the tiles have in excess are sliced off, and parts of sums are added up.
-        while not is_windowed(tiles) and tiles.args:
-            tiles = tiles.args[0]
-        if is_windowed(tiles):
-            found |= _passing(tiles) - _passing(whole)
-    return frozenset(found)
+    return frozenset[Axis]().union(*(_tile_axes(*pair) for pair in tiled_values(program)))
+
+
+def _tile_axes(whole: Term, tiles: Term) -> frozenset[Axis]:
+    # Rows that the tiles have in excess are sliced off, and parts of sums are added up.
+    while tiles.args and not (is_windowed(tiles) if is_windowed(whole) else _parts_of(whole, tiles)):
+        tiles = tiles.args[0]
+    if is_windowed(whole):
+        return _passing(tiles) - _passing(whole) if is_windowed(tiles) else frozenset()
+    return _parts_of(whole, tiles)
+
+
+def _parts_of(whole: Term, tiles: Term) -> frozenset[Axis]:
+    """The axes of a slice that pass through slices of tiles, and not through the whole."""
+    return (_passing(tiles) - _passing(whole)) & whole.axes if _is_part(tiles) else frozenset()
 
 
 def is_windowed(term: Term) -> bool:
     return isinstance(term.op, Opaque) and term.op.call.primitive.name in WINDOWED
+
+
+def _is_part(term: Term) -> bool:
+    return isinstance(term.op, Opaque) and term.op.call.primitive.name in STENCIL
 
 
 def _passing(term: Term) -> frozenset[Axis]:

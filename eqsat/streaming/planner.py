@@ -41,6 +41,7 @@ from eqsat.streaming.short_chunks import check_chunks, python_seconds
 from eqsat.streaming.step_building import streaming
 from eqsat.streaming.step_uses import StepUses
 from eqsat.streaming.steps import Streaming
+from eqsat.streaming.whole_files import needing_whole
 from eqsat.support.units import format_bytes
 from eqsat.targets.target import Target
 
@@ -243,11 +244,13 @@ class StreamPlanner:
             raise self._not_found(budget)
         why = f": {unsupported}" if unsupported else ""
         names = ", ".join(dict.fromkeys(self.names[position] for position in self.streamed))
+        whole = needing_whole(self.program, self._over(free), self.names)
+        advice = f"These may need one of them whole: {whole}. " if whole else "A larger budget may do. "
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
-            f" memory ({names}) within {format_bytes(budget)}{why}. Something needs one of them whole, as"
-            " a sort or a solve along it does, or flips, rolls or joins what a cumulative sum or a scan along"
-            " it makes: write that to a file by a call of its own (out=), and read the file by another"
+            f" memory ({names}) within {format_bytes(budget)}{why}. {advice}Write what they are given, or"
+            " what they make, to a file by a call of its own (out=), and read that by another; or raise the"
+            " budget"
         )
 
     @property

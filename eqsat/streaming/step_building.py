@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import steady
-from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
+from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Operation, Rename
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
 from eqsat.ir.running_calls import starts_of
@@ -199,7 +199,9 @@ class _Builder:
         for result in loop.results:
             if isinstance(result.op, Fold):
                 if not is_supported(result):
-                    raise UnsupportedError(f"a fold by {result.op.monoid} over what is read by chunks")
+                    kind = result.op.monoid
+                    name = kind.spec.name if isinstance(kind, Operation) else str(kind)
+                    raise UnsupportedError(f"chunks of rows that are read can't be combined by {name}")
                 last.append(Update(result, loop.axis))
                 for number, part in enumerate(state_parts(result)):
                     key = Key("state", result.number, number, scope.id)

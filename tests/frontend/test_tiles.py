@@ -418,3 +418,70 @@ def test_no_tiles_where_results_have_to_be_the_same_bits() -> None:
     assert eqsat.optimize(lambda x: conv(conv(x, 30), 2), budget="400kB").plan(x).changed
     with pytest.raises(eqsat.BudgetError, match="conv_general_dilated makes it as a whole"):
         eqsat.optimize(lambda x: conv(conv(x, 30), 2), budget="400kB", accuracy="exact").plan(x)
+
+
+def shifted(x: Any, mode: str = "constant", far: int = 1) -> list[Any]:
+    """All shifts of an image by so much."""
+    rows, columns = x.shape[:2]
+    around = jnp.pad(x, ((far, far), (far, far), *((0, 0),) * (x.ndim - 2)), mode=mode)
+    places = range(2 * far + 1)
+    return [around[i : i + rows, j : j + columns] for i in places for j in places]
+
+
+STENCILS: dict[str, Callable[[Any], Any]] = {
+    "sum": lambda x: sum(shifted(x)),
+    "edges": lambda x: jnp.tanh(sum(shifted(x, "edge")) - 9 * x),
+    "mirror": lambda x: jnp.stack(shifted(x, "reflect", 2)).max(0),
+    "mirror of edges": lambda x: jnp.stack(shifted(x, "symmetric", 3)).min(0),
+    "inside": lambda x: jnp.hypot(x[1:, 1:] - x[:-1, 1:], x[1:, 1:] - x[1:, :-1]),
+    "joined": lambda x: (lambda p: p[2:, 1:] - p[:-2, :-1])(
+        jnp.concatenate([x[:1], x, jnp.zeros((1, *x.shape[1:]), x.dtype)])
+    ),
+    "twice": lambda x: sum(shifted(jnp.sin(sum(shifted(x, "edge"))), "constant", 2)),
+    "every other": lambda x: x[::2, ::2] * x[1::2, ::2] - x[::2, 1::2],
+    "neighbours that live": lambda x: sum((part > 0).astype(jnp.int8) for part in shifted(x)),
+}
+
+
+@pytest.mark.parametrize("name", STENCILS)
+@pytest.mark.parametrize("shape", nightly_but([((96, 64),)], [((96, 64),), ((102, 40, 3),), ((40, 128),)]))
+def test_stencils_have_tiles(name: str, shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    assert check(STENCILS[name], x) > 0 or min(shape) < 64, "there may be too few rows"
+    places = np.random.default_rng(0).integers(0, x.size, 40)
+    x.reshape(-1)[places] = np.resize(np.float32([np.inf, -np.inf, np.nan, 3e38, 0, -0.0, 1e-40]), 40)
+    check(STENCILS[name], x)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x[:48, :32] @ x[48:, 32:].T,  # blocks of a matrix are no shifts of one another
+        lambda x: x[1:, 1:],
+        lambda x: x[1:] - x[:-1],  # the other axis is one of a loop as it is
+    ],
+)
+def test_slices_that_are_no_stencil_have_no_tiles(fn: Callable[..., Any]) -> None:
+    assert tilings(jax.make_jaxpr(fn)(jnp.zeros((96, 64))).jaxpr) == []
+
+
+@pytest.mark.parametrize(
+    ("fn", "shape"),
+    [
+        (lambda x: jnp.exp(-(sum(shifted(x)) ** 2)).sum(), (600, 500)),
+        (lambda x: filtered(x, "edge"), (200, 300)),
+        (lambda x: lax.fori_loop(0, 3, lambda _, u: jnp.tanh(filtered(u)), x).sum(), (200, 300)),
+    ],
+)
+def test_stencils_keep_to_a_budget(fn: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    """Of an image padded on all sides, no axis passes through its shifts; rows and those beside them do."""
+    x = normal(*shape)
+    optimized = eqsat.optimize(fn, budget=4 * x.nbytes)
+    np.testing.assert_allclose(optimized(x), jax.jit(fn)(x), rtol=1e-4, atol=1e-4)
+
+
+def filtered(x: Any, mode: str = "constant") -> Any:
+    """A mean of entries nearby, of those more that are alike."""
+    near = jnp.stack(shifted(x, mode, 2))
+    weights = jnp.exp(-((near - x) ** 2))
+    return (weights * near).sum(0) / weights.sum(0)
