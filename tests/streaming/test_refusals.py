@@ -43,7 +43,7 @@ def loss(w: Any, x: Any) -> Any:
         (
             lambda x: eqsat.optimize(lambda rows: jnp.sort(rows, 0) - rows, budget="300kB")(x),
             BudgetError,
-            r"not in memory \(rows\) .*: write that to a file by a call of its own",
+            r"not in memory \(rows\) .* need one of them whole: sort \(.*\)\. Write what",
         ),
         (
             lambda x: eqsat.optimize(lambda x: 2 * x, budget="300kB", host_budget="1MB")(x),
