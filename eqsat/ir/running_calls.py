@@ -5,7 +5,7 @@ A chunk of what they make depends on the chunks before it, by a state that is ca
     cummax(chunk)  =  cummax(max(state, first entry), other entries);  next state = its last entry
     cumsum(chunk)  =  state + cumsum of its own entries;  next state = its last entry
 
-The state of a cumulative sum of floats is compensated: its excess over the exact sum, too.
+The state of a cumulative sum of floats is compensated: it has the excess over the exact sum, too.
 
 A loop over what is read by chunks runs in Python and takes the chunks in order, so that it can carry the
 state. For such loops only, a call of this kind counts as one through which the axis passes.

@@ -66,8 +66,8 @@ def built_under(
     state.exhausted = True
     splits = state.splits
     # Where nothing has to be split, the fastest program of all shows what the others need, more or less.
-    free = space.is_long and None in splits and space.largest_as_written <= cap
-    if free:
+    unsplit = space.is_long and None in splits and space.largest_as_written <= cap
+    if unsplit:
         splits = (None, *(split for split in splits if split is not None))
     most = space.program.fixed_bytes + FAR * max(budget - space.program.fixed_bytes, 0)
     for extraction in _extractions(extractor, cap, splits):
@@ -75,7 +75,7 @@ def built_under(
         if deadline.passed():
             break
         builder.add(extraction)
-        if free and any(candidate.predicted_peak > most for candidate in builder.found):
+        if unsplit and any(candidate.predicted_peak > most for candidate in builder.found):
             break
     return builder if builder.found or builder.repetitive else None
 
