@@ -255,7 +255,8 @@ def test_half_precision_products_of_chunks_are_not_rounded(fn: Callable[..., Any
     """Of large numbers that cancel, parts would overflow; in the end, there is a 3."""
     values = np.repeat(np.float16([60_000, -60_000, 3]), [N // 2, N // 2, 1])
     args = np.zeros(M, np.float16), np.zeros(N, np.float16), values
-    search = prepare(lowered(fn, *args)[0], rules_for((), "reassociates"), 8_000, CPU)
+    machine = replace(CPU, widens=False)  # Copies of products in single precision exceed the budget.
+    search = prepare(lowered(fn, *args)[0], rules_for((), "reassociates"), 8_000, machine)
     schedules = [c.schedule for group in attempts(search, 8_000) for c in group]
     summing = [
         schedule

@@ -443,7 +443,7 @@ STENCILS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", STENCILS)
+@pytest.mark.parametrize("name", nightly_but({"inside", "joined", "mirror", "sum"}, STENCILS))
 @pytest.mark.parametrize("shape", nightly_but([((96, 64),)], [((96, 64),), ((102, 40, 3),), ((40, 128),)]))
 def test_stencils_have_tiles(name: str, shape: tuple[int, ...]) -> None:
     x = normal(*shape)
