@@ -6,6 +6,9 @@ No chunk of an image's rows passes through a convolution, since its entries reac
 But the rows that a tile needs of every value before it can be computed from those of its own operands: they
 are a few more with each convolution, the halo. Tiles are a batch, and batches are computed chunk by chunk.
 
+In a function without convolutions, the shifted slices that a stencil reads of one array are in their place
+(`ImageValues.is_windowed`).
+
 A rule can't say this: what a tile needs of a value depends on all that read it, up to the last convolutions.
 
 Which rows are needed is found backwards from the last convolutions, for all that they read together. So
@@ -93,7 +96,7 @@ class Tiling:
 
 
 def tilings(jaxpr: Jaxpr) -> list[Tiling]:
-    """The results of window operations in a jaxpr by tiles, where that can save memory."""
+    """The results of window operations in a jaxpr, or slices of a stencil, by tiles, if that can save memory."""
     if all(equation.primitive.name not in WINDOWED | STENCIL for equation in jaxpr.eqns):
         return []
     image = ImageValues(FlatJaxpr(jaxpr))

@@ -1,4 +1,4 @@
-"""Refuses budgets in which chunks are so short that a call spends its time between them."""
+"""The time that goes by between chunks; budgets in which a call spends its time there are refused."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ SHORT = 1.0
 """Seconds. A shorter call counts as one that takes so long."""
 
 
+def starting_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machine) -> float:
+    """Seconds that go by between chunks."""
+    return machine.chunk * chunk_count(steps.steps, lengths)
+
+
 def python_seconds(steps: Streaming, lengths: Mapping[int, int], machine: Machine) -> float:
     """Seconds to start chunks, and to write and read back what is kept outside the device's memory."""
     moved = written_bytes(steps) + read_back_bytes(steps, lengths)
-    return machine.chunk * chunk_count(steps.steps, lengths) + moved / machine.streamed
+    return starting_seconds(steps, lengths, machine) + moved / machine.streamed
 
 
 def check_chunks(
@@ -38,13 +43,12 @@ def check_chunks(
 
     **Raises:** `BudgetError` if it does.
     """
-    count = chunk_count(steps.steps, lengths)
     working = seconds + read_bytes(steps.steps, lengths) / machine.streamed
-    starting = machine.chunk * count
+    starting = starting_seconds(steps, lengths, machine)
     if max_slowdown is not None and working + starting > max_slowdown * max(working, SHORT):
         raise BudgetError(
             f"{title}: within {format_bytes(budget)}, chunks are so short that a call should take"
             f" {format_seconds(working + starting)}: {format_seconds(starting)} of these go by between"
-            f" {count:,} chunks, which is too slow (max_slowdown={max_slowdown:g})."
-            " Raise the budget, or allow slower programs with max_slowdown="
+            f" {chunk_count(steps.steps, lengths):,} chunks, which is too slow"
+            f" (max_slowdown={max_slowdown:g}). Raise the budget, or allow slower programs with max_slowdown="
         )
