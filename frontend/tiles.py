@@ -96,7 +96,7 @@ class Tiling:
 
 
 def tilings(jaxpr: Jaxpr) -> list[Tiling]:
-    """The results of window operations in a jaxpr, or slices of a stencil, by tiles, if that can save memory."""
+    """Results of window operations in a jaxpr, or slices of a stencil, by tiles, if that can save memory."""
     if all(equation.primitive.name not in WINDOWED | STENCIL for equation in jaxpr.eqns):
         return []
     image = ImageValues(FlatJaxpr(jaxpr))
