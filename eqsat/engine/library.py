@@ -14,6 +14,9 @@ from eqsat.errors import RuleError
 MOST_KEPT = 2
 """How many e-graphs a thread keeps: those of the rules that it used last."""
 
+FEW = 50
+"""So few rules are read anew in every run, which takes less time than making another e-graph."""
+
 _kept = threading.local()
 """An e-graph belongs to the thread that made it."""
 
@@ -24,11 +27,13 @@ class Library:
     **Attributes:**
 
     - `rules`: all of them.
+    - `lasting`: whether it has read rules for good; if not, it forgets them after each run.
     - `graph`: empty but for rules, and for what a run puts in before it is over.
     """
 
-    def __init__(self, rules: Sequence[CompiledRule]) -> None:
+    def __init__(self, rules: Sequence[CompiledRule], lasting: bool = True) -> None:
         self.rules = rules
+        self.lasting = lasting
         self.graph = EGraph()
         self._read: set[int] = set()
         self._new: dict[int, CompiledRule] = {}
@@ -38,16 +43,19 @@ class Library:
         """Begin a run; what the last one left is forgotten.
 
         The rules that this one is known to need, and those that the last one had to read, are read first,
-        for good.
+        for good if it lasts.
         """
         if self._running:
             self._running = False
             self.graph.pop()
         new, self._new = self._new, {}
-        for rule in (*new.values(), *rules):
+        known = list(rules)
+        for rule in (*new.values(), *known) if self.lasting else ():
             self.need(rule)
         self.graph.push()
         self._running = True
+        for rule in known:
+            self.need(rule)
 
     def need(self, rule: CompiledRule) -> None:
         """Make sure that the e-graph has read a rule.
@@ -71,13 +79,18 @@ class Library:
 
 @contextmanager
 def loaded_rules(rules: Sequence[CompiledRule]) -> Iterator[Library]:
-    """The library of these very rules, for one run."""
+    """A library of these rules, for one run. Few rules share one e-graph with others."""
+    if len(rules) <= FEW:
+        library = _kept.__dict__.pop("of_any", None) or Library((), lasting=False)
+        library.rules = rules
+        yield library
+        _kept.of_any = library
+        return
     kept: deque[Library] = _kept.__dict__.setdefault("libraries", deque(maxlen=MOST_KEPT))
-    library = next((library for library in kept if library.rules is rules), None)
-    if library is None:
-        library = Library(rules)
-    else:
-        kept.remove(library)
+    found = next((library for library in kept if library.rules is rules), None)
+    if found is not None:
+        kept.remove(found)
+    library = found or Library(rules)
     yield library
     # Not after an exception: nobody knows what state the e-graph is in.
     kept.append(library)
