@@ -5,7 +5,7 @@ Equal terms of one table are the same object, so a program is a DAG.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.ir.axis import Axis
@@ -74,6 +74,7 @@ class Terms:
         self._interned: dict[tuple[Op, tuple[int, ...]], Term] = {}
         self._next = 0
         self.origins: dict[int, Place] = {}
+        self._calls: dict[Hashable, int] = {}
 
     def __iter__(self) -> Iterator[Term]:
         return iter(self._interned.values())
@@ -87,6 +88,18 @@ class Terms:
             term = self._interned[key] = Term(op, operands, *infer(op, operands), self._next)
             self._next += 1
         return term
+
+    def call_number(self, call: Hashable, first: int) -> int:
+        """Returns the number of a call that is made anew: the same for the same call, and no other's.
+
+        **Arguments:**
+
+        - `call`: what the call is, but for its number.
+        - `first`: the least number that calls made otherwise don't have.
+        """
+        if call not in self._calls:
+            self._calls[call] = max(first, 1 + max(self._calls.values(), default=0))
+        return self._calls[call]
 
     def restore(self, number: int, op: Op, args: Iterable[Term] = ()) -> Term:
         """Makes a term with the number that it had in another table, and returns it.

@@ -66,7 +66,8 @@ class DerivedCarries:
     **Arguments:**
 
     - `threshold`: the size in bytes above which a carry is large.
-    - `next_call`, `next_leaf`: return the number of a new call, and of a new input of a body.
+    - `numbered`: returns a call that was made of another one with a number of its own.
+    - `next_leaf`: returns the number of a new input of a body.
     - `rematerialiser`: finds what values are computed from in a body.
     """
 
@@ -74,13 +75,13 @@ class DerivedCarries:
         self,
         terms: Terms,
         threshold: float,
-        next_call: Callable[[], int],
+        numbered: Callable[[Call, Call], Call],
         next_leaf: Callable[[], int],
         rematerialiser: Callable[[Program], Rematerialiser],
     ) -> None:
         self.terms = terms
         self.threshold = threshold
-        self.next_call = next_call
+        self.numbered = numbered
         self.next_leaf = next_leaf
         self.rematerialiser = rematerialiser
         self._made: dict[tuple[Call, tuple[int, ...]], list[Term] | None] = {}
@@ -113,7 +114,6 @@ class DerivedCarries:
         layouts = tuple(_layout(leaf) for leaf in leaves)
         made = replace(
             call,
-            id=self.next_call(),
             arg_layouts=(*call.arg_layouts, *layouts),
             out_layouts=_joined(call.out_layouts, stays, layouts, stacked),
             out_dtypes=_joined(call.out_dtypes, stays, [leaf.dtype for leaf in leaves], stacked),
@@ -126,7 +126,7 @@ class DerivedCarries:
         program = replace(body.program, outputs=outputs)
         bodies = [_without(other, derived) for other in others]
         bodies.append(self._body(program, body.sources, args, derived, leaves, places))
-        made = with_bodies(made, bodies, operands)
+        made = self.numbered(with_bodies(made, bodies, operands), call)
         final = {
             leaf: self.terms.make(Opaque(made, len(stays) + n), operands) for n, leaf in enumerate(leaves)
         }

@@ -74,7 +74,7 @@ class _Variants:
     **Attributes:**
 
     - `equalities`: pairs of equal terms that the program knows of.
-    - `calls`: the number of the next new call.
+    - `calls`: the least number that no call of the program has.
     - `leaves`: the number of the next new input of a body, downwards.
     """
 
@@ -93,10 +93,10 @@ class _Variants:
                         self.calls = max(self.calls, call.id + 1)
                     case Leaf(index=index):
                         self.leaves = min(self.leaves, index - 1)
-        self.carries = Carries(self.terms, self.next_call, threshold)
+        self.carries = Carries(self.terms, self.numbered, threshold)
         self.rematerialiser = self.rematerialiser_of(program)
         self.derived = DerivedCarries(
-            self.terms, threshold, self.next_call, self.next_leaf, self.rematerialiser_of
+            self.terms, threshold, self.numbered, self.next_leaf, self.rematerialiser_of
         )
 
     def rematerialiser_of(self, program: Program) -> Rematerialiser:
@@ -106,9 +106,12 @@ class _Variants:
             forms.setdefault(term.number, []).append(form)
         return Rematerialiser(self.terms, self.threshold, self.carries, forms, compared(program).once)
 
-    def next_call(self) -> int:
-        self.calls += 1
-        return self.calls - 1
+    def numbered(self, made: Call, origin: Call) -> Call:
+        """A call that was made of another one, with a number of its own.
+
+        Programs that differ in what they know of the same terms may be put together.
+        """
+        return replace(made, id=self.terms.call_number((origin.id, replace(made, id=0)), self.calls))
 
     def next_leaf(self) -> int:
         self.leaves -= 1
@@ -126,7 +129,7 @@ class _Variants:
             if made is None:
                 continue
             fewer, numbers, places = made
-            fewer = replace(fewer, id=self.next_call())
+            fewer = self.numbered(fewer, call)
             operands = [args[place] for place in places]
             for term in results:
                 assert isinstance(term.op, Opaque)
@@ -188,8 +191,8 @@ class _Variants:
         operands = (*(args[place] for place in kept), *(at for at, _ in outside))
         by_slices = [place for (_, along), place in frontier.items() if along is not None]
         control = _moved(call, places, by_slices)
-        made = replace(call, id=self.next_call(), arg_layouts=tuple(layouts), control=control, bodies=())
-        return with_bodies(made, bodies, operands), operands
+        made = replace(call, arg_layouts=tuple(layouts), control=control, bodies=())
+        return self.numbered(with_bodies(made, bodies, operands), call), operands
 
     def body(
         self,

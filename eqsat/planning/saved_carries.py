@@ -38,13 +38,13 @@ class Carries:
 
     **Arguments:**
 
-    - `number`: returns the id of a new call.
+    - `numbered`: returns a call that was made of another one with a number of its own.
     - `threshold`: the size in bytes above which a result is large.
     - `given`: the stacked carries requested so far.
     """
 
     terms: Terms
-    number: Callable[[], int]
+    numbered: Callable[[Call, Call], Call]
     threshold: float
     given: list[Term] = field(default_factory=list)
     _made: dict[tuple[Call, tuple[int, ...]], Stacking | None] = field(default_factory=dict)
@@ -107,9 +107,8 @@ class Carries:
                 outputs.append(Output(leaf, layout))
                 layouts.append((axes[0], *layout))
                 dtypes.append(leaf.dtype)
-        made = replace(
-            call, id=self.number(), out_layouts=tuple(layouts), out_dtypes=tuple(dtypes), bodies=()
-        )
+        made = replace(call, out_layouts=tuple(layouts), out_dtypes=tuple(dtypes), bodies=())
         inside = Body(replace(program, outputs=tuple(outputs)), body.sources)
         results = {result: number for number, result in enumerate(kept)}
-        return Stacking(with_bodies(made, [inside], args), results, iterations)
+        made = self.numbered(with_bodies(made, [inside], args), call)
+        return Stacking(made, results, iterations)
