@@ -35,6 +35,9 @@ PANELS = 0.5
 SURE = 0.6
 """A candidate predicted to need less than this share of the budget is compiled in full without a draft."""
 
+ENOUGH_DRAFTS = 2
+"""So many drafts of a function are made closely for sure, if in doubt; then it is known what that changes."""
+
 STEPS = {
     "compile": "compiling it as it is",
     "lower": "reading the program",
@@ -139,6 +142,8 @@ class CandidateCompiler:
         self._done: dict[tuple[str, str, bool], Certified] = {}
         # By how many times one that was too large under XLA's own options exceeded what was predicted.
         self._fused_excess = 0.0
+        # By which shares of their doubt drafts were off that were made closely afterwards.
+        self._draft_errors: list[float] = []
 
     def compile(self, candidate: Candidate, budget: float) -> CompiledCandidate:
         """Emit and compile a candidate, under XLA's own options if these pay and it fits under them.
@@ -160,13 +165,18 @@ class CandidateCompiler:
             return self._packing_less(compiled, budget)
         return compiled
 
-    def draft(self, candidate: Candidate) -> CompiledCandidate:
-        """Emit a candidate and compile a draft of it under options that hide nothing."""
+    def draft(self, candidate: Candidate, budget: float | None = None) -> CompiledCandidate:
+        """Emit a candidate and compile a draft of it under options that hide nothing.
+
+        If a budget is given, all that matters is whether it fits.
+        """
         module = self.emitted(candidate)
-        certified = self._certified(candidate, module, HONEST, draft=True)
-        if certified.in_doubt:
-            certified = self._certified(candidate, module, HONEST, draft=True, closely=True)
-        return self._note(CompiledCandidate(candidate, module, certified))
+        draft = self._certified(candidate, module, HONEST, draft=True)
+        if draft.in_doubt and (
+            budget is None or abs(draft.peak - budget) <= self._error_share() * draft.doubt
+        ):
+            draft = self._closely(candidate, module, HONEST, draft)
+        return self._note(CompiledCandidate(candidate, module, draft))
 
     def _packing_less(self, compiled: CompiledCandidate, budget: float) -> CompiledCandidate:
         """The program, or a smaller one of the same candidate whose products pack less."""
@@ -209,11 +219,21 @@ class CandidateCompiler:
         """Compile in full, unless a draft is certainly too large."""
         if candidate.predicted_peak > SURE * budget:
             draft = self._certified(candidate, module, options, draft=True)
-            if budget < draft.peak <= budget + draft.doubt:
-                draft = self._certified(candidate, module, options, draft=True, closely=True)
+            if budget < draft.peak <= budget + self._error_share() * draft.doubt:
+                draft = self._closely(candidate, module, options, draft)
             if draft.peak > budget:
                 return draft
         return self._certified(candidate, module, options, draft=False)
+
+    def _closely(self, candidate: Candidate, module: Module, options: str, draft: Certified) -> Certified:
+        """A draft again, so that it leaves no doubt."""
+        close = self._certified(candidate, module, options, draft=True, closely=True)
+        self._draft_errors.append(abs(draft.peak - close.peak) / draft.doubt)
+        return close
+
+    def _error_share(self) -> float:
+        """By how much of its doubt a draft should be off at most, by those that were made closely."""
+        return 2 * max(self._draft_errors) if len(self._draft_errors) >= ENOUGH_DRAFTS else 1.0
 
     def _certified(
         self, candidate: Candidate, module: Module, options: str, draft: bool, closely: bool = False

@@ -121,26 +121,33 @@ def grown(
     """The same program with the longest chunks that are certified to fit, by bisection.
 
     Steps double the memory predicted for temporaries, starting from that of `compiled`, so that they are the
-    same for every budget. If it then needs far less than predicted, further steps double the chunks.
+    same for every budget. If it then needs far less than predicted, further steps double the chunks. Drafts
+    say which steps fit; the last of these is compiled in full.
     """
     fixed = compiled.candidate.schedule.program.fixed_bytes
     room = max(compiled.candidate.predicted_peak - fixed, 1)
-    steps = max(math.ceil(math.log2(max(HOPELESS * (budget - fixed) / room, 1.0))), 0)
-    fits, too_big, best = 0, steps + 1, compiler.compile(compiled.candidate, budget)
-    while too_big - fits > 1 and not deadline.passed():
-        middle = (fits + too_big) // 2
-        other = compiler.compile(rechunk(compiled.candidate, fixed + room * 2**middle, machine), budget)
-        if other.peak <= budget:
-            fits, best = middle, other
-        else:
-            too_big = middle
-    spare = (budget - fixed) / max(best.peak - fixed, 1)
-    fits, too_big, base = 0, int(math.log2(max(spare, 1.0))) + 1, best.candidate
-    while too_big - fits > 1 and not deadline.passed():
-        middle = (fits + too_big) // 2
-        other = compiler.compile(rescaled(base, 2.0**middle, machine), budget)
-        if other.peak <= budget:
-            fits, best = middle, other
-        else:
-            too_big = middle
-    return best
+
+    def longest(steps: int, candidate: Callable[[int], Candidate]) -> CompiledCandidate:
+        """The candidate of the last step that fits. The first one does."""
+        fits, too_big = 0, steps + 1
+        while too_big - fits > 1 and not deadline.passed():
+            middle = (fits + too_big) // 2
+            draft = compiler.draft(candidate(middle), budget)
+            if draft.peak - draft.certified.scratch <= budget:  # Products may pack less.
+                fits = middle
+            else:
+                too_big = middle
+        while (found := compiler.compile(candidate(fits), budget)).peak > budget and fits:
+            fits -= 1  # Its draft was off.
+        return found
+
+    steps = math.ceil(math.log2(max(HOPELESS * (budget - fixed) / room, 1.0)))
+    best = longest(
+        steps,
+        lambda step: (
+            rechunk(compiled.candidate, fixed + room * 2**step, machine) if step else compiled.candidate
+        ),
+    )
+    base, spare = best.candidate, (budget - fixed) / max(best.peak - fixed, 1)
+    steps = int(math.log2(max(spare, 1.0)))
+    return longest(steps, lambda step: rescaled(base, 2.0**step, machine)) if steps else best

@@ -2,7 +2,8 @@
 
 A program that compiles to more than predicted goes back into the ranking with smaller chunks. It is slower
 then, and another one may be faster. A program that is nearly the same should have the same peak, so it waits
-until there are no others.
+until there are no others. Other programs should exceed what is predicted as well: they get smaller chunks
+before they are compiled, if that costs little time.
 """
 
 from __future__ import annotations
@@ -31,6 +32,13 @@ SAME_PEAK = 1.001
 HOPELESS = 1.5
 """A program is not tried if it is predicted to need more than this many times the memory for temporaries."""
 
+MOST_FORESEEN = 1.5
+"""An excess over the predicted memory by more than this factor belongs to the program that showed it: others
+are not expected to exceed theirs as much."""
+
+LITTLE_TIME = 1.1
+"""Smaller chunks are taken in advance if the program should take at most so many times as long with them."""
+
 MOST_DOUBTFUL = 4
 """The number of programs predicted to exceed the budget slightly that are tried when there are no others."""
 
@@ -55,11 +63,16 @@ class Ranking:
         self._tries: Counter[int] = Counter()
         self._peaks: dict[int, int] = {}
         self._doubted = 0
+        # The smallest factor by which temporaries of compiled programs exceeded what was predicted, and the
+        # candidates that smaller chunks were looked for because of it.
+        self._excess = 1.0
+        self._foreseen: list[Candidate] = []
 
     def add(self, candidates: Iterable[Candidate], bound: float | None = None) -> None:
         """Add candidates; those predicted to need at most `bound` bytes (default: the budget) should fit."""
         for candidate in candidates:
             self._enter(candidate, self.budget if bound is None else bound)
+        self._foresee()
 
     def _enter(self, candidate: Candidate, bound: float) -> None:
         if any(self._alike(candidate, other) for other in self._too_big):
@@ -102,6 +115,28 @@ class Ranking:
         The predicted memory for temporaries shrinks by the factor by which the real one exceeds the budget's,
         or else the chunks do.
         """
+        excess = (peak - self.fixed) / max(candidate.predicted_peak - self.fixed, 1)
+        if 1.0 < excess <= MOST_FORESEEN:
+            self._excess = min(excess, self._excess) if self._excess > 1.0 else excess
+        self._shrink(candidate, peak)
+        self._foresee()
+
+    def _foresee(self) -> None:
+        """Give the best candidate smaller chunks if it would exceed the budget as compiled ones did."""
+        bound = self.fixed + (self.budget - self.fixed) / self._excess
+        while (best := self.best()) is not None and bound < best.predicted_peak <= self.budget:
+            if any(best is one for one in self._foreseen):
+                return
+            smaller = rechunk(best, bound, self.machine)
+            slower = smaller.predicted_seconds > LITTLE_TIME * best.predicted_seconds
+            if smaller.predicted_peak > bound or slower:
+                self._foreseen.append(best)
+                return
+            self._fitting = [one for one in self._fitting if one is not best]
+            self._fitting.append(smaller)
+
+    def _shrink(self, candidate: Candidate, peak: int) -> None:
+        """Add a candidate that was compiled to a peak above the budget with smaller chunks."""
         self._too_big.append(candidate)
         self._waiting += [other for other in self._fitting if self._alike(candidate, other)]
         self._fitting = [other for other in self._fitting if not self._alike(candidate, other)]

@@ -81,6 +81,43 @@ def test_what_came_out_too_big_waits_with_smaller_chunks() -> None:
     assert ranked.take() is None, "smaller chunks made no difference"
 
 
+def test_others_get_smaller_chunks_before_they_exceed_the_budget_as_much() -> None:
+    fixed = searched().program.fixed_bytes
+    first = found()[0]
+    other = next(one for one in found() if one.schedule.program is not first.schedule.program)
+    bound = fixed + (BUDGET - fixed) / 1.2
+    whole = replace(rechunk(other, BUDGET, CPU), predicted_peak=BUDGET)
+    smaller = rechunk(other, bound, CPU)
+    assert smaller.predicted_peak <= bound
+    ranked = ranking()
+    ranked.add([replace(first, predicted_peak=BUDGET, seconds=0.0), replace(whole, seconds=smaller.seconds)])
+    tried = ranked.take()
+    assert tried is not None
+    ranked.came_out(tried, round(fixed + 1.2 * (BUDGET - fixed)))
+    best = ranked.best()
+    assert best is not None
+    assert best.predicted_peak <= bound
+    ranked.add([replace(whole, seconds=smaller.seconds / 2, taking=0.0)])
+    best = ranked.best()
+    assert best is not None
+    assert best.predicted_peak == BUDGET, "smaller chunks would cost time"
+
+
+@pytest.mark.parametrize(("excess", "foreseen"), [(1.2, True), (3.0, False)])
+def test_a_large_excess_is_not_expected_of_others(excess: float, foreseen: bool) -> None:
+    fixed = searched().program.fixed_bytes
+    ranked = ranking()
+    first = replace(rechunk(found()[0], BUDGET, CPU), predicted_peak=BUDGET)
+    ranked.came_out(first, round(fixed + excess * (BUDGET - fixed)))
+    other = found()[-1]
+    late = replace(rechunk(other, BUDGET, CPU), predicted_peak=BUDGET, seconds=1e-9, taking=0.0)
+    ranked.add([replace(late, seconds=rechunk(other, fixed + (BUDGET - fixed) / excess, CPU).seconds)])
+    everything = []
+    while (candidate := ranked.take()) is not None:
+        everything.append(candidate.predicted_peak)
+    assert (BUDGET in everything) != foreseen
+
+
 def test_what_is_like_one_that_came_out_too_big_waits_for_the_others() -> None:
     first, other = found()[0], found()[-1]
     assert other.predicted_peak < 0.995 * first.predicted_peak
