@@ -13,11 +13,18 @@ import pytest
 from eqsat.ir.operations import REGISTERED, UNDECLARED
 from eqsat.support.cache_folder import VARIABLE
 from eqsat.targets import cpu
+from tests.nightly import mark_samples
 
 os.environ[VARIABLE] = ""
 # The plugins for absent devices are installed, too: JAX is not to look for these.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 cpu.last_level_cache = lambda: None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the variants of tests that only `make test-all` runs, before pytest selects by marks."""
+    mark_samples(items)
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -22,7 +23,18 @@ def nightly_but(kept: Container[Any], cases: Iterable[Any]) -> list[Any]:
     return [parameters(case) for case in cases]
 
 
-def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
-    """The cases as parameters, of which `make test` runs one in so many."""
-    listed = list(cases)
-    return nightly_but(listed[::count], listed)
+def mark_samples(items: Iterable[pytest.Item]) -> None:
+    """Leaves all but one in so many variants of the tests marked `one_in` to `make test-all`.
+
+    Which ones are left changes from row to row, so that no variant of another parameter is always left out.
+    """
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is None or item.get_closest_marker("nightly") is not None:
+            continue
+        test, (count,) = item.nodeid.split("[")[0], marker.args
+        number = seen[test]
+        seen[test] += 1
+        if (number + number // count) % count:
+            item.add_marker(pytest.mark.nightly)

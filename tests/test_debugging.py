@@ -28,6 +28,7 @@ TRANSFORMED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", sorted(TRANSFORMED))
 def test_what_is_no_number_is_found_if_jax_looks_out_for_it(name: str) -> None:
     optimized = eqsat.optimize(kernel, budget="60kB")
@@ -47,6 +48,7 @@ def test_infinities_are_found_in_repeated_calls() -> None:
             optimized(X)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", sorted(TRANSFORMED))
 def test_without_jit_the_function_is_run_line_by_line(name: str) -> None:
     wanted = TRANSFORMED[name](kernel)

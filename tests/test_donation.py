@@ -38,6 +38,7 @@ def reshaped(x: Any, y: Any) -> Any:
     return x.reshape(-1) * 2, y.sum()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("fn", [both, reshaped])
 @pytest.mark.parametrize(
     "donated",
@@ -182,6 +183,7 @@ def test_a_training_step_keeps_one_copy_of_its_state() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "fn",
     [

@@ -69,6 +69,7 @@ PROGRAMS: dict[str, tuple[str, str, Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_the_same_in_any_order_fits_when_exact(name: str) -> None:
     dtype, rule, function = PROGRAMS[name]

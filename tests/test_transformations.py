@@ -19,7 +19,6 @@ from jax.extend.core import jaxpr_as_fun
 import eqsat
 from eqsat.compiler.compilation import Compilation
 from tests.kernels import close
-from tests.nightly import one_in
 from tests.stages import normal
 from tests.transformations import TRANSFORMATIONS, Vectors, total
 
@@ -48,7 +47,8 @@ INNER = [name for name in TRANSFORMATIONS if name not in ("hessian", "value and 
 
 
 @pytest.mark.usefixtures("unplanned")
-@pytest.mark.parametrize("inner", one_in(2, INNER))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("inner", INNER)
 def test_any_two_transformations_in_either_order(inner: str) -> None:
     first = TRANSFORMATIONS[inner]
 
@@ -183,6 +183,7 @@ def series(f: Vectors) -> Vectors:
     return lambda x: jet(f, (x,), ((x**2, jnp.ones_like(x), -x),))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "transform",
     [

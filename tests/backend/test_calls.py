@@ -22,7 +22,6 @@ from eqsat.backend.calls import Namespace, call_source
 from eqsat.backend.calls_arrays import FUNCTIONS, OPERATORS
 from eqsat.backend.literals import NotLiteral, array, element, literal, scalar
 from eqsat.frontend.value_numbering import called
-from tests.nightly import one_in
 from tests.primitives.calls import own_jvp, own_vjp, own_vmap
 
 
@@ -94,7 +93,8 @@ SCALARS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("primitive", one_in(12, [*FUNCTIONS, *OPERATORS]))
+@pytest.mark.one_in(24)
+@pytest.mark.parametrize("primitive", [*FUNCTIONS, *OPERATORS])
 def test_elementwise(primitive: str) -> None:
     """Every primitive that is a function or an operator, on all dtypes that it takes."""
     exported = primitives.add_jaxvals_p if primitive == "add_any" else getattr(lax, f"{primitive}_p", None)
@@ -175,7 +175,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 """Programs that need nothing but their text."""
 
 
-@pytest.mark.parametrize("name", one_in(2, PROGRAMS))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     fn, args = PROGRAMS[name]
     # JAX 0.12 has primitives of another kind, for searchsorted among others; they are bound. Control flow is

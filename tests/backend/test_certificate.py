@@ -117,6 +117,7 @@ def messages(x: Any, edges: Any) -> list[Any]:
     return [jnp.zeros_like(x).at[edges[1]].add(weights[:, None] * x[edges[0]])]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("options", [HONEST, OWN])
 @pytest.mark.parametrize(
     ("function", "avals"),

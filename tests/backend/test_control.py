@@ -18,6 +18,7 @@ from tests.control_programs import CASES
 from tests.stages import lowered
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_source_computes_the_same(name: str) -> None:
     function, arguments = CASES[name]

@@ -17,7 +17,6 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Term, Terms
 from tests.backend.running import check_emitted, emitted
 from tests.ir.monoids import ARGMAX, ATTENTION, LOGSUMEXP, MEAN, RESCALED, WELFORD, monoid
-from tests.nightly import one_in
 
 HEAD, ROW, KEY, FEATURE, INNER = Axis(3, 2), Axis(0, 11), Axis(1, 101), Axis(2, 3), Axis(4, 5)
 F32 = "float32"
@@ -89,6 +88,7 @@ def test_attention_in_one_pass(length: int) -> None:
     b.check((b.fold(ATTENTION, *b.state()), (ROW, FEATURE, HEAD)), length=length)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_attention_by_chunks_of_rows_and_keys(length: int) -> None:
     b = Builder()
@@ -117,6 +117,7 @@ def ones(b: Builder) -> Term:
     return b.map("exp", zero)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_masked_chunks_leave_no_trace(length: int) -> None:
     """Rows 1, 2 and 4 have chunks in which all is masked: at the start, at the end, all but one key."""
@@ -150,6 +151,7 @@ def test_folds_share_the_parts_that_are_equal() -> None:
     assert body.count("lax.exp(") == 3, "of the scores, and of how far either maximum is from theirs"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_moments(length: int) -> None:
     b = Builder()
@@ -165,7 +167,8 @@ def test_moments(length: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [F32, "int32", "uint8", "float16"])
-@pytest.mark.parametrize("length", one_in(2, LENGTHS))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("length", LENGTHS)
 def test_a_maximum_and_where_it_is(length: int, dtype: str) -> None:
     b = Builder(dtype)
     b.arrays = [np.round(np.abs(array * 4)).astype(dtype) for array in b.arrays]

@@ -40,6 +40,7 @@ def written(kind: str, axes: set[Axis], order: tuple[Axis, ...]) -> Emitted:
     return reduction_text(op, operand, Emitted("x", order), STEPS, {}, {})
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["sum", "mean", "max", "min", "prod"])
 @pytest.mark.parametrize("axes", [{LONG}, {LONG, SHORT}])
 @pytest.mark.parametrize("order", [(ROWS, LONG, SHORT), (ROWS, SHORT, LONG), (LONG, SHORT, ROWS)])
@@ -138,6 +139,7 @@ def test_sums_keep_the_order_that_xla_gives_them_if_they_must() -> None:
         assert divided == (accuracy != "exact")
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", [kernel, nearest])
 @pytest.mark.parametrize("target", ["h100", "v100"])
 def test_long_rows_need_no_loop_in_little_memory(

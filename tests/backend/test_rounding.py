@@ -11,7 +11,7 @@ import eqsat
 from eqsat.backend.rounding import rounded_products
 from eqsat.frontend.lower import lower
 from eqsat.frontend.trace import trace
-from tests.nightly import nightly_but, one_in
+from tests.nightly import nightly_but
 
 ROWS, COLUMNS = 100, 1000
 
@@ -28,7 +28,8 @@ def of_negated_squares(a: jax.Array, b: jax.Array) -> jax.Array:
     return jax.nn.log_softmax(-((a * b[:, None]) ** 2), axis=1).sum(1)
 
 
-@pytest.mark.parametrize("magnitude", one_in(2, [1e5, 1e10, 1e37, 1e17]))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("magnitude", [1e5, 1e10, 1e37, 1e17])
 @pytest.mark.parametrize("budget", nightly_but(["600kB", "20MB"], ["600kB", "1MB", "1.3MB", "20MB"]))
 @pytest.mark.parametrize("function", [softmax, averaged, of_negated_squares])
 def test_a_softmax_of_large_products_is_what_it_is_op_by_op(

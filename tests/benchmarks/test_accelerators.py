@@ -12,12 +12,12 @@ from benchmarks.accelerators.__main__ import OWN_OPTIONS, make, measured, used
 from benchmarks.accelerators.programs import PROGRAMS, Program
 from benchmarks.accelerators.table import Row, table
 from benchmarks.zoo import difference
-from tests.nightly import one_in
 
 BY_HAND = {program.name: program for program in PROGRAMS if program.by_hand}
 
 
-@pytest.mark.parametrize("name", one_in(3, BY_HAND))
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("name", BY_HAND)
 def test_loops_by_hand_compute_the_same(name: str) -> None:
     program = BY_HAND[name]
     assert program.by_hand is not None

@@ -204,6 +204,7 @@ def hostile_mutants(rule: Rule) -> Iterator[Mutant]:
         yield Mutant(mutant, "guard", change)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "kind", nightly_but(set(HOSTILE) - {"guard", "range", "sign of zero", "wrapping"}, HOSTILE)
 )

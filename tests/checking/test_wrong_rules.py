@@ -61,6 +61,7 @@ def text_of(rules: dict[str, str], name: str) -> str:
     return f"rule {name} [rescales]\n  {rules[name]}"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_rules_are_refused(name: str) -> None:
     with pytest.raises(RuleError) as caught:
@@ -71,6 +72,7 @@ def test_wrong_rules_are_refused(name: str) -> None:
     assert "np.array" in message or "the right side is ill-formed" in message
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_rules_are_not(name: str) -> None:
     assert check_rules(text_of(RIGHT, name)).ok

@@ -21,7 +21,6 @@ from eqsat.compiler.autotuning import PAIRS, ROUNDS, SOME, rounds
 from eqsat.compiler.planned import Planned
 from eqsat.support import deadline
 from eqsat.support.deadline import NO_DEADLINE
-from tests.nightly import one_in
 from tests.stages import normal
 
 X, Y, V = normal(2000, 3), normal(2000, 3), normal(2000)
@@ -114,7 +113,8 @@ def test_the_luckiest_of_several_is_not_the_plan(clock: Clock) -> None:
     assert plan.tuning.note == f"the fastest was so in 0 of {PAIRS} more calls"
 
 
-@pytest.mark.parametrize("width", one_in(2, [3, 6]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("width", [3, 6])
 def test_a_function_that_fits_stays_if_that_is_fastest(width: int, clock: Clock) -> None:
     """Of three coordinates, it is predicted to take more than twice as long as the best."""
     clock.seconds = lambda planned: 2.0 if planned.plan.changed else 1.0

@@ -96,6 +96,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("what", OTHERS)
 def test_what_a_plan_depends_on_makes_another(what: str, folder: Path, planned: list[str]) -> None:
     eqsat.optimize(matvec, budget="300KB")(ARRAY, ARRAY)
@@ -200,6 +201,7 @@ def test_callbacks_are_not_kept(folder: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("content", [b"", b"no json", b"[]", b'{"entry": {}, "emission": {}}'])
 def test_entries_that_make_no_sense_are_replaced(content: bytes, folder: Path, planned: list[str]) -> None:
     eqsat.optimize(matvec, budget="300KB").plan(ARRAY, ARRAY)

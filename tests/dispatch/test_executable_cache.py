@@ -105,6 +105,7 @@ def test_whatever_came_before_a_call_gives_what_it_gives_by_itself(names: list[s
             )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("setting", "values"),
     [

@@ -58,6 +58,7 @@ def check_as_right_as_plain(name: str, results: list[Any]) -> None:
     assert difference(results, reference) <= max(2 * difference(plain, reference), 1e-5)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", nightly_but(set(PROGRAMS) - {"sparse GP"}, PROGRAMS))
 def test_an_example_fits_its_budget_and_is_as_right_as_plain_jax(name: str) -> None:
     function, arguments, _ = PROGRAMS[name]

@@ -57,6 +57,7 @@ ARITHMETIC: dict[str, Callable[[], Iterable[Any]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("long", [1, evaluation.LONG], ids=["counted in pieces", "counted at once"])
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_by_arithmetic(name: str, long: int, monkeypatch: pytest.MonkeyPatch) -> None:

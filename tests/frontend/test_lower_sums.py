@@ -93,6 +93,7 @@ def test_empty_contractions() -> None:
 # Reductions.
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", [jnp.sum, jnp.prod, jnp.max, jnp.min])
 @pytest.mark.parametrize("axis", [0, 1, 2, (0, 2), (0, 1), None])
 def test_reductions_over_axes_that_are_broadcast(kind: Callable[..., Any], axis: Any) -> None:

@@ -19,6 +19,7 @@ ROWS = np.array([2, 0, 3, 3, 1], np.int32)
 PLACES = np.array([5, 0, 2, 2], np.int32)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("fn", "args", "wanted"),
     [

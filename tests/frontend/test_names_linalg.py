@@ -55,6 +55,7 @@ SOLVES: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("fn", "args", "wanted"), SOLVES)
 def test_a_solve_is_named(fn: Callable[..., Any], args: tuple[Any, ...], wanted: str) -> None:
     assert wanted in names(fn, *args)

@@ -124,6 +124,7 @@ BLOCKS = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("function", BLOCKS.values(), ids=BLOCKS)
 def test_blocks_of_a_kernel_matrix_are_not_stored(function: Callable[..., Any]) -> None:
     x, y = normal(800, 3), normal(700, 3)

@@ -15,7 +15,6 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import eqsat
 from eqsat.frontend.one_device import on_one_device
-from tests.nightly import one_in
 from tests.stages import normal
 
 X, Y = normal(900, 3), normal(800, 3, seed=1)
@@ -64,6 +63,7 @@ def differentiated(x: Any, y: Any) -> Any:
     return jax.grad(lambda x: jnp.sum(constrained(x, y) ** 2))(x)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("fn", [constrained, mapped, exchanged, in_a_loop, differentiated])
 @pytest.mark.parametrize("ambient", [False, True])
 def test_it_is_planned_within_the_budget(fn: Callable[..., Any], ambient: bool) -> None:
@@ -145,7 +145,8 @@ def test_what_is_inside_of_a_shard_map_is_planned(checked: bool) -> None:
         assert np.abs(one - 1.0 * other).max() <= 1e-5 * np.abs(other).max()
 
 
-@pytest.mark.parametrize("checked", one_in(2, [True, False]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("checked", [True, False])
 def test_what_is_inside_of_a_shard_map_is_differentiated(checked: bool) -> None:
     def gradient(fn: Callable[..., Any]) -> Any:
         return jax.grad(lambda y: jnp.sum(in_a_shard_map(fn, checked)(X[:50], y)[0] ** 2))(Y[:40])

@@ -18,7 +18,6 @@ from jax.extend import core
 
 from eqsat.backend.calls import Namespace, call_source
 from eqsat.frontend.passing import Passing, passing_dimensions
-from tests.nightly import one_in
 from tests.primitives.table import CASES, equations
 
 
@@ -55,7 +54,8 @@ def on_host(array: Any) -> Any:
     return array if jnp.issubdtype(array.dtype, jax.dtypes.extended) else np.asarray(array)
 
 
-@pytest.mark.parametrize("name", one_in(6, CASES))
+@pytest.mark.one_in(18)
+@pytest.mark.parametrize("name", CASES)
 def test_passing(name: str) -> None:
     case = CASES[name]
     with jax.enable_x64(case.x64):

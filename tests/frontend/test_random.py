@@ -17,7 +17,6 @@ import eqsat
 from eqsat.frontend.passing import passing_dimensions
 from eqsat.ir.interpret import interpret
 from eqsat.ir.ops import Opaque
-from tests.nightly import one_in
 from tests.stages import lowered, normal, ops
 
 KEY = jax.random.key(7)
@@ -33,6 +32,7 @@ def primitives_of(fn: Callable[..., Any], *args: Any) -> set[str]:
     return {op.call.primitive.name for op in ops(program, Opaque)}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (7, 1, 3), (2, 3, 5), (4, 4)], ids=str)
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32"])
 def test_bits_are_a_hash_of_their_index(shape: tuple[int, ...], dtype: str) -> None:
@@ -186,7 +186,8 @@ SAMPLERS: dict[str, tuple[Callable[[Any], Any], ...]] = {
 }
 
 
-@pytest.mark.parametrize("kind", one_in(2, SAMPLERS))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("kind", SAMPLERS)
 def test_samplers_by_chunks_of_a_batch_of_keys(kind: str) -> None:
     keys = jax.random.split(KEY, 150)
     args = keys if kind == "new" else jax.random.key_data(keys)
@@ -226,7 +227,8 @@ def test_random_features_are_drawn_by_chunks() -> None:
     np.testing.assert_allclose(small(*args), jax.jit(features)(*args), rtol=1e-6)
 
 
-@pytest.mark.parametrize("shape", one_in(3, [((4, 9),), ((17,),), ((1000,),)]), ids=str)
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("shape", [(4, 9), (17,), (1000,)], ids=str)
 def test_a_key_is_split_into_many_by_their_index(shape: tuple[int, ...]) -> None:
     def words(key: Any) -> Any:
         return jax.random.key_data(jax.random.split(key, shape))

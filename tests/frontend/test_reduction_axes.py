@@ -60,6 +60,7 @@ def scatter(name: str) -> Any:
     return equation, values
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_pieces_one_after_another_make_the_whole(name: str) -> None:
     equation, values = scatter(name)

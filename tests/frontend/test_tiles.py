@@ -131,6 +131,7 @@ DIFFERENT = {
 """Layers of which others are like them."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", nightly_but(DIFFERENT, LAYERS))
 def test_layers_between_convolutions(name: str) -> None:
     def between(x: Any) -> Any:
@@ -192,6 +193,7 @@ NOT_WHOLE = {
 """Layers after which tiles do not have all rows and no more, so that no sum over rows is theirs."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", nightly_but(DIFFERENT - {"shuffled", "pad", "joined", "dilated"}, LAYERS))
 def test_derivatives(name: str) -> None:
     """By the image, and by the kernels, of which each tile gives a part."""
@@ -443,6 +445,7 @@ STENCILS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", nightly_but({"inside", "joined", "mirror", "sum"}, STENCILS))
 @pytest.mark.parametrize("shape", nightly_but([((96, 64),)], [((96, 64),), ((102, 40, 3),), ((40, 128),)]))
 def test_stencils_have_tiles(name: str, shape: tuple[int, ...]) -> None:

@@ -18,7 +18,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import eqsat
 from tests.kernels import close, kernel
-from tests.nightly import nightly_but, one_in
+from tests.nightly import nightly_but
 from tests.stages import normal
 
 BUDGET = 20_000
@@ -60,6 +60,7 @@ INSIDE: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("name", "check_vma"), [("loop", True), ("gradient", True), ("tangent", True), ("loop", False)]
 )
@@ -82,7 +83,8 @@ def test_gradients_through_shard_map(fn: Callable[..., Any], budget: int, check_
     close(gradient_through(small, check_vma), gradient_through(fn, check_vma), rtol=1e-3)
 
 
-@pytest.mark.parametrize("check_vma", one_in(2, [True, False]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("check_vma", [True, False])
 def test_what_talks_over_a_mesh_keeps_to_the_budget_of_each_device(check_vma: bool) -> None:
     mapped = by_rows(eqsat.optimize(with_mean, budget=BUDGET // 2), check_vma)
     close(jax.jit(mapped)(*POINTS), jax.jit(by_rows(with_mean, check_vma))(*POINTS))

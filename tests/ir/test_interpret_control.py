@@ -71,6 +71,7 @@ def by_chunks(term: Term, axis: Axis, terms: Terms) -> Term:
     return terms.make(Concat(axis) if axis in term.axes else Fold(axis, "sum"), [terms.make(term.op, chunks)])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("length", [1, 2, 3, 7])
 @pytest.mark.parametrize(
     ("function", "args"),

@@ -126,6 +126,7 @@ PASSING: dict[str, tuple[Callable[[Any], Any], int]] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", PASSING)
 def test_a_batch_passes_through_what_counts_or_renames_along_it(name: str) -> None:
     function, length = PASSING[name]

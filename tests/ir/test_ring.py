@@ -131,6 +131,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 QUICK = ["kernel", "equal entries", "extremes", "variances"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", nightly_but(QUICK, sorted(CASES)))
 def test_devices_pass_parts_round(name: str) -> None:
     fn, args = CASES[name]

@@ -372,6 +372,7 @@ def test_every_beginning_of_a_file_parses_or_is_explained() -> None:
     assert message_about(EVERY_FORM) is None
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("character", "!@#$%^&*()[]{}<>=-+/\\|;:'\",.?~`_é0aA \t\n")
 def test_any_character_somewhere_parses_or_is_explained(character: str) -> None:
     for place in range(ord(character) % 23, len(EVERY_FORM) + 1, 23):

@@ -84,10 +84,12 @@ def check_labels(figure: Figure) -> None:
     assert [(one, other) for (one, a), (other, b) in pairs if a.overlaps(b)] == []
 
 
+@pytest.mark.one_in(2)
 def test_labels_do_not_overlap(plan: eqsat.Plan) -> None:
     check_labels(plan.figure())
 
 
+@pytest.mark.one_in(2)
 def test_a_page_needs_no_network(plan: eqsat.Plan, tmp_path: Path) -> None:
     plan.save(tmp_path / "plan.html")
     page = (tmp_path / "plan.html").read_text()

@@ -16,6 +16,7 @@ PAIRS = "(x[:, None] * y)"
 DIFFERENCES = "(lambda e: exp(e[:, :, None] - e[:, None]).sum((1, 2)))"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("expression", "over", "rules"),
     [
@@ -88,6 +89,7 @@ def test_what_is_needed_whole(expression: str, over: str) -> None:
 MANY = "x: 20011   w: 7   a: 20011 3   b: 3 7   q: 20011 5"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rules", "expression", "budget"),
     [

@@ -205,6 +205,7 @@ def test_numbers_of_one_dtype_are_not_appended_to_those_of_another(
     assert fires(rule, expression, arrays) == is_one
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "expression",
     [

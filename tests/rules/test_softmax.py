@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import eqsat
-from tests.nightly import one_in
 from tests.rules.proving import can_stream, cannot_prove, cannot_stream, fires, prove
 from tests.stages import normal
 
@@ -161,6 +160,7 @@ MASKED = "max-with-lowest split-masked-softmax-average chunk-contraction"
 STREAMED = "a: i l   b: n l   v: n j   m: bool i n   w: n"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rules", "expression"),
     [
@@ -248,7 +248,8 @@ def heads(masked: slice) -> list[Any]:
     return [q, k, v, mask]
 
 
-@pytest.mark.parametrize("name", one_in(2, ATTENTIONS))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", ATTENTIONS)
 def test_attention_is_one_loop_over_the_keys(name: str) -> None:
     attention, args = ATTENTIONS[name], heads(slice(0, 2000))
     fixed = sum(x.nbytes for x in args) + 8_000

@@ -20,6 +20,7 @@ ARRAYS = "x: n   y: m   a: n k   b: m k   v: m   o: int32 n"
 PAIRS = "exp(x[:, None] - y)"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("expression", "over", "rules"),
     [
@@ -142,6 +143,7 @@ def test_a_loop_is_not_split_again() -> None:
 LONG = "x: 20011   w: 7   y: 5 20011"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rule", "expression", "budget"),
     [

@@ -133,6 +133,7 @@ SIMILAR = {
 """Cases of which others are like them."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", nightly_but(set(CASES) - SIMILAR, CASES))
 def test_results_are_those_of_the_whole_function(name: str) -> None:
     _, args, streamed = CASES[name]

@@ -35,6 +35,7 @@ class Sliced:
         return found
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("dtype", "mode", "sliced"),
     [

@@ -18,7 +18,7 @@ from jax import lax
 import eqsat
 from eqsat.streaming.planner import StreamPlanner
 from eqsat.streaming.steps import Pass, Streaming
-from tests.nightly import THOROUGH, one_in
+from tests.nightly import THOROUGH
 from tests.stages import normal
 from tests.streaming.unplanned import planner, run_by_passes
 
@@ -85,7 +85,8 @@ DIVIDED: dict[str, tuple[Function, tuple[Any, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(4, DIVIDED))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", DIVIDED)
 @SETTINGS
 @given(st.data())
 def test_any_division_gives_the_same(name: str, data: st.DataObject) -> None:
@@ -131,7 +132,8 @@ HOSTILE: dict[str, tuple[Function, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", one_in(4, HOSTILE))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("name", HOSTILE)
 @SETTINGS
 @given(st.data())
 def test_hostile_entries_come_through(name: str, data: st.DataObject) -> None:

@@ -243,6 +243,7 @@ def same(one: Any, other: Any) -> None:
     np.testing.assert_array_equal(np.signbit(one[zeros]), np.signbit(other[zeros]))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", nightly_but(sorted(set(CASES) - ALIKE)[::3], CASES))
 def test_results_are_those_of_the_whole_function(name: str) -> None:
     fn, given, streamed = CASES[name]

@@ -180,6 +180,7 @@ def prepared(name: str, mild: bool) -> Any:
     return plan, steps, args, [on_host(a) if n in streamed else a for n, a in enumerate(args)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", nightly_but(sorted(set(CASES) - ALIKE)[::2], CASES))
 @pytest.mark.parametrize("length", nightly_but([37], [100, 37]))
 def test_results_are_those_of_the_whole_function(name: str, length: int) -> None:
@@ -192,6 +193,7 @@ def test_results_are_those_of_the_whole_function(name: str, length: int) -> None
             same(np.asarray(one), np.asarray(other))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["sums", "sums from the end", "a scan", "epochs", *BOTH])
 def test_a_run_goes_on_after_any_chunk(name: str) -> None:
     plan, steps, _, files = prepared(name, True)

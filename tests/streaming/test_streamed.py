@@ -17,7 +17,6 @@ import pytest
 import eqsat
 from eqsat.errors import EqsatError
 from eqsat.running.session import Session, Watch
-from tests.nightly import one_in
 from tests.stages import normal
 
 N = 100_000
@@ -152,7 +151,8 @@ def started(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("how", one_in(2, [signal.SIGKILL, signal.SIGINT]))
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_process_that_ends_is_gone_on_with(how: int, tmp_path: Path) -> None:
     """At most the chunk in progress, and the one that was read ahead, are read again."""
     np.save(tmp_path / "x.npy", X)

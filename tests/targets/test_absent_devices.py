@@ -20,7 +20,6 @@ from eqsat.support.units import parse_budget
 from eqsat.targets.absent_devices import AbsentDevice
 from eqsat.targets.catalogue import find_target
 from eqsat.targets.cpu import CPU
-from tests.nightly import one_in
 
 TARGETS = ("h100", "tpu-v5e")
 
@@ -69,6 +68,7 @@ SLOW = {("neighbours", "tpu-v5e"), ("cholesky", "tpu-v5e")}
 """What a compiler takes long for."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("case", "target"),
     [
@@ -108,7 +108,8 @@ def log_density(x: Any, y: Any) -> Any:
 
 
 @pytest.mark.parametrize(("target", "budget"), [("h100", "250MB"), ("tpu-v5e", "20MB")])
-@pytest.mark.parametrize("function", one_in(2, [kernel_matvec, kernel_density, nearest, log_density]))
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("function", [kernel_matvec, kernel_density, nearest, log_density])
 def test_what_the_compiler_fuses_needs_no_loop(
     target: str, budget: str, function: Callable[..., Any]
 ) -> None:
