@@ -44,6 +44,9 @@ from eqsat.targets.machine import Machine
 TAKES_AS_PREDICTED = 1.1
 """A program that fits waits if its time with the certified memory exceeds the prediction by this factor."""
 
+ENOUGH_HELD = 2
+"""Once so many programs that fit took longer than predicted, others are expected to do so as well."""
+
 MOST_UNMOVED = 6
 """A space is done with after this many compiled programs in a row without a smaller peak."""
 
@@ -148,6 +151,8 @@ class Search:
         self._ranking = Ranking(goal.budget, goal.fixed, machine)
         # Programs that fit but take longer than predicted, the fastest first.
         self._held: list[CompiledCandidate] = []
+        # How many times as long as predicted these take.
+        self._slowdowns: list[float] = []
         # The best candidate of earlier spaces, which is too slow to be compiled before wider ones are tried.
         self._left_behind: Candidate | None = None
         # The number of groups since the best candidate, and of compiled programs since a smaller peak.
@@ -242,11 +247,16 @@ class Search:
         if candidate is None or candidate.predicted_seconds >= self.goal.longest:
             held = self._held and self._seconds(self._held[0]) < self.goal.longest
             return Accept(self._held[0]) if held else None
-        if self._held and self._seconds(self._held[0]) <= candidate.predicted_seconds:
+        if self._held and self._seconds(self._held[0]) <= self._expected_seconds(candidate):
             return Accept(self._held[0])
         if self._wider and not self._deadline.passed() and self._waits_for_wider(candidate):
             return None  # It stays in the ranking.
         return Compile(candidate)
+
+    def _expected_seconds(self, candidate: Candidate) -> float:
+        """How long a candidate should take, given how long those took that fit."""
+        known = len(self._slowdowns) >= ENOUGH_HELD
+        return candidate.predicted_seconds * (min(self._slowdowns) if known else 1.0)
 
     def _waits_for_wider(self, candidate: Candidate) -> bool:
         """Whether a wider space should be searched before a candidate is compiled."""
@@ -352,6 +362,7 @@ class Search:
         if self._seconds(compiled) <= TAKES_AS_PREDICTED * candidate.predicted_seconds:
             return self._accept(compiled)
         self._held = sorted([*self._held, compiled], key=self._seconds)
+        self._slowdowns.append(self._seconds(compiled) / candidate.predicted_seconds)
         return f"{peak_text(compiled)}, but should take {format_seconds(self._seconds(compiled))}: it waits"
 
     def _provide(self, candidate: Candidate) -> str:

@@ -36,7 +36,7 @@ MOST_FORESEEN = 1.5
 """An excess over the predicted memory by more than this factor belongs to the program that showed it: others
 are not expected to exceed theirs as much."""
 
-LITTLE_TIME = 1.1
+LITTLE_TIME = 1.05
 """Smaller chunks are taken in advance if the program should take at most so many times as long with them."""
 
 MOST_DOUBTFUL = 4
@@ -63,7 +63,7 @@ class Ranking:
         self._tries: Counter[int] = Counter()
         self._peaks: dict[int, int] = {}
         self._doubted = 0
-        # The smallest factor by which temporaries of compiled programs exceeded what was predicted, and the
+        # The largest factor by which temporaries of compiled programs exceeded what was predicted, and the
         # candidates that smaller chunks were looked for because of it.
         self._excess = 1.0
         self._foreseen: list[Candidate] = []
@@ -117,7 +117,7 @@ class Ranking:
         """
         excess = (peak - self.fixed) / max(candidate.predicted_peak - self.fixed, 1)
         if 1.0 < excess <= MOST_FORESEEN:
-            self._excess = min(excess, self._excess) if self._excess > 1.0 else excess
+            self._excess = max(excess, self._excess)
         self._shrink(candidate, peak)
         self._foresee()
 

@@ -17,7 +17,7 @@ import eqsat
 from eqsat.backend.certificate import Certified
 from eqsat.backend.module import Module
 from eqsat.compiler.candidate_compiler import CompiledCandidate, Stopwatch
-from eqsat.compiler.search import MOST_FAILED, MOST_UNMOVED, Goal, Search
+from eqsat.compiler.search import ENOUGH_HELD, MOST_FAILED, MOST_UNMOVED, Goal, Search
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import attempts
 from eqsat.planning.search_space import SearchSpace, prepare
@@ -228,6 +228,15 @@ def test_a_program_that_waited_is_accepted_when_all_others_should_be_slower() ->
     assert found is not None
     assert kinds(searched.log)[-2:] == ["accept", "stop"]
     assert kinds(searched.log).count("compile") > 1
+
+
+def test_others_are_expected_to_be_slower_than_predicted_once_several_were() -> None:
+    searched = search(lambda candidate: (candidate.predicted_peak, 1000 * candidate.predicted_seconds))
+    found = searched.run()
+    assert found is not None
+    waited = [step for step in searched.log if step.outcome.endswith("it waits")]
+    assert len(waited) == ENOUGH_HELD
+    assert kinds(searched.log).count("compile") == ENOUGH_HELD
 
 
 def test_what_should_take_too_long_is_not_compiled() -> None:
