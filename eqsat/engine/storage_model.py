@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from eqsat.engine.convolutions import convolution_work
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
@@ -123,6 +124,8 @@ class StorageModel:
             return self._maxima(op, operands[0])
         if isinstance(op, (Reduce, Select)):
             return self.first_step(op, operands[0])
+        if isinstance(op, Opaque) and op.call.primitive.name == "conv_general_dilated":
+            return self._patches(op.call, operands)
         if isinstance(op, (Operation, Opaque)):
             return self._sorting(op, operands)
         if not isinstance(op, Dot):
@@ -206,6 +209,15 @@ class StorageModel:
         if op.kind != "top_k" or not self.machine.fuses_selections:
             return False
         return by_blocks(op.k, self.length(op.axis, operand.open), operand.dtype)
+
+    def _patches(self, call: Call, operands: Sequence[Valued]) -> int:
+        """Bytes of the patches of a convolution by groups: the library lays out all of them at once."""
+        opened = frozenset[Axis]().union(*(operand.open for operand in operands))
+        work = convolution_work(call, lambda axis: self.length(axis, opened))
+        if not self.machine.orders_convolutions or work.by_numbers or call.params["feature_group_count"] == 1:
+            return 0
+        # Others are done in blocks of patches.
+        return work.groups * work.rows * work.depth * itemsize("float32") if work.groups > 1 else 0
 
     def _maxima(self, op: Select, operand: Valued) -> int:
         """Bytes of the maxima of all blocks, as numbers and as integers in the same order."""
