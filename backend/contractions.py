@@ -183,7 +183,7 @@ def _has_run(value: Emitted, axes: Sequence[Axis]) -> bool:
     return value.order[place : place + len(axes)] == tuple(axes)
 
 
-def _flat(value: Emitted, axes: Sequence[Axis], lengths: Lengths) -> Emitted:
+def _flat(value: Emitted, axes: tuple[Axis, ...], lengths: Lengths) -> Emitted:
     """A value with neighbouring axes as one dimension, which bears the last of them."""
     place = value.order.index(axes[0])
     before, after = value.order[:place], value.order[place + len(axes) :]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from eqsat.backend.calls_registry import call as call_text
 from eqsat.backend.layout import Emitted, Lengths, by_axes, realised, tuple_text
+from eqsat.backend.slicing import BY_BITS
 from eqsat.ir.axis import Layout, layout_axes
 from eqsat.ir.control import Body, Scan, Switch, While
 from eqsat.ir.ops import Call, Leaf, Opaque
@@ -97,20 +98,23 @@ class ControlEmitter:
 
     def of_operands(self, places: Sequence[int], by_bits: Collection[int] = ()) -> str:
         texts = [
-            call_text("lax.bitcast_convert_type", self.operands[place], "jnp.uint16")
-            if place in by_bits
-            else self.operands[place]
+            f"lax.iota(jnp.int32, {self.length_of_scan})" if place in by_bits else self.operands[place]
             for place in places
         ]
         return tuple_text(texts) if places else "()"
 
     @cached_property
     def by_bits(self) -> frozenset[int]:
-        """The operands that a scan is given slices of as bits, where floats would all be widened."""
+        """The operands that a scan takes slices of by their bits, where floats would all be widened."""
         if not isinstance(self.call.control, Scan) or not self.emitter.codegen.slices_bits:
             return frozenset()
         dtypes = [arg.dtype for arg in self.step.term.args]
         return frozenset(place for place in self.call.control.sliced if dtypes[place] == "bfloat16")
+
+    @property
+    def length_of_scan(self) -> int:
+        assert isinstance(self.call.control, Scan)
+        return self.call.control.length
 
     def body(
         self, name: str, groups: dict[str, tuple[int, ...]], body: Body, block: Block, carried: int | None
@@ -137,7 +141,7 @@ class ControlEmitter:
                 if source in places:
                     text = f"{parameters[group]}[{places.index(source)}]"
                     if source in self.by_bits:
-                        text = call_text("lax.bitcast_convert_type", text, "jnp.bfloat16")
+                        text = f"{call_text(BY_BITS, self.operands[source], text, '1', '0')}[0]"
                     value = by_axes(text, leaf.op.layout, self.lengths)
             if value.text != text or not text.isidentifier():
                 variable = emitter.local("given")

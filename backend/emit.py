@@ -66,7 +66,15 @@ from eqsat.planning.blocks import Block, Compute, FusedProducts, Loop, Relayout,
 
 INDENT = "    "
 
-HELPERS = (COPY, ROUNDED, MAGNITUDES, packing.BY_COLUMNS, *selection.NAMES, *tall_factors.NAMES)
+HELPERS = (
+    COPY,
+    ROUNDED,
+    MAGNITUDES,
+    packing.BY_COLUMNS,
+    slicing.BY_BITS,
+    *selection.NAMES,
+    *tall_factors.NAMES,
+)
 """Functions that the emitted text may define."""
 
 RESERVED = ("optimized", "bar", "values", "indices", "better", "kept", "carry", *HELPERS)
@@ -169,6 +177,7 @@ class Emitter:
         wanted[reduction_steps.EXTREMES] = self.divides
         wanted[tall_factors.FUNCTIONS] = " = add_rows(" in body
         wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
+        wanted[slicing.FUNCTION] = f"{slicing.BY_BITS}(" in body
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]

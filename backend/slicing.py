@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from eqsat.backend.scope import Scope
 
 
+BY_BITS = "slice_by_bits"
+"""The name of the function in the emitted program that takes slices of bfloat16 arrays."""
+
+FUNCTION = """def slice_by_bits(a, start, length, axis):
+    # Of bfloat16, XLA for CPUs would convert all of the array to single precision first.
+    @jax.custom_jvp
+    def taken(a, start):
+        bits = lax.bitcast_convert_type(a, jnp.uint16)
+        bits = lax.dynamic_slice_in_dim(bits, start, length, axis)
+        return lax.bitcast_convert_type(bits, jnp.bfloat16)
+
+    @taken.defjvp
+    def tangent(arguments, tangents):
+        return taken(*arguments), lax.dynamic_slice_in_dim(tangents[0], arguments[1], length, axis)
+
+    return taken(a, start)
+"""
+
+
 def chunk(emitter: Emitter, term: Term, scope: Scope) -> Emitted:
     """The chunk that a loop is at."""
     assert isinstance(term.op, Chunk)
@@ -37,7 +56,8 @@ def sliced(emitter: Emitter, term: Term, value: Emitted, scope: Scope) -> Emitte
     assert isinstance(term.op, Chunk)
     axis = term.op.axis
     place = f"{scope.starts[axis]}, {scope.lengths[axis]}, axis={value.order.index(axis)}"
-    text = f"lax.dynamic_slice_in_dim({value.text}, {place})"
+    by_bits = emitter.codegen.slices_bits and term.dtype == "bfloat16"
+    text = f"{BY_BITS if by_bits else 'lax.dynamic_slice_in_dim'}({value.text}, {place})"
     return emitter.assign(scope, term, "chunk", Emitted(text, value.order))
 
 

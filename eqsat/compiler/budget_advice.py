@@ -14,8 +14,8 @@ from eqsat.reports.refusal import Refusal
 from eqsat.support.deadline import Deadline
 
 MOST_TRIED, MOST_TRIED_IF_LONG = 3, 1
-"""Budgets tried in addition to the smallest one that may be enough: each of them takes a search, which takes
-long for a long program."""
+"""Budgets tried in addition to the smallest one that may be enough: each takes a search, which takes long for
+a long program."""
 
 NEAR = 1.1
 """The search stops when the bounds differ by less than this factor."""
@@ -72,8 +72,9 @@ def refused(planner: BudgetPlanner, refusal: Refusal) -> BudgetError:
 def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
     """A budget in bytes for which there is a plan.
 
-    The smallest one that may be enough is tried first, then budgets between the largest that is too small and
-    the smallest that is known to be enough. The function as written is always a plan for its own peak.
+    The smallest one that may be enough is tried first, unless the program is long, then budgets between the
+    largest that is too small and the smallest that is known to be enough. The function as written is always a
+    plan for its own peak.
     """
     least = planner.baseline.certified().peak
     if planner.obstacle is not None:
@@ -85,7 +86,7 @@ def enough(planner: BudgetPlanner, refusal: Refusal) -> int:
         return least  # Not even the programs that need least memory need less than the function as written.
     too_small = planner.budget
     if too_small < may_do:
-        if planner.is_certain(may_do) or _does(planner, may_do):
+        if planner.is_certain(may_do) or (not planner.is_long and _does(planner, may_do)):
             return may_do
         too_small = may_do
     too_small = max(too_small, planner.baseline.certified().fixed - planner.baseline.spared)

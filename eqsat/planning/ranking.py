@@ -8,6 +8,7 @@ before they are compiled, if that costs little time.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -75,6 +76,8 @@ class Ranking:
         self._foresee()
 
     def _enter(self, candidate: Candidate, bound: float) -> None:
+        if any(_same(candidate, other) for other in self._too_big):
+            return
         if any(self._alike(candidate, other) for other in self._too_big):
             self._waiting.append(candidate)
         elif candidate.predicted_peak <= bound:
@@ -165,3 +168,9 @@ class Ranking:
         seconds = sorted((one.predicted_seconds, other.predicted_seconds))
         peaks = sorted((one.predicted_peak - self.fixed, other.predicted_peak - self.fixed))
         return seconds[1] <= ALIKE * seconds[0] and peaks[1] <= SAME_PEAK * peaks[0]
+
+
+def _same(one: Candidate, other: Candidate) -> bool:
+    """Whether two candidates are one program, found in two spaces, as far as predictions tell."""
+    same_loops = one.loops == other.loops and one.predicted_peak == other.predicted_peak
+    return same_loops and math.isclose(one.predicted_seconds, other.predicted_seconds, rel_tol=1e-9)

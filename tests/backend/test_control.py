@@ -15,7 +15,7 @@ from eqsat.backend.codegen_options import codegen_options
 from eqsat.targets.cpu import CPU
 from tests.backend.running import emitted
 from tests.control_programs import CASES
-from tests.stages import lowered
+from tests.stages import lowered, normal
 
 
 @pytest.mark.one_in(3)
@@ -63,3 +63,25 @@ def test_slices_of_bfloat16_are_taken_of_bits() -> None:
     assert module.source.count("bitcast_convert_type") == 2
     for found, wanted in zip(jax.jit(module.function())(x), jax.tree.leaves(jax.jit(fn)(x)), strict=True):
         np.testing.assert_array_equal(np.asarray(found, np.float32), np.asarray(wanted, np.float32))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_source_that_takes_slices_of_bits_can_be_differentiated(reverse: bool) -> None:
+    """Bits have no derivative, and JAX would not say so."""
+    x = jnp.asarray(normal(5, 4), jnp.bfloat16)
+
+    def fn(x: Any) -> Any:
+        return lax.scan(
+            lambda c, row: (c * 0.5 + row, c * row), jnp.ones(4, jnp.bfloat16), x, reverse=reverse
+        )
+
+    function = emitted(lowered(fn, x)[0], codegen=codegen_options(CPU, exact=True)).function()
+
+    def gradient(function: Any) -> Any:
+        return jax.grad(
+            lambda x: sum(jnp.sum(one.astype(jnp.float32)) for one in jax.tree.leaves(function(x)))
+        )(x)
+
+    wanted = np.asarray(gradient(fn), np.float32)
+    assert np.abs(wanted).min() > 0
+    np.testing.assert_allclose(np.asarray(gradient(function), np.float32), wanted, rtol=0.05)

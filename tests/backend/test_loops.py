@@ -12,10 +12,12 @@ import pytest
 
 import eqsat
 from eqsat.backend.certificate import certify
+from eqsat.backend.codegen_options import codegen_options
 from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Chunk, Fold, Leaf, Map, Reduce
 from eqsat.ir.program import Output, Program
 from eqsat.ir.term import Terms
+from eqsat.targets.cpu import CPU
 from tests.backend.running import emitted
 from tests.stages import normal
 
@@ -56,6 +58,49 @@ def test_the_source_of_a_plan_can_be_differentiated(name: str) -> None:
 
     for got, wanted in zip(gradient(namespace["optimized"]), gradient(function), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5 * float(jnp.max(jnp.abs(wanted))))
+
+
+def pairs_of_bfloat16(x: Any, y: Any) -> Any:
+    """Sums of kernels of points in bfloat16, and how many entries of each row are large."""
+    kernels = jnp.exp(-jnp.abs(jnp.sin(x)[:, None].astype(jnp.bfloat16) - jnp.sin(y).astype(jnp.bfloat16)))
+    return kernels.astype(jnp.float32).sum(1), (kernels > 0.5).sum(1)
+
+
+def test_chunks_of_bfloat16_are_taken_by_their_bits() -> None:
+    x, y = normal(1000), normal(40_000)
+    plan = eqsat.optimize(pairs_of_bfloat16, budget="500kB").plan(x, y)
+    assert "slice_by_bits(" in plan.source
+    for hostile in (False, True):
+        given = y.copy()
+        if hostile:
+            given[:4] = np.inf, -np.inf, np.nan, -0.0
+        found = jax.tree.leaves(eqsat.optimize(pairs_of_bfloat16, budget="500kB")(x, given))
+        for got, wanted in zip(found, jax.tree.leaves(jax.jit(pairs_of_bfloat16)(x, given)), strict=True):
+            got, wanted = np.asarray(got, np.float32), np.asarray(wanted, np.float32)
+            np.testing.assert_allclose(got, wanted, rtol=2e-2, equal_nan=True)
+    namespace: dict[str, Any] = {}
+    exec(plan.source, namespace)
+
+    def gradient(function: Callable[..., Any]) -> Any:
+        return jax.grad(lambda y: jnp.sum(function(x, y)[0]))(y)
+
+    wanted = gradient(pairs_of_bfloat16)
+    scale = float(jnp.max(jnp.abs(wanted)))
+    np.testing.assert_allclose(gradient(namespace["optimized"]), wanted, atol=0.05 * scale)
+    assert scale > 0
+
+
+def test_a_loop_that_takes_chunks_of_bfloat16_does_not_widen_all_of_it() -> None:
+    n = Axis(0, 100_000)
+    terms = Terms()
+    x = terms.make(Leaf(0, (n,), "bfloat16"))
+    wide = terms.make(Map("convert", "float32"), (terms.make(Chunk(n), (x,)),))
+    total = terms.make(Fold(n, "sum"), (terms.make(Reduce("sum", frozenset({n}), "float32"), (wide,)),))
+    program = Program((x,), (Output(total, ()),), terms)
+    module = emitted(program, {n: 1000}, codegen=codegen_options(CPU, exact=False))
+    certified = certify(module.function(), [jax.ShapeDtypeStruct((n.size,), jnp.bfloat16)])
+    # The bits of an argument are a copy; in single precision, it would be twice as large.
+    assert certified.temporaries < 1.1 * 2 * n.size
 
 
 def temporaries(count: int, chunk: int, inner: int) -> int:
