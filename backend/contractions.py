@@ -69,16 +69,12 @@ def contraction_text(
     extra = _precision(op)
     if any(dtype != op.dtype for dtype in dtypes):
         extra += f", preferred_element_type={dtype_text(op.dtype)}"
-    if chunked is not None:
-        for vector, matrix in ((left, right), (right, left)):
-            if set(vector.order) < set(matrix.order):
-                if {op.dtype, *dtypes} == {"float32"}:
-                    found = _rounded_well(op, vector, matrix, chunked, lengths, extra)
-                    if found is not None:
-                        return found
-                in_rows = _adds_rows(op, transposed(vector, matrix.order), matrix)
-                left, right = (vector, matrix) if in_rows else (matrix, vector)
-                break
+    if chunked is not None and (pair := _vector_and_matrix(op, left, right)) is not None:
+        if {op.dtype, *dtypes} == {"float32"}:
+            found = _rounded_well(op, *pair, chunked, lengths, extra)
+            if found is not None:
+                return found
+        left, right = pair if _adds_rows(op, *pair) else reversed(pair)
     if part is not None:
         left, right = (in_blocks(value, op.axes, part, lengths) for value in (left, right))
         wide = accumulator(op.dtype)
@@ -91,6 +87,14 @@ def contraction_text(
     if chunked is not None:
         left, right = _over_one_axis(op, left, right, lengths)
     return _einsum(left, right, op.axes, extra)
+
+
+def _vector_and_matrix(op: Dot, left: Emitted, right: Emitted) -> tuple[Emitted, Emitted] | None:
+    """The vectors that a matrix, or several, is multiplied by, with axes in its order, and the matrix."""
+    for vector, matrix in ((left, right), (right, left)):
+        if op.axes and set(vector.order) < set(matrix.order):
+            return transposed(vector, matrix.order), matrix
+    return None
 
 
 def product_text(op: Dot, left: Emitted, right: Emitted) -> Emitted:
@@ -155,7 +159,6 @@ def _rounded_well(
 ) -> Emitted | None:
     """The same as `_einsum`, its terms not added up one after the other; None if these are few enough."""
     pieces = Pieces.together(chunked[axis] if axis in lengths else Pieces.of(axis) for axis in op.axes)
-    vector = transposed(vector, matrix.order)
     most = LONG_DOT
     if _adds_rows(op, vector, matrix):
         if pieces.shortest > LONG and (block := block_length(pieces)):
