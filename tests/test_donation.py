@@ -38,7 +38,7 @@ def reshaped(x: Any, y: Any) -> Any:
     return x.reshape(-1) * 2, y.sum()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("fn", [both, reshaped])
 @pytest.mark.parametrize(
     "donated",
@@ -111,6 +111,7 @@ def test_double_precision_keeps_what_is_given_up() -> None:
 # What is not donated.
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "transform",
     [

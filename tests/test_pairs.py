@@ -81,6 +81,7 @@ def assert_smaller_and_equal(
         )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("fn", "dtype", "tolerance"),
     [

@@ -55,6 +55,7 @@ def test_a_class_that_fits_where_the_one_asked_for_does_not_is_named() -> None:
     assert "no plan" in str(compared)
 
 
+@pytest.mark.nightly
 def test_the_command_line_says_what_a_class_would_gain(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -181,6 +181,7 @@ def pixels_in_a_row(x: Any, w: Any, v: Any) -> Any:
     return jnp.sort(differences.reshape(B, -1, 128), axis=1)[:, -1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("fn", [tokens_through_a_wide_layer, features_split_into_heads, pixels_in_a_row])
 def test_what_is_merged_or_split_is_chunked(fn: Callable[..., Any]) -> None:
     args = [normal(B, T, D), normal(D, H, seed=1) / 8, normal(H, seed=2)]

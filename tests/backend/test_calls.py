@@ -175,7 +175,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 """Programs that need nothing but their text."""
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(name: str) -> None:
     fn, args = PROGRAMS[name]

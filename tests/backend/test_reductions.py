@@ -72,6 +72,7 @@ def test_what_divides_all_chunks_divides_the_remainder() -> None:
     assert all(length % pieces.divisor == 0 for length in (3_000, 10_400 % 3_000, 4_000, 10_400 % 4_000))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("columns", "spare", "form"),
     [(4_400, 500_000, "// 16, 16"), (4_111, 500_000, "jnp.ones(size_"), (4_096, 400_000, "jnp.ones(size_")],

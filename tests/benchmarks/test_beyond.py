@@ -17,6 +17,7 @@ SLOW = (attention, tiles)
 """Modules whose cases take minutes; the others stand for them in the ordinary tests."""
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "case",
     [

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.warm_start import start, table
 
 
+@pytest.mark.nightly
 def test_only_a_start_that_plans_nothing_counts(tmp_path: Path) -> None:
     assert start("nothing to plan", str(tmp_path)) is None
     found = start("nothing to plan", str(tmp_path))

@@ -37,6 +37,7 @@ def test_there_is_a_plan_for_the_smallest_budget() -> None:
     assert plan.peak_bytes <= least
 
 
+@pytest.mark.nightly
 def test_the_smallest_peak_that_an_error_names_is_enough() -> None:
     x = normal(2000)
     with pytest.raises(eqsat.BudgetError) as refused:

@@ -250,6 +250,7 @@ def test_exact_products_are_taken_as_written() -> None:
     assert "contraction-order" not in plan.rules_fired
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("left", "by_chunks"),
     nightly_but([(30_000, True), (600_000, False)], [(30_000, True), (100_000, False), (600_000, False)]),

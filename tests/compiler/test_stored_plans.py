@@ -109,6 +109,7 @@ def scaled(scale: Any, x: Any, v: Any) -> Any:
     return jax.value_and_grad(lambda scale: jnp.sum(jnp.exp(-scale * (x[:, None] - x[None]) ** 2) @ v))(scale)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("budget", ["300KB", "100MB"])
 def test_weakly_typed_arguments_have_the_plan_of_others(
     budget: str, folder: Path, planned: list[str]
@@ -145,6 +146,7 @@ def test_rules_count_by_what_they_say(folder: Path, planned: list[str], tmp_path
     assert len(planned) == 2
 
 
+@pytest.mark.nightly
 def test_a_program_that_calls_libraries_runs_in_another_process(tmp_path: Path) -> None:
     code = """
 import sys, jax, jax.numpy as jnp, numpy as np, eqsat

@@ -89,6 +89,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.nightly
 @settings(deadline=None, max_examples=15 if THOROUGH else 6, derandomize=True)
 @given(st.lists(st.sampled_from(sorted(CALLS)), min_size=2, max_size=6))
 def test_whatever_came_before_a_call_gives_what_it_gives_by_itself(names: list[str]) -> None:
@@ -105,7 +106,7 @@ def test_whatever_came_before_a_call_gives_what_it_gives_by_itself(names: list[s
             )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("setting", "values"),
     [

@@ -70,6 +70,7 @@ def test_an_example_fits_its_budget_and_is_as_right_as_plain_jax(name: str) -> N
     check_as_right_as_plain(name, jax.tree.leaves(result))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", nightly_but(("attention", "chain"), PROGRAMS))
 def test_the_source_of_a_plan_runs_with_jax_alone(name: str, tmp_path: Path) -> None:
     arguments = PROGRAMS[name][1]

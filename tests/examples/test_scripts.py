@@ -24,6 +24,7 @@ SLOW = {"encoder", "gp_prediction", "jacobians", "kernel_ridge", "lm_head", "sin
 LABELS = re.compile(r"^\s+(peak|time|error|loops|rules)  ", re.MULTILINE)
 
 
+@pytest.mark.one_in(2)
 # Other people's libraries may be late to follow what they use.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.filterwarnings("ignore:. is not of type float64")  # GPJax's advice

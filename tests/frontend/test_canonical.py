@@ -39,7 +39,7 @@ def test_matrices(fn: Callable[..., Any], wanted: str) -> None:
     assert wanted in names(lambda a: fn(a.T), A)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize(("fn", "wanted"), SQUARE)
 def test_batches_of_matrices(fn: Callable[..., Any], wanted: str) -> None:
     assert wanted in names(fn, BATCH)

@@ -17,6 +17,7 @@ from tests.control_programs import CASES
 from tests.stages import check_meaning, lowered, normal, ops
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_bodies_mean_what_the_primitive_does(name: str) -> None:
     function, arguments = CASES[name]

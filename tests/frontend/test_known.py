@@ -57,7 +57,7 @@ ARITHMETIC: dict[str, Callable[[], Iterable[Any]]] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("long", [1, evaluation.LONG], ids=["counted in pieces", "counted at once"])
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_by_arithmetic(name: str, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +170,7 @@ def test_integers_of_64_bits() -> None:
         assert program_of(lambda x: x + narrow, jnp.arange(40_000))[1] == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("long", [1, evaluation.LONG], ids=["counted in pieces", "counted at once"])
 @pytest.mark.parametrize("piece", nightly_but({1000}, [170, 1000]))
 def test_pieces(piece: int, long: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -285,6 +285,7 @@ def test_arrays_without_entries_are_computed_from_nothing(function: Callable[...
     assert not [op for op in ops(program, Opaque) if op.call.primitive in (lax.slice_p, lax.pad_p)]
 
 
+@pytest.mark.nightly
 def test_a_scan_by_halves_passes_through_in_chunks_of_a_batch() -> None:
     """Its shortest halves are empty."""
     x = normal(8, 6)

@@ -71,6 +71,7 @@ def test_a_scatter_to_elsewhere_is_none(name: str) -> None:
     assert choices(program) == []
 
 
+@pytest.mark.nightly
 def test_the_gradient_of_a_loss_over_pairs_fits() -> None:
     def loss(x: Any) -> Any:
         return jnp.mean(jnp.tanh(x[:, :1] - x[:, 1])[jnp.triu_indices(len(x), 1)])

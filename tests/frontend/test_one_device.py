@@ -135,6 +135,7 @@ def in_a_shard_map(fn: Callable[..., Any], checked: bool) -> Callable[..., Any]:
     )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("checked", [True, False])
 def test_what_is_inside_of_a_shard_map_is_planned(checked: bool) -> None:
     inside = jax.jit(in_a_shard_map(eqsat.optimize(summed, budget=BUDGET), checked))

@@ -116,6 +116,7 @@ def test_keys_that_may_draw_otherwise_in_a_batch_do_not_pass() -> None:
             assert passing_dimensions(equation) == ()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", ["rbg", "unsafe_rbg"])
 def test_what_a_batch_of_keys_draws_as_a_whole_is_used_by_chunks(name: str) -> None:
     """The draws are split along the keys after they have been drawn; so are those of one key."""
@@ -162,6 +163,7 @@ def test_what_somebody_elses_generator_draws_is_left_alone(tag: str) -> None:
         eqsat.optimize(largest, budget="200kB").plan(key)
 
 
+@pytest.mark.nightly
 def test_a_batch_of_keys_is_folded_from_one_by_chunks() -> None:
     def largest(key: Any) -> Any:
         each = jax.vmap(lambda number: jax.random.normal(jax.random.fold_in(key, number), (500,)).max())
@@ -186,6 +188,7 @@ SAMPLERS: dict[str, tuple[Callable[[Any], Any], ...]] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_samplers_by_chunks_of_a_batch_of_keys(kind: str) -> None:
@@ -202,6 +205,7 @@ def test_samplers_by_chunks_of_a_batch_of_keys(kind: str) -> None:
         np.testing.assert_array_equal(result, wanted)
 
 
+@pytest.mark.nightly
 def test_a_dropout_mask_is_drawn_by_chunks() -> None:
     def dropped(key: Any, x: Any, w: Any) -> Any:
         hidden = jnp.abs(x[:, None] * w)

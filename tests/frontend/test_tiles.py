@@ -212,6 +212,7 @@ def unet(x: Any) -> Any:
     return conv(jnp.concatenate([resized(jax.nn.relu(up), 2), first], -1), 2)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("rows", nightly_but({500}, [512, 500]))
 def test_a_network_with_skips_fits_a_quarter(rows: int) -> None:
     x = normal(1, rows, 64, 3)

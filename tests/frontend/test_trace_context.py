@@ -75,6 +75,7 @@ def gradient_through(f: Callable[..., Any], check_vma: bool) -> Any:
     return jax.jit(jax.value_and_grad(lambda *xs: jnp.sum(mapped(*xs) ** 2), (0, 1, 2)))(*POINTS)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("check_vma", nightly_but({True}, [True, False]))
 @pytest.mark.parametrize(("fn", "budget"), [(kernel, BUDGET), (with_mean, 10 * BUDGET)])
 def test_gradients_through_shard_map(fn: Callable[..., Any], budget: int, check_vma: bool) -> None:
@@ -83,6 +84,7 @@ def test_gradients_through_shard_map(fn: Callable[..., Any], budget: int, check_
     close(gradient_through(small, check_vma), gradient_through(fn, check_vma), rtol=1e-3)
 
 
+@pytest.mark.nightly
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("check_vma", [True, False])
 def test_what_talks_over_a_mesh_keeps_to_the_budget_of_each_device(check_vma: bool) -> None:
@@ -149,6 +151,7 @@ def spread(array: Any, *axes: str | None, axis_type: AxisType = AxisType.Auto) -
     return jax.device_put(array, NamedSharding(mesh(axis_type), PartitionSpec(*axes)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("spread_over", [(0,), (1, 2)])
 def test_arrays_spread_over_devices(spread_over: tuple[int, ...]) -> None:
     args = [spread(a, "rows") if n in spread_over else a for n, a in enumerate(POINTS)]

@@ -57,6 +57,7 @@ def test_what_stays(fn: Callable[..., Any], args: tuple[Any, ...], threshold: fl
     assert with_joined_arrays(program, threshold) is program
 
 
+@pytest.mark.nightly
 def test_regularised_least_squares_by_chunks() -> None:
     """The rows of a computed matrix, above a multiple of the identity."""
 

@@ -88,6 +88,7 @@ def test_copies_that_are_made_before_a_loop_count_in_all_of_it() -> None:
     assert simulator.block(inside, {}, in_loop=True).peak == without + 4 * 400 * 10
 
 
+@pytest.mark.nightly
 @settings(deadline=None, max_examples=4, derandomize=True)
 @given(
     st.integers(17, 60),

@@ -127,6 +127,7 @@ def test_too_many_steps_are_those_outside_of_calls() -> None:
         build(outside, most=10)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("length", nightly_but({140, 380}, [140, 250, 380, 600]))
 def test_chains_of_any_length_are_split(length: int) -> None:
     """Chunks come one op further in a round of the rules; some chains have more ops than there are rounds."""

@@ -333,6 +333,7 @@ def test_weights_of_any_sign(sign: int) -> None:
     np.testing.assert_allclose(small(a, b, w), exact, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("expression", "rule"),
     [

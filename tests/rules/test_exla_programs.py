@@ -39,7 +39,7 @@ def named(programs: list[Program]) -> list[Any]:
     return [pytest.param(program, id=program.name) for program in programs]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("program", named(PROGRAMS))
 def test_it_reaches_its_best_form(program: Program) -> None:
     arguments = program.arguments()

@@ -173,6 +173,7 @@ SELECTING: dict[str, Function] = {
 }
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", SELECTING)
 @pytest.mark.parametrize("dtype", nightly_but({"float32"}, ["float32", "int8"]))
 def test_the_best_are_selected_and_not_sorted(name: str, dtype: str) -> None:

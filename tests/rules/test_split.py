@@ -143,7 +143,7 @@ def test_a_loop_is_not_split_again() -> None:
 LONG = "x: 20011   w: 7   y: 5 20011"
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("rule", "expression", "budget"),
     [
@@ -172,6 +172,7 @@ def test_a_plan_with_it_fits_and_computes_the_same(rule: str, expression: str, b
     assert any(loop.size % loop.chunk for loop in plan.loops)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("where", [0, 11_003, 20_010])
 def test_a_selection_by_chunks_finds_nan_and_the_first_of_equals(where: int) -> None:
     x = np.round(np.random.default_rng(where).normal(size=20_011)).astype(np.float32)

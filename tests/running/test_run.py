@@ -100,6 +100,7 @@ def test_what_does_not_fit_runs_as_small_as_it_can_be(tmp_path: Path) -> None:
         assert "OVER THE BUDGET" in found.stderr
 
 
+@pytest.mark.nightly
 def test_plans_are_timed_if_asked_for_and_saved(tmp_path: Path) -> None:
     text = OVER.replace("jnp.linalg.eigvalsh(x @ x.T)", "jnp.exp(x[:, None] - x[None]).sum(-1)")
     options = ["--budget", "2MB", "--tune", "--report", "plans/all.txt"]
@@ -111,6 +112,7 @@ def test_plans_are_timed_if_asked_for_and_saved(tmp_path: Path) -> None:
     assert "Timed on this device" in page
 
 
+@pytest.mark.nightly
 def test_if_told_to_it_stops(tmp_path: Path) -> None:
     found = run("-m", "eqsat.run", "--budget", "500kB", "--strict", "-c", OVER, folder=tmp_path)
     assert (found.returncode, found.stdout) == (1, "")

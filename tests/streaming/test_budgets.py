@@ -80,6 +80,7 @@ def test_the_search_ends_close_to_the_least(least: int) -> None:
     assert least + 1_000 <= found <= NEAR * (least + 1_000) + 1
 
 
+@pytest.mark.nightly
 def test_an_explanation_prices_budgets(file: Any, tmp_path: Path) -> None:
     explanation = eqsat.explain(lambda x: (x - x.mean(0)) / x.std(0), budgets=2)(file)
     assert isinstance(explanation, eqsat.StreamExplanation)

@@ -49,6 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "c"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("budget", ["60kB", "150kB", "20MB"])
 def test_a_run_goes_on_within_another_budget(budget: str, folder: Path) -> None:
     got = eqsat.optimize(function, budget=budget, checkpoint=folder)(eqsat.on_host(X))

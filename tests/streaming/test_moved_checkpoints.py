@@ -48,6 +48,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_all_folders_may_be_others(begun: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "elsewhere.npy", X)
     moved = tmp_path / "moved"
@@ -104,6 +105,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mesh", [pytest.param(None, marks=pytest.mark.nightly), {"data": 4}])
 def test_there_may_be_more_devices(mesh: Any, begun: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")

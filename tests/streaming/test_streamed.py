@@ -68,6 +68,7 @@ def test_what_fits_is_read_once(file: Any) -> None:
     assert plan.read == {"x": 1}
 
 
+@pytest.mark.nightly
 def test_a_median_is_found_in_ten_passes(file: Any) -> None:
     """One for each four of 32 bits, and two for what is equal or NaN; more only for zeros of both signs."""
     plan = eqsat.optimize(lambda x: jnp.median(x[:, 0]), budget="50kB").plan(file)

@@ -45,6 +45,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "EVERY", 0.0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["memmap", "zarr", "h5py"])
 def test_another_array_is_refused(kind: str, tmp_path: Path) -> None:
     first, other = opened(kind, tmp_path / "first"), opened(kind, tmp_path / "other")

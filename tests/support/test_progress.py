@@ -160,6 +160,7 @@ def two(x: Any, y: Any, v: Any) -> Any:
     return kernel(x, y, kernel(y, y, v))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("fn", [kernel, best, two])
 @pytest.mark.usefixtures("often")
 def test_loops_that_tell_compute_the_same_in_the_same_memory(fn: Callable[..., Any]) -> None:
