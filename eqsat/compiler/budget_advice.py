@@ -14,8 +14,8 @@ from eqsat.reports.refusal import Refusal
 from eqsat.support.deadline import Deadline
 
 MOST_TRIED, MOST_TRIED_IF_LONG = 3, 1
-"""Budgets tried in addition to the smallest one that may be enough: each takes a search, which takes long for
-a long program."""
+"""Budgets tried between bounds. Each takes a search, which takes long for a long program: there, the smallest
+budget that may be enough is not tried in addition."""
 
 NEAR = 1.1
 """The search stops when the bounds differ by less than this factor."""

@@ -127,13 +127,18 @@ def test_nothing_is_moved_for_a_product_over_several_neighbouring_axes(
     assert compiled.compile().memory_analysis().temp_size_in_bytes < 4 * 300 * 30 * 40 // 2
 
 
-def test_a_matrix_comes_first_unless_its_rows_are_added_up() -> None:
-    assert written((PRIME,), (COLUMNS, PRIME), chunked={}).text.endswith("b, a)")
-    assert written((SHORT, COLUMNS), (SHORT,), chunked={}).text.endswith("b, a)")
-    assert written((COLUMNS, PRIME), (PRIME,), chunked={}).text.endswith("a, b)")
-    assert written((PRIME,), (COLUMNS, PRIME)).text.endswith("a, b)"), (
-        "unless sums keep the order XLA gives them"
-    )
+@pytest.mark.parametrize("matrix", ["jck", "kcj"])
+def test_a_product_over_axes_that_are_no_neighbours_rounds_as_a_sum_does(matrix: str) -> None:
+    axes = {"c": Axis(1, 3), "j": Axis(7, 101), "k": Axis(8, 103)}
+    order, other = (tuple(axes[letter] for letter in word) for word in ("jk", matrix))
+    assert error(written(order, other, chunked={}), order, other) < WELL
+
+
+def test_where_sums_keep_the_order_xla_gives_them_nothing_is_changed() -> None:
+    outer, inner = Axis(7, 40), Axis(8, 50)
+    operands = (outer, inner), (COLUMNS, outer, inner)
+    assert "reshape" not in written(*operands).text
+    assert "reshape" in written(*operands, chunked={}).text
 
 
 def test_blocks_divide_all_chunks() -> None:

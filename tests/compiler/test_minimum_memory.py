@@ -12,6 +12,7 @@ import pytest
 
 import eqsat
 from eqsat.compiler.minimum_memory import grown, leanest
+from eqsat.planning.candidates import Candidate
 from eqsat.planning.search_space import prepare
 from eqsat.rulesets.selection import rules_for
 from eqsat.support.deadline import NO_DEADLINE
@@ -96,16 +97,22 @@ def test_the_floor_of_what_is_left_as_it_is_is_what_it_needs() -> None:
         eqsat.optimize(fn, budget=floor - 1).plan(x)
 
 
-def test_chunks_grow_by_what_is_certified_if_far_more_is_predicted() -> None:
-    """A program that is predicted to exceed the budget whatever its chunks, and needs 100 bytes a row."""
+def short_chunks() -> tuple[Candidate, int]:
+    """A program in chunks as short as can be, and the bytes of its arguments and results."""
 
     def sums(x: Any, y: Any) -> Any:
         return jnp.exp(-jnp.abs(x[:, None] - y)).sum(1)
 
     program, _ = lowered(sums, normal(3000), normal(2000))
     space = prepare(program, rules_for((), "rescales"), program.fixed_bytes + 50_000, CPU)
-    shortest = next(one for one in leanest(space, NO_DEADLINE) if one.loops == 1)
-    fixed, budget = program.fixed_bytes, program.fixed_bytes + 50_000
+    return next(one for one in leanest(space, NO_DEADLINE) if one.loops == 1), program.fixed_bytes
+
+
+def test_chunks_grow_by_what_is_certified_if_far_more_is_predicted() -> None:
+    """A program that is predicted to exceed the budget whatever its chunks, and needs 100 bytes a row."""
+
+    shortest, fixed = short_chunks()
+    budget = fixed + 50_000
 
     class Certifying:
         """A compiler to which all programs need 100 bytes a row."""
@@ -125,13 +132,8 @@ def test_chunks_grow_by_what_is_certified_if_far_more_is_predicted() -> None:
 
 
 def test_what_is_more_than_its_draft_said_grows_less() -> None:
-    def sums(x: Any, y: Any) -> Any:
-        return jnp.exp(-jnp.abs(x[:, None] - y)).sum(1)
-
-    program, _ = lowered(sums, normal(3000), normal(2000))
-    space = prepare(program, rules_for((), "rescales"), program.fixed_bytes + 50_000, CPU)
-    shortest = next(one for one in leanest(space, NO_DEADLINE) if one.loops == 1)
-    fixed, budget = program.fixed_bytes, program.fixed_bytes + 50_000
+    shortest, fixed = short_chunks()
+    budget = fixed + 50_000
     compiled: list[Any] = []
 
     class Optimistic:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -18,6 +20,8 @@ from eqsat.ir.ops import Call, Chunk, Concat, Dot, Fold, Map, Opaque, Operation,
 from eqsat.ir.reduction_steps import library_parts
 from eqsat.targets.cpu import CPU
 from eqsat.targets.gpu import GPU
+from eqsat.targets.machine import Machine
+from tests.stages import lowered
 
 F32 = "float32"
 NONE: frozenset[Axis] = frozenset()
@@ -156,3 +160,30 @@ def test_parts_that_are_joined_on_the_fly_are_rather_stored_than_joined_for_many
     call = Call(0, joined.primitive, joined.params, (((n,)),), (((n,)),), (F32,), frozenset())
     assert is_expensive(Opaque(call, 0), GPU)
     assert not is_expensive(Opaque(call, 0), CPU), "stored whatever reads it"
+
+
+@pytest.mark.parametrize("images", [1, 4])
+def test_a_convolution_by_groups_takes_the_patches_of_all_groups(images: int) -> None:
+    """As the certificate has it. Others are done in blocks."""
+
+    def convolved(x: Any, kernel: Any, groups: int) -> list[Any]:
+        layout = ("NHWC", "HWIO", "NHWC")
+        return [
+            lax.conv_general_dilated(
+                x, kernel, (1, 1), "SAME", dimension_numbers=layout, feature_group_count=groups
+            )
+        ]
+
+    def workspace(groups: int, machine: Machine) -> int:
+        fn = partial(convolved, groups=groups)
+        program, _ = lowered(fn, *(np.zeros(shape, F32) for shape in shapes(groups)))
+        (term,) = (term for term in program.reachable() if isinstance(term.op, Opaque))
+        return StorageModel(machine, {}).workspace(term.op, term.args)
+
+    def shapes(groups: int) -> list[tuple[int, ...]]:
+        return [(images, 64, 64, 6), (7, 7, 6 // groups, 12)]
+
+    avals = [jax.ShapeDtypeStruct(shape, F32) for shape in shapes(6)]
+    certified = certify(partial(convolved, groups=6), avals)
+    assert workspace(6, CPU) == certified.scratch == images * 64 * 64 * 49 * 6 * 4
+    assert workspace(1, CPU) == workspace(6, GPU) == 0

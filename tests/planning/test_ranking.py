@@ -109,9 +109,10 @@ def test_a_large_excess_is_not_expected_of_others(excess: float, foreseen: bool)
     ranked = ranking()
     first = replace(rechunk(found()[0], BUDGET, CPU), predicted_peak=BUDGET)
     ranked.came_out(first, round(fixed + excess * (BUDGET - fixed)))
-    other = found()[-1]
-    late = replace(rechunk(other, BUDGET, CPU), predicted_peak=BUDGET, seconds=1e-9, taking=0.0)
-    ranked.add([replace(late, seconds=rechunk(other, fixed + (BUDGET - fixed) / excess, CPU).seconds)])
+    # With smaller chunks, it should take no longer.
+    smaller = rechunk(found()[-1], fixed + (BUDGET - fixed) / excess, CPU)
+    whole = rechunk(found()[-1], BUDGET, CPU)
+    ranked.add([replace(whole, predicted_peak=BUDGET, seconds=smaller.seconds)])
     everything = []
     while (candidate := ranked.take()) is not None:
         everything.append(candidate.predicted_peak)
@@ -134,6 +135,19 @@ def test_what_is_like_one_that_came_out_too_big_waits_for_the_others() -> None:
     assert tried[-2:] == twins
     assert slower in tried
     assert len(tried) == 4, "and the first one with smaller chunks"
+
+
+def test_what_another_space_finds_again_is_not_tried_again() -> None:
+    first = found()[0]
+    ranked = ranking()
+    ranked.came_out(first, 2 * BUDGET)
+    again = replace(first, makers=dict(first.makers))
+    ranked.add([again, replace(again, seconds=first.seconds * 1.001)])
+    tried = []
+    while (candidate := ranked.take()) is not None:
+        tried.append(candidate)
+    assert all(one is not again for one in tried)
+    assert any(one.seconds == first.seconds * 1.001 for one in tried)
 
 
 def test_smaller_chunks_are_not_tried_for_ever() -> None:
