@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from eqsat.frontend.retracing import INLINED
 
@@ -16,6 +16,16 @@ SEEN_THROUGH = INLINED | {"jit", "pjit", "checkpoint", "remat", "remat2"}
 
 Value = int
 """The number of a value."""
+
+Path = tuple[int, ...]
+"""The ids of the equations of the calls that something is in, outermost first."""
+
+
+class Variable(NamedTuple):
+    """A variable of a jaxpr, or of one that is called there."""
+
+    path: Path
+    var: Var
 
 
 @dataclass(frozen=True)
@@ -49,38 +59,46 @@ class FlatJaxpr:
     **Attributes:**
 
     - `avals`: the types of values, by number.
-    - `numbers`: the numbers of the variables of the jaxpr itself; `variables`: the other way round.
+    - `numbers`: the numbers of the variables of the jaxpr itself.
+    - `variables`: of each value, the one that it is where it is made.
+    - `constants`: what calls capture.
     - `results`: the results of the jaxpr. `made_by`: the equation of each value.
     """
 
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.equations: list[Equation] = []
         self.avals: list[Any] = []
-        self.numbers: dict[Var, Value] = {}
+        self.variables: list[Variable] = []
+        self.constants: dict[Value, Any] = {}
+        known: dict[Var, Value | Literal] = {}
         for var in (*jaxpr.constvars, *jaxpr.invars):
-            self.numbers[var] = self._value(var.aval)
-        known: dict[Var, Value | Literal] = dict(self.numbers)
-        self.results = self._add(jaxpr, known)
+            known[var] = self._value(Variable((), var))
+        self.results = self._add(jaxpr, known, ())
         self.numbers = {var: value for var, value in known.items() if not isinstance(value, Literal)}
-        self.variables = {number: var for var, number in self.numbers.items()}
         self.made_by = {value: one for one in self.equations for value in one.outputs}
 
-    def _value(self, aval: Any) -> Value:
-        self.avals.append(aval)
+    def _value(self, variable: Variable) -> Value:
+        self.avals.append(variable.var.aval)
+        self.variables.append(variable)
         return len(self.avals) - 1
 
-    def _add(self, jaxpr: Jaxpr, numbers: dict[Var, Value | Literal]) -> list[Value | Literal]:
+    def _add(self, jaxpr: Jaxpr, numbers: dict[Var, Value | Literal], path: Path) -> list[Value | Literal]:
         def read(atom: Any) -> Value | Literal:
             return atom if isinstance(atom, Literal) else numbers[atom]
 
         for equation in jaxpr.eqns:
             inputs = tuple(map(read, equation.invars))
-            inner = _inside(equation)
+            inner = seen_through(equation)
             if inner is not None:
-                results = self._add(inner, dict(zip(inner.invars, inputs, strict=True)))
+                inside = (*path, id(equation))
+                known = dict(zip(inner.jaxpr.invars, inputs, strict=True))
+                for var, constant in zip(inner.jaxpr.constvars, inner.consts, strict=True):
+                    known[var] = value = self._value(Variable(inside, var))
+                    self.constants[value] = constant
+                results = self._add(inner.jaxpr, known, inside)
                 numbers.update(zip(equation.outvars, results, strict=True))
                 continue
-            outputs = tuple(self._value(var.aval) for var in equation.outvars)
+            outputs = tuple(self._value(Variable(path, var)) for var in equation.outvars)
             numbers.update(zip(equation.outvars, outputs, strict=True))
             if equation.primitive is lax.split_p:
                 self._split(equation, inputs, outputs)
@@ -102,12 +120,13 @@ class FlatJaxpr:
             start += size
 
 
-def _inside(equation: Any) -> Jaxpr | None:
-    """The jaxpr that an equation is, if it is seen through and captures nothing."""
+def seen_through(equation: Any) -> ClosedJaxpr | None:
+    """The jaxpr that an equation is, if it is seen through."""
     if equation.primitive.name not in SEEN_THROUGH or equation.effects:
         return None
-    inner = list(jaxprs_in_params(equation.params))
-    closed = [value for value in equation.params.values() if isinstance(value, ClosedJaxpr)]
-    if len(inner) != 1 or inner[0].constvars or any(one.consts for one in closed):
+    found = list(equation.params.values())
+    closed = [value for value in found if isinstance(value, ClosedJaxpr)]
+    closed += [ClosedJaxpr(value, ()) for value in found if isinstance(value, Jaxpr)]
+    if len(closed) != 1 or len(closed[0].jaxpr.constvars) != len(closed[0].consts):
         return None
-    return inner[0] if len(inner[0].invars) == len(equation.invars) else None
+    return closed[0] if len(closed[0].jaxpr.invars) == len(equation.invars) else None

@@ -15,13 +15,18 @@ import numpy as np
 from jax.extend.core import Literal
 
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
+from eqsat.frontend.tile_places import PLACED
+from eqsat.frontend.tile_windows import Wanted, Window
 from eqsat.ir.tiled_values import STENCIL, WINDOWED
 
 FEWEST_ROWS = 32
 """The fewest rows of an image that are worth tiles."""
 
 MOST_IMAGES = 8
-"""In a larger batch, an image is a chunk."""
+"""In a larger batch, an image is a chunk, but for those of many rows."""
+
+MANY_ROWS = 1 << 18
+"""So many rows are worth tiles in any batch, as of channels that are recorded together."""
 
 MOST_SHIFTS = 200
 """Of so many slices of one array, it is looked whether they overlap."""
@@ -38,20 +43,22 @@ ROUNDINGS = 32
 
 @dataclass(frozen=True)
 class Target:
-    """A window operation whose result tiles give, or are to be added up to.
+    """A window operation, or a reduction after some, whose result tiles give, or are reduced to.
 
     **Attributes:**
 
     - `dimension`: that of the rows in the result. None if they are summed over, as by the derivative of a
-      convolution by its kernel.
+      convolution by its kernel, or reduced.
     - `rows`: how many there are.
     - `place`: which of the dimensions of an image they are.
+    - `reduced`: of a reduction over them, their dimension in what it reduces.
     """
 
     equation: Equation
     dimension: int | None
     rows: int
     place: int
+    reduced: int | None = None
 
     @property
     def value(self) -> Value:
@@ -63,8 +70,8 @@ class ImageValues:
 
     def __init__(self, flat: FlatJaxpr) -> None:
         self.flat = flat
-        self._constants: dict[Value, Any] = {}
-        self._free: set[Value] = set()
+        self._constants: dict[Value, Any] = dict(flat.constants)
+        self._free: set[Value] = set(flat.constants)
         for equation in flat.equations:
             if all(isinstance(value, Literal) or value in self._free for value in equation.inputs):
                 self._free.update(equation.outputs)
@@ -74,6 +81,16 @@ class ImageValues:
     def shape(self, value: Value | Literal) -> tuple[int, ...]:
         aval: Any = value.aval if isinstance(value, Literal) else self.flat.avals[value]
         return tuple(aval.shape)
+
+    def wanted(self, equation: Equation, window: Window | None, tiles: int) -> Wanted:
+        """A window of the result of an equation, by so many tiles; or all of it, of a reduction over them."""
+        (output,) = equation.outputs
+        constants: Mapping[int, Any] = {}
+        if equation.name in PLACED and (known := self.constant(equation.inputs[1])) is not None:
+            constants = {1: known}
+        shapes = tuple(map(self.shape, equation.inputs))
+        dtype = self.flat.avals[output].dtype
+        return Wanted(equation, window, shapes, self.shape(output), dtype, constants, tiles)
 
     def is_windowed(self, equation: Equation) -> bool:
         """Whether an equation is a window operation, or a part of an array that a stencil reads."""
@@ -190,7 +207,8 @@ class ImageValues:
                 return None
             images = math.prod(shape[: spatial[0]])
         dimension = spatial[place]
-        worth = images <= MOST_IMAGES and shape[dimension] >= FEWEST_ROWS
+        few = images <= MOST_IMAGES or shape[dimension] >= MANY_ROWS
+        worth = few and shape[dimension] >= FEWEST_ROWS
         return Target(equation, dimension, shape[dimension], place) if worth else None
 
     def constant(self, value: Value | Literal) -> Any:

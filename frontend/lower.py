@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from eqsat.frontend import names_linalg as names_linalg
 from eqsat.frontend import names_scatters as names_scatters
 from eqsat.frontend import names_slices as names_slices
 from eqsat.frontend.canonical import Recogniser
-from eqsat.frontend.coalesce import boundaries
 from eqsat.frontend.control import Enclosure
 from eqsat.frontend.draft import Draft, DraftLayout, MakeOp, View
 from eqsat.frontend.foreign import inline_foreign
@@ -34,7 +32,7 @@ from eqsat.frontend.placements import Constraint
 from eqsat.frontend.registry import HANDLERS, NAMERS
 from eqsat.frontend.resolve import Divided, Resolver
 from eqsat.frontend.source import place_of
-from eqsat.frontend.tiles import TiledResult, Tiling, tilings
+from eqsat.frontend.tile_scopes import TileScopes
 from eqsat.frontend.value_numbering import Numbering
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.constants import constant_text, constant_value
@@ -92,7 +90,7 @@ class Lowering:
         self._numbering = Numbering()
         self._calls_made: dict[Hashable, list[View]] = {}
         self._hoisted: list[tuple[Any, View]] = []
-        self._by_tiles: dict[int, tuple[Tiling, list[View]]] = {}
+        self._tiles = TileScopes(self)
         self._inputs = 0
         self._places: dict[int, int] = {}
         self._body_inputs = 0
@@ -232,24 +230,20 @@ class Lowering:
                 return self._hoist(atom.val, aval)
             return views[atom]
 
-        found = tilings(jaxpr) if self._naming else []
-        tiled = {
-            result.variable: (result, partial(self._tiles, tiling, views, number))
-            for tiling in found
-            for number, result in enumerate(tiling.results)
-        }
-        for equation in jaxpr.eqns:
-            operands = self.known.before(equation, [read(atom) for atom in equation.invars])
-            first_new = len(self.draft.nodes)
-            results = self._results(equation, operands)
-            if first_new < len(self.draft.nodes):
-                self.note_origin(first_new, self._origin or place_of(equation))
-            for namer in NAMERS.get(equation.primitive.name, ()) if self._naming else ():
-                namer(self, equation, operands, results)
-            for var, view in zip(equation.outvars, results, strict=True):
-                views[var] = view
-                if var in tiled:
-                    self._name_tiles(equation, tiled[var][0], view, tiled[var][1])
+        with self._tiles.inside(jaxpr, views, self._naming):
+            for equation in jaxpr.eqns:
+                operands = self.known.before(equation, [read(atom) for atom in equation.invars])
+                first_new = len(self.draft.nodes)
+                self._tiles.at(equation)
+                results = self._results(equation, operands)
+                if first_new < len(self.draft.nodes):
+                    self.note_origin(first_new, self._origin or place_of(equation))
+                for namer in NAMERS.get(equation.primitive.name, ()) if self._naming else ():
+                    namer(self, equation, operands, results)
+                for var, view in zip(equation.outvars, results, strict=True):
+                    views[var] = view
+                    if self._naming:
+                        self._tiles.name(equation, var, view)
         return [read(atom) for atom in jaxpr.outvars]
 
     def _results(self, equation: Any, operands: Sequence[View]) -> Sequence[View]:
@@ -259,35 +253,6 @@ class Lowering:
         handler = HANDLERS.get(equation.primitive.name, inline_foreign)
         results = handler(self, equation, operands)
         return self._called(equation, operands) if results is None else results
-
-    def _tiles(self, tiling: Tiling, views: Mapping[Any, View], number: int) -> View:
-        """A result of a tiling. All are computed together."""
-        if id(tiling) not in self._by_tiles:
-            inputs = [
-                views[var] if row is None else self._apart(views[var], row)
-                for var, row in zip(tiling.inputs, tiling.rows, strict=True)
-            ]
-            self._by_tiles[id(tiling)] = tiling, self.inline(tiling.program, inputs, named=False)
-        return self._by_tiles[id(tiling)][1][number]
-
-    def _apart(self, view: View, dimension: int) -> View:
-        """The view with an axis of its own along a dimension.
-
-        What rows are taken from has all of them beside the axis of tiles, which is to be a part of theirs.
-        """
-        axes, axis = self.draft.axes, view.layout[dimension]
-        if axis is None:
-            return view
-        made = axes.merged([axes.fresh(size) for size in axes.sizes(axis)], frozenset())
-        layout = (*view.layout[:dimension], made, *view.layout[dimension + 1 :])
-        return self.view(self.draft.rename(view.node, {axis: made}), layout, view.dtype)
-
-    def _name_tiles(self, equation: Any, result: TiledResult, view: View, build: Callable[[], View]) -> None:
-        """Note that a value is what tiles give, and make its rows the parts that tiles are."""
-        axis = None if result.dimension is None else view.layout[result.dimension]
-        if axis is not None and self.reshapes and id(equation) not in self.calls:
-            self.draft.axes.split([axis], boundaries(result.parts), frozenset({id(equation)}))
-        self.name(equation, view, build)
 
     def facts(self, claims: Iterable[Claim], roots: Iterable[int]) -> Iterator[tuple[str, int, DraftLayout]]:
         """Of claims about what `roots` need: the property, the node, and the axes, if the node has them."""

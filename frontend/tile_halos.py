@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, joined, rule
+from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, identity_of, joined, rule
 
 
 @dataclass(frozen=True)
@@ -166,18 +165,5 @@ def _window(wanted: Wanted) -> Need | None:
         return None
     rows, around = found
     padding = tuple(around if d == row else one for d, one in enumerate(params["padding"]))
-    identity = _identity(wanted)
+    identity = identity_of(wanted.equation.name.rpartition("_")[2], wanted.dtype)
     return Need((rows,), lambda operands, _: wanted.bind(operands, padding=padding), {0: lambda _: identity})
-
-
-def _identity(wanted: Wanted) -> Any:
-    """What a reduction over windows begins with."""
-    if wanted.equation.name == "reduce_window_sum":
-        return 0
-    lowest = wanted.equation.name == "reduce_window_max"
-    if jnp.issubdtype(wanted.dtype, jnp.inexact):
-        return -np.inf if lowest else np.inf
-    if wanted.dtype == bool:
-        return not lowest
-    limits = np.iinfo(wanted.dtype)
-    return limits.min if lowest else limits.max

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from eqsat.frontend.flat import Equation
 
@@ -124,6 +125,19 @@ def joined(tiles: Any, dimension: int) -> Any:
     moved = jnp.moveaxis(tiles, 0, dimension)
     shape = moved.shape
     return moved.reshape(*shape[:dimension], shape[dimension] * shape[dimension + 1], *shape[dimension + 2 :])
+
+
+def identity_of(reduction: str, dtype: Any) -> Any:
+    """What makes no difference to a sum, "max", "min", "and" or "or"."""
+    if reduction in ("max", "min"):
+        lowest = reduction == "max"
+        if jnp.issubdtype(dtype, jnp.inexact):
+            return -np.inf if lowest else np.inf
+        if jnp.issubdtype(dtype, np.bool_):
+            return not lowest
+        limits = jnp.iinfo(dtype)  # type: ignore[no-untyped-call]
+        return limits.min if lowest else limits.max
+    return reduction == "and" if jnp.issubdtype(dtype, np.bool_) else 0
 
 
 class Misaligned(Exception):

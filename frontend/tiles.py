@@ -30,24 +30,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 # Imported for the rules that they register.
 from eqsat.frontend import tile_halos as tile_halos
 from eqsat.frontend import tile_places as tile_places
 from eqsat.frontend import tile_rows as tile_rows
-from eqsat.frontend.flat import Equation, FlatJaxpr, Value
+from eqsat.frontend.flat import Equation, FlatJaxpr, Value, Variable
 from eqsat.frontend.image_values import ImageValues, Target
+from eqsat.frontend.tile_ends import ends_after, reduction_of_tiles
 from eqsat.frontend.tile_halos import sum_of_tiles
-from eqsat.frontend.tile_places import PLACED
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, joined, need_of
-from eqsat.ir.tiled_values import STENCIL, WINDOWED
+from eqsat.ir.tiled_values import WINDOWED
 
 MOST_WORK = 2.0
 """The most work that tiles may be, relative to the image as a whole: they compute halos more than once."""
 
-TILES = {512: 1.1, 128: 1.2, 32: MOST_WORK, 16: MOST_WORK, 8: MOST_WORK}
+LEAST_WORK = 1.1
+"""The most work that many tiles may be."""
+
+TILES = {512: LEAST_WORK, 128: 1.2, 32: MOST_WORK, 16: MOST_WORK, 8: MOST_WORK}
 """How many tiles are tried, each with the most work that they may be."""
+
+LONG = 4096
+"""How many rows a tile has where there would be more: a series is longer than an image."""
+
+MOST_PLACES = np.iinfo(np.int32).max
+"""Rows are counted in 32 bits."""
 
 MULTIPLES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 """Tiles have a multiple of one of these rows, so that the steps of all convolutions divide them."""
@@ -69,11 +78,11 @@ class TiledResult:
     **Attributes:**
 
     - `variable`: which of the jaxpr it is.
-    - `dimension`: that of the rows; None if the result is a sum over tiles.
+    - `dimension`: that of the rows; None if the result is a reduction over tiles.
     - `parts`: how many tiles there are, and how many rows a tile has.
     """
 
-    variable: Var
+    variable: Variable
     dimension: int | None
     parts: tuple[int, int]
 
@@ -90,51 +99,71 @@ class Tiling:
     """
 
     program: ClosedJaxpr
-    inputs: tuple[Var, ...]
+    inputs: tuple[Variable, ...]
     rows: tuple[int | None, ...]
     results: tuple[TiledResult, ...]
 
 
 def tilings(jaxpr: Jaxpr) -> list[Tiling]:
-    """Results of window operations in a jaxpr, or slices of a stencil, by tiles, if that can save memory."""
-    if all(equation.primitive.name not in WINDOWED | STENCIL for equation in jaxpr.eqns):
-        return []
+    """Results of window operations, or slices of a stencil, by tiles, if that can save memory.
+
+    They may be in calls that are seen through. Where tiles have rows in excess, what window operations go
+    into is computed by tiles, too, up to reductions and results: nothing else would read tiles.
+    """
     image = ImageValues(FlatJaxpr(jaxpr))
-    variables = image.flat.variables
-    found: list[Tiling] = []
+    if not any(map(image.is_windowed, image.flat.equations)):
+        return []
+    found: list[_Tiles] = []
     seen: set[Value] = set()
     waiting: Sequence[Value | Literal] = image.flat.results
     while waiting and len(found) <= MOST_TILINGS:
         last = [one for one in image.windowed_before(waiting) if one.outputs[0] not in seen]
         seen.update(one.outputs[0] for one in last)
-        last = [one for one in last if one.outputs[0] in variables]
         tiles = [_best(image, group) for group in image.connected(last)[: MOST_TILINGS + 1]]
-        made = [one.tiling() for one in tiles if one is not None]
+        made = [one for one in tiles if one is not None]
         found += made
-        waiting = [image.flat.numbers[var] for one in made for var in one.inputs]
-    return found if len(found) <= MOST_TILINGS else []
+        waiting = [value for one in made for value in one.wholes]
+    return [one.tiling() for one in found] if len(found) <= MOST_TILINGS else []
 
 
 def _best(image: ImageValues, equations: Sequence[Equation]) -> _Tiles | None:
-    """Window operations by the most tiles that are not too much work, along the best dimension.
+    """Window operations, or reductions after them, by tiles; None if that saves nothing."""
+    targets = [
+        [target for one in equations if (target := image.target(one, place)) is not None]
+        for place in range(PLACES)
+    ]
+    best = _by_most(image, targets, len(equations))
+    if best is not None and not best.is_even:
+        ends = [ends_after(image, along) for along in targets]
+        return _by_most(image, ends, max(map(len, ends))) or best
+    return best
+
+
+def _by_most(image: ImageValues, targets: Sequence[Sequence[Target]], wanted: int) -> _Tiles | None:
+    """Targets along one of the dimensions, by the most tiles that are not too much work.
 
     The best is one along which most of them can be computed so, and then, one along which least has to be
     stored that tiles are computed from.
+
+    **Arguments:**
+
+    - `targets`: along each dimension; `wanted`: how many there may be.
     """
     best: _Tiles | None = None
-    for count, most in TILES.items():
-        tilings = [_aligned(image, equations, place, count) for place in range(PLACES)]
+    longest = max((target.rows for along in targets for target in along), default=0)
+    more = {longest // LONG: LEAST_WORK} if longest // LONG > max(TILES) else {}
+    for count, most in {**more, **TILES}.items():
+        tilings = [_aligned(image, along, count) for along in targets]
         found = [tiles for tiles in tilings if tiles is not None and tiles.work <= most]
         found.sort(key=lambda tiles: (-len(tiles.targets), tiles.stored_bytes, tiles.work))
         if found and (best is None or len(found[0].targets) > len(best.targets)):
             best = found[0]
-        if best is not None and len(best.targets) == len(equations):
+        if best is not None and len(best.targets) == wanted:
             break
     return best
 
 
-def _aligned(image: ImageValues, equations: Sequence[Equation], place: int, count: int) -> _Tiles | None:
-    targets = [target for one in equations if (target := image.target(one, place)) is not None]
+def _aligned(image: ImageValues, targets: Sequence[Target], count: int) -> _Tiles | None:
     rows = max((target.rows for target in targets), default=0)
     for multiple in MULTIPLES:
         if 2 * multiple > rows:
@@ -184,7 +213,8 @@ class _Tiles:
             if length.denominator > 1:
                 raise Misaligned
             rows = int(length) * count
-            if rows < target.rows or (target.dimension is None and rows != target.rows):
+            sums = target.dimension is None and target.reduced is None
+            if rows < target.rows or (sums and rows != target.rows):
                 return None
             tiles.lengths[target.value] = int(length)
             if target.dimension is not None:
@@ -205,11 +235,8 @@ class _Tiles:
             value = equation.outputs[0] if len(equation.outputs) == 1 else None
             if value is None or equation.effects or not (value in self.windows or value in sums):
                 continue
-            wanted = self._wanted(equation, self.windows.get(value))
-            if value in sums:
-                need = sum_of_tiles(wanted, sums[value].place, self.lengths[value])
-            else:
-                need = need_of(wanted)
+            wanted = self.image.wanted(equation, self.windows.get(value), self.count)
+            need = self._reduced(wanted, sums[value]) if value in sums else need_of(wanted)
             if need is None:
                 if self.image.is_windowed(equation):
                     return False
@@ -224,17 +251,21 @@ class _Tiles:
                 if merged is None:
                     return False
                 self.windows[operand] = merged
-        return all(target.value in self.needs for target in self.targets)
+        last = max(
+            (one.stride * self.count + one.start + one.length for one in self.windows.values()), default=0
+        )
+        return last <= MOST_PLACES and all(target.value in self.needs for target in self.targets)
 
-    def _wanted(self, equation: Equation, window: Window | None) -> Wanted:
-        image = self.image
-        (output,) = equation.outputs
-        constants: Mapping[int, Any] = {}
-        if equation.name in PLACED and (known := image.constant(equation.inputs[1])) is not None:
-            constants = {1: known}
-        shapes = tuple(image.shape(value) for value in equation.inputs)
-        dtype = image.flat.avals[output].dtype
-        return Wanted(equation, window, shapes, image.shape(output), dtype, constants, self.count)
+    def _reduced(self, wanted: Wanted, target: Target) -> Need | None:
+        length = self.lengths[target.value]
+        if target.reduced is not None:
+            return reduction_of_tiles(wanted, target.reduced, length)
+        return sum_of_tiles(wanted, target.place, length)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether tiles have all rows, and no more."""
+        return all(self.lengths[target.value] * self.count == target.rows for target in self.targets)
 
     @cached_property
     def stored_bytes(self) -> int:
@@ -247,11 +278,13 @@ class _Tiles:
 
     @cached_property
     def work(self) -> float:
-        """How much more work tiles are than the image as a whole."""
+        """How much more work tiles are than the image as a whole. Each entry that is read is an operation."""
+        made_by = self.image.flat.made_by
         done = whole = 0.0
-        for value in self.needs:
+        for value in dict.fromkeys((*self.needs, *self.windows)):
             window, shape = self.windows.get(value), self.image.shape(value)
-            each = self._work(self.image.flat.made_by[value]) * math.prod(shape)
+            entry = self._work(made_by[value]) if value in self.needs else 1.0
+            each = entry * math.prod(shape)
             whole += each
             done += each if window is None else each * window.length * self.count / shape[window.dimension]
         return done / whole
@@ -269,46 +302,31 @@ class _Tiles:
     def tiling(self) -> Tiling:
         """The values by tiles, as a program."""
         flat = self.image.flat
-        numbers = [value for value in self._wholes if value in flat.variables]
-        avals = [jax.ShapeDtypeStruct(flat.avals[one].shape, flat.avals[one].dtype) for one in numbers]
-
-        def function(*values: Any) -> list[Any]:
-            return self._joined(dict(zip(numbers, values, strict=True)))
-
+        avals = [jax.ShapeDtypeStruct(flat.avals[one].shape, flat.avals[one].dtype) for one in self.wholes]
         results = tuple(
             TiledResult(
                 flat.variables[target.value], target.dimension, (self.count, self.lengths[target.value])
             )
             for target in self.targets
         )
-        inputs = tuple(flat.variables[one] for one in numbers)
-        windows = [self.windows.get(one) for one in numbers]
+        inputs = tuple(flat.variables[one] for one in self.wholes)
+        windows = [self.windows.get(one) for one in self.wholes]
         rows = tuple(None if window is None else window.dimension for window in windows)
-        return Tiling(jax.make_jaxpr(function)(*avals), inputs, rows, results)
+        return Tiling(jax.make_jaxpr(self._joined)(*avals), inputs, rows, results)
 
     @cached_property
-    def _wholes(self) -> dict[Value, None]:
-        """What tiles are computed from: variables of the jaxpr, and what calls in it compute of these."""
-        flat, found = self.image.flat, dict[Value, None]()
-        stack: list[Value | Literal] = [value for value in self.windows if value not in self.needs]
+    def wholes(self) -> list[Value]:
+        """What tiles are computed from."""
+        made_by = self.image.flat.made_by
+        found = [value for value in self.windows if value not in self.needs]
         for value, need in self.needs.items():
-            operands = flat.made_by[value].inputs
-            stack += [one for one, part in zip(operands, need.windows, strict=True) if part is None]
-        while stack:
-            one = stack.pop()
-            if not isinstance(one, Literal) and one not in found:
-                found[one] = None
-                stack += () if one in flat.variables else flat.made_by[one].inputs
-        return found
+            operands = zip(made_by[value].inputs, need.windows, strict=True)
+            found += [one for one, part in operands if part is None and isinstance(one, Value)]
+        return list(dict.fromkeys(found))
 
-    def _joined(self, known: dict[Value, Any]) -> list[Any]:
-        """The results of all tiles, joined or added up, given the variables that they are computed from."""
-        for equation in self.image.flat.equations:
-            if any(value in self._wholes and value not in known for value in equation.outputs):
-                operands = [one.val if isinstance(one, Literal) else known[one] for one in equation.inputs]
-                results = equation.bind(operands)
-                results = results if equation.primitive.multiple_results else [results]
-                known.update(zip(equation.outputs, results, strict=True))
+    def _joined(self, *wholes: Any) -> list[Any]:
+        """The results of all tiles, joined or reduced, given what they are computed from."""
+        known = dict(zip(self.wholes, wholes, strict=True))
         tiles = jax.vmap(lambda tile: self._tile(tile, known))(jnp.arange(self.count, dtype=np.int32))
         return [self._of_tiles(target, found) for target, found in zip(self.targets, tiles, strict=True)]
 

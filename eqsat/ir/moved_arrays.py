@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from eqsat.ir.moved_windows import Windows
 from eqsat.ir.spec import parse_const
 
 Array = np.ndarray[Any, Any]
@@ -259,7 +260,7 @@ class Unsqueezed:
         self.of.read(inner, into.reshape(tuple(map(len, inner))), sources)
 
 
-Moved = Whole | Filled | Taken | Joined | Transposed | Repeated | Reshaped | Unsqueezed
+Moved = Whole | Filled | Taken | Joined | Transposed | Repeated | Reshaped | Unsqueezed | Windows
 
 
 def runs(shape: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, int, Places]]:

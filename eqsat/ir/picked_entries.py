@@ -16,9 +16,12 @@ import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
 
-from eqsat.ir.axis import Axis, Dimension, Layout, layout_shape, parts
+from eqsat.ir.affine_indices import affine_index
+from eqsat.ir.axis import Axis, Dimension, Layout, layout_axes, layout_shape, parts
 from eqsat.ir.constants import constant_text
 from eqsat.ir.dtypes import is_inexact, limits_of, numpy_dtype
+from eqsat.ir.moved_arrays import Moved
+from eqsat.ir.moved_windows import Windows
 from eqsat.ir.ops import Call, Const, Iota, Map, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term, Terms
@@ -301,6 +304,26 @@ def picked_rows(
     layouts = (layout, (*axes, column))
     made = Call(call_id, pick_p, params, layouts, (out,), (leaf.dtype,), passing)
     return terms.make(Opaque(made, 0), [leaf, indices])
+
+
+def windows_of(term: Term, table: Moved) -> tuple[Windows, Layout] | None:
+    """A pick whose indices are affine, as windows of its table, with their layout; None for others."""
+    assert isinstance(term.op, Opaque)
+    call, pick = term.op.call, term.op.call.params["pick"]
+    layout, shape = call.arg_layouts[0], layout_shape(call.arg_layouts[0])
+    axes = layout_axes(call.arg_layouts[1])
+    if len(pick.columns) != 1 or not set(axes).isdisjoint(layout_axes(layout)):
+        return None
+    (at,) = pick.columns
+    if pick.taken != tuple(1 if number == at else length for number, length in enumerate(shape)):
+        return None
+    index = affine_index(term.args[1])
+    if index is None or (pick.fill and not 0 <= index.low <= index.high < shape[at]):
+        return None
+    index = index.clipped(0, shape[at] - 1)
+    steps, sizes = tuple(index.steps.get(axis, 0) for axis in axes), tuple(axis.size for axis in axes)
+    found = Windows(table, at, index.start, steps, sizes, index.low, index.high)
+    return found, (*layout[:at], *axes, *layout[at + 1 :])
 
 
 def _made(

@@ -18,11 +18,11 @@ from eqsat.ir.moved_arrays import Moved, Whole
 from eqsat.ir.moved_computations import Moves, Moving
 from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, placed, repeats, tiled
 from eqsat.ir.ops import Call, Leaf, Opaque, Rename
-from eqsat.ir.picked_entries import can_be_picked, picked, picked_rows
+from eqsat.ir.picked_entries import can_be_picked, is_pick, picked, picked_rows, windows_of
 from eqsat.ir.program import Program
 from eqsat.ir.running_calls import running_call, running_result
-from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term
+from eqsat.ir.substitution import substituted, with_inputs
+from eqsat.ir.term import Term, reachable
 from eqsat.ir.unused_results import trimmed
 
 
@@ -234,7 +234,8 @@ class _Pass:
             at, move = layout.index(axis), moves[axis]
             terms = inside.program.terms
             self.axis += 1
-            return picked_rows(terms, (leaf, layout), at, move.index, self.call - 1, self.axis - 1)
+            rows = picked_rows(terms, (leaf, layout), at, move.index, self.call - 1, self.axis - 1)
+            return self._with_windows(rows, leaf, moved, inside)
         new: list[Dimension] = []
         for number, axis in enumerate(sorted(term.axes)):
             if axis not in moves:
@@ -331,8 +332,17 @@ class _Pass:
         found = picked(inside.program.terms, term, leaf, rest, self.call, self.axis)
         self.call += 2
         self.axis += 1
+        found = self._with_windows(found, leaf, table, inside)
         inside.picked |= found.axes
         return found
+
+    def _with_windows(self, found: Term, leaf: Term, table: Moved, inside: _Inside) -> Term:
+        """A term that picks entries of a table by indices: where these are affine, it reads windows."""
+        known: dict[int, Term] = {}
+        for term in reachable([found]):
+            if is_pick(term) and term.args[0] is leaf and (windows := windows_of(term, table)) is not None:
+                known[term.number] = self._input(inside, _Of(*windows, True), term.dtype, False)
+        return substituted(inside.program.terms, [found], known)[0] if known else found
 
     def _input(self, inside: _Inside, of: _Of, dtype: str, table: bool) -> Term:
         """The new input of a program that is read as this."""

@@ -8,10 +8,10 @@ from dataclasses import replace
 from eqsat.ir.axis import Axis
 from eqsat.ir.changed_calls import with_changed_bodies
 from eqsat.ir.control import Body
-from eqsat.ir.ops import Call, Opaque
+from eqsat.ir.ops import Call, Dot, Opaque, Reduce, Rename
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term
+from eqsat.ir.term import Term, reachable
 
 WINDOWED = frozenset(
     {
@@ -32,7 +32,7 @@ stencil reads."""
 def tiled_values(program: Program) -> Iterator[tuple[Term, Term]]:
     """What computes such values as a whole, each with what computes them by tiles (`frontend/tiles.py`)."""
     for whole, tiles in program.equalities:
-        if is_windowed(whole) or (_is_part(whole) and _tile_axes(whole, tiles)):
+        if is_windowed(whole) or _tile_axes(whole, tiles):
             yield whole, tiles
 
 
@@ -42,12 +42,30 @@ def tile_axes(program: Program) -> frozenset[Axis]:
 
 
 def _tile_axes(whole: Term, tiles: Term) -> frozenset[Axis]:
+    made = tiles
     # Rows that the tiles have in excess are sliced off, and parts of sums are added up.
-    while tiles.args and not (is_windowed(tiles) if is_windowed(whole) else _parts_of(whole, tiles)):
-        tiles = tiles.args[0]
     if is_windowed(whole):
-        return _passing(tiles) - _passing(whole) if is_windowed(tiles) else frozenset()
-    return _parts_of(whole, tiles)
+        while made.args and not is_windowed(made):
+            made = made.args[0]
+        return _passing(made) - _passing(whole) if is_windowed(made) else frozenset()
+    if _is_part(whole):
+        while made.args and not _parts_of(whole, made):
+            made = made.args[0]
+        return _parts_of(whole, made)
+    while isinstance(made.op, Rename):
+        made = made.args[0]
+    if isinstance(whole.op, Reduce | Dot) and isinstance(made.op, Reduce | Dot):
+        other = made.op.axes - whole.op.axes
+    else:
+        other = made.args[0].axes - whole.axes if _is_part(made) else frozenset()
+    return other & _windowed_apart(made) if other else other
+
+
+def _windowed_apart(term: Term) -> frozenset[Axis]:
+    """The axes that pass through window operations on the way to a term, and through all that have them."""
+    windowed = [one for one in reachable([term]) if is_windowed(one)]
+    passing = frozenset[Axis]().union(*map(_passing, windowed))
+    return passing.difference(*(one.axes - _passing(one) for one in windowed))
 
 
 def _parts_of(whole: Term, tiles: Term) -> frozenset[Axis]:

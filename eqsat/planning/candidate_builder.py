@@ -118,8 +118,11 @@ class BuiltCandidate:
         built = built_program(space, selection, planned)
         block = build(built.program, most)
         candidate = scheduled(built.program, block, built.makers, budget, space.machine, largest_block)
-        candidate = with_kept(candidate, budget, space.machine, largest_block)
-        return BuiltCandidate(candidate, built.classes)
+        kept = with_kept(candidate, budget, space.machine, largest_block)
+        if space.streams and kept is not candidate:
+            # What is kept leaves less room for chunks that are read, whose lengths are not known yet.
+            kept = replace(kept, recomputing=candidate)
+        return BuiltCandidate(kept, built.classes)
 
 
 class CandidateBuilder:

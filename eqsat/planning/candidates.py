@@ -61,6 +61,7 @@ class Candidate:
     - `branches`: for a program that tests its data, the program for any data, and the one for data that
       passes.
     - `tests`: its tests, as text.
+    - `recomputing`: of a program of inputs that are read by chunks, the one that keeps less from loop to loop.
     """
 
     schedule: Schedule
@@ -73,6 +74,7 @@ class Candidate:
     fused_products: Mapping[Block, tuple[FusedProducts, ...]] = field(default_factory=dict)
     branches: tuple[Candidate, ...] = ()
     tests: tuple[str, ...] = ()
+    recomputing: Candidate | None = None
 
     @property
     def predicted_seconds(self) -> float:
@@ -101,10 +103,12 @@ def as_written(program: Program, machine: Machine, library: bool = False) -> Can
     return predicted(schedule, {}, peak, machine, library)
 
 
-def rechunk(candidate: Candidate, budget: float, machine: Machine) -> Candidate:
-    """The same program with chunk lengths for another budget."""
+def rechunk(
+    candidate: Candidate, budget: float, machine: Machine, largest_block: float = math.inf
+) -> Candidate:
+    """The same program with chunk lengths for another budget, in blocks of at most `largest_block` bytes."""
     schedule = candidate.schedule
-    found = scheduled(schedule.program, schedule.block, candidate.makers, budget, machine)
+    found = scheduled(schedule.program, schedule.block, candidate.makers, budget, machine, largest_block)
     return _with_branches(found, candidate)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from eqsat.engine.node_choices import Inside
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import Body, iterations
 from eqsat.planning.candidate_builder import CandidateBuilder, Extraction
-from eqsat.planning.candidates import Candidate, as_written
+from eqsat.planning.candidates import Candidate, as_written, rechunk
 from eqsat.planning.caps import CAP_STEP
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
 from eqsat.planning.extractors import extractor_of, nominal_chunks
@@ -167,6 +168,13 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
         within = [one for one in state.found if largest_stored(one.schedule, machine) <= cap]
         if within or state.exhausted or not state.found or deadline.passed():
             break
+    if not within:
+        # What higher caps gave may store less in shorter chunks.
+        shorter = (rechunk(one, budget, machine, cap) for one in ranked(state.found, budget))
+        within = list(
+            itertools.islice((one for one in shorter if largest_stored(one.schedule, machine) <= cap), 1)
+        )
+        state.found += within
     state.latest = next(iter(ranked(within or found, budget)), state.latest)
     if state.latest is None:
         state.latest = as_written(program, machine)

@@ -142,8 +142,9 @@ def written_bytes(streaming: Streaming) -> int:
 
 
 def whole_bytes(load: Load | Picking) -> int:
-    """Bytes of all chunks."""
-    return math.prod(axis.size for axis in layout_axes(load.layout)) * numpy_dtype(load.dtype).itemsize
+    """Bytes that are read for all chunks."""
+    size = math.prod(axis.size for axis in layout_axes(load.layout)) * numpy_dtype(load.dtype).itemsize
+    return round(size * load.share) if isinstance(load, Load) else size
 
 
 def host_bytes(streaming: Streaming, lengths: Lengths, unnamed: Sequence[bool]) -> int:

@@ -152,7 +152,7 @@ class Execution:
                 assert self._reader is not None
                 loaded, buffers = self.program.parts.together(self._reader.next)
                 self.arrays |= loaded
-                self.read_bytes += sum(array.nbytes for array in loaded.values())
+                self.read_bytes += sum(round(loaded[load.key].nbytes * load.share) for load in one.loads)
                 del loaded
                 self._exchange(one, here.starts[one.axis] // length, length)
             self.path.append((number, chunk))

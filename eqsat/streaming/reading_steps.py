@@ -25,10 +25,12 @@ class ReadingSteps:
 
     - `sources`: by number of an input, of the program or of a body, the argument that is read.
     - `kept`: by number of a term, what is kept outside the device's memory.
+    - `shares`: by argument, how much is read of it, as a share of its size.
     """
 
     sources: dict[int, int]
     kept: Mapping[int, Kept]
+    shares: Mapping[int, float]
 
     def load(self, term: Term, scope: Scope) -> Load:
         assert isinstance(term.op, Opaque)
@@ -39,7 +41,8 @@ class ReadingSteps:
     def _loaded(self, term: Term, scope: Scope, source: int, layout: Layout) -> Load:
         if not can_be_sliced(layout, term.open):
             raise UnsupportedError(f"a chunk that is no slice of argument {source}")
-        return Load(known_value(term, scope).key, "input", source, layout, term.dtype, term.open)
+        key = known_value(term, scope).key
+        return Load(key, "input", source, layout, term.dtype, term.open, self.shares[source])
 
     def picking(self, term: Term, scope: Scope) -> tuple[list[Root], Picking]:
         """The indices of a pick, and the step that reads what they pick."""

@@ -145,7 +145,7 @@ class ResultPlaces:
         found: list[Any] = []
         for number, place in enumerate(self.places):
             if place is None:
-                result = arrays[Key("result", number)]
+                result = _inside(arrays[Key("result", number)], self.avals[number].shape)
                 found.append(as_weak(result) if self.avals[number].weak_type else result)
             else:
                 # An array in memory is that of a process; all others are written to by one.
@@ -157,6 +157,11 @@ class ResultPlaces:
             place.sink.finished()
         self.parts.wait("the results are written")
         return found
+
+
+def _inside(result: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """A result without rows in excess."""
+    return result if result.shape == shape else result[tuple(map(slice, shape))]
 
 
 def _scratch(file: Path | None, folder: Path, kept: Kept, resumed: bool) -> Sink:

@@ -36,11 +36,13 @@ class Sink:
         self.samples = WrittenSamples()
 
     def write(self, slices: Slices, values: np.ndarray[Any, Any]) -> None:
-        """Write a slice.
+        """Write a slice, without what is behind the end of the array.
 
         **Raises:** `EqsatError` that names the slice if it can't be written.
         """
         try:
+            slices = self._inside(slices)
+            values = values[tuple(slice(0, one.stop - one.start) for one in slices)]
             self.array[slices] = values
         except Exception as error:
             raise EqsatError(
@@ -71,7 +73,7 @@ class Sink:
         into: np.ndarray[Any, Any],
         arranged: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
     ) -> None:
-        """Copy a slice of what has been written.
+        """Copy a slice of what has been written, with zeros behind the end of the array.
 
         **Arguments:**
 
@@ -81,13 +83,20 @@ class Sink:
         **Raises:** `EqsatError` that names the slice if it can't be read.
         """
         try:
-            found = sliced(self.array, slices)
-            np.copyto(into, arranged(found))
+            inside = self._inside(slices)
+            found = sliced(self.array, inside)
+            ends = [(0, whole.stop - part.stop) for whole, part in zip(slices, inside, strict=True)]
+            np.copyto(into, arranged(np.pad(found, ends) if inside != slices else found))
         except Exception as error:
             raise EqsatError(
                 f"the result's slice {slices_text(slices)} could not be read: {error}"
             ) from error
         let_go(found)
+
+    def _inside(self, slices: Slices) -> Slices:
+        """A slice without what is behind the end of the array."""
+        ends = zip(slices, self.array.shape, strict=True)
+        return tuple(slice(min(one.start, size), min(one.stop, size)) for one, size in ends)
 
     def flush(self) -> None:
         """Wait until all that was written is on disk."""

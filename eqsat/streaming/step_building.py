@@ -51,7 +51,7 @@ FREE = (Const, Iota, Delta, Rename, Chunk, Leaf)
 def streaming(
     program: Program,
     block: Block,
-    streamed: Iterable[int],
+    streamed: Mapping[int, float],
     axes: frozenset[Axis],
     spill: float = math.inf,
 ) -> Streaming:
@@ -60,24 +60,25 @@ def streaming(
     **Arguments:**
 
     - `program`: it has reads (`eqsat.ir.streams`), and `block` is all of it.
-    - `streamed`: the positions of the inputs that are read.
+    - `streamed`: the positions of the inputs that are read, each with how much is read of it, as a share of
+      its size.
     - `axes`: those along which they are read by chunks. Results that have one are kept outside the device's
       memory.
     - `spill`: a value of more bytes that several passes need is kept outside, too.
 
     **Raises:** `UnsupportedError` if a loop can't run in Python.
     """
-    return _Builder(program, frozenset(streamed), axes, spill).whole(block)
+    return _Builder(program, streamed, axes, spill).whole(block)
 
 
 class _Builder:
     def __init__(
-        self, program: Program, streamed: frozenset[int], axes: frozenset[Axis], spill: float
+        self, program: Program, streamed: Mapping[int, float], axes: frozenset[Axis], spill: float
     ) -> None:
         self.program = program
         self.kept: dict[int, Kept] = {}
         self.results: list[Result] = []
-        self.reads = ReadingSteps({position: position for position in streamed}, self.kept)
+        self.reads = ReadingSteps({position: position for position in streamed}, self.kept, streamed)
         self.scopes = 0
         whole = {
             arg.number for term in program.reachable() if not isinstance(term.op, Chunk) for arg in term.args

@@ -28,6 +28,7 @@ class Load:
     - `kind`, `source`: "input" and its position, or "result" and the number of what an earlier pass wrote.
     - `layout`: the dimensions of the array that it comes from.
     - `open`: the axes of which it is the current chunk.
+    - `share`: how much is read for it, as a share of its size: less where windows overlap.
     """
 
     key: Key
@@ -36,6 +37,7 @@ class Load:
     layout: Layout
     dtype: str
     open: frozenset[Axis]
+    share: float = 1.0
 
 
 @dataclass(frozen=True)

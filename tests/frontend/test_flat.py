@@ -9,16 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from eqsat.frontend.flat import FlatJaxpr
-
-
-def evaluated(flat: FlatJaxpr, jaxpr: Any, *args: Any) -> list[Any]:
-    """The results of a jaxpr by its list of equations."""
-    known: dict[int, Any] = dict(zip((flat.numbers[var] for var in jaxpr.invars), args, strict=True))
-    read = lambda value: known[value] if isinstance(value, int) else value.val  # noqa: E731
-    for one in flat.equations:
-        results = one.bind([read(value) for value in one.inputs])
-        known.update(zip(one.outputs, results if one.primitive.multiple_results else [results], strict=True))
-    return [read(value) for value in flat.results]
+from tests.flat_values import evaluated
 
 
 @jax.jit
@@ -31,22 +22,33 @@ def test_calls_are_seen_through() -> None:
         return scaled(scaled(x, 2.0), x.sum()), jnp.float32(3.0)
 
     x = np.array([1.0, -2.0, 3.0], np.float32)
-    jaxpr = jax.make_jaxpr(function)(x).jaxpr
-    flat = FlatJaxpr(jaxpr)
+    closed = jax.make_jaxpr(function)(x)
+    flat = FlatJaxpr(closed.jaxpr)
     assert {"jit", "pjit", "custom_jvp_call"}.isdisjoint(one.name for one in flat.equations)
-    for found, wanted in zip(evaluated(flat, jaxpr, x), function(x), strict=True):
+    for found, wanted in zip(evaluated(flat, closed, flat.results, x), function(x), strict=True):
         np.testing.assert_array_equal(found, wanted)
-    # What a call gives is a variable of the jaxpr, and what is inside is none.
-    assert flat.variables[flat.results[0]] is jaxpr.outvars[0]  # type: ignore[index]
-    assert len(flat.variables) < len(flat.avals)
+
+
+def test_values_know_which_variables_they_are() -> None:
+    closed = jax.make_jaxpr(lambda x: scaled(scaled(x, x.max()), x.sum()))(np.ones(3, np.float32))
+    flat = FlatJaxpr(closed.jaxpr)
+    assert len(set(flat.variables)) == len(flat.variables) == len(flat.avals)
+    assert all(one.var.aval == aval for one, aval in zip(flat.variables, flat.avals, strict=True))
+    first, second = (one for one in closed.jaxpr.eqns if one.params.get("name") == "scaled")
+    paths = {one.path[:1] for one in flat.variables}
+    assert paths == {(), (id(first),), (id(second),)}
+    # One jaxpr is called twice: its variables are told apart by the calls.
+    assert first.params["jaxpr"] is second.params["jaxpr"]
 
 
 def test_a_split_is_slices() -> None:
     x = np.arange(12.0, dtype=np.float32).reshape(2, 6)
-    jaxpr = jax.make_jaxpr(lambda x: jnp.split(x, [1, 4], axis=1))(x).jaxpr
-    flat = FlatJaxpr(jaxpr)
+    closed = jax.make_jaxpr(lambda x: jnp.split(x, [1, 4], axis=1))(x)
+    flat = FlatJaxpr(closed.jaxpr)
     assert [one.name for one in flat.equations] == ["slice"] * 3
-    for found, wanted in zip(evaluated(flat, jaxpr, x), np.split(x, [1, 4], axis=1), strict=True):
+    for found, wanted in zip(
+        evaluated(flat, closed, flat.results, x), np.split(x, [1, 4], axis=1), strict=True
+    ):
         np.testing.assert_array_equal(found, wanted)
 
 

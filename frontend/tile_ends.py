@@ -1,0 +1,165 @@
+"""What tiles end in: reductions over rows, and results. Rows that the last tile has in excess don't count.
+
+    sum over rows r of  f(conv(x))[r]  =  sum over tiles t and their rows l of  f(conv(x[tile t]))[l]
+
+Whatever the number of rows is, tiles of one length can be reduced so. Of results, the rows in excess are cut
+off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from eqsat.frontend.flat import Equation, Value
+from eqsat.frontend.image_values import FEWEST_ROWS, ImageValues, Target
+from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, identity_of, need_of
+
+REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "dot_general"})
+"""Primitives that reduce rows to which rows of an identity can be added."""
+
+MOST_ENDS = 8
+"""Tiles are not looked for where more values are reduced, or are results."""
+
+
+def ends_after(image: ImageValues, targets: Sequence[Target]) -> list[Target]:
+    """Reductions over rows, and results by rows, that all of some window operations only go into.
+
+    None if they go elsewhere.
+    """
+    flat = image.flat
+    rows = {target.value: target for target in targets if target.dimension is not None}
+    if not rows or len(rows) < len(targets):
+        return []
+    place = targets[0].place
+    reached = set(rows)
+    found: list[Target] = []
+    for equation in flat.equations:
+        if reached.isdisjoint(one for one in equation.inputs if isinstance(one, Value)):
+            continue
+        target = _over_rows(image, equation, rows, place) if equation.name in REDUCTIONS else None
+        if target is None:
+            reached.update(equation.outputs)
+        else:
+            found.append(target)
+    for value in dict.fromkeys(one for one in flat.results if isinstance(one, Value) and one in reached):
+        target = rows.get(value) or _by_rows(image, value, rows, place)
+        if target is None:
+            return []
+        found.append(target)
+    return found if len(found) <= MOST_ENDS else []
+
+
+def _over_rows(
+    image: ImageValues, equation: Equation, rows: dict[Value, Target], place: int
+) -> Target | None:
+    """A reduction as a target, if it goes over the rows of window operations; None for others."""
+    whole = equation.inputs[0]
+    if not isinstance(whole, Value) or not _has_identity(equation, image.flat.avals[whole].dtype):
+        return None
+    for dimension in _reduced(equation):
+        length = image.shape(whole)[dimension]
+        if length >= FEWEST_ROWS:
+            target = Target(equation, None, length, place, dimension)
+            if _reads_rows(image, target, rows):
+                return target
+    return None
+
+
+def _by_rows(image: ImageValues, value: Value, rows: dict[Value, Target], place: int) -> Target | None:
+    """A result as a target, if its rows are those of window operations; None for others."""
+    equation = image.flat.made_by[value]
+    for dimension, length in enumerate(image.shape(value)):
+        if length >= FEWEST_ROWS and len(equation.outputs) == 1:
+            target = Target(equation, dimension, length, place)
+            if _reads_rows(image, target, rows):
+                return target
+    return None
+
+
+def _reduced(equation: Equation) -> tuple[int, ...]:
+    """The dimensions of its first operand that an equation reduces."""
+    if equation.name == "dot_general":
+        return tuple(equation.params["dimension_numbers"][0][0])
+    return tuple(equation.params["axes"])
+
+
+def _has_identity(equation: Equation, dtype: Any) -> bool:
+    """Whether rows can be added to what is reduced that make no difference."""
+    return jnp.issubdtype(dtype, np.bool_) or equation.name not in ("reduce_and", "reduce_or")
+
+
+def _reads_rows(image: ImageValues, target: Target, rows: dict[Value, Target]) -> bool:
+    """Whether the rows that a target has, or reduces, are those of window operations."""
+    windows: dict[Value, Window] = {}
+    if target.dimension is not None:
+        windows[target.value] = Window(target.dimension, target.rows, 0, target.rows)
+    found = False
+    for equation in reversed(image.flat.equations):
+        if len(equation.outputs) != 1:
+            continue
+        (value,) = equation.outputs
+        window = windows.get(value)
+        if equation is target.equation and target.reduced is not None:
+            need = reduction_of_tiles(image.wanted(equation, None, 1), target.reduced, target.rows)
+        elif window is None:
+            continue
+        elif value in rows:
+            if window.dimension != rows[value].dimension:
+                return False
+            found = True
+            continue
+        else:
+            try:
+                need = need_of(image.wanted(equation, window, 1))
+            except Misaligned:
+                return False
+        for operand, part in zip(equation.inputs, need.windows if need else (), strict=False):
+            if isinstance(operand, Value) and part is not None:
+                windows.setdefault(operand, part)
+    return found
+
+
+def reduction_of_tiles(wanted: Wanted, dimension: int, length: int) -> Need | None:
+    """What the part of a tile of so many rows needs, of a reduction over rows.
+
+    **Arguments:**
+
+    - `dimension`: that of the rows, in the first operand.
+    """
+    dimensions = [dimension]
+    if wanted.equation.name == "dot_general":
+        (left, right), _ = wanted.params["dimension_numbers"]
+        dimensions.append(right[tuple(left).index(dimension)])
+    windows = tuple(Window(one, length, 0, length) for one in dimensions)
+    return Need(windows, lambda operands, _: operands, total=partial(_over_tiles, wanted, windows))
+
+
+def _over_tiles(wanted: Wanted, windows: Sequence[Window], operands: Sequence[Any]) -> Any:
+    """The reduction over all rows of all tiles, which are the first dimension of each operand."""
+    operands = [
+        _within(wanted, number, window, operand)
+        for number, (window, operand) in enumerate(zip(windows, operands, strict=True))
+    ]
+    if wanted.equation.name != "dot_general":
+        return wanted.bind(operands, axes=(0, *(axis + 1 for axis in wanted.params["axes"])))
+    sums, batches = (
+        [tuple(axis + 1 for axis in axes) for axes in pair] for pair in wanted.params["dimension_numbers"]
+    )
+    return wanted.bind(operands, dimension_numbers=(tuple((0, *axes) for axes in sums), tuple(batches)))
+
+
+def _within(wanted: Wanted, number: int, window: Window, tiles: Any) -> Any:
+    """The rows of tiles, with an identity in place of those that there are not."""
+    rows = wanted.shapes[number][window.dimension]
+    if rows == window.length * wanted.tiles:
+        return tiles
+    shape = [1] * tiles.ndim
+    shape[0], shape[window.dimension + 1] = wanted.tiles, window.length
+    identity = identity_of(wanted.equation.name.removeprefix("reduce_"), tiles.dtype)
+    at = jnp.arange(wanted.tiles, dtype=np.int32)[:, None] * window.length + jnp.arange(window.length)
+    return jnp.where((at < rows).reshape(shape), tiles, jnp.asarray(identity, tiles.dtype))
