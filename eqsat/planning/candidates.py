@@ -61,7 +61,8 @@ class Candidate:
     - `branches`: for a program that tests its data, the program for any data, and the one for data that
       passes.
     - `tests`: its tests, as text.
-    - `recomputing`: of a program of inputs that are read by chunks, the one that keeps less from loop to loop.
+    - `recomputing`: of a program of inputs that are read by chunks, the same with less that is kept from loop
+      to loop.
     """
 
     schedule: Schedule

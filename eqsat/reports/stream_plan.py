@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+MUCH_MORE = 1.5
+"""What reading touches is said if it is so many times what is read."""
+
+
 @dataclass(frozen=True)
 class PassRecord:
     """A loop over chunks that runs in Python.
@@ -55,7 +59,8 @@ class StreamPlan(Report):
     - `host_budget_bytes`, `host_bytes`: of the host's memory for what is read and written, and for results in
       arrays of NumPy.
     - `passes`: the loops over chunks, outer before inner.
-    - `read_bytes`: what is read in all; `read`: by name of an argument, how often it is read.
+    - `read_bytes`: what is read in all; `touched_bytes`: what that touches where it lies, which is by pages
+      of files, and by chunks of datasets; `read`: by name of an argument, how often it is read.
     - `assumed_iterations`: how often loops around passes are assumed to run that end by a condition; None if
       there are none.
     - `picked`: by name of an argument, bytes of its entries that indices pick.
@@ -73,6 +78,7 @@ class StreamPlan(Report):
     host_bytes: int
     passes: tuple[PassRecord, ...]
     read_bytes: int
+    touched_bytes: int
     read: Mapping[str, float]
     assumed_iterations: int | None
     picked: Mapping[str, int]
@@ -87,6 +93,14 @@ class StreamPlan(Report):
         return f"eqsat plan for {self.title}: passes over what is not in memory"
 
     @property
+    def _reading(self) -> str:
+        """How long reading takes, in words, and what it touches if that is more."""
+        reading = f"{format_seconds(self.touched_bytes / self.rate)} at {format_bytes(self.rate)}/s"
+        if self.touched_bytes <= MUCH_MORE * self.read_bytes:
+            return reading
+        return f"{reading}, since {format_bytes(self.touched_bytes)} lie in the same pages or chunks"
+
+    @property
     def source(self) -> str:
         """The compiled steps as JAX source text."""
         texts = dict.fromkeys(step.source for step in self.steps if step.source)
@@ -98,10 +112,7 @@ class StreamPlan(Report):
         lines.append(f"  {'on the device':<16}{format_bytes(self.peak_bytes)}, certified; budget {budget}")
         beside = f"{format_bytes(self.host_bytes)} for reading, writing and results; budget {host}"
         lines.append(f"  {'on the host':<16}{beside}")
-        reading = format_seconds(self.read_bytes / self.rate)
-        lines.append(
-            f"  {'reads':<16}{format_bytes(self.read_bytes)}; {reading} at {format_bytes(self.rate)}/s"
-        )
+        lines.append(f"  {'reads':<16}{format_bytes(self.read_bytes)}; {self._reading}")
         for name, times in self.read.items():
             lines.append(f"  {'':<16}{name} {times_text(times)}")
         for name, count in self.picked.items():

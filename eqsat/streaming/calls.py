@@ -76,7 +76,9 @@ class StreamedCalls:
         - `options`: its own, if it is not the caller's function.
         """
         types = self._types(leaves, streamed, names)
-        whole = (key, tuple((one.shape, one.dtype, one.weak_type) for one in types), tuple(streamed))
+        blocks = {number: Source(leaves[number], names[number]).block for number in streamed}
+        typed = tuple((one.shape, one.dtype, one.weak_type) for one in types)
+        whole = (key, typed, tuple(blocks.items()))
         if whole not in self._functions:
             settings = replace(self.settings, double=setting("jax_enable_x64"))
             if (other := override()) is not None:
@@ -85,7 +87,7 @@ class StreamedCalls:
                 traced = trace(flat, tuple(types), {})
             traced = replace(traced, closed=without_programs(traced.closed))
             self._functions[whole] = StreamedFunction(
-                traced, streamed, names, settings, options or self.options, self.title
+                traced, blocks, names, settings, options or self.options, self.title
             )
         return self._functions[whole]
 

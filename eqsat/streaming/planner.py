@@ -15,16 +15,13 @@ from jax.extend.core import ClosedJaxpr
 from eqsat.compiler.settings import Settings
 from eqsat.errors import BudgetError, EqsatError
 from eqsat.frontend.lower import lower
-from eqsat.ir.axis import Axis, layout_axes, parts
+from eqsat.ir.axis import Axis
 from eqsat.ir.excess_rows import with_excess_rows
 from eqsat.ir.lean_loops import with_lean_loops
 from eqsat.ir.moved_arrays import Filled, Moved, Taken, Whole
 from eqsat.ir.moved_windows import Windows
-from eqsat.ir.ops import Leaf
-from eqsat.ir.picked_entries import picked_axes
 from eqsat.ir.stream_inputs import with_stream_inputs
 from eqsat.ir.streams import UnsupportedError, with_reads
-from eqsat.ir.term import Term
 from eqsat.ir.tiled_values import without_tiles
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.capped_extraction import CappedExtraction
@@ -40,32 +37,31 @@ from eqsat.streaming.accounting import (
 from eqsat.streaming.chunk_lengths import chunk_lengths, shorter, shortest
 from eqsat.streaming.compiled_steps import Compiled, compiled_step
 from eqsat.streaming.device_parts import ONE_DEVICE, DeviceParts
+from eqsat.streaming.read_axes import SMALL, ReadAxes
 from eqsat.streaming.segments import Segment
 from eqsat.streaming.short_chunks import check_chunks, python_seconds
 from eqsat.streaming.step_building import streaming
 from eqsat.streaming.step_uses import StepUses
 from eqsat.streaming.steps import Streaming
+from eqsat.streaming.storage_blocks import CACHE_SHARE, Blocks, rows_block
 from eqsat.streaming.whole_files import needing_whole
 from eqsat.support.units import format_bytes
 from eqsat.targets.target import Target
-
-MOST_AXES = 4
-"""How many axes of inputs may be looped over, unless more of them are the longest ones of inputs."""
-
-MOST_LONGEST = 12
-"""How many axes may be looped over that are the longest ones of inputs."""
 
 MOST_TRIED = 6
 """How many programs are tried before the budget is refused."""
 
 MOST_BESIDE = 1.5
-"""If all of a call takes more times as long as computing, another program may need fewer chunks."""
+"""Other programs are tried if a call takes more times as long as computing, and reading all once."""
+
+FASTER = 0.9
+"""Others are compiled that should take less than this share of the time if chunks were as long as axes."""
+
+ONCE = 1.1
+"""Where reading touches no more times what there is, other axes are not tried."""
 
 MOST_SPILLED = 3
 """How many values are kept in scratch files, one after the other."""
-
-SMALL = 8
-"""A slice of an input along a streamed axis takes at most the free memory divided by this."""
 
 ADVICE = 'name files for them, as in optimize(f, out="result.npy"), or a larger host_budget'
 """What to do about results that exceed the host budget."""
@@ -84,6 +80,7 @@ class StreamedProgram:
     - `peak`: bytes of the device's memory, at most; `host_peak`: of the host's.
     - `hoisted`: the arrays that the function captures.
     - `seconds`: the predicted time.
+    - `touched`: bytes that reading touches where the arrays lie.
     - `candidate`: the program whose outermost loops are the passes.
     - `parts`: how devices share out chunks.
     """
@@ -95,6 +92,7 @@ class StreamedProgram:
     host_peak: int
     hoisted: tuple[jax.Array, ...]
     seconds: float
+    touched: int
     candidate: Candidate
     parts: DeviceParts = ONE_DEVICE
 
@@ -122,6 +120,11 @@ class StreamPlanner:
     - `moved`: what is moved of arguments and an input of its own, by position.
     - `tables`: the positions of those of which only entries are read that indices pick.
     - `parts`: how the devices of a mesh share out chunks.
+    - `axes`: along which axes is read by chunks.
+
+    **Arguments:**
+
+    - `blocks`: by position of an argument, the pieces in which it lies; by default, rows.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class StreamPlanner:
         title: str,
         names: Sequence[str],
         unnamed: Sequence[bool],
+        blocks: Blocks | None = None,
     ) -> None:
         self.closed = closed
         self.unnamed = tuple(unnamed)
@@ -150,6 +154,8 @@ class StreamPlanner:
         self.tables = frozenset(inputs.tables)
         self.program = with_reads(inputs.program, (*self.streamed, *inputs.read))
         self.streamed = (*self.streamed, *self.moved)
+        rows = {n: rows_block(closed.in_avals[n].shape, closed.in_avals[n].dtype.itemsize) for n in streamed}
+        self.axes = ReadAxes(self.program, self.streamed, self.moved, self.tables, {**rows, **(blocks or {})})
         constants = [f"constant_{number}" for number in range(len(hoisted))]
         self.names = (*names, *constants, *(_moved_name(one, names) for one in self.moved.values()))
 
@@ -199,7 +205,7 @@ class StreamPlanner:
             if other.schedule is candidate.schedule:
                 return
             candidate = other
-            steps = self._steps(candidate, free, spill=free // SMALL)
+            steps = self._steps(candidate, found.streaming.axes, spill=free // SMALL)
             if settled is None:
                 with contextlib.suppress(BudgetError):
                     yield self._within(steps, candidate, budget, host_budget, None)
@@ -218,10 +224,6 @@ class StreamPlanner:
         **Raises:** `BudgetError` if there is none; `AnotherProgramError` if that of the earlier run is not
             found.
         """
-        refused: BudgetError | None = None
-        best: StreamedProgram | None = None
-        seen: set[str] = set()
-        tried = 0
         free = budget - self.held_bytes
         if free <= 0:
             raise BudgetError(
@@ -229,16 +231,63 @@ class StreamPlanner:
                 f" more than the budget of {format_bytes(budget)}",
                 self.held_bytes,
             )
-        unsupported: UnsupportedError | None = None
-        for candidate in self._candidates(free):
+        best: StreamedProgram | None = None
+        refused: EqsatError | None = None
+        room = CACHE_SHARE * host_budget
+        for axes in dict.fromkeys((self.axes.over(free, room, scattered=False), self.axes.over(free, room))):
+            if best is not None and best.touched <= ONCE * self._streamed_bytes:
+                break
             try:
-                steps = self._steps(candidate, free)
+                found = self._fastest_over(axes, budget, host_budget, settled)
+            except (BudgetError, AnotherProgramError) as error:
+                refused = error
+            else:
+                best = found if best is None else min(best, found, key=self._total_seconds)
+        if best is None:
+            assert refused is not None
+            raise refused
+        return best
+
+    def _total_seconds(self, program: StreamedProgram) -> float:
+        """The time of a call, with what reading takes."""
+        return program.seconds + program.touched / self.target.machine.streamed
+
+    def _least_seconds(self, steps: Streaming, candidate: Candidate, host_budget: int) -> float:
+        """The least time of a program: with chunks as long as axes."""
+        lengths = {one.id: one.axis.size for one in steps.passes}
+        machine, room = self.target.machine, CACHE_SHARE * host_budget
+        reading = self.axes.touched_bytes(steps, lengths, room) / machine.streamed
+        return candidate.seconds + python_seconds(steps, lengths, machine) + reading
+
+    @property
+    def _streamed_bytes(self) -> int:
+        """Bytes of all that is not in memory."""
+        return sum(self.program.inputs[n].bytes for n in self.streamed if n not in self.moved)
+
+    def _fastest_over(
+        self, axes: tuple[Axis, ...], budget: int, host_budget: int, settled: Settled | None
+    ) -> StreamedProgram:
+        """The fastest program that fits and loops over some of the axes."""
+        refused: BudgetError | None = None
+        best: StreamedProgram | None = None
+        seen, compiled = set[str](), set[Any]()
+        tried = 0
+        free = budget - self.held_bytes
+        unsupported: UnsupportedError | None = None
+        for candidate in self._candidates(free, axes):
+            try:
+                steps = self._steps(candidate, frozenset(axes))
             except UnsupportedError as error:
                 unsupported = error
                 continue
             if steps.digest in seen or (settled is not None and steps.digest != settled.steps):
                 continue
             seen.add(steps.digest)
+            least = self._least_seconds(steps, candidate, host_budget)
+            alike = (round(least, 6), tuple((one.axis, len(one.loads)) for one in steps.passes))
+            if best is not None and (alike in compiled or least >= FASTER * self._total_seconds(best)):
+                continue
+            compiled.add(alike)
             try:
                 found = self._within(
                     steps, candidate, budget, host_budget, settled.lengths if settled else None
@@ -246,8 +295,9 @@ class StreamPlanner:
             except BudgetError as error:
                 refused = error
             else:
-                best = found if best is None else min(best, found, key=lambda one: one.seconds)
-                if settled is not None or found.seconds <= MOST_BESIDE * candidate.seconds:
+                best = found if best is None else min(best, found, key=self._total_seconds)
+                once = candidate.seconds + self._streamed_bytes / self.target.machine.streamed
+                if settled is not None or self._total_seconds(best) <= MOST_BESIDE * once:
                     break
             tried += 1
             if tried == MOST_TRIED:
@@ -260,7 +310,7 @@ class StreamPlanner:
             raise self._not_found(budget)
         why = f": {unsupported}" if unsupported else ""
         names = ", ".join(dict.fromkeys(self.names[position] for position in self.streamed))
-        whole = needing_whole(self.program, self._over(free), self.names)
+        whole = needing_whole(self.program, axes, self.names)
         advice = f"These may need one of them whole: {whole}. " if whole else "A larger budget may do. "
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
@@ -276,55 +326,18 @@ class StreamPlanner:
             leaf.bytes for position, leaf in enumerate(self.program.inputs) if position not in self.streamed
         )
 
-    def _steps(self, candidate: Candidate, free: int, spill: float = math.inf) -> Streaming:
-        schedule, axes = candidate.schedule, frozenset(self._over(free))
-        return streaming(schedule.program, schedule.block, self._shares, axes, spill)
+    def _steps(self, candidate: Candidate, axes: frozenset[Axis], spill: float = math.inf) -> Streaming:
+        schedule = candidate.schedule
+        return streaming(schedule.program, schedule.block, self.axes.shares, axes, spill)
 
-    @property
-    def _shares(self) -> dict[int, float]:
-        """By position of what is read, how much that is of its size."""
-        moved = {position: self.moved.get(position) for position in self.streamed}
-        return {n: one.share if isinstance(one, Windows) else 1.0 for n, one in moved.items()}
-
-    def _over(self, free: int) -> tuple[Axis, ...]:
-        """The axes along which inputs can be read by chunks: the longest of each, and then the others."""
-        found = set(picked_axes(self.program, free // SMALL))
-        longest = set(found)
-        read = {term.number for term in self.program.known()}
-        for position in self.streamed:
-            leaf = self.program.inputs[position]
-            if position in self.tables or leaf.number not in read:
-                continue
-            assert isinstance(leaf.op, Leaf)
-            longest |= self._longest(position, leaf)
-            for dimension in leaf.op.layout:
-                axis = next(iter(parts(dimension)), None)
-                once = layout_axes(leaf.op.layout).count(axis) == 1 if axis else False
-                if axis is not None and once and axis.size > 1 and leaf.bytes // axis.size <= free // SMALL:
-                    found.add(axis)
-        ordered = sorted(found, key=lambda axis: (-axis.size, axis.id))
-        first = [axis for axis in ordered if axis in longest][:MOST_LONGEST]
-        others = [axis for axis in ordered if axis not in first]
-        return (*first, *others[: max(0, MOST_AXES - len(first))])
-
-    def _longest(self, position: int, leaf: Term) -> set[Axis]:
-        """The axis along which an input is read first of all: that of windows, or else its longest one."""
-        moved, axes = self.moved.get(position), leaf.axes
-        if isinstance(moved, Windows):
-            assert isinstance(leaf.op, Leaf)
-            own = layout_axes(leaf.op.layout[moved.dimension : moved.dimension + len(moved.sizes)])
-            extents = {axis: abs(step) * axis.size for axis, step in zip(own, moved.steps, strict=True)}
-            return {max(own, key=lambda axis: (extents[axis], axis.size))}
-        return {max(axes, key=lambda axis: axis.size)} if axes else set()
-
-    def _candidates(self, free: int) -> Iterator[Candidate]:
+    def _candidates(self, free: int, axes: tuple[Axis, ...]) -> Iterator[Candidate]:
         """Programs that store no value over some cap, from the highest cap down; the fastest first."""
         target = self.target
         rules = rules_for(
             self.settings.rules, self.settings.accuracy, target.new_product_precision, target.compiler.rules
         )
         budget = free + self.program.fixed_bytes
-        space = prepare(self.program, rules, budget, target.machine, axes=self._over(free))
+        space = prepare(self.program, rules, budget, target.machine, axes=axes)
         extraction = CappedExtraction.within(space, budget)
         seen: set[tuple[Any, ...]] = set()
         while extraction.next_step() is not None:
@@ -369,9 +382,17 @@ class StreamPlanner:
                     refused = error
                 else:
                     peak = max((each.peak for each in programs.values()), default=self.held_bytes)
-                    seconds = candidate.seconds + python_seconds(steps, lengths, machine)
                     return StreamedProgram(
-                        steps, lengths, programs, peak, host, self.hoisted, seconds, candidate, self.parts
+                        steps,
+                        lengths,
+                        programs,
+                        peak,
+                        host,
+                        self.hoisted,
+                        candidate.seconds + python_seconds(steps, lengths, machine),
+                        self.axes.touched_bytes(steps, lengths, CACHE_SHARE * host_budget),
+                        candidate,
+                        self.parts,
                     )
             found = None if settled else shorter(steps, lengths, count)
             if found is None:

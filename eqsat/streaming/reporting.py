@@ -52,6 +52,7 @@ def stream_plan(
         program.host_peak,
         tuple(_records(streaming.steps, program, labels, names, 0, 1)),
         read_bytes(streaming.steps, lengths),
+        program.touched,
         read,
         WHILE_ITERATIONS if _ends_by_a_condition(streaming.steps) else None,
         picked,

@@ -12,6 +12,7 @@ import mmap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 import jax
@@ -19,6 +20,8 @@ import numpy as np
 
 from eqsat.errors import EqsatError
 from eqsat.ir.moved_arrays import Moved, Whole
+from eqsat.streaming.block_cache import BlockCache
+from eqsat.streaming.storage_blocks import Block, storage_block
 
 SAMPLES = 64
 """How many slices of an array its fingerprint reads."""
@@ -132,6 +135,7 @@ class Source:
     def __init__(self, value: Any, name: str) -> None:
         self.finite = isinstance(value, OnHost) and value.finite
         self.array: Any = value.array if isinstance(value, OnHost) else value
+        self._cache: BlockCache | None = None
         self.name = name
         try:
             self.shape = tuple(int(length) for length in self.array.shape)
@@ -146,6 +150,17 @@ class Source:
             raise EqsatError(
                 f"{name} has entries of {self.array.dtype}, which JAX has no arrays of"
             ) from error
+
+    def keep_pieces(self, capacity: int) -> None:
+        """Keep pieces of a chunked dataset that were read last, in so many bytes of the host's memory."""
+        block = self.block
+        if block.chunked and not self.absent:
+            self._cache = BlockCache(self.shape, block.lengths, own_dtype(self.array).itemsize, capacity)
+
+    @property
+    def block(self) -> Block:
+        """The pieces that it lies in, each of which is read as a whole."""
+        return storage_block(self.array, self.shape, self.dtype.itemsize)
 
     @property
     def absent(self) -> bool:
@@ -165,7 +180,8 @@ class Source:
         if self.absent:
             raise EqsatError(f"{self.name} is the type of an array: a call needs the array, a plan does not")
         try:
-            found = sliced(self.array, slices)
+            whole = partial(sliced, self.array)
+            found = whole(slices) if self._cache is None else self._cache.read(slices, whole)
             if found.shape != into.shape:
                 raise EOFError(f"it has shape {found.shape} and not {into.shape}")
             np.copyto(into, found, casting="unsafe")

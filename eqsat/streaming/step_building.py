@@ -76,6 +76,7 @@ class _Builder:
         self, program: Program, streamed: Mapping[int, float], axes: frozenset[Axis], spill: float
     ) -> None:
         self.program = program
+        self.axes = axes
         self.kept: dict[int, Kept] = {}
         self.results: list[Result] = []
         self.reads = ReadingSteps({position: position for position in streamed}, self.kept, streamed)
@@ -113,7 +114,8 @@ class _Builder:
         ]
         self.whole_uses = frozenset(used_whole(block))
         steps, _ = self.block(block, scope, last, {})
-        return Streaming(self.program, tuple(steps), tuple(self.kept.values()), tuple(self.results))
+        kept = tuple(self.kept.values())
+        return Streaming(self.program, tuple(steps), kept, tuple(self.results), self.axes)
 
     def block(
         self,

@@ -225,12 +225,16 @@ class Result:
 
 @dataclass(frozen=True, eq=False)
 class Streaming:
-    """A whole program as steps; for each output, `results` says where it is in the end."""
+    """A whole program as steps; for each output, `results` says where it is in the end.
+
+    `axes` are those along which it may read by chunks.
+    """
 
     program: Program
     steps: tuple[Step, ...]
     kept: tuple[Kept, ...]
     results: tuple[Result, ...]
+    axes: frozenset[Axis]
 
     @cached_property
     def passes(self) -> tuple[Pass, ...]:

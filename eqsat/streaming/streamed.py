@@ -33,6 +33,7 @@ from eqsat.streaming.planner import Settled, StreamedProgram, StreamPlanner
 from eqsat.streaming.reporting import stream_plan
 from eqsat.streaming.result_places import ResultPlaces
 from eqsat.streaming.sources import Source, moved_sources
+from eqsat.streaming.storage_blocks import CACHE_SHARE, Blocks
 from eqsat.support.progress import Progress
 from eqsat.support.units import format_bytes
 from eqsat.targets.calibration import default_target
@@ -54,14 +55,14 @@ class StreamedFunction:
     **Attributes:**
 
     - `traced`: the function.
-    - `streamed`: the positions of these arguments.
+    - `streamed`: the positions of these arguments; `blocks`: the pieces that each lies in.
     - `names`: of all arguments.
     """
 
     def __init__(
         self,
         traced: Traced,
-        streamed: Sequence[int],
+        blocks: Blocks,
         names: Sequence[str],
         settings: Settings,
         options: StreamOptions,
@@ -70,7 +71,8 @@ class StreamedFunction:
         for aval in (*traced.closed.in_avals, *traced.closed.out_avals):
             refuse_keys(str(aval.dtype), title)
         self.traced = traced
-        self.streamed = tuple(streamed)
+        self.streamed = tuple(blocks)
+        self.blocks = blocks
         self.names = tuple(names)
         self.settings = settings
         self.options = options
@@ -105,6 +107,7 @@ class StreamedFunction:
             self.title,
             self.names,
             [place is None for place in listed_places(self.options.out, self.traced, self.title)],
+            self.blocks,
         )
 
     def program(self, saved: Saved | None = None) -> StreamedProgram:
@@ -251,6 +254,10 @@ class StreamedFunction:
                 before = saved.read_bytes if saved else 0
                 budget = saved.budget if saved else self.budget
                 after = AfterChunks(program, budget, checkpoints, results, progress, interrupted, before)
+                # A piece is there twice while it is read.
+                room = (self.host_budget - program.host_peak) // (2 * len(sources))
+                for source in sources.values():
+                    source.keep_pieces(min(room, int(CACHE_SHARE * self.host_budget)))
                 moved = moved_sources(self.planner.moved, sources)
                 read, double = {**sources, **moved}, self.settings.double
                 run = Execution(program, read, results.kept, arrays, after, double, read_bytes=before)

@@ -23,7 +23,7 @@ from eqsat.streaming.step_uses import StepUses
 from eqsat.streaming.steps import ControlFlow, Pass, Step, Streaming, passes_in
 from eqsat.targets.catalogue import find_target
 from tests.stages import normal
-from tests.streaming.unplanned import planner, run_by_passes, steps_of
+from tests.streaming.unplanned import every_steps, planner, run_by_passes, steps_of
 
 X, Y = normal(4_000, 2), normal(3_000, 2)
 
@@ -61,7 +61,7 @@ def with_loops_around_passes() -> tuple[StreamPlanner, Streaming]:
         return all(chunk_bytes(one, longest) for one in steps.passes)
 
     with plan.settings.alone():
-        found = (plan._steps(candidate, 16_000) for candidate in plan._candidates(16_000))
+        found = every_steps(plan, 16_000)
         return plan, next(s for s in found if loops_around_passes(s.steps) and all_read(s))
 
 

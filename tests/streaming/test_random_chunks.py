@@ -20,7 +20,7 @@ from eqsat.streaming.planner import StreamPlanner
 from eqsat.streaming.steps import Pass, Streaming
 from tests.nightly import THOROUGH
 from tests.stages import normal
-from tests.streaming.unplanned import planner, run_by_passes
+from tests.streaming.unplanned import every_steps, planner, run_by_passes
 
 X, Y = normal(29, 3), normal(22, 3)
 
@@ -54,7 +54,7 @@ def planned(fn: Function, *types: tuple[tuple[int, ...], str]) -> tuple[StreamPl
     plan = planner(fn, args, range(len(args)))
     free = 10 * max(int(np.prod(one.shape[1:])) * one.dtype.itemsize for one in args)
     with plan.settings.alone():
-        every = (plan._steps(candidate, free) for candidate in plan._candidates(free))
+        every = every_steps(plan, free)
         return plan, next(steps for steps in every if any(one.loads for one in steps.passes))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -74,14 +74,20 @@ def planner(
     return StreamPlanner(closed, streamed, settings, default_target(), "f", names, unnamed)
 
 
+def every_steps(planner: StreamPlanner, free: int) -> Iterator[Streaming]:
+    """The steps of all programs that are found. They are extracted within the planner's settings."""
+    axes = planner.axes.over(free, 0)
+    for candidate in planner._candidates(free, axes):
+        yield planner._steps(candidate, frozenset(axes))
+
+
 def steps_of(planner: StreamPlanner, free: int) -> Streaming:
     """The steps of the first program that reads nothing larger than the free memory at once.
 
     **Raises:** `StopIteration` if there is none.
     """
     with planner.settings.alone():
-        found = (planner._steps(candidate, free) for candidate in planner._candidates(free))
-        return next(steps for steps in found if _reads_little(steps.steps, free))
+        return next(steps for steps in every_steps(planner, free) if _reads_little(steps.steps, free))
 
 
 def _reads_little(steps: Sequence[Step], free: int) -> bool:
@@ -112,7 +118,7 @@ def run_by_passes(
     """
     lengths = length if isinstance(length, Mapping) else {one.id: usable(one, length) for one in steps.passes}
     candidate: Any = None  # which runs need not know
-    program = StreamedProgram(steps, lengths, pieces_of(steps), 0, 0, planner.hoisted, 0.0, candidate)
+    program = StreamedProgram(steps, lengths, pieces_of(steps), 0, 0, planner.hoisted, 0.0, 0, candidate)
     read = [number for number in planner.streamed if number not in planner.moved]
     sources: dict[int, Any] = {number: Source(args[number], f"x{number}") for number in read}
     sources |= moved_sources(planner.moved, sources)
