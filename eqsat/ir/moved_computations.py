@@ -22,6 +22,7 @@ from eqsat.ir.constants import constant_text
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Dot, Iota, Map, Opaque, Operation, Reduce, Rename
 from eqsat.ir.picked_entries import outside_value
+from eqsat.ir.single_entries import entry_at
 from eqsat.ir.term import Term, Terms
 
 MOST_TERMS = 200
@@ -141,6 +142,11 @@ class Moving:
                 return self._along(term.args[0], {old: moves[new]}, {})
             case _:
                 for axis, move in moves.items():
+                    if move.places is not None and len(move.places) == 1 and not move.axes:
+                        # Whatever takes the entries along the axis in order can pick one on its way.
+                        term = entry_at(self.terms, term, axis, move.places[0])
+                        self.found += 1
+                        continue
                     take = Operation(OPERATIONS["take"], (axis,), term.dtype)
                     term = self.terms.make(take, [term, move.index])
                 return term

@@ -23,9 +23,10 @@ from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.constants import constant_text
 from eqsat.ir.control import Body, Scan
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, limits_of, numpy_dtype
-from eqsat.ir.ops import Call, Const, Iota, Map, Op, Opaque, Reduce
+from eqsat.ir.dtypes import is_extended, is_inexact, is_real_float, numpy_dtype
+from eqsat.ir.ops import Call, Const, Map, Op, Opaque
 from eqsat.ir.picked_entries import is_pick
+from eqsat.ir.single_entries import entry_at, extreme
 from eqsat.ir.streams import UnsupportedError
 from eqsat.ir.term import Term, Terms
 
@@ -157,13 +158,7 @@ def running_result(terms: Terms, call: Call, args: Sequence[Term], result: int) 
     if result >= count:
         return terms.make(Opaque(call, result), args)
     every = terms.make(Opaque(call, len(call.out_layouts) - count + result), args)
-    place = 0 if how.reverse else how.axis.size - 1
-    counted = [terms.make(Iota(how.axis, "int32")), terms.make(Const(str(place), "int32"))]
-    is_last = terms.make(Map("eq", "bool"), counted)
-    kind, others = _keeping(every.dtype)
-    rest = terms.make(Const(others, every.dtype))
-    chosen = terms.make(Map("select_n", every.dtype), [is_last, rest, every])
-    return terms.make(Reduce(kind, frozenset({how.axis}), every.dtype), [chosen])
+    return entry_at(terms, every, how.axis, 0 if how.reverse else how.axis.size - 1)
 
 
 def _scanned(call: Call, control: Scan, args: Sequence[Term]) -> Axis | None:
@@ -187,15 +182,6 @@ def _scanned(call: Call, control: Scan, args: Sequence[Term]) -> Axis | None:
                 if axis in term.axes or is_pick(term) or running(term) is not None:
                     return None
     return axis
-
-
-def _keeping(dtype: str) -> tuple[str, str]:
-    """A reduction that keeps one entry as it is among others that are all equal; and these."""
-    if dtype == "bool":
-        return "or", "False"
-    if is_inexact(dtype):
-        return ("max", "-inf") if is_real_float(dtype) else ("sum", "0j")
-    return "max", _limit(dtype, True)
 
 
 def _made(how: Running, number: int) -> Call:
@@ -224,7 +210,7 @@ def _start_of(how: Running, dtype: str) -> Const:
         case "cumprod":
             return Const(constant_text(np.ones((), numpy_dtype(dtype))), dtype)
         case name:
-            return Const(_limit(dtype, name != "cummin"), dtype)
+            return Const(extreme(dtype, name != "cummin"), dtype)
 
 
 def combined(terms: Terms, how: Running, state: Term, entries: Term) -> Term:
@@ -243,12 +229,3 @@ def combined(terms: Terms, how: Running, state: Term, entries: Term) -> Term:
     found = made("select_n", made("ne", difference, difference), found, made("add", state, entries))
     lowest = terms.make(Const("-inf", dtype))
     return made("select_n", made("eq", state, lowest), found, entries)
-
-
-def _limit(dtype: str, lowest: bool) -> str:
-    if dtype == "bool":
-        return str(not lowest)
-    if is_inexact(dtype):
-        return "-inf" if lowest else "inf"
-    limits = limits_of(dtype)
-    return str(int(limits.min if lowest else limits.max))

@@ -408,6 +408,7 @@ def _operands(term: Term) -> tuple[Term, ...]:
 
 
 def _longest(layout: Layout) -> frozenset[Axis]:
-    """The longest axis of an array."""
+    """The longest axis of an array, or the longest ones."""
     axes = layout_axes(layout)
-    return frozenset({max(axes, key=lambda axis: axis.size)}) if axes else frozenset()
+    most = max((axis.size for axis in axes), default=0)
+    return frozenset(axis for axis in axes if axis.size == most)

@@ -31,6 +31,7 @@ def chunk_lengths(streaming: Streaming, free: int, host_free: int, count: int = 
     - `host_free`: bytes of the host's budget that results leave.
     """
     found: dict[int, int] = {}
+    idle: list[Pass] = []
     sizes = {kept.number: numpy_dtype(kept.dtype).itemsize for kept in streaming.kept}
 
     def choose(one: Pass, opened: Mapping[Axis, int]) -> None:
@@ -48,6 +49,7 @@ def chunk_lengths(streaming: Streaming, free: int, host_free: int, count: int = 
             )
             row += entries * sizes[written.result]
         length = int(most / row) if row else one.axis.size
+        idle.extend([] if row else [one])
         # Passes of one loop go through the same chunks.
         length = usable(one, length, devices)
         found[one.id] = min(length, found.get(one.id, length))
@@ -62,6 +64,10 @@ def chunk_lengths(streaming: Streaming, free: int, host_free: int, count: int = 
                     each(body, opened)
 
     each(streaming.steps, {})
+    for one in idle:
+        # What is made of a chunk is about as large as where others read along the axis.
+        others = [found[other.id] for other in streaming.passes if other.axis == one.axis]
+        found[one.id] = min(others)
     return found
 
 

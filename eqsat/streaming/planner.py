@@ -14,6 +14,7 @@ from jax.extend.core import ClosedJaxpr
 
 from eqsat.compiler.settings import Settings
 from eqsat.errors import BudgetError, EqsatError
+from eqsat.frontend.counted_reads import with_sequences
 from eqsat.frontend.lower import lower
 from eqsat.ir.axis import Axis
 from eqsat.ir.excess_rows import with_excess_rows
@@ -145,7 +146,7 @@ class StreamPlanner:
         self.target = target
         self.title = title
         self.parts = DeviceParts.of(settings.mesh)
-        program, hoisted = lower(closed, platforms=target.platforms, streamed=True)
+        program, hoisted = lower(with_sequences(closed), platforms=target.platforms, streamed=True)
         exact = settings.accuracy == "exact"
         program = with_lean_loops(without_tiles(program) if exact else with_excess_rows(program), exact)
         self.hoisted = tuple(map(jnp.asarray, hoisted))
@@ -315,8 +316,8 @@ class StreamPlanner:
         raise BudgetError(
             f"{self.title}: no program was found that needs only chunks of the arguments that are not in"
             f" memory ({names}) within {format_bytes(budget)}{why}. {advice}Write what they are given, or"
-            " what they make, to a file by a call of its own (out=), and read that by another; or raise the"
-            " budget"
+            " what they make, to a file by a call of its own (out=), and read that by another; raise the"
+            " budget; or allow more rewrites with accuracy="
         )
 
     @property
@@ -369,6 +370,7 @@ class StreamPlanner:
         if not settled and self._least_bytes(steps) > budget:
             lengths = shortest(steps, count)  # which says how much is needed
         slowdown = None if settled else self.settings.max_slowdown
+        refusals: dict[ProgramKey, BudgetError] = {}
         while True:
             refused: BudgetError | None = None
             host = host_bytes(steps, longest_chunks(steps, lengths), self.unnamed)
@@ -377,7 +379,7 @@ class StreamPlanner:
                 machine = self.target.machine
                 check_chunks(self.title, steps, lengths, candidate.seconds, machine, budget, slowdown)
                 try:
-                    programs = self._programs(steps, lengths, budget)
+                    programs = self._programs(steps, lengths, budget, refusals)
                 except BudgetError as error:
                     refused = error
                 else:
@@ -427,13 +429,35 @@ class StreamPlanner:
         )
 
     def _programs(
-        self, steps: Streaming, lengths: Mapping[int, int], budget: int
+        self,
+        steps: Streaming,
+        lengths: Mapping[int, int],
+        budget: int,
+        refusals: dict[ProgramKey, BudgetError],
     ) -> dict[ProgramKey, Compiled]:
+        """What is compiled, if all of it fits.
+
+        **Arguments:**
+
+        - `refusals`: what did not fit with other chunks, which is not tried again in less than it needs.
+
+        **Raises:** `BudgetError` if something does not fit.
+        """
         found: dict[ProgramKey, Compiled] = {}
         for use in self._uses(steps, lengths):
             key = (use.segment, use.lengths, use.first)
+            refused = refusals.get(key)
+            if refused is not None and budget - use.beside < (refused.smallest_peak or 0):
+                raise refused
             if key not in found:
-                found[key] = compiled_step(use, budget, self.settings, self.target, self.title, self.parts)
+                try:
+                    found[key] = compiled_step(
+                        use, budget, self.settings, self.target, self.title, self.parts
+                    )
+                except BudgetError as error:
+                    if use.beside < budget:  # else, it is refused for what is beside it
+                        refusals[key] = error
+                    raise
         return found
 
 

@@ -54,9 +54,9 @@ def test_what_no_chunk_is_short_enough_for_is_refused_at_once(
     tried = []
     programs = StreamPlanner._programs
 
-    def counted(planner: StreamPlanner, steps: Any, lengths: Any, budget: int) -> Any:
+    def counted(planner: StreamPlanner, steps: Any, lengths: Any, *rest: Any) -> Any:
         tried.append(set(lengths.values()))
-        return programs(planner, steps, lengths, budget)
+        return programs(planner, steps, lengths, *rest)
 
     monkeypatch.setattr(StreamPlanner, "_programs", counted)
     whole = X[:, :1].nbytes
@@ -106,3 +106,21 @@ def test_a_class_that_takes_fewer_passes_gains(file: Any) -> None:
     assert wider.seconds is not None
     assert wider.seconds < 0.9 * own.seconds
     assert wider.rules
+
+
+@pytest.mark.parametrize("budget", ["3MB", "5MB", "8MB", "10MB", "12MB"])
+def test_more_memory_is_no_slower(budget: str) -> None:
+    """A value that is kept from pass to pass, or read whole, may leave too little for chunks."""
+    rows, targets = jax.ShapeDtypeStruct((800_000, 25), "f4"), jax.ShapeDtypeStruct((800_000,), "f4")
+
+    def fitted(w: Any, x: Any, y: Any) -> Any:
+        return jax.lax.fori_loop(0, 5, lambda _, w: w - 0.5 * x.T @ (x @ w - y) / len(y), w)
+
+    def spread(w: Any, x: Any, y: Any) -> Any:
+        return jnp.var(y - x @ w)
+
+    for fn in (fitted, spread):
+        small = eqsat.optimize(fn, budget=budget)
+        plan = small.plan(jax.ShapeDtypeStruct((25,), "f4"), eqsat.on_host(rows), eqsat.on_host(targets))
+        assert all(one.length >= 2_000 for one in plan.passes)
+        assert plan.predicted_seconds < 1
