@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from eqsat.frontend.draft import MakeOp, Resolver
 from eqsat.frontend.handlers_elementwise import map_maker
@@ -25,7 +29,47 @@ REDUCTIONS = {
     "reduce_or": "or",
     "reduce_xor": "xor",
 }
+BY_FUNCTIONS: dict[str, Callable[..., jax.Array]] = {
+    "add": lax.reduce_sum,
+    "mul": lax.reduce_prod,
+    "max": lax.reduce_max,
+    "min": lax.reduce_min,
+    "and": lax.reduce_and,
+    "or": lax.reduce_or,
+    "xor": lax.reduce_xor,
+}
+"""By the name of a primitive, the reduction by it."""
+
 IDEMPOTENT = frozenset({"max", "min", "and", "or"})
+
+
+@handles("reduce")
+def reduction_by_function(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """A reduction by a function that is one primitive, as the one by its name, and the initial value."""
+    name = _primitive_of(equation.params["jaxpr"])
+    if name is None or len(operands) != 2:
+        return None
+    primitive, dimensions = name, tuple(equation.params["dimensions"])
+
+    def function(array: jax.Array, initial: jax.Array) -> jax.Array:
+        found = BY_FUNCTIONS[primitive.name](array, axes=dimensions)
+        combined: jax.Array = primitive.bind(found, jnp.broadcast_to(initial, found.shape))
+        return combined
+
+    avals = [jax.ShapeDtypeStruct(lowering.shape(view), view.dtype) for view in operands]
+    return lowering.inline(jax.make_jaxpr(function)(*avals), operands)
+
+
+def _primitive_of(jaxpr: Any) -> Any:
+    """The primitive that a function of two numbers is; None if it is none of those that reduce."""
+    inner = getattr(jaxpr, "jaxpr", jaxpr)
+    if len(inner.eqns) != 1 or len(inner.invars) != 2:
+        return None
+    (equation,) = inner.eqns
+    both = len(equation.invars) == 2 and set(map(id, equation.invars)) == set(map(id, inner.invars))
+    if not both or inner.outvars != equation.outvars or equation.primitive.name not in BY_FUNCTIONS:
+        return None
+    return equation.primitive
 
 
 @handles(*REDUCTIONS)

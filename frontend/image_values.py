@@ -94,7 +94,7 @@ class ImageValues:
 
     def is_windowed(self, equation: Equation) -> bool:
         """Whether an equation is a window operation, or a part of an array that a stencil reads."""
-        return equation.name in WINDOWED or equation.outputs[0] in self._stencils
+        return equation.name in WINDOWED or not self._stencils.isdisjoint(equation.outputs)
 
     def _shifted(self) -> set[Value]:
         """The slices along several long dimensions that overlap another one of the same array."""

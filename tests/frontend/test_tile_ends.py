@@ -88,6 +88,15 @@ def test_images_of_a_prime_number_of_rows() -> None:
     assert tiling.results[0].dimension is None
 
 
+def test_what_has_no_results_is_passed_over() -> None:
+    def fn(x: Any) -> Any:
+        jax.debug.callback(lambda _: None, x[0])
+        return jnp.sum(filtered(x))
+
+    (tiling,) = tilings(jax.make_jaxpr(fn)(normal(PRIME)).jaxpr)
+    assert tiling.results[0].dimension is None
+
+
 def test_results_by_rows() -> None:
     def fn(x: Any) -> Any:
         y = filtered(x)
