@@ -22,8 +22,8 @@ from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, identi
 REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "dot_general"})
 """Primitives that reduce rows to which rows of an identity can be added."""
 
-MOST_ENDS = 8
-"""Tiles are not looked for where more values are reduced, or are results."""
+MOST_ENDS = 16
+"""Tiles are not looked for where more values behind window operations are reduced, or are results."""
 
 
 def ends_after(image: ImageValues, targets: Sequence[Target]) -> list[Target]:
@@ -35,23 +35,29 @@ def ends_after(image: ImageValues, targets: Sequence[Target]) -> list[Target]:
     rows = {target.value: target for target in targets if target.dimension is not None}
     if not rows or len(rows) < len(targets):
         return []
-    place = targets[0].place
+    place, tried = targets[0].place, 0
     reached = set(rows)
     found: list[Target] = []
     for equation in flat.equations:
         if reached.isdisjoint(one for one in equation.inputs if isinstance(one, Value)):
             continue
-        target = _over_rows(image, equation, rows, place) if equation.name in REDUCTIONS else None
+        target: Target | None = None
+        if equation.name in REDUCTIONS:
+            tried += 1
+            target = _over_rows(image, equation, rows, place) if tried <= MOST_ENDS else None
         if target is None:
             reached.update(equation.outputs)
         else:
             found.append(target)
-    for value in dict.fromkeys(one for one in flat.results if isinstance(one, Value) and one in reached):
+    results = dict.fromkeys(one for one in flat.results if isinstance(one, Value) and one in reached)
+    if tried + len(results) > MOST_ENDS:
+        return []
+    for value in results:
         target = rows.get(value) or _by_rows(image, value, rows, place)
         if target is None:
             return []
         found.append(target)
-    return found if len(found) <= MOST_ENDS else []
+    return found
 
 
 def _over_rows(
