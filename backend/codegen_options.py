@@ -18,6 +18,7 @@ class CodegenOptions:
       be emitted as products. None: no sum may be.
     - `orders_convolutions`: whether convolutions are written in the order of the library; `orders_bodies`:
       whether those in the loops of the function are, too. Their sums may then have another order.
+    - `shifted_taps`: depthwise convolutions of at most so many entries are sums of shifted images.
     - `split_reduction`, `split_columns`: the lengths of the longest reductions that XLA does in one step:
       along the last axis, and along another one. Longer ones may be emitted in two steps. 0: none is.
     - `few_columns`: with fewer columns, what is reduced in two steps is transposed first.
@@ -39,6 +40,7 @@ class CodegenOptions:
     few_columns: int = 0
     orders_convolutions: bool = False
     orders_bodies: bool = False
+    shifted_taps: int = 0
     transposes_slowly: bool = False
     slices_bits: bool = False
     tiles: ProductTiles | None = None
@@ -67,6 +69,7 @@ def codegen_options(machine: Machine, exact: bool) -> CodegenOptions:
         few_columns=machine.few_columns,
         orders_convolutions=machine.orders_convolutions,
         orders_bodies=machine.orders_convolutions,
+        shifted_taps=machine.shifted_taps,
         transposes_slowly=machine.transposes_slowly,
         slices_bits=machine.widens,
         tiles=machine.tiles if machine.emits_steps else None,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from eqsat.backend import chunk_bar, packing, reduction_steps, selection, slicing, tall_factors
+from eqsat.backend import chunk_bar, convolutions, packing, reduction_steps, selection, slicing, tall_factors
 from eqsat.backend.calls import call_source
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import contraction_text
 from eqsat.backend.control import ControlEmitter
-from eqsat.backend.convolutions import in_library_order
+from eqsat.backend.convolutions import in_library_order, shifted_source
 from eqsat.backend.elementwise import (
     constant_text,
     dtype_text,
@@ -43,6 +44,7 @@ from eqsat.backend.relayout import COPY, COPYING, copied
 from eqsat.backend.rounding import ROUNDED, ROUNDING, rounded_products
 from eqsat.backend.scope import Scope
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
+from eqsat.ir.depthwise import depthwise_taps
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import (
     Call,
@@ -72,6 +74,7 @@ HELPERS = (
     MAGNITUDES,
     packing.BY_COLUMNS,
     slicing.BY_BITS,
+    convolutions.SHIFTED,
     *selection.NAMES,
     *tall_factors.NAMES,
 )
@@ -178,7 +181,10 @@ class Emitter:
         wanted[tall_factors.FUNCTIONS] = " = add_rows(" in body
         wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
         wanted[slicing.FUNCTION] = f"{slicing.BY_BITS}(" in body
+        wanted[convolutions.FUNCTION] = f"{convolutions.SHIFTED}(" in body
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
+        if wanted[convolutions.FUNCTION]:
+            imports = ["import itertools", "", *imports]
         if self.bars:
             imports = [*chunk_bar.IMPORTS, *imports]
             helpers += f"\n\n{chunk_bar.FUNCTION}"
@@ -339,7 +345,8 @@ class Emitter:
 
     def call(self, term: Term, op: Opaque, scope: Scope) -> Emitted:
         orders = self.codegen.orders_bodies if scope.in_body else self.codegen.orders_convolutions
-        call = in_library_order(op.call) if orders else op.call
+        shifts = (depthwise_taps(op.call) or math.inf) <= self.codegen.shifted_taps
+        call = in_library_order(op.call) if orders or shifts else op.call
         key = (call, tuple(arg.number for arg in term.args))
         if key not in scope.calls:
             lengths = scope.lengths_of(term)
@@ -347,7 +354,7 @@ class Emitter:
                 self.operand(arg, layout, lengths, scope)
                 for arg, layout in zip(term.args, call.arg_layouts, strict=True)
             ]
-            source = self.call_text(call, operands, lengths)
+            source = shifted_source(call, operands) if shifts else self.call_text(call, operands, lengths)
             name = self.local(f"{call.primitive.name}_{term.number}".replace("-", "_"))
             self.line(scope, f"{name} = {source}")
             scope.calls[key] = name

@@ -14,6 +14,8 @@ random = np.random.default_rng(0)
 CENTRES = random.standard_normal((64, COLUMNS)).astype(np.float32)
 QUERIES = random.standard_normal((200, COLUMNS)).astype(np.float32)
 WEIGHTS = random.standard_normal(64).astype(np.float32)
+TAPS = random.standard_normal(16).astype(np.float32)
+WINDOW = 32
 INDUCING = random.standard_normal((100, COLUMNS)).astype(np.float32)
 
 
@@ -66,6 +68,17 @@ def bound(parameters: Any, x: Any) -> Any:
 def gradient(x: Any) -> Any:
     parameters = {"scale": jnp.zeros(COLUMNS), "noise": jnp.float32(0.0), "inducing": INDUCING}
     return jax.value_and_grad(bound)(parameters, x)
+
+
+def filtered(x: Any) -> Any:
+    """The power of each column behind a filter along the rows."""
+    y = jax.vmap(lambda column: jnp.convolve(column, TAPS, mode="valid"), in_axes=1, out_axes=1)(x)
+    return jnp.mean(y**2, 0)
+
+
+def highest(x: Any) -> Any:
+    """The mean of the highest of so many rows in a row."""
+    return jnp.mean(jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (WINDOW, 1), (1, 1), "VALID"), 0)
 
 
 def histogram(x: Any) -> Any:

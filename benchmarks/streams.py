@@ -32,8 +32,12 @@ from benchmarks.stream_programs import (
     CENTRES,
     COLUMNS,
     QUERIES,
+    TAPS,
     WEIGHTS,
+    WINDOW,
+    filtered,
     gradient,
+    highest,
     histogram,
     kernel,
     largest,
@@ -109,6 +113,33 @@ def nearest_by_hand(x: Any) -> Any:
             found = np.concatenate([best, distances_by_hand(QUERIES, part)], 1)
             best = np.partition(found, 5, axis=1)[:, :5]
     return np.sort(best, 1)
+
+
+def overlapping(x: Any, more: int) -> Any:
+    """Chunks, each with so many rows of the one before it."""
+    before: Any = np.zeros((0, COLUMNS), np.float32)
+    for chunk in chunks(x):
+        joined = np.concatenate([before, chunk])
+        yield joined
+        before = joined[-more:]
+
+
+def filtered_by_hand(x: Any) -> Any:
+    total = np.zeros(COLUMNS)
+    for chunk in overlapping(x, len(TAPS) - 1):
+        for column in range(COLUMNS):
+            y = np.convolve(chunk[:, column], TAPS, "valid")
+            total[column] += (y**2).sum(dtype=np.float64)
+    return total / (len(x) - len(TAPS) + 1)
+
+
+def highest_by_hand(x: Any) -> Any:
+    total = np.zeros(COLUMNS)
+    for chunk in overlapping(x, WINDOW - 1):
+        view = np.lib.stride_tricks.sliding_window_view(chunk, WINDOW, axis=0)
+        for part in np.array_split(view, max(len(view) // 20_000, 1)):
+            total += part.max(-1).sum(0, dtype=np.float64)
+    return total / (len(x) - WINDOW + 1)
 
 
 def histogram_by_hand(x: Any) -> Any:
@@ -199,6 +230,8 @@ CASES = {
     "histogram": Case(histogram, {"numpy": histogram_by_hand, "dask": of_dask(histogram_of_dask)}),
     "median": Case(median, {}),
     "100 largest": Case(largest, {"numpy": largest_by_hand, "dask": of_dask(largest_of_dask)}),
+    "filter of 16 rows": Case(filtered, {"numpy": filtered_by_hand}, share=0.1),
+    "highest of 32 rows": Case(highest, {"numpy": highest_by_hand}, share=0.1),
     "kernel, 64 centres": Case(kernel, {"numpy": kernel_by_hand}, "cancels", 0.3),
     "k-means step, 64 centres": Case(lloyd, {"numpy": lloyd_by_hand}, "cancels"),
     "5 nearest of 200": Case(nearest, {"numpy": nearest_by_hand}, "cancels", 0.3),

@@ -29,12 +29,13 @@ class CountedRead:
     **Attributes:**
 
     - `constant`: which of the scan's constants the array is.
-    - `first`: the entry of the first iteration.
+    - `first`: the entry of the first iteration; `step`: 1, or -1 from the end on.
     """
 
     equation: int
     constant: int
     first: int
+    step: int
 
 
 def with_sequences(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -90,58 +91,68 @@ class _Reads:
     **Attributes:**
 
     - `arrays`: the constants of the scan; `start`: of the counter; `length`: how many iterations there are.
-    - `ahead`: by how much variables are ahead of the counter.
+    - `known`: of variables, the value in the first iteration, and by how much it changes with each.
     - `negative`: tests of whether such a variable is below zero, which is never so.
     """
 
     def __init__(self, arrays: Sequence[Var], counter: Var, start: int, length: int) -> None:
         self.arrays = {var: number for number, var in enumerate(arrays)}
-        self.start, self.length = start, length
-        self.ahead: dict[Any, int] = {counter: 0}
+        self.length = length
+        self.known: dict[Any, tuple[int, int]] = {counter: (start, 1)}
         self.negative: set[Any] = set()
 
     def of(self, jaxpr: Jaxpr) -> list[CountedRead]:
         found = []
         for equation in jaxpr.eqns:
-            first = self._read(equation)
-            if first is not None:
+            read = self._read(equation)
+            if read is not None:
                 array: Any = equation.invars[0]
-                found.append(CountedRead(id(equation), self.arrays[array], first))
+                found.append(CountedRead(id(equation), self.arrays[array], *read))
             elif len(equation.outvars) == 1:
                 self._note(equation.primitive.name, equation.outvars[0], list(equation.invars))
         return found
 
-    def _read(self, equation: Any) -> int | None:
-        """The entry that the first iteration reads; None if an equation reads none, or others in between."""
+    def _read(self, equation: Any) -> tuple[int, int] | None:
+        """The entry that the first iteration reads, and the step to the next; None if there is none."""
         if equation.primitive.name != "dynamic_slice" or isinstance(equation.invars[0], Literal):
             return None
         array, index = equation.invars[:2]
-        ahead = self._ahead(index)
+        found = self._value(index)
         whole = (1, *array.aval.shape[1:])
-        if array not in self.arrays or ahead is None or tuple(equation.params["slice_sizes"]) != whole:
+        if array not in self.arrays or found is None or tuple(equation.params["slice_sizes"]) != whole:
             return None
-        first = self.start + ahead
-        return first if 0 <= first <= array.aval.shape[0] - self.length else None
+        least, most = self._ends(found)
+        return found if 0 <= least <= most < array.aval.shape[0] else None
 
     def _note(self, name: str, out: Any, inputs: list[Any]) -> None:
         """Note what is known of the result of an equation."""
         if name == "select_n" and not isinstance(inputs[0], Literal) and inputs[0] in self.negative:
             name, inputs = "copy", inputs[1:2]
-        if name == "add" and isinstance(inputs[0], Literal):
-            inputs.reverse()
-        ahead = self._ahead(inputs[0]) if inputs else None
-        if ahead is None:
+        values = [self._value(atom) for atom in inputs]
+        if not values or all(isinstance(atom, Literal) for atom in inputs) or None in values:
             return
-        number = _number(inputs[1]) if len(inputs) > 1 else None
-        if name in ("add", "sub") and number is not None:
-            self.ahead[out] = ahead + (number if name == "add" else -number)
+        (first, step), *others = (value for value in values if value is not None)
+        if name in ("add", "sub") and others:
+            sign = 1 if name == "add" else -1
+            found = first + sign * others[0][0], step + sign * others[0][1]
+            if abs(found[1]) == 1:
+                self.known[out] = found
         elif name == "copy" or (name == "convert_element_type" and _holds_any_number(out.aval.dtype)):
-            self.ahead[out] = ahead
-        elif name == "lt" and number == 0 and self.start + ahead >= 0:
+            self.known[out] = first, step
+        elif name == "lt" and others == [(0, 0)] and self._ends((first, step))[0] >= 0:
             self.negative.add(out)
 
-    def _ahead(self, atom: Any) -> int | None:
-        return None if isinstance(atom, Literal) else self.ahead.get(atom)
+    def _ends(self, value: tuple[int, int]) -> tuple[int, int]:
+        """The least and the largest value in all iterations."""
+        first, step = value
+        last = first + step * (self.length - 1)
+        return min(first, last), max(first, last)
+
+    def _value(self, atom: Any) -> tuple[int, int] | None:
+        if isinstance(atom, Literal):
+            number = _number(atom)
+            return None if number is None else (number, 0)
+        return self.known.get(atom)
 
 
 def _number(atom: Any) -> int | None:
@@ -164,9 +175,9 @@ def _over_sequences(equation: Any, operands: list[Any]) -> Sequence[Any] | None:
         operands[consts : consts + carries],
         operands[consts + carries :],
     )
-    places = list(dict.fromkeys((read.constant, read.first) for read in reads))
-    entries = [lax.slice_in_dim(constants[number], first, first + length) for number, first in places]
-    place_of = {read.equation: places.index((read.constant, read.first)) for read in reads}
+    places = list(dict.fromkeys((read.constant, read.first, read.step) for read in reads))
+    entries = [_in_order(constants[number], first, step, length) for number, first, step in places]
+    place_of = {read.equation: places.index((read.constant, read.first, read.step)) for read in reads}
 
     def body(carry: list[Any], sequences: tuple[list[Any], list[Any]]) -> tuple[list[Any], list[Any]]:
         slices, rows = sequences
@@ -184,3 +195,10 @@ def _over_sequences(equation: Any, operands: list[Any]) -> Sequence[Any] | None:
         body, list(init), (list(given), entries), length=length, unroll=params["unroll"]
     )
     return [*carry, *stacked]
+
+
+def _in_order(array: Any, first: int, step: int, length: int) -> Any:
+    """So many entries from the first on, or backwards from there."""
+    if step > 0:
+        return lax.slice_in_dim(array, first, first + length)
+    return lax.rev(lax.slice_in_dim(array, first + 1 - length, first + 1), (0,))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
@@ -70,7 +71,20 @@ def _convolution(wanted: Wanted) -> Need | None:
         return None
     rows, around = found
     padding = tuple(around if d == place else one for d, one in enumerate(params["padding"]))
-    return Need((rows, None), lambda operands, _: wanted.bind(operands, padding=padding), {0: lambda _: 0})
+    # XLA for CPUs computes some convolutions wrongly whose padding is negative along one dimension and zero
+    # along all others, as that of rows is now (jaxlib 0.10).
+    cropped = [min(ends) < 0 and params["lhs_dilation"][d] == 1 for d, ends in enumerate(padding)]
+    rest = tuple((0, 0) if crops else ends for crops, ends in zip(cropped, padding, strict=True))
+
+    def compute(operands: Sequence[Any], _: Any) -> Any:
+        image, kernel = operands
+        config = [(0, 0, 0)] * image.ndim
+        for dimension, crops, (low, high) in zip(numbers.lhs_spec[2:], cropped, padding, strict=True):
+            config[dimension] = (low, high, 0) if crops else (0, 0, 0)
+        image = lax.pad(image, jnp.zeros((), image.dtype), config) if any(cropped) else image
+        return wanted.bind([image, kernel], padding=rest)
+
+    return Need((rows, None), compute, {0: lambda _: 0})
 
 
 def sum_of_tiles(wanted: Wanted, place: int, length: int) -> Need | None:

@@ -78,17 +78,23 @@ def _concatenate(wanted: Wanted) -> Need | None:
         return wanted.same()
     ends = list(itertools.accumulate(shape[row] for shape in wanted.shapes))
     begins = [0, *ends[:-1]]
+    full = [number for number, shape in enumerate(wanted.shapes) if shape[row]]
 
     def compute(operands: Sequence[Any], tile: Any) -> Any:
         places = window.stride * tile + window.start + jnp.arange(window.length, dtype=np.int32)
         places = places.reshape([-1 if d == row else 1 for d in range(len(wanted.shape))])
-        joined = operands[-1]
-        for end, operand in reversed(list(zip(ends[:-1], operands[:-1], strict=True))):
-            joined = jnp.where(places < end, operand, joined)
+        *others, last = full
+        joined = operands[last]
+        for number in reversed(others):
+            joined = jnp.where(places < ends[number], operands[number], joined)
         return joined
 
     # Rows of an operand where there are none are not read.
-    return Need(tuple(replace(window, start=window.start - begin) for begin in begins), compute)
+    windows = tuple(
+        replace(window, start=window.start - begin) if number in full else None
+        for number, begin in enumerate(begins)
+    )
+    return Need(windows, compute)
 
 
 @rule("stack")

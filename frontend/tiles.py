@@ -246,6 +246,8 @@ class _Tiles:
                 if part is None:
                     continue
                 assert not isinstance(operand, Literal)
+                if not self.image.shape(operand)[part.dimension]:
+                    return False
                 known = self.windows.get(operand)
                 merged = part if known is None else known.merged(part)
                 if merged is None:
@@ -284,9 +286,12 @@ class _Tiles:
         for value in dict.fromkeys((*self.needs, *self.windows)):
             window, shape = self.windows.get(value), self.image.shape(value)
             entry = self._work(made_by[value]) if value in self.needs else 1.0
-            each = entry * math.prod(shape)
-            whole += each
-            done += each if window is None else each * window.length * self.count / shape[window.dimension]
+            whole += entry * math.prod(shape)
+            tiled = math.prod(shape)
+            if window is not None:
+                rest = (size for dimension, size in enumerate(shape) if dimension != window.dimension)
+                tiled = math.prod(rest) * window.length * self.count
+            done += entry * tiled
         return done / whole
 
     def _work(self, equation: Equation) -> float:

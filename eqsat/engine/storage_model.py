@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from eqsat.engine.convolutions import convolution_work
-from eqsat.ir.axis import Axis
+from eqsat.ir.axis import Axis, layout_shape
+from eqsat.ir.depthwise import depthwise_taps
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.memory_order import Order, multiplies_as_it_lies
@@ -211,13 +212,28 @@ class StorageModel:
         return by_blocks(op.k, self.length(op.axis, operand.open), operand.dtype)
 
     def _patches(self, call: Call, operands: Sequence[Valued]) -> int:
-        """Bytes of the patches of a convolution by groups: the library lays out all of them at once."""
+        """Bytes of the patches of a convolution by groups: the library lays out all of them at once.
+
+        Of one that is written as a sum of shifted images, those of the image with what it is padded with.
+        """
         opened = frozenset[Axis]().union(*(operand.open for operand in operands))
+        taps = depthwise_taps(call)
+        if taps is not None and taps <= self.machine.shifted_taps:
+            return self._padded(call, operands[0])
         work = convolution_work(call, lambda axis: self.length(axis, opened))
         if not self.machine.orders_convolutions or work.by_numbers or call.params["feature_group_count"] == 1:
             return 0
         # Others are done in blocks of patches.
         return work.groups * work.rows * work.depth * itemsize("float32") if work.groups > 1 else 0
+
+    def _padded(self, call: Call, image: Valued) -> int:
+        """Bytes of a padded image; 0 if it is not padded."""
+        _, _, *places = call.params["dimension_numbers"].lhs_spec
+        shape = layout_shape(call.arg_layouts[0])
+        longer = 1.0
+        for place, (low, high) in zip(places, call.params["padding"], strict=True):
+            longer *= max(shape[place] + low + high, 0) / shape[place]
+        return round(self.bytes(image) * longer) if any(map(any, call.params["padding"])) else 0
 
     def _maxima(self, op: Select, operand: Valued) -> int:
         """Bytes of the maxima of all blocks, as numbers and as integers in the same order."""

@@ -124,7 +124,10 @@ def read_back_bytes(streaming: Streaming, lengths: Mapping[int, int]) -> int:
 
 
 def chunk_count(steps: Sequence[Step], lengths: Mapping[int, int]) -> int:
-    """How many chunks passes go through in a whole run; `while` loops run as assumed."""
+    """How many chunks, and entries that indices pick, are read one after the other in a whole run.
+
+    `while` loops run as assumed.
+    """
     found = 0
     for step in steps:
         inside = sum(chunk_count(inner, lengths) for inner in inner_steps(step))
@@ -132,6 +135,8 @@ def chunk_count(steps: Sequence[Step], lengths: Mapping[int, int]) -> int:
             inside = -(-step.axis.size // lengths[step.id]) * (1 + inside)
         elif isinstance(step, ControlFlow):
             inside *= iterations(step.control)
+        elif isinstance(step, Picking):
+            inside = 1
         found += inside
     return found
 

@@ -179,6 +179,7 @@ GPU = Machine(
     merges=False,
     patch=0.0,
     orders_convolutions=False,
+    shifted_taps=0,
     fused_reduction=1 << 40,
     inlined_reduction=8,
     short_reduction=3,

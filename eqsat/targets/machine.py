@@ -44,6 +44,8 @@ class Machine:
     - `patch`: how many additions it costs to copy the features of a place, for each part of a convolution's
       kernel that is multiplied by them; `orders_convolutions`: whether convolutions have to be written in the
       order of the library that computes them.
+    - `shifted_taps`: depthwise convolutions of at most so many entries of each feature are written as sums of
+      shifted images; 0: none is. `shifted`: how many additions each entry costs then.
     - `fused_reduction`: the longest reduction that computes its operand on the fly; the operand of a
       longer one is stored.
     - `inlined_reduction`: the longest reduction whose result is computed inside of what reads it, and not
@@ -119,6 +121,8 @@ class Machine:
     merges: bool = True
     patch: float = 24.0
     orders_convolutions: bool = True
+    shifted_taps: int = 128
+    shifted: float = 0.5
     fused_reduction: int = 32
     inlined_reduction: int = 0
     short_reduction: int = 0

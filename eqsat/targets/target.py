@@ -81,7 +81,7 @@ class Target:
         Sums keep the order that XLA gives them. Wide vectors are not asked for: in jaxlib 0.12, exponentials
         of 512 bits round otherwise.
         """
-        machine = replace(self.machine, emits_steps=False)
+        machine = replace(self.machine, emits_steps=False, shifted_taps=0)
         return replace(self, machine=machine, compiler=replace(self.compiler, wide={}))
 
     @property

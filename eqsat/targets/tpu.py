@@ -47,6 +47,7 @@ TPU = Machine(
     merges=False,
     patch=0.0,
     orders_convolutions=False,
+    shifted_taps=0,
     fused_reduction=1 << 40,
     written_sum=16,
     fuses_products=True,

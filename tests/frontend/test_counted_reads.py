@@ -39,6 +39,8 @@ COUNTED: dict[str, tuple[Callable[[Any], Any], int]] = {
     "some": (loop(3, 40, lambda x, i: x[i]), 1),
     "neighbours": (loop(1, 49, lambda x, i: x[i] - x[i - 1]), 2),
     "ahead": (loop(0, 49, lambda x, i: x[i + 1]), 1),
+    "from the end": (loop(0, 50, lambda x, i: x[49 - i]), 1),
+    "from both ends": (loop(2, 40, lambda x, i: x[i] * x[45 - i]), 2),
     "computed": (lambda x: loop(0, 50, lambda y, i: y[i])(jnp.cos(x)), 1),
     "in a call": (lambda x: jax.jit(loop(0, 50, lambda x, i: x[i]))(x), 1),
     "stacked": (lambda x: lax.scan(lambda i, _: (i + 1, x[i] * 2), 0, None, length=50)[1], 1),
@@ -51,7 +53,8 @@ COUNTED: dict[str, tuple[Callable[[Any], Any], int]] = {
 }
 OTHERS: dict[str, Callable[[Any], Any]] = {
     "too many": loop(0, 60, lambda x, i: x[i]),
-    "from the end": loop(-5, 10, lambda x, i: x[i]),
+    "below zero": loop(-5, 10, lambda x, i: x[i]),
+    "from behind the end": loop(0, 50, lambda x, i: x[60 - i]),
     "every second": loop(0, 25, lambda x, i: x[2 * i]),
     "backwards": backwards,
     "a part of a row": loop(0, 50, lambda x, i: lax.dynamic_slice(x, (i, 1), (1, 1))[0, 0]),

@@ -88,6 +88,26 @@ def test_images_of_a_prime_number_of_rows() -> None:
     assert tiling.results[0].dimension is None
 
 
+@pytest.mark.parametrize("columns", [(-1, 1), (-2, 2), (-1, 0), (1, -1)])
+def test_columns_that_are_cropped(columns: tuple[int, int]) -> None:
+    """XLA for CPUs computes some such convolutions wrongly if rows are not padded; those of tiles are not."""
+    kernel = normal(5, 3, 2, 8)
+
+    def fn(x: Any) -> Any:
+        padding = [(4, 0), columns]
+        y = lax.conv_general_dilated(x, kernel, (1, 1), padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jnp.sum(y, (0, 1))
+
+    assert check(fn, normal(4, 520, 32, 2)) == 1
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "constant"])
+def test_series_that_are_padded(mode: str) -> None:
+    """Some pads join arrays without entries."""
+    x = normal(PRIME)
+    assert check(lambda x: jnp.convolve(jnp.pad(x, (7, 0), mode=mode), jnp.ones(8) / 8, "valid"), x) == 1
+
+
 def test_what_has_no_results_is_passed_over() -> None:
     def fn(x: Any) -> Any:
         jax.debug.callback(lambda _: None, x[0])

@@ -91,6 +91,11 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
         (X,),
         (0,),
     ),
+    "entries from the end in a loop": (
+        lambda x: lax.fori_loop(0, len(x), lambda i, s: 0.9 * s + x[len(x) - 1 - i], x[0]),
+        (X,),
+        (0,),
+    ),
     "products": (lambda x: jnp.cumprod(x, 0), (1 + X / 100,), (0,)),
     "maxima": (lambda x: lax.cummax(x, 0), (X,), (0,)),
     "minima from the end": (lambda x: lax.cummin(x, 0, reverse=True), (X,), (0,)),
