@@ -131,6 +131,7 @@ def defines(chain: list[Block], page: str, function: str) -> bool:
     return chain[0].page == ROOT / page and any(f"def {function}(" in block.code for block in chain)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("chain", [marked(chain) for chain in examples()])
 def test_the_example_prints_what_the_page_says(
     chain: list[Block], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

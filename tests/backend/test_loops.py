@@ -66,6 +66,7 @@ def pairs_of_bfloat16(x: Any, y: Any) -> Any:
     return kernels.astype(jnp.float32).sum(1), (kernels > 0.5).sum(1)
 
 
+@pytest.mark.nightly
 def test_chunks_of_bfloat16_are_taken_by_their_bits() -> None:
     x, y = normal(300), normal(20_000)
     plan = eqsat.optimize(pairs_of_bfloat16, budget="200kB").plan(x, y)

@@ -58,7 +58,7 @@ REDUCED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", REDUCED)
 def test_reductions_after_windows(name: str) -> None:
     x = normal(PRIME + 4)

@@ -36,6 +36,7 @@ def test_examples_are_well_formed(text: str) -> None:
     assert rules.rules or rules.facts
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_examples_pass_the_check(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mykernels.py").write_text(KERNELS)

@@ -108,6 +108,7 @@ def test_a_class_that_takes_fewer_passes_gains(file: Any) -> None:
     assert wider.rules
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("budget", ["3MB", "5MB", "8MB", "10MB", "12MB"])
 def test_more_memory_is_no_slower(budget: str) -> None:
     """A value that is kept from pass to pass, or read whole, may leave too little for chunks."""
