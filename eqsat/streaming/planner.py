@@ -58,9 +58,6 @@ MOST_BESIDE = 1.5
 FASTER = 0.9
 """Others are compiled that should take less than this share of the time if chunks were as long as axes."""
 
-ONCE = 1.1
-"""Where reading touches no more times what there is, other axes are not tried."""
-
 MOST_SPILLED = 3
 """How many values are kept in scratch files, one after the other."""
 
@@ -232,48 +229,11 @@ class StreamPlanner:
                 f" more than the budget of {format_bytes(budget)}",
                 self.held_bytes,
             )
-        best: StreamedProgram | None = None
-        refused: EqsatError | None = None
-        room = CACHE_SHARE * host_budget
-        for axes in dict.fromkeys((self.axes.over(free, room, scattered=False), self.axes.over(free, room))):
-            if best is not None and best.touched <= ONCE * self._streamed_bytes:
-                break
-            try:
-                found = self._fastest_over(axes, budget, host_budget, settled)
-            except (BudgetError, AnotherProgramError) as error:
-                refused = error
-            else:
-                best = found if best is None else min(best, found, key=self._total_seconds)
-        if best is None:
-            assert refused is not None
-            raise refused
-        return best
-
-    def _total_seconds(self, program: StreamedProgram) -> float:
-        """The time of a call, with what reading takes."""
-        return program.seconds + program.touched / self.target.machine.streamed
-
-    def _least_seconds(self, steps: Streaming, candidate: Candidate, host_budget: int) -> float:
-        """The least time of a program: with chunks as long as axes."""
-        lengths = {one.id: one.axis.size for one in steps.passes}
-        machine, room = self.target.machine, CACHE_SHARE * host_budget
-        reading = self.axes.touched_bytes(steps, lengths, room) / machine.streamed
-        return candidate.seconds + python_seconds(steps, lengths, machine) + reading
-
-    @property
-    def _streamed_bytes(self) -> int:
-        """Bytes of all that is not in memory."""
-        return sum(self.program.inputs[n].bytes for n in self.streamed if n not in self.moved)
-
-    def _fastest_over(
-        self, axes: tuple[Axis, ...], budget: int, host_budget: int, settled: Settled | None
-    ) -> StreamedProgram:
-        """The fastest program that fits and loops over some of the axes."""
+        axes = self.axes.over(free)
         refused: BudgetError | None = None
         best: StreamedProgram | None = None
         seen, compiled = set[str](), set[Any]()
         tried = 0
-        free = budget - self.held_bytes
         unsupported: UnsupportedError | None = None
         for candidate in self._candidates(free, axes):
             try:
@@ -319,6 +279,22 @@ class StreamPlanner:
             " what they make, to a file by a call of its own (out=), and read that by another; raise the"
             " budget; or allow more rewrites with accuracy="
         )
+
+    def _total_seconds(self, program: StreamedProgram) -> float:
+        """The time of a call, with what reading takes."""
+        return program.seconds + program.touched / self.target.machine.streamed
+
+    def _least_seconds(self, steps: Streaming, candidate: Candidate, host_budget: int) -> float:
+        """The least time of a program: with chunks as long as axes."""
+        lengths = {one.id: one.axis.size for one in steps.passes}
+        machine, room = self.target.machine, CACHE_SHARE * host_budget
+        reading = self.axes.touched_bytes(steps, lengths, room) / machine.streamed
+        return candidate.seconds + python_seconds(steps, lengths, machine) + reading
+
+    @property
+    def _streamed_bytes(self) -> int:
+        """Bytes of all that is not in memory."""
+        return sum(self.program.inputs[n].bytes for n in self.streamed if n not in self.moved)
 
     @property
     def held_bytes(self) -> int:

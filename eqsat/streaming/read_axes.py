@@ -26,9 +26,6 @@ MOST_LONGEST = 12
 SMALL = 8
 """A slice of an input along a streamed axis takes at most the free memory divided by this."""
 
-SCATTERED = 4.0
-"""Chunks are scattered if reading them touches so many times as much as is read."""
-
 
 @dataclass(frozen=True)
 class ReadAxes:
@@ -54,32 +51,23 @@ class ReadAxes:
         moved = {position: self.moved.get(position) for position in self.streamed}
         return {n: one.share if isinstance(one, Windows) else 1.0 for n, one in moved.items()}
 
-    def over(self, free: int, room: float, scattered: bool = True) -> tuple[Axis, ...]:
+    def over(self, free: int) -> tuple[Axis, ...]:
         """The axes that may be looped over: the longest of each input, and then the others.
 
         **Arguments:**
 
         - `free`: bytes of memory for chunks, and what is made of them.
-        - `room`: bytes of the host's memory for pieces of datasets.
-        - `scattered`: whether to loop over those along which chunks are scattered.
         """
         found = set(picked_axes(self.program, free // SMALL))
         longest = set(found)
-        avoided = set[Axis]()
         for position, leaf in self._read():
             assert isinstance(leaf.op, Leaf)
             longest |= self._longest(position, leaf)
-            for number, dimension in enumerate(leaf.op.layout):
+            for dimension in leaf.op.layout:
                 axis = next(iter(parts(dimension)), None)
                 once = layout_axes(leaf.op.layout).count(axis) == 1 if axis else False
-                if axis is None or not once or axis.size < 2 or leaf.bytes // axis.size > free // SMALL:
-                    continue
-                found.add(axis)
-                lengths = {axis: self._chunk(leaf, axis, free)}
-                if self._touched(position, leaf, {number: axis}, lengths, room) > SCATTERED:
-                    avoided.add(axis)
-        if not scattered:
-            found, longest = found - avoided, longest - avoided
+                if axis is not None and once and axis.size > 1 and leaf.bytes // axis.size <= free // SMALL:
+                    found.add(axis)
         ordered = sorted(found, key=lambda axis: (-axis.size, axis.id))
         first = [axis for axis in ordered if axis in longest][:MOST_LONGEST]
         others = [axis for axis in ordered if axis not in first]
@@ -124,10 +112,6 @@ class ReadAxes:
             extents = {axis: abs(step) * axis.size for axis, step in zip(own, moved.steps, strict=True)}
             return {max(own, key=lambda axis: (extents[axis], axis.size))}
         return {max(axes, key=lambda axis: axis.size)} if axes else set()
-
-    def _chunk(self, leaf: Term, axis: Axis, free: int) -> int:
-        """The length of the longest chunks that are read along an axis."""
-        return max(1, min(axis.size, free // SMALL * axis.size // max(1, leaf.bytes)))
 
     def _touched(
         self,

@@ -76,7 +76,7 @@ def planner(
 
 def every_steps(planner: StreamPlanner, free: int) -> Iterator[Streaming]:
     """The steps of all programs that are found. They are extracted within the planner's settings."""
-    axes = planner.axes.over(free, 0)
+    axes = planner.axes.over(free)
     for candidate in planner._candidates(free, axes):
         yield planner._steps(candidate, frozenset(axes))
 
