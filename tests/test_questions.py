@@ -19,6 +19,7 @@ def density(x: Any) -> Any:
     return jnp.exp(-jnp.sum(((x[:, None] - x) / 3) ** 2, axis=-1)).sum(1)
 
 
+@pytest.mark.nightly
 def test_every_class_that_gains_has_the_price_of_its_plan() -> None:
     compared = eqsat.compare_accuracies(density, budget="400kB")(POINTS)
     assert [price.accuracy for price in compared.prices] == ["reassociates", "rescales", "cancels"]

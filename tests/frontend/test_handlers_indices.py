@@ -131,6 +131,7 @@ def test_a_table_that_is_computed_is_never_whole(function: Callable[..., Any]) -
     np.testing.assert_array_equal(optimized(x, y, labels), jax.jit(of_products)(x, y, labels))
 
 
+@pytest.mark.nightly
 def test_losses_of_labels_are_computed_in_chunks() -> None:
     """With the labels' logits by `logits[jnp.arange(n), labels]`, and the gradient."""
 

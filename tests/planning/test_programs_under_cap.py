@@ -20,6 +20,7 @@ from eqsat.targets.cpu import CPU
 from tests.stages import lowered, normal
 
 
+@pytest.mark.nightly
 def test_bodies_have_no_loops_where_a_loop_around_them_does() -> None:
     """Under a cap, a body for all rows would need loops of its own; one for a chunk of rows does not."""
     x, w = normal(4096, 12), normal(4, 12, 12)

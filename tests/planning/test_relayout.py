@@ -129,6 +129,7 @@ def searched(n: int, m: int, d: int, budget: str) -> Any:
     return optimized.plan(x, y)
 
 
+@pytest.mark.nightly
 def test_long_sums_are_added_up_for_a_tile_of_points_that_is_copied_once() -> None:
     """What is summed over is split into chunks that are computed as they go, and points fill the cache."""
     plan = searched(50, 20_000, 128, "14MB")

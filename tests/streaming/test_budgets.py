@@ -98,6 +98,7 @@ def test_an_explanation_prices_budgets(file: Any, tmp_path: Path) -> None:
     explanation.save(tmp_path / "explanation.html")
 
 
+@pytest.mark.nightly
 def test_a_class_that_takes_fewer_passes_gains(file: Any) -> None:
     compared = eqsat.compare_accuracies(lambda x: (x.mean(0), x.var(0)), budget="50kB")(file)
     own, wider, *_ = compared.prices

@@ -59,6 +59,7 @@ def test_all_folders_may_be_others(begun: Path, tmp_path: Path) -> None:
     assert not (moved / "checkpoint").exists()
 
 
+@pytest.mark.nightly
 def test_a_machine_with_less_memory_says_how_much_is_needed(begun: Path) -> None:
     for host, message in (
         (X.nbytes + 5_000, "chunks as its checkpoint has them .* they take"),

@@ -221,6 +221,7 @@ def test_a_damaged_checkpoint_is_said(tmp_path: Path) -> None:
         run(eqsat.on_host(X))
 
 
+@pytest.mark.nightly
 def test_what_is_expensive_is_kept_in_a_scratch_file(tmp_path: Path) -> None:
     """Kernel sums that are centred by their own mean, which needs all of them first."""
     centres, rows = normal(1_500, 4), X[:30_000]
