@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -44,7 +43,7 @@ from eqsat.backend.relayout import COPY, COPYING, copied
 from eqsat.backend.rounding import ROUNDED, ROUNDING, rounded_products
 from eqsat.backend.scope import Scope
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
-from eqsat.ir.depthwise import depthwise_taps
+from eqsat.ir.depthwise import is_shifted
 from eqsat.ir.labels import axis_labels
 from eqsat.ir.ops import (
     Call,
@@ -345,7 +344,7 @@ class Emitter:
 
     def call(self, term: Term, op: Opaque, scope: Scope) -> Emitted:
         orders = self.codegen.orders_bodies if scope.in_body else self.codegen.orders_convolutions
-        shifts = (depthwise_taps(op.call) or math.inf) <= self.codegen.shifted_taps
+        shifts = is_shifted(op.call, self.codegen.shifted_taps)
         call = in_library_order(op.call) if orders or shifts else op.call
         key = (call, tuple(arg.number for arg in term.args))
         if key not in scope.calls:

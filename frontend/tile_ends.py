@@ -29,7 +29,7 @@ MOST_ENDS = 16
 def ends_after(image: ImageValues, targets: Sequence[Target]) -> list[Target]:
     """Reductions over rows, and results by rows, that all of some window operations only go into.
 
-    None if they go elsewhere.
+    The list is empty if they go elsewhere, too.
     """
     flat = image.flat
     rows = {target.value: target for target in targets if target.dimension is not None}

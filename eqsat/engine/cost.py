@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from eqsat.engine.convolutions import convolution_work
 from eqsat.engine.storage_model import SORTS, Axes, StorageModel, Valued, is_short
 from eqsat.ir.axis import layout_shape, parts
-from eqsat.ir.depthwise import depthwise_taps
+from eqsat.ir.depthwise import is_shifted
 from eqsat.ir.dtypes import is_inexact, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.formula import Monoid
@@ -278,8 +278,7 @@ class CostModel(StorageModel):
         """Seconds of a convolution: those of its products, and of copying what these read."""
         work = convolution_work(op.call, lambda axis: self.length(axis, opened))
         dtype = op.call.out_dtypes[op.result]
-        taps = None if self.library else depthwise_taps(op.call)
-        if taps is not None and taps <= self.machine.shifted_taps:
+        if not self.library and is_shifted(op.call, self.machine.shifted_taps):
             return self.machine.shifted * work.flops / 2 / self.machine.elements
         if self.machine.orders_convolutions and work.by_numbers:
             return NUMBER_WORK * work.flops / self.machine.elements

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from eqsat.engine.convolutions import convolution_work
 from eqsat.ir.axis import Axis, layout_shape
-from eqsat.ir.depthwise import depthwise_taps
+from eqsat.ir.depthwise import is_shifted
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
 from eqsat.ir.memory_order import Order, multiplies_as_it_lies
@@ -217,8 +217,7 @@ class StorageModel:
         Of one that is written as a sum of shifted images, those of the image with what it is padded with.
         """
         opened = frozenset[Axis]().union(*(operand.open for operand in operands))
-        taps = depthwise_taps(call)
-        if taps is not None and taps <= self.machine.shifted_taps:
+        if is_shifted(call, self.machine.shifted_taps):
             return self._padded(call, operands[0])
         work = convolution_work(call, lambda axis: self.length(axis, opened))
         if not self.machine.orders_convolutions or work.by_numbers or call.params["feature_group_count"] == 1:

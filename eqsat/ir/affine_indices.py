@@ -1,6 +1,8 @@
-"""Indices that are affine in positions along axes, clipped: where windows of an array are.
+"""Indices that are affine in positions along axes, clipped.
 
-index[t, f]  =  clip(start + stride t + step f, low, high)
+Windows of an array are where such indices say, with an axis of windows `t` and one inside of them, `f`:
+
+    index[t, f]  =  clip(start + stride t + step f, low, high)
 """
 
 from __future__ import annotations

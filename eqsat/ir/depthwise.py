@@ -11,6 +11,17 @@ from eqsat.ir.dtypes import is_real_float
 from eqsat.ir.ops import Call
 
 
+def is_shifted(call: Call, most: int) -> bool:
+    """Whether a call is a depthwise convolution that is written as a sum of shifted images.
+
+    **Arguments:**
+
+    - `most`: the entries of each feature that it may multiply (`shifted_taps` of a machine).
+    """
+    taps = depthwise_taps(call)
+    return taps is not None and taps <= most
+
+
 def depthwise_taps(call: Call) -> int | None:
     """How many entries of each feature a depthwise convolution multiplies; None for any other call.
 

@@ -1,6 +1,8 @@
 """One entry along an axis as a reduction, which takes the entries in any chunks.
 
-a[k]  =  max over n of (a[n] if n = k, else -inf)
+All other entries become the least one, of real numbers and integers:
+
+    a[k]  =  max over n of (a[n] if n = k, else -inf)
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from eqsat.ir.term import Term, Terms
 
 
 def entry_at(terms: Terms, term: Term, axis: Axis, place: int) -> Term:
-    """The entry at a place along an axis, bit by bit."""
+    """The entry at a place along an axis, bit by bit; a complex zero may lose its sign."""
     counted = [terms.make(Iota(axis, "int32")), terms.make(Const(str(place), "int32"))]
     is_it = terms.make(Map("eq", "bool"), counted)
     kind, others = _keeping(term.dtype)

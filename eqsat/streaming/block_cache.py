@@ -1,6 +1,8 @@
 """Keeps pieces of a chunked dataset in memory: what is read in a row is read, and decompressed, once.
 
-chunks of 30 frames, read 3 frames at a time: the first read takes all 30, and the next nine none
+Reads along the first dimension use each piece several times:
+
+    chunks of 30 frames, read 3 frames at a time: the first read takes all 30, and the next nine none
 """
 
 from __future__ import annotations

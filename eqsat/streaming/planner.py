@@ -118,7 +118,7 @@ class StreamPlanner:
     - `moved`: what is moved of arguments and an input of its own, by position.
     - `tables`: the positions of those of which only entries are read that indices pick.
     - `parts`: how the devices of a mesh share out chunks.
-    - `axes`: along which axes is read by chunks.
+    - `axes`: those along which arguments are read by chunks.
 
     **Arguments:**
 
