@@ -64,6 +64,11 @@ class Target:
     def value(self) -> Value:
         return self.equation.outputs[0]
 
+    @property
+    def is_sum(self) -> bool:
+        """Whether it is a convolution that sums over the rows."""
+        return self.dimension is None and self.reduced is None
+
 
 class ImageValues:
     """The equations of a jaxpr, and what is known of them."""

@@ -8,19 +8,31 @@ off.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from eqsat.frontend.flat import Equation, Value
 from eqsat.frontend.image_values import FEWEST_ROWS, ImageValues, Target
-from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, identity_of, need_of
+from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, identity_of, joined, need_of
 
-REDUCTIONS = frozenset({"reduce_sum", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "dot_general"})
-"""Primitives that reduce rows to which rows of an identity can be added."""
+COMBINED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "reduce_sum": lax.add,
+    "dot_general": lax.add,
+    "reduce_max": lax.max,
+    "reduce_min": lax.min,
+    "reduce_and": lax.bitwise_and,
+    "reduce_or": lax.bitwise_or,
+}
+"""Primitives that reduce rows, and what combines their results for two parts of the rows."""
+
+REDUCTIONS = frozenset({*COMBINED, "argmax", "argmin"})
+"""Primitives that reduce rows, behind which rows of an identity can be added."""
 
 MOST_ENDS = 16
 """Tiles are not looked for where more values behind window operations are reduced, or are results."""
@@ -29,17 +41,21 @@ MOST_ENDS = 16
 def ends_after(image: ImageValues, targets: Sequence[Target]) -> list[Target]:
     """Reductions over rows, and results by rows, that all of some window operations only go into.
 
-    The list is empty if they go elsewhere, too.
+    Convolutions among them that sum over rows are such reductions themselves. The list is empty if any go
+    elsewhere, too.
     """
     flat = image.flat
     rows = {target.value: target for target in targets if target.dimension is not None}
-    if not rows or len(rows) < len(targets):
+    sums = {target.value: target for target in targets if target.is_sum}
+    if not rows:
         return []
     place, tried = targets[0].place, 0
     reached = set(rows)
-    found: list[Target] = []
+    found: list[Target] = list(sums.values())
     for equation in flat.equations:
         if reached.isdisjoint(one for one in equation.inputs if isinstance(one, Value)):
+            continue
+        if not sums.keys().isdisjoint(equation.outputs):
             continue
         target: Target | None = None
         if equation.name in REDUCTIONS:
@@ -111,7 +127,8 @@ def _reads_rows(image: ImageValues, target: Target, rows: dict[Value, Target]) -
         (value,) = equation.outputs
         window = windows.get(value)
         if equation is target.equation and target.reduced is not None:
-            need = reduction_of_tiles(image.wanted(equation, None, 1), target.reduced, target.rows)
+            rows_of_all = Window(target.reduced, 0, 0, target.rows)
+            need = reduction_of_tiles(image.wanted(equation, None, 1), rows_of_all)
         elif window is None:
             continue
         elif value in rows:
@@ -130,18 +147,13 @@ def _reads_rows(image: ImageValues, target: Target, rows: dict[Value, Target]) -
     return found
 
 
-def reduction_of_tiles(wanted: Wanted, dimension: int, length: int) -> Need | None:
-    """What the part of a tile of so many rows needs, of a reduction over rows.
-
-    **Arguments:**
-
-    - `dimension`: that of the rows, in the first operand.
-    """
-    dimensions = [dimension]
+def reduction_of_tiles(wanted: Wanted, rows: Window) -> Need | None:
+    """What the part of a tile of these rows, in the first operand, needs of a reduction over rows."""
+    dimensions = [rows.dimension]
     if wanted.equation.name == "dot_general":
         (left, right), _ = wanted.params["dimension_numbers"]
-        dimensions.append(right[tuple(left).index(dimension)])
-    windows = tuple(Window(one, length, 0, length) for one in dimensions)
+        dimensions.append(right[tuple(left).index(rows.dimension)])
+    windows = tuple(replace(rows, dimension=one) for one in dimensions)
     return Need(windows, lambda operands, _: operands, total=partial(_over_tiles, wanted, windows))
 
 
@@ -151,6 +163,9 @@ def _over_tiles(wanted: Wanted, windows: Sequence[Window], operands: Sequence[An
         _within(wanted, number, window, operand)
         for number, (window, operand) in enumerate(zip(windows, operands, strict=True))
     ]
+    if wanted.equation.name in ("argmax", "argmin"):
+        (dimension,) = wanted.params["axes"]
+        return wanted.bind([joined(operands[0], dimension)])
     if wanted.equation.name != "dot_general":
         return wanted.bind(operands, axes=(0, *(axis + 1 for axis in wanted.params["axes"])))
     sums, batches = (
@@ -162,10 +177,29 @@ def _over_tiles(wanted: Wanted, windows: Sequence[Window], operands: Sequence[An
 def _within(wanted: Wanted, number: int, window: Window, tiles: Any) -> Any:
     """The rows of tiles, with an identity in place of those that there are not."""
     rows = wanted.shapes[number][window.dimension]
-    if rows == window.length * wanted.tiles:
+    if window.inside(wanted.tiles, rows):
         return tiles
     shape = [1] * tiles.ndim
     shape[0], shape[window.dimension + 1] = wanted.tiles, window.length
-    identity = identity_of(wanted.equation.name.removeprefix("reduce_"), tiles.dtype)
-    at = jnp.arange(wanted.tiles, dtype=np.int32)[:, None] * window.length + jnp.arange(window.length)
+    identity = identity_of(wanted.equation.name.removeprefix("reduce_").removeprefix("arg"), tiles.dtype)
+    at = window.places(jnp.arange(wanted.tiles, dtype=np.int32)[:, None])
     return jnp.where((at < rows).reshape(shape), tiles, jnp.asarray(identity, tiles.dtype))
+
+
+def is_in_parts(image: ImageValues, target: Target) -> bool:
+    """Whether a target can be computed of each of two parts of the rows, and then of both.
+
+    Sums of narrow floats would be rounded for each part.
+    """
+    if target.dimension is not None or target.is_sum:
+        return True
+    combined, dtype = COMBINED.get(target.equation.name), image.flat.avals[target.value].dtype
+    narrow = jnp.issubdtype(dtype, jnp.inexact) and dtype.itemsize < 4
+    return combined is not None and not (combined is lax.add and narrow)
+
+
+def both(target: Target, one: Any, other: Any) -> Any:
+    """A target of all rows, given those of two parts."""
+    if target.dimension is not None:
+        return lax.concatenate([one, other], target.dimension)
+    return lax.add(one, other) if target.is_sum else COMBINED[target.equation.name](one, other)

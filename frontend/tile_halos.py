@@ -87,8 +87,8 @@ def _convolution(wanted: Wanted) -> Need | None:
     return Need((rows, None), compute, {0: lambda _: 0})
 
 
-def sum_of_tiles(wanted: Wanted, place: int, length: int) -> Need | None:
-    """What the part of a tile of so many rows needs, of a convolution that sums over rows.
+def sum_of_tiles(wanted: Wanted, place: int, rows: Window) -> Need | None:
+    """What the part of a tile of these rows needs, of a convolution that sums over rows.
 
     The derivative of a convolution by its kernel is one: its own kernel is as large as an image.
 
@@ -97,24 +97,26 @@ def sum_of_tiles(wanted: Wanted, place: int, length: int) -> Need | None:
     **Arguments:**
 
     - `place`: which of the dimensions of an image the rows are.
+    - `rows`: those of the first tile, and how far they are from those of the next.
 
     **Raises:** `Misaligned`.
     """
     params, numbers = wanted.params, wanted.params["dimension_numbers"]
     dilation, apart = params["rhs_dilation"][place], params["lhs_dilation"][place]
-    if length * dilation % apart:
+    if rows.stride * dilation % apart:
         raise Misaligned
-    reach = Reach(length, params["window_strides"][place], dilation, params["padding"][place][0], apart)
+    low = params["padding"][place][0] - dilation * rows.start
+    reach = Reach(rows.length, params["window_strides"][place], dilation, low, apart)
     kernel = Window(0, 0, 0, wanted.shape[numbers.out_spec[2 + place]])
     found = reach.of(kernel, numbers.lhs_spec[2 + place])
     if found is None:
         return None
-    rows, around = found
+    image, around = found
     padding = tuple(around if d == place else one for d, one in enumerate(params["padding"]))
     return Need(
         (
-            replace(rows, stride=length * dilation // apart),
-            Window(numbers.rhs_spec[2 + place], length, 0, length),
+            replace(image, stride=rows.stride * dilation // apart),
+            replace(rows, dimension=numbers.rhs_spec[2 + place]),
         ),
         lambda operands, _: wanted.bind(operands, padding=padding),
         {0: lambda _: 0},

@@ -137,6 +137,8 @@ def _spanned(dimension: int, first: Any, last: Any, used: Any) -> Window | None:
     **Raises:** `Misaligned`.
     """
     tiles = np.flatnonzero(used)
+    if len(used) == 1 and len(tiles):
+        return Window(dimension, 0, int(first[0]), int(last[0] - first[0]) + 1)
     if len(tiles) < 2:
         return None
     slope = float(first[tiles[-1]] - first[tiles[0]]) / float(tiles[-1] - tiles[0])

@@ -51,7 +51,8 @@ class TileScope:
         tiling, number = found
         result: TiledResult = tiling.results[number]
         axis = None if result.dimension is None else view.layout[result.dimension]
-        if axis is not None and lowering.reshapes and id(equation) not in lowering.calls:
+        whole = lowering.reshapes and id(equation) not in lowering.calls
+        if axis is not None and result.parts is not None and whole:
             lowering.draft.axes.split([axis], boundaries(result.parts), frozenset({id(equation)}))
         lowering.name(equation, view, partial(self._result, tiling, number))
 

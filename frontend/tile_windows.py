@@ -38,6 +38,10 @@ class Window:
         end = max(self.start + self.length, other.start + other.length)
         return replace(self, start=start, length=end - start)
 
+    def places(self, tile: Any) -> Any:
+        """The rows of a tile."""
+        return self.stride * tile + self.start + jnp.arange(self.length, dtype=np.int32)
+
     def inside(self, tiles: int, rows: int) -> bool:
         """Whether all rows of all tiles are among so many."""
         return self.start >= 0 and self.stride * (tiles - 1) + self.start + self.length <= rows

@@ -184,28 +184,15 @@ def between(layer: Callable[[Any], Any], kernels: Any, x: Any) -> Any:
     )
 
 
-NOT_WHOLE = {
-    "lopsided",
-    "valid",
-    "cropping",
-    "slice",
-    "every other row",
-    "minimum",
-    "pad",
-    "stride of three",
-}
-"""Layers after which tiles do not have all rows and no more, so that no sum over rows is theirs."""
-
-
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", nightly_but(DIFFERENT - {"shuffled", "pad", "joined", "dilated"}, LAYERS))
 def test_derivatives(name: str) -> None:
     """By the image, and by the kernels, of which each tile gives a part."""
     kernels = [normal(3, 3, 3, 4) / 3, normal(3, 3, 4, 2) / 3]
-    x = normal(1, 96, 16, 3)
+    # 91 rows look like fifteen sixteenths of 96, not like all that is left of them.
+    x = normal(1, 192 if name == "cropping" else 96, 16, 3)
     grad = jax.grad(lambda kernels, x: between(LAYERS[name], kernels, x), (0, 1))
-    count = check(grad, kernels, x)
-    assert count >= (0 if name in NOT_WHOLE else 3)
+    assert check(grad, kernels, x) >= 3
 
 
 def unet(x: Any) -> Any:
