@@ -17,6 +17,7 @@ from eqsat.ir.program import Output, Program
 from eqsat.ir.spec import check_program
 from eqsat.ir.term import Terms, reachable
 from tests.engine.contractions import check_equal, ordered
+from tests.nightly import THOROUGH
 
 SIZES = [2, 2, 2, 3, 3]
 AXES = [Axis(number, size) for number, size in enumerate(SIZES)]
@@ -86,7 +87,7 @@ class Everything:
 
 
 @given(random_programs("float32"), st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250 if THOROUGH else 60, deadline=None)
 def test_every_tree_in_any_order(program: Program, data: st.DataObject) -> None:
     check_program(program)
     rebuilder = Rebuilder(program, None)

@@ -19,6 +19,7 @@ REAL = np.random.default_rng(0).normal(size=(500, 8)).astype(np.float32)
 HOSTILE = np.where(REAL > 1, np.float32(np.nan), np.where(REAL < -1, np.float32(-np.inf), REAL))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("function", "initial", "x"),
     [

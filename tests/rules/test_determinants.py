@@ -34,6 +34,7 @@ def test_traces(rules: str, left: str, right: str) -> None:
     prove(left, right, ARRAYS, rules, given)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rules", "left", "right"),
     [

@@ -15,6 +15,7 @@ RENAMING = (
 )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rules", "left", "right"),
     [

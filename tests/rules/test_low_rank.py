@@ -16,6 +16,7 @@ DIAGONAL = "equal-indices diagonal-along-rows"
 IDENTITY = "equal-indices identity-is-diagonal scaled-diagonal times-one"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rule", "expression", "given"),
     [

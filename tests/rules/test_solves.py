@@ -23,6 +23,7 @@ RENAMING = (
 IDENTITY = "equal-indices identity-is-diagonal"
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("rules", "left", "right"),
     [
