@@ -7,6 +7,7 @@ expression wherever it is computed, and the terms between it and the comparison 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,12 +36,15 @@ SELECTING_REDUCTIONS = frozenset({"max", "min", "and", "or"})
 SELECTING_CALLS = frozenset(
     {
         "broadcast_in_dim", "concatenate", "copy", "cummax", "cummin", "dynamic_slice",
-        "dynamic_update_slice", "gather", "pad", "reduce_window_max", "reduce_window_min", "reshape", "rev",
-        "scatter", "scatter-max", "scatter-min", "scatter_max", "scatter_min", "select_n", "slice", "sort",
-        "split", "squeeze", "top_k", "transpose",
+        "dynamic_update_slice", "gather", "pad", "pick", "read", "reduce_window_max", "reduce_window_min",
+        "reshape", "rev", "scatter", "scatter-max", "scatter-min", "scatter_max", "scatter_min", "select_n",
+        "slice", "sort", "split", "squeeze", "top_k", "transpose",
     }
 )  # fmt: skip
 """Primitives that give entries of their operands, perhaps in other places."""
+
+INDICES = {"gather": 1, "dynamic_slice": 1, "dynamic_update_slice": 2, "pick": 1, "take": 1}
+"""Of what selects entries by indices, the operands from which on these are."""
 
 SELECTING_OPERATIONS = frozenset(
     {"append", "argsort", "diagonal", "head", "merge", "reverse", "sort", "split", "take", "tril", "triu"}
@@ -81,6 +85,8 @@ class _Finder:
       in, 0 for none.
     - `reached`: of each term, by place, what it is made of by elementwise functions and selections, in its
       body.
+    - `pointed`: the same without what rounded floats are made of: an index that is computed, as that of a
+      quantile, says nothing of which entries are larger.
     - `kept`: what it has entries of, bit by bit: by selections alone, and through bodies.
     - `rounded`: the terms that rounding has a say in.
     """
@@ -90,6 +96,7 @@ class _Finder:
         self.args: list[list[int]] = []
         self.bodies: list[int] = []
         self.reached: list[int] = []
+        self.pointed: list[int] = []
         self.kept: list[int] = []
         self.rounded = 0
         self._count = 0
@@ -122,10 +129,15 @@ class _Finder:
             self.terms.append(term)
             self.args.append(args)
             self.bodies.append(body)
-            for found, passes in ((self.reached, selects), (self.kept, keeps)):
+            indices = _first_index(term.op)
+            for found, passes in (
+                (self.reached, selects),
+                (self.pointed, selects and not _rounds_to_integers(term)),
+                (self.kept, keeps),
+            ):
                 made_of = 1 << place
-                for arg in args if passes else ():
-                    made_of |= found[arg]
+                for number, arg in enumerate(args) if passes else ():
+                    made_of |= (self.pointed if found is self.reached and number >= indices else found)[arg]
                 found.append(made_of)
             own = is_inexact(term.dtype) and not _keeps(term.op)
             if own or any(self.rounded >> arg & 1 for arg in args):
@@ -212,6 +224,23 @@ def _tests_nan(term: Term) -> bool:
     """Whether a term compares a value with itself: whatever its last digit, it is only unequal if it is
     NaN."""
     return len(term.args) == 2 and term.args[0] is term.args[1]
+
+
+def _rounds_to_integers(term: Term) -> bool:
+    """Whether a term is floats as integers."""
+    converts = isinstance(term.op, Map) and term.op.name == "convert"
+    return converts and is_inexact(term.args[0].dtype) and not is_inexact(term.dtype)
+
+
+def _first_index(op: Op) -> float:
+    """The number of the first operand that is an index; infinite if none is."""
+    match op:
+        case Opaque(call=call):
+            return INDICES.get(call.primitive.name, math.inf)
+        case Operation(spec=spec):
+            return INDICES.get(spec.name, math.inf)
+        case _:
+            return math.inf
 
 
 def _selects(op: Op) -> bool:

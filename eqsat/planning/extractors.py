@@ -18,15 +18,20 @@ STREAMED_SHARE = 1 / 8
 """The share of the cap for a chunk of an input that is read: others, and what is made of it, are beside."""
 
 
-def nominal_chunks(space: SearchSpace, cap: float) -> dict[Axis, int]:
+def nominal_chunks(space: SearchSpace, cap: float, known: bool = False) -> dict[Axis, int]:
     """The chunk lengths that extraction assumes.
 
     A chunk of the largest term or input should be within the cap and the cache. If the cap allows, it has
     enough rows for a matrix product to run at full speed, whatever the cache.
+
+    **Arguments:**
+
+    - `known`: whether terms in the program's equalities count. They may be larger than all others, as what
+      is compared where entries of a sorted array are found by counting.
     """
     largest: dict[Axis, int] = {}
     given = ((leaf, leaf.axes) for leaf in space.program.inputs)
-    for term, axes in (*computed(space.program), *computed(with_tiles(space.program)), *given):
+    for term, axes in (*computed(space.program, known), *computed(with_tiles(space.program)), *given):
         for axis in axes:
             largest[axis] = max(largest.get(axis, 1), term.bytes)
     if space.streams:

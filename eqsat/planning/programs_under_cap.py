@@ -50,8 +50,27 @@ def built_under(
     - `unlike`: another state under that cap. If bodies of control flow come to the same in both, there are
       none.
     """
+    for known in (False, True):
+        chunks = nominal_chunks(state.space, cap, known)
+        if known and (chunks == nominal_chunks(state.space, cap) or deadline.passed()):
+            break
+        builder = _built_with(chunks, state, cap, budget, deadline, largest_block, unlike)
+        if builder is not None or not state.exhausted:
+            return builder
+    return None
+
+
+def _built_with(
+    chunks: Mapping[Axis, int],
+    state: ExtractionState,
+    cap: float,
+    budget: int,
+    deadline: Deadline,
+    largest_block: float,
+    unlike: ExtractionState | None,
+) -> CandidateBuilder | None:
+    """The same with these lengths of chunks."""
     space = state.space
-    chunks = nominal_chunks(space, cap)
     counted = _planned_calls(state, cap, budget - space.program.fixed_bytes, deadline, chunks)
     if unlike is not None and _alike(counted, unlike.counted):
         state.exhausted = unlike.exhausted

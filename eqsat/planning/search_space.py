@@ -64,13 +64,17 @@ def is_long(program: Program) -> bool:
     return sum(1 for _ in program.reachable()) > LONG
 
 
-def computed(program: Program) -> Iterator[tuple[Term, frozenset[Axis]]]:
+def computed(program: Program, known: bool = False) -> Iterator[tuple[Term, frozenset[Axis]]]:
     """The terms that a program computes, each with the axes along which a loop around it makes it smaller.
 
     Terms inside control flow are included, with the axes that pass through the call.
+
+    **Arguments:**
+
+    - `known`: whether those in its equalities are, too, which it may compute in place of others.
     """
     seen: set[Call] = set()
-    for term in program.reachable():
+    for term in program.known() if known else program.reachable():
         if term.args:
             yield term, term.axes
         if isinstance(term.op, Opaque) and term.op.call not in seen:

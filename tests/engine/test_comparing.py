@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -101,6 +102,23 @@ def test_what_is_computed_of_an_entry_before_it_is_compared_stays_what_it_is() -
 
     assert values_of(near, X @ X.T) == set()
     assert {"mul", "max", "ge"} <= between_of(lambda x: near(x @ x.T), X)
+
+
+def test_an_index_that_is_computed_says_nothing_of_which_entries_are_larger() -> None:
+    """A quantile's place between two entries is of the same number as their indices."""
+
+    def below(x: Any, q: Any) -> Any:
+        return jnp.sum(x < jnp.quantile(x, q))
+
+    assert not {"gather", "sort", "take"} & between_of(below, X, np.float32(0.3))
+
+
+def test_an_index_that_is_found_by_comparing_does() -> None:
+    def above_those_of_the_largest(x: Any, y: Any) -> Any:
+        values = x @ x.T
+        return jnp.sum(values[0] >= y[jnp.argsort(values[0])[-2:]].min())
+
+    assert "gather" in between_of(above_those_of_the_largest, X, X[:, 0])
 
 
 def test_a_test_for_nan_compares_nothing() -> None:

@@ -119,6 +119,22 @@ def test_what_is_found_in_little_memory(fn: Callable[..., Any], args: Any) -> No
     assert "bitcast_convert_type" in counted.plan(*args).source
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        jnp.median,
+        pytest.param(lambda x: jnp.sort(x)[jnp.array([3, 99_999, -5])], marks=pytest.mark.nightly),
+        lambda x: jnp.sum(jnp.where(x < jnp.quantile(x, 0.3), x, 0.0) != 0),
+    ],
+)
+def test_entries_of_one_long_array_that_is_given(fn: Callable[..., Any]) -> None:
+    """What is compared in a pass is several times as large as the array: a chunk is as much shorter."""
+    x = jnp.asarray(normal(300_007))
+    counted = eqsat.optimize(fn, budget=x.nbytes + x.nbytes // 5)
+    np.testing.assert_array_equal(counted(x), jax.jit(fn)(x))
+    assert counted.plan(x).loops
+
+
 def test_what_is_compared_with_its_entry_is_sorted() -> None:
     """Computed twice, the entry could differ from all that it is compared with."""
 

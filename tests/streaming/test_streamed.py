@@ -81,6 +81,17 @@ def test_a_median_is_found_in_ten_passes(file: Any) -> None:
     assert ASSUMPTION in str(plan)
 
 
+@pytest.mark.nightly
+def test_a_file_is_compared_with_a_quantile_of_it(file: Any) -> None:
+    """The file has the same bits whenever it is read."""
+
+    def below(x: Any) -> Any:
+        return jnp.sum(jnp.where(x[:, 0] < jnp.quantile(x[:, 0], 0.3), x[:, 1], 0))
+
+    found = eqsat.optimize(below, budget="300kB")(file)
+    np.testing.assert_allclose(found, below(X), rtol=1e-4)
+
+
 def test_without_a_loop_that_ends_by_a_condition_nothing_is_assumed(file: Any) -> None:
     plan = eqsat.optimize(lambda x: x.sum(0), budget="50kB").plan(file)
     assert isinstance(plan, eqsat.StreamPlan)
