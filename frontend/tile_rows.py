@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
@@ -73,25 +72,36 @@ def _reshape(wanted: Wanted) -> Need | None:
 
 @rule("concatenate")
 def _concatenate(wanted: Wanted) -> Need | None:
+    """Of an operand with few rows, each tile needs all: they may be of the other end of an array.
+
+    jnp.roll(x, 1)  =  concatenate(x[n - 1 :], x[: n - 1])
+    """
     row, window = wanted.row, wanted.window
     if wanted.params["dimension"] != row:
         return wanted.same()
     ends = list(itertools.accumulate(shape[row] for shape in wanted.shapes))
     begins = [0, *ends[:-1]]
     full = [number for number, shape in enumerate(wanted.shapes) if shape[row]]
+    long = [number for number in full if wanted.shapes[number][row] > window.length]
+
+    def rows(operands: Sequence[Any], number: int, places: Any) -> Any:
+        if number in long:
+            return operands[number]
+        inside = jnp.clip(places - begins[number], 0, wanted.shapes[number][row] - 1)
+        return jnp.take(operands[number], inside, axis=row)
 
     def compute(operands: Sequence[Any], tile: Any) -> Any:
-        places = window.stride * tile + window.start + jnp.arange(window.length, dtype=np.int32)
-        places = places.reshape([-1 if d == row else 1 for d in range(len(wanted.shape))])
+        places = window.places(tile)
+        along = places.reshape([-1 if d == row else 1 for d in range(len(wanted.shape))])
         *others, last = full
-        joined = operands[last]
+        joined = rows(operands, last, places)
         for number in reversed(others):
-            joined = jnp.where(places < ends[number], operands[number], joined)
+            joined = jnp.where(along < ends[number], rows(operands, number, places), joined)
         return joined
 
     # Rows of an operand where there are none are not read.
     windows = tuple(
-        replace(window, start=window.start - begin) if number in full else None
+        replace(window, start=window.start - begin) if number in long else None
         for number, begin in enumerate(begins)
     )
     return Need(windows, compute)

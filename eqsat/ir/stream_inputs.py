@@ -14,10 +14,10 @@ from eqsat.ir.axis import Axis, Dimension, Layout, as_dimension, layout_axes, la
 from eqsat.ir.axis_names import with_joint_axes
 from eqsat.ir.control import Body, steady
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.moved_arrays import Moved, Whole
+from eqsat.ir.moved_arrays import Filled, Moved, Whole
 from eqsat.ir.moved_computations import Moves, Moving
 from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, placed, repeats, tiled
-from eqsat.ir.ops import Call, Leaf, Opaque, Rename
+from eqsat.ir.ops import Call, Const, Leaf, Opaque, Rename
 from eqsat.ir.picked_entries import can_be_picked, is_pick, picked, picked_rows, windows_of
 from eqsat.ir.program import Program
 from eqsat.ir.running_calls import running_call, running_result
@@ -52,8 +52,8 @@ def with_stream_inputs(program: Program, streamed: Collection[int], exact: bool 
     moved = {program.inputs[position].number for position in streamed}
     axes = {axis for position in streamed for axis in program.inputs[position].axes}
     for term in program.reachable():
-        operands = _operands(term)
-        if operands and all(operand.number in moved for operand in operands):
+        made = [operand.number in moved for operand in _operands(term) if _filled(operand) is None]
+        if made and all(made):
             moved.add(term.number)
             axes |= term.axes
     return _Pass(with_joint_axes(program, axes), exact).result(streamed)
@@ -296,8 +296,8 @@ class _Pass:
                 return replace(of, layout=layout)
             case Opaque(call=call, result=result):
                 operands = _operands(term)
-                known = [inside.known[arg.number] for arg in operands]
-                if not operands or any(of is None for of in known):
+                known = [inside.known[arg.number] or _filled(arg) for arg in operands]
+                if any(of is None for of in known) or all(_filled(arg) for arg in operands):
                     return None
                 found = [of for of in known if of is not None]
                 arrays = []
@@ -400,6 +400,13 @@ class _Pass:
             return made, tuple(operands), same
         made, results, left = fewer
         return made, tuple(operands[place] for place in left), results
+
+
+def _filled(term: Term) -> _Of | None:
+    """What a constant is, as zeros that are joined to an input; None for other terms."""
+    if not isinstance(term.op, Const):
+        return None
+    return _Of(Filled(term.op.text, term.op.dtype, ()), (), False)
 
 
 def _operands(term: Term) -> tuple[Term, ...]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from eqsat.ir.axis import Axis
 from eqsat.ir.changed_calls import with_changed_bodies
 from eqsat.ir.control import Body
-from eqsat.ir.ops import Call, Dot, Opaque, Reduce, Rename
+from eqsat.ir.ops import Call, Opaque
 from eqsat.ir.program import Program
 from eqsat.ir.substitution import with_inputs
-from eqsat.ir.term import Term, reachable
+from eqsat.ir.term import Term
 
 WINDOWED = frozenset(
     {
@@ -31,41 +31,33 @@ stencil reads."""
 
 def tiled_values(program: Program) -> Iterator[tuple[Term, Term]]:
     """What computes such values as a whole, each with what computes them by tiles (`frontend/tiles.py`)."""
-    for whole, tiles in program.equalities:
-        if is_windowed(whole) or _tile_axes(whole, tiles):
-            yield whole, tiles
+    for whole, tiles, _ in _tiled(program):
+        yield whole, tiles
 
 
 def tile_axes(program: Program) -> frozenset[Axis]:
-    """The axes of tiles: those that pass through the last window operation only there."""
-    return frozenset[Axis]().union(*(_tile_axes(*pair) for pair in tiled_values(program)))
+    """The axes of tiles: those that pass through window operations only there."""
+    return frozenset[Axis]().union(*(axes for _, _, axes in _tiled(program)))
 
 
-def _tile_axes(whole: Term, tiles: Term) -> frozenset[Axis]:
-    made = tiles
-    # Rows that the tiles have in excess are sliced off, and parts of sums are added up.
-    if is_windowed(whole):
-        while made.args and not is_windowed(made):
-            made = made.args[0]
-        return _passing(made) - _passing(whole) if is_windowed(made) else frozenset()
-    if _is_part(whole):
-        while made.args and not _parts_of(whole, made):
-            made = made.args[0]
-        return _parts_of(whole, made)
-    while isinstance(made.op, Rename):
-        made = made.args[0]
-    if isinstance(whole.op, Reduce | Dot) and isinstance(made.op, Reduce | Dot):
-        other = made.op.axes - whole.op.axes
-    else:
-        other = made.args[0].axes - whole.axes if _is_part(made) else frozenset()
-    return other & _windowed_apart(made) if other else other
-
-
-def _windowed_apart(term: Term) -> frozenset[Axis]:
-    """The axes that pass through window operations on the way to a term, and through all that have them."""
-    windowed = [one for one in reachable([term]) if is_windowed(one)]
-    passing = frozenset[Axis]().union(*map(_passing, windowed))
-    return passing.difference(*(one.axes - _passing(one) for one in windowed))
+def _tiled(program: Program) -> Iterator[tuple[Term, Term, frozenset[Axis]]]:
+    """The values that are computed by tiles, these, and the axes of tiles."""
+    through: dict[int, frozenset[Axis]] = {}
+    stopped: dict[int, frozenset[Axis]] = {}
+    for term in program.known() if program.equalities else ():
+        passing = _passing(term) if is_windowed(term) else frozenset[Axis]()
+        others = term.axes - passing if is_windowed(term) else frozenset[Axis]()
+        through[term.number] = passing.union(*(through[arg.number] for arg in term.args))
+        stopped[term.number] = others.union(*(stopped[arg.number] for arg in term.args))
+    for whole, tiles in program.equalities:
+        axes = through[tiles.number] - stopped[tiles.number] - through[whole.number]
+        if _is_part(whole):
+            made = tiles
+            while made.args and not _parts_of(whole, made):
+                made = made.args[0]
+            axes = _parts_of(whole, made)
+        if axes:
+            yield whole, tiles, axes
 
 
 def _parts_of(whole: Term, tiles: Term) -> frozenset[Axis]:
@@ -82,8 +74,8 @@ def _is_part(term: Term) -> bool:
 
 
 def _passing(term: Term) -> frozenset[Axis]:
-    assert isinstance(term.op, Opaque)
-    return term.op.call.passing & term.axes
+    """The axes of a call's result that pass through it."""
+    return term.op.call.passing & term.axes if isinstance(term.op, Opaque) else frozenset()
 
 
 def with_tiles(program: Program) -> Program:

@@ -113,7 +113,8 @@ def touched(moved: Moved, lengths: Sequence[int], blocks: Blocks, room: float = 
         case Joined(of=joined, dimension=at):
             before, after = lengths[:at], lengths[at + 1 :]
             parts = [(one, [*before, min(lengths[at], one.shape[at]), *after]) for one in joined]
-            return max(touched(one, part, blocks, room) for one, part in parts)
+            found = (one.shape[at] * touched(one, part, blocks, room) for one, part in parts)
+            return sum(found) / max(1, moved.shape[at])
         case Transposed(of=of, order=order):
             return touched(of, [lengths[order.index(number)] for number in range(len(order))], blocks, room)
         case Repeated(of=of):

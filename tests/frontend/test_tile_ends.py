@@ -15,9 +15,10 @@ from jax import lax
 
 import eqsat
 from eqsat.frontend.tiles import tilings
+from eqsat.ir.tiled_values import tiled_values
 from tests.frontend.test_tiles import SPECIALS, check, conv
 from tests.nightly import THOROUGH
-from tests.stages import normal
+from tests.stages import lowered, normal
 
 PRIME = 10_007
 
@@ -70,6 +71,7 @@ def test_reductions_after_windows(name: str) -> None:
     assert check(REDUCED[name], x) >= 1
     (tiling, *_) = tilings(jax.make_jaxpr(REDUCED[name])(x).jaxpr)
     assert name == "steps" or all(result.dimension is None for result in tiling.results)
+    assert len(tiling.results) == len(list(tiled_values(lowered(REDUCED[name], x)[0])))
 
 
 @settings(max_examples=100 if THOROUGH else 6, deadline=None)
@@ -106,11 +108,23 @@ def test_columns_that_are_cropped(columns: tuple[int, int]) -> None:
     assert check(fn, normal(4, 520, 32, 2)) == 1
 
 
-@pytest.mark.parametrize("mode", ["edge", "reflect", "constant"])
+@pytest.mark.parametrize("mode", ["edge", "reflect", "constant", "wrap"])
 def test_series_that_are_padded(mode: str) -> None:
     """Some pads join arrays without entries."""
     x = normal(PRIME)
     assert check(lambda x: jnp.convolve(jnp.pad(x, (7, 0), mode=mode), jnp.ones(8) / 8, "valid"), x) == 1
+
+
+def test_rows_of_the_other_end_are_taken_for_each_tile() -> None:
+    """They are few: windows of both ends would be of all rows."""
+    x = normal(PRIME)
+
+    def around(x: Any) -> Any:
+        return jnp.sum(jnp.abs(filtered(jnp.roll(x, 3)) + filtered(jnp.roll(x, -3))))
+
+    assert check(around, x) == 1
+    (tiling,) = tilings(jax.make_jaxpr(around)(x).jaxpr)
+    assert tiling.results[0].parts[0] > 50
 
 
 def test_what_has_no_results_is_passed_over() -> None:

@@ -15,9 +15,10 @@ from jax import lax
 
 import eqsat
 from eqsat.frontend.tiles import tilings
+from eqsat.ir.tiled_values import tiled_values
 from tests.frontend.test_tiles import SPECIALS, check
 from tests.nightly import THOROUGH
-from tests.stages import normal
+from tests.stages import lowered, normal
 
 PRIME = 1_009
 
@@ -59,8 +60,10 @@ def test_derivatives_by_kernels(name: str) -> None:
 
     x = normal(1, PRIME, 2)
     assert check(step, KERNELS, x) >= 4
-    found = tilings(jax.make_jaxpr(step)(KERNELS, x).jaxpr)
-    assert all(result.dimension is None for one in found for result in one.results)
+    results = [one for tiling in tilings(jax.make_jaxpr(step)(KERNELS, x).jaxpr) for one in tiling.results]
+    assert all(result.dimension is None for result in results)
+    program, _ = lowered(step, KERNELS, x)
+    assert len(list(tiled_values(program))) == len(results), "all are left out of exact programs"
 
 
 @settings(max_examples=60 if THOROUGH else 3, deadline=None)

@@ -67,6 +67,8 @@ def test_arrays_of_numpy(tmp_path: Path) -> None:
         (taken(X, (range(0, 10_000, 10), range(250))), (500, 250), 10),
         (transposed(X, (1, 0)), (2, 10_000), 125),
         (Joined((X, X), 0), (20_000, 2), 125),
+        # few rows before all of them, whose pages are few, too
+        (Joined((taken(X, (range(1), range(250))), X), 0), (100, 250), 1.03),
         (Repeated(taken(X, (range(1), range(250))), (50, 250)), (50, 2), 125 * 4),
         (reshaped(X, (100, 100, 250)), (100, 100, 2), 125),
         (Windows(X, 0, 0, (1, 1), (9_901, 100), 0, 9_999), (100, 100, 2), 125),
