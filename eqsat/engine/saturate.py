@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule, Found, Granted
 from eqsat.engine.encode import Symbols, encode_program, granted_text
 from eqsat.engine.library import Library, loaded_rules
@@ -16,6 +15,7 @@ from eqsat.engine.schema import BOOKKEEPING, CHUNKS, LOADING
 from eqsat.engine.snapshot import Snapshot, matches_found, snapshot
 from eqsat.engine.triggered_rules import can_match, makes, pairs_in, relevant, symbols_in
 from eqsat.ir.axis import Axis
+from eqsat.ir.comparing import compared
 from eqsat.ir.program import Program
 from eqsat.ir.term import Term
 from eqsat.support.deadline import NO_DEADLINE, Deadline

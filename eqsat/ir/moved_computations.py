@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from eqsat.ir.axis import Axis, Layout, layout_shape
+from eqsat.ir.comparing import same_bits
 from eqsat.ir.constants import constant_text
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Dot, Iota, Map, Opaque, Operation, Reduce, Rename
@@ -78,6 +79,7 @@ class Moving:
     - `given`: the entries of a term that are known otherwise; None for terms that are not.
     - `forms`: by number, terms in whose place others are moved: a roll is made of two slices, for example.
     - `found`: how many were given.
+    - `same_bits`: whether all that is computed again is the same bits.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Moving:
         self.given = given
         self.forms = forms
         self.found = 0
+        self.same_bits = True
 
     def computed(self, term: Term) -> Term | None:
         """A call that moves entries, as computed from moved ones; None if there are none that are known."""
@@ -131,6 +134,7 @@ class Moving:
         return made[term.number]
 
     def _again(self, term: Term, moves: Moves, made: dict[int, Term]) -> Term:
+        self.same_bits &= isinstance(term.op, Iota | Rename) or same_bits(term, moves)
         match term.op:
             case Map():
                 return self.terms.make(term.op, [self._along(arg, moves, made) for arg in term.args])

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from eqsat.ir.axis import Axis, Dimension, Layout, as_dimension, layout_axes, layout_shape, parts
+from eqsat.ir.axis import Axis, Dimension, Layout, layout_shape
 from eqsat.ir.axis_names import with_joint_axes
+from eqsat.ir.comparing import compared
 from eqsat.ir.control import Body, steady
 from eqsat.ir.control_sums import with_bodies
-from eqsat.ir.moved_arrays import Filled, Moved, Whole
+from eqsat.ir.moved_arrays import Moved, Whole
 from eqsat.ir.moved_computations import Moves, Moving
-from eqsat.ir.moving_calls import arranged, moved_by, moved_operands, placed, repeats, tiled
-from eqsat.ir.ops import Call, Const, Leaf, Opaque, Rename
+from eqsat.ir.moved_terms import MovedTerm, MovedTerms, filled, longest_axes, operands_of
+from eqsat.ir.moving_calls import arranged, placed, repeats, tiled
+from eqsat.ir.ops import Call, Leaf, Opaque
 from eqsat.ir.picked_entries import can_be_picked, is_pick, picked, picked_rows, windows_of
 from eqsat.ir.program import Program
 from eqsat.ir.running_calls import running_call, running_result
@@ -52,30 +54,11 @@ def with_stream_inputs(program: Program, streamed: Collection[int], exact: bool 
     moved = {program.inputs[position].number for position in streamed}
     axes = {axis for position in streamed for axis in program.inputs[position].axes}
     for term in program.reachable():
-        made = [operand.number in moved for operand in _operands(term) if _filled(operand) is None]
+        made = [operand.number in moved for operand in operands_of(term) if filled(operand) is None]
         if made and all(made):
             moved.add(term.number)
             axes |= term.axes
     return _Pass(with_joint_axes(program, axes), exact).result(streamed)
-
-
-@dataclass(frozen=True)
-class _Of:
-    """A term that is made of inputs by moving their entries.
-
-    **Attributes:**
-
-    - `layout`: its dimensions, as those of `moved`.
-    - `apart`: whether a chunk of it along the longest axis is no chunk of an input.
-    """
-
-    moved: Moved
-    layout: Layout
-    apart: bool
-
-    @property
-    def layout_axes(self) -> frozenset[Axis]:
-        return frozenset(layout_axes(self.layout))
 
 
 @dataclass
@@ -84,7 +67,7 @@ class _Inside:
 
     **Attributes:**
 
-    - `files`: by number of an input, what it is of inputs that are not in memory.
+    - `moved`: what is made of inputs that are not in memory by moving entries.
     - `added`: the new inputs, by their position in the whole program.
     - `picked`: the axes of what is picked.
     - `forms`: what moves entries of computed arrays, and as it is computed from moved ones; `form_of`: the
@@ -92,11 +75,10 @@ class _Inside:
     """
 
     program: Program
-    files: Mapping[int, _Of]
+    moved: MovedTerms
     is_body: bool
     picked: frozenset[Axis] = frozenset()
     added: dict[int, Term] = field(default_factory=dict)
-    known: dict[int, _Of | None] = field(default_factory=dict)
     found: dict[int, Term] = field(default_factory=dict)
     forms: list[tuple[Term, Term]] = field(default_factory=list)
     form_of: dict[int, Term] = field(default_factory=dict)
@@ -132,8 +114,8 @@ class _Pass:
             assert isinstance(leaf.op, Leaf)
             layout = leaf.op.layout
             if not repeats(layout):
-                files[leaf.number] = _Of(Whole(position, layout_shape(layout)), layout, False)
-        inside = _Inside(program, files, False)
+                files[leaf.number] = MovedTerm(Whole(position, layout_shape(layout)), layout, False)
+        inside = _Inside(program, MovedTerms(files), False)
         known = self._substituted(inside)
         changed = self._with_forms(inside, with_inputs(inside.program, program.inputs, known))
         # What only operands of control flow were made for that bodies do not read is not read.
@@ -157,6 +139,7 @@ class _Pass:
     def _substituted(self, inside: _Inside) -> Mapping[int, Term]:
         """The terms of a program that change, by number."""
         # Another form of what becomes an input, or is picked from one, reads all of what that is of.
+        compares = compared(inside.program).between
         others = tuple(
             pair
             for pair in inside.program.equalities
@@ -169,12 +152,13 @@ class _Pass:
         roots += [fact.term for fact in program.facts]
         stack = [(root, False) for root in reversed([*roots, *program.alike])]
         forms: list[tuple[Term, Term]] = []
+        instead: dict[int, Term] = {}
         calls: dict[tuple[Call, tuple[int, ...]], tuple[Call, tuple[Term, ...], Mapping[int, int]]] = {}
         while stack:
             term, leaving = stack.pop()
             if term.number in found:
                 continue
-            of = self._of(term, inside)
+            of = inside.moved.of(term)
             if of is not None and of.apart:
                 found[term.number] = self._input(inside, of, term.dtype, False)
                 continue
@@ -186,8 +170,12 @@ class _Pass:
                 continue
             new = tuple(found[arg.number] for arg in args)
             op = term.op
-            if table is None and (form := self._form(term, inside)) is not None:
-                forms.append((term, form))
+            if table is None and (found_form := self._form(term, inside)) is not None:
+                form, same_bits = found_form
+                if same_bits and term.number in compares:
+                    instead[term.number] = form
+                else:
+                    forms.append((term, form))
                 inside.form_of[term.number] = form
                 stack.append((form, False))
             if table is not None:
@@ -201,25 +189,33 @@ class _Pass:
             else:
                 found[term.number] = terms.make(op, new) if new != term.args else term
             found[term.number] = self._run(found[term.number], inside)
+        if instead:
+            known = {found[number].number: found[form.number] for number, form in instead.items()}
+            found.update(zip(found, substituted(terms, list(found.values()), known), strict=True))
         inside.forms = [(found[term.number], found[form.number]) for term, form in forms]
         return found
 
-    def _form(self, term: Term, inside: _Inside) -> Term | None:
-        """What moves entries of a computed array along its longest axis, as computed from moved ones."""
+    def _form(self, term: Term, inside: _Inside) -> tuple[Term, bool] | None:
+        """What moves entries of a computed array along its longest axis, as computed from moved ones.
+
+        Beside it, whether it is the same bits.
+        """
         if not isinstance(term.op, Opaque):
             return None
         call = term.op.call
-        if all(_longest(layout) <= call.passing for layout in call.arg_layouts):
+        if all(longest_axes(layout) <= call.passing for layout in call.arg_layouts):
             return None
 
         def given(part: Term, moves: Moves) -> Term | None:
             return self._moved_input(part, moves, inside)
 
-        return Moving(inside.program.terms, given, inside.form_of).computed(term)
+        moving = Moving(inside.program.terms, given, inside.form_of)
+        made = moving.computed(term)
+        return None if made is None else (made, moving.same_bits)
 
     def _moved_input(self, term: Term, moves: Moves, inside: _Inside) -> Term | None:
         """Some entries of a term, if it is of inputs that are not in memory."""
-        of = self._of(term, inside)
+        of = inside.moved.of(term)
         if of is None:
             return None
         layout = tuple(sorted(term.axes))
@@ -229,7 +225,7 @@ class _Pass:
         picks = [axis for axis, move in moves.items() if move.places is None]
         if picks:
             (axis,) = picks
-            leaf = self._input(inside, _Of(moved, layout, True), term.dtype, True)
+            leaf = self._input(inside, MovedTerm(moved, layout, True), term.dtype, True)
             self.call += 1
             at, move = layout.index(axis), moves[axis]
             terms = inside.program.terms
@@ -246,7 +242,7 @@ class _Pass:
             moved = placed(moved, number, move.places, move.outside, term.dtype)
             moved = tiled(moved, number, move.count)
             new += move.axes or (None,)
-        return self._input(inside, _Of(moved, tuple(new), True), term.dtype, False)
+        return self._input(inside, MovedTerm(moved, tuple(new), True), term.dtype, False)
 
     def _run(self, term: Term, inside: _Inside) -> Term:
         """A term that goes through an axis of an input entry by entry, as a running call."""
@@ -254,7 +250,7 @@ class _Pass:
             return term
         call, key = term.op.call, (term.op.call, term.args)
         if key not in inside.runs:
-            axes = frozenset[Axis]().union(*(of.layout_axes for of in inside.files.values()))
+            axes = frozenset[Axis]().union(*(of.layout_axes for of in inside.moved.inputs.values()))
             axes = axes.union(inside.picked, *(leaf.axes for leaf in inside.added.values()))
             made = running_call(call, term.args, axes, self.exact, self.call)
             self.call += 2 if made is not None else 0
@@ -263,64 +259,15 @@ class _Pass:
         return term if made is None else running_result(inside.program.terms, made, term.args, term.op.result)
 
     def _changes(self, term: Term, inside: _Inside) -> bool:
-        of = self._of(term, inside)
+        of = inside.moved.of(term)
         return (of is not None and of.apart) or self._table(term, inside) is not None
-
-    def _of(self, term: Term, inside: _Inside) -> _Of | None:
-        """What a term is of inputs that are not in memory; None if it is not of them, or computed."""
-        stack = [term]
-        while stack:
-            one = stack[-1]
-            if one.number in inside.known:
-                stack.pop()
-            elif one.number in inside.files:
-                inside.known[one.number] = inside.files[one.number]
-            else:
-                waiting = [arg for arg in _operands(one) if arg.number not in inside.known]
-                if waiting:
-                    stack.extend(waiting)
-                else:
-                    inside.known[one.number] = self._made_of(one, inside)
-        return inside.known[term.number]
-
-    def _made_of(self, term: Term, inside: _Inside) -> _Of | None:
-        match term.op:
-            case Rename(old=old, new=new):
-                of = inside.known[term.args[0].number]
-                if of is None:
-                    return None
-                names = {old: new}
-                layout = tuple(
-                    as_dimension(names.get(axis, axis) for axis in parts(each)) for each in of.layout
-                )
-                return replace(of, layout=layout)
-            case Opaque(call=call, result=result):
-                operands = _operands(term)
-                known = [inside.known[arg.number] or _filled(arg) for arg in operands]
-                if any(of is None for of in known) or all(_filled(arg) for arg in operands):
-                    return None
-                found = [of for of in known if of is not None]
-                arrays = []
-                for of, layout in zip(found, call.arg_layouts, strict=False):
-                    array = arranged(of.moved, of.layout, layout)
-                    if array is None:
-                        return None
-                    arrays.append(array)
-                moved = moved_by(term, arrays)
-                layout = call.out_layouts[result]
-                if moved is None or repeats(layout):
-                    return None
-                apart = any(of.apart or not _longest(of.layout) <= call.passing for of in found)
-                return _Of(moved, layout, apart)
-            case _:
-                return None
 
     def _table(self, term: Term, inside: _Inside) -> Moved | None:
         """What a term takes entries of by indices, if that is not in memory."""
         if not isinstance(term.op, Opaque) or not can_be_picked(term.op.call):
             return None
-        call, of = term.op.call, self._of(term.args[0], inside)
-        if of is None or _longest(of.layout) <= call.passing:
+        call, of = term.op.call, inside.moved.of(term.args[0])
+        if of is None or longest_axes(of.layout) <= call.passing:
             return None
         layouts = (call.arg_layouts[0], *call.out_layouts)
         return None if any(map(repeats, layouts)) else arranged(of.moved, of.layout, layouts[0])
@@ -328,7 +275,7 @@ class _Pass:
     def _picked(self, term: Term, table: Moved, rest: tuple[Term, ...], inside: _Inside) -> Term:
         assert isinstance(term.op, Opaque)
         layout = term.op.call.arg_layouts[0]
-        leaf = self._input(inside, _Of(table, layout, True), term.dtype, True)
+        leaf = self._input(inside, MovedTerm(table, layout, True), term.dtype, True)
         found = picked(inside.program.terms, term, leaf, rest, self.call, self.axis)
         self.call += 2
         self.axis += 1
@@ -341,10 +288,10 @@ class _Pass:
         known: dict[int, Term] = {}
         for term in reachable([found]):
             if is_pick(term) and term.args[0] is leaf and (windows := windows_of(term, table)) is not None:
-                known[term.number] = self._input(inside, _Of(*windows, True), term.dtype, False)
+                known[term.number] = self._input(inside, MovedTerm(*windows, True), term.dtype, False)
         return substituted(inside.program.terms, [found], known)[0] if known else found
 
-    def _input(self, inside: _Inside, of: _Of, dtype: str, table: bool) -> Term:
+    def _input(self, inside: _Inside, of: MovedTerm, dtype: str, table: bool) -> Term:
         """The new input of a program that is read as this."""
         key = table, of.moved, of.layout, dtype
         position = self.positions.setdefault(key, len(self.program.inputs) + len(self.positions))
@@ -355,7 +302,7 @@ class _Pass:
                 self.leaf -= 1
             leaf = inside.added[position] = inside.program.terms.make(Leaf(index, of.layout, dtype))
             if not table:
-                inside.known[leaf.number] = replace(of, apart=True)
+                inside.moved.add(leaf, replace(of, apart=True))
         return inside.added[position]
 
     # Control flow
@@ -370,12 +317,12 @@ class _Pass:
         for body in call.bodies:
             files = {}
             for leaf, source in zip(body.program.inputs, body.sources, strict=True):
-                of = self._of(args[source], outside) if source in still else None
+                of = outside.moved.of(args[source]) if source in still else None
                 moved = arranged(of.moved, of.layout, call.arg_layouts[source]) if of is not None else None
                 if moved is not None:
                     assert isinstance(leaf.op, Leaf)
-                    files[leaf.number] = _Of(moved, leaf.op.layout, False)
-            insides.append(_Inside(body.program, files, True))
+                    files[leaf.number] = MovedTerm(moved, leaf.op.layout, False)
+            insides.append(_Inside(body.program, MovedTerms(files), True))
         known = [self._substituted(inside) for inside in insides]
         same = {number: number for number in range(len(call.out_layouts))}
         if all(term.number == number for each in known for number, term in each.items()):
@@ -391,7 +338,7 @@ class _Pass:
         operands, layouts = list(new), list(call.arg_layouts)
         for position in positions:
             table, moved, layout, dtype = keys[position - len(self.program.inputs)]
-            operands.append(self._input(outside, _Of(moved, layout, True), dtype, table))
+            operands.append(self._input(outside, MovedTerm(moved, layout, True), dtype, table))
             layouts.append(layout)
         made = with_bodies(replace(call, id=self.call, arg_layouts=tuple(layouts)), bodies, operands)
         self.call += 1
@@ -400,22 +347,3 @@ class _Pass:
             return made, tuple(operands), same
         made, results, left = fewer
         return made, tuple(operands[place] for place in left), results
-
-
-def _filled(term: Term) -> _Of | None:
-    """What a constant is, as zeros that are joined to an input; None for other terms."""
-    if not isinstance(term.op, Const):
-        return None
-    return _Of(Filled(term.op.text, term.op.dtype, ()), (), False)
-
-
-def _operands(term: Term) -> tuple[Term, ...]:
-    """The operands whose entries a term moves."""
-    return term.args if isinstance(term.op, Rename) else moved_operands(term)
-
-
-def _longest(layout: Layout) -> frozenset[Axis]:
-    """The longest axis of an array, or the longest ones."""
-    axes = layout_axes(layout)
-    most = max((axis.size for axis in axes), default=0)
-    return frozenset(axis for axis in axes if axis.size == most)

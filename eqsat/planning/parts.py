@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from eqsat.engine.comparing import compared
+from eqsat.ir.comparing import compared
 from eqsat.ir.ops import Chunk, Const, Delta, Iota, Leaf, Opaque, Rename
 from eqsat.ir.program import Output, Program
 from eqsat.ir.substitution import substituted, with_inputs

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from eqsat.engine.comparing import compared
 from eqsat.ir.axis import Axis, Layout, layout_axes
+from eqsat.ir.comparing import compared
 from eqsat.ir.control import Body, Scan, Switch, While, carried, sliced, steady
 from eqsat.ir.control_sums import with_bodies
 from eqsat.ir.ops import Call, Leaf, Opaque

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from eqsat.engine.comparing import compared
 from eqsat.engine.compiled import CompiledRule, Granted
 from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
 from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
 from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
+from eqsat.ir.comparing import compared
 from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program

@@ -205,6 +205,16 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "a roll of what is computed": (lambda x: jnp.roll(jnp.exp(x), 7, 0), (X,), (0,)),
     "differences of differences": (lambda x: jnp.diff(jnp.tanh(x), n=2, axis=0), (X,), (0,)),
     "slopes of what is computed": (lambda x: jnp.gradient(jnp.tanh(x), axis=0), (X,), (0,)),
+    "crossings of the mean": (
+        lambda x: jnp.sum(jnp.diff(jnp.sign(x - x.mean(0)), axis=0) != 0, 0),
+        (X,),
+        (0,),
+    ),
+    "where events begin": (
+        lambda x: jnp.sum(jnp.diff((x > 2 * x.std(0)).astype(int), axis=0) == 1),
+        (X,),
+        (0,),
+    ),
     "a roll of a roll": (lambda x: jnp.roll(jnp.roll(2 * x, 1, 0) + x, -3, 0)[::-1], (X,), (0,)),
     "differences of a product": (lambda x, w: jnp.diff(x @ w), (X, normal(5)), (0,)),
     "a flip of what counts": (lambda x: (x * jnp.arange(1.0 * N)[:, None])[::-1], (X,), (0,)),

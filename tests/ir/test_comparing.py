@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from eqsat.engine.comparing import compared
+from eqsat.ir.comparing import compared, same_bits
 from tests.stages import lowered, normal, text
 
 X = normal(5, 4)
@@ -119,6 +119,36 @@ def test_an_index_that_is_found_by_comparing_does() -> None:
         return jnp.sum(values[0] >= y[jnp.argsort(values[0])[-2:]].min())
 
     assert "gather" in between_of(above_those_of_the_largest, X, X[:, 0])
+
+
+def same_bits_of(fn: Any, *args: Any) -> bool:
+    """Whether the last function of a program is the same bits, beside whichever entries it is computed."""
+    program, _ = lowered(fn, *args)
+    (output,) = program.outputs
+    return same_bits(output.term, output.term.axes)
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x - x.mean(),
+        lambda x: x / 3.7,
+        lambda x: (x - x.mean()) / x.std(),
+        lambda x: x > 2 * x.std(),
+        lambda x: x + 7 * (x > 0).astype(int),
+        jnp.abs,
+        jnp.sqrt,
+    ],
+)
+def test_what_is_rounded_once_is_the_same_bits(fn: Any) -> None:
+    assert same_bits_of(fn, X)
+
+
+@pytest.mark.parametrize(
+    "fn", [lambda x: 3 * x + 1, lambda x: x / 3.7 - 1, jnp.exp, jnp.sin, lambda x: x @ x.T]
+)
+def test_what_may_be_rounded_otherwise_is_not(fn: Any) -> None:
+    assert not same_bits_of(fn, X)
 
 
 def test_a_test_for_nan_compares_nothing() -> None:

@@ -8,9 +8,10 @@ expression wherever it is computed, and the terms between it and the comparison 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from eqsat.ir.axis import Axis
 from eqsat.ir.control import While, carried
 from eqsat.ir.dtypes import is_inexact
 from eqsat.ir.ops import Call, Const, Delta, Iota, Leaf, Map, Op, Opaque, Operation, Reduce, Rename, Select
@@ -30,6 +31,9 @@ KEEPING = STEPS | {
     "abs", "and", "clamp", "convert", "copy", "max", "min", "neg", "not", "or", "select_n", "xor",
 }  # fmt: skip
 """Functions that give the same bits for the same bits, whatever else is computed beside them."""
+
+ROUNDED_ONCE = frozenset({"add", "sub", "mul", "div", "sqrt"})
+"""Functions whose result is the exact one, rounded."""
 
 SELECTING_REDUCTIONS = frozenset({"max", "min", "and", "or"})
 
@@ -218,6 +222,25 @@ class _Finder:
                 between |= 1 << place
                 waiting += self.args[place]
         return values, between
+
+
+def same_bits(term: Term, axes: Collection[Axis]) -> bool:
+    """Whether an elementwise function gives the same bits for an entry, beside whichever it is computed.
+
+    A compiler may round a product and a sum of it together, or not.
+
+    **Arguments:**
+
+    - `axes`: those along which entries are beside others.
+    """
+    if not isinstance(term.op, Map) or term.op.name not in KEEPING | ROUNDED_ONCE:
+        return False
+    made = [arg for arg in term.args if not arg.axes.isdisjoint(axes) and isinstance(arg.op, Map)]
+    return term.op.name not in ("add", "sub") or not any(
+        is_inexact(arg.dtype) and not (arg.op.name == "convert" and not is_inexact(arg.args[0].dtype))
+        for arg in made
+        if isinstance(arg.op, Map)
+    )
 
 
 def _tests_nan(term: Term) -> bool:
