@@ -325,13 +325,13 @@ class Emitter:
         chunked = self.pieces if self.codegen.adds_rows else None
         lengths = {**scope.lengths_of(term.args[0]), **scope.lengths_of(term.args[1])}
         dtypes = [arg.dtype for arg in term.args]
-        product = partial(contraction_text, op, dtypes=dtypes, chunked=chunked, lengths=lengths)
+        product = partial(contraction_text, op, dtypes=dtypes, chunked=chunked)
         if self.codegen.tiles is not None:
             product = partial(product, part=terms_of_part(op, left, right, self.pieces, self.codegen.tiles))
         if self.codegen.panel is not None:
             chunks = {axis: self.length(axis) for axis in lengths}
             product = partial(packing_little, op, product=product, chunks=chunks, panel=self.codegen.panel)
-        return self.assign(scope, term, "dot", product(left, right))
+        return self.assign(scope, term, "dot", product(left, right, lengths=lengths))
 
     def control(self, step: Compute, scope: Scope) -> Emitted:
         """A result of control flow; the call is written with the first one."""

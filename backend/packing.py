@@ -9,9 +9,10 @@ fewer columns at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
-from eqsat.backend.layout import Emitted, transposed
+from eqsat.backend.layout import Emitted, Lengths, transposed
 from eqsat.backend.layout_assignment import Length
 from eqsat.ir.axis import Axis
 from eqsat.ir.dtypes import itemsize
@@ -40,20 +41,26 @@ FUNCTION = f"""def {BY_COLUMNS}(product, left, right, axis, place, width):
 """
 
 
+class Product(Protocol):
+    """The text of a product of two operands whose axes have these lengths, as text."""
+
+    def __call__(self, left: Emitted, right: Emitted, *, lengths: Lengths) -> Emitted: ...
+
+
 def packing_little(
     op: Dot,
     left: Emitted,
     right: Emitted,
-    product: Callable[[Emitted, Emitted], Emitted],
+    product: Product,
     chunks: Mapping[Axis, int],
     panel: int,
+    lengths: Lengths,
 ) -> Emitted:
     """The text of a product that packs at most `panel` bytes, if it is a product of two matrices.
 
     **Arguments:**
 
-    - `product`: the text for two operands.
-    - `chunks`: the chunk lengths of axes that are looped over.
+    - `chunks`: the chunk lengths of axes that are looped over; `lengths`: those that axes have here.
     """
 
     def length(axis: Axis) -> int:
@@ -61,7 +68,7 @@ def packing_little(
 
     rows, columns = (_columns(op, operand, length) for operand in (left, right))
     if set(left.order) & set(right.order) != op.axes or min(rows, columns) == 1:
-        return product(left, right)
+        return product(left, right, lengths=lengths)
     small, large = (left, right) if rows <= columns else (right, left)
     if _sums_rows(op, large):
         left, right = large, small
@@ -77,16 +84,17 @@ def packing_little(
     fitting = max(fitting, CPU.panel_tile, WORK // (depth * _columns(op, left, length)))
     columns = _columns(op, right, length)
     if fitting >= min(columns, CPU.panel_columns):
-        return product(left, right)
+        return product(left, right, lengths=lengths)
     axis = max((axis for axis in right.order if axis not in op.axes), key=length)
     width = max(fitting * length(axis) // columns, 1)
-    return _by_columns(left, right, axis, width, product)
+    return _by_columns(left, right, axis, width, product, lengths)
 
 
 def _by_columns(
-    left: Emitted, right: Emitted, axis: Axis, width: int, product: Callable[[Emitted, Emitted], Emitted]
+    left: Emitted, right: Emitted, axis: Axis, width: int, product: Product, lengths: Lengths
 ) -> Emitted:
-    part = product(Emitted("rows", left.order), Emitted("columns", right.order))
+    inside = {**lengths, axis: f"columns.shape[{right.order.index(axis)}]"}
+    part = product(Emitted("rows", left.order), Emitted("columns", right.order), lengths=inside)
     dimensions = f"{right.order.index(axis)}, {part.order.index(axis)}, {width}"
     text = f"{BY_COLUMNS}(lambda rows, columns: {part.text}, {left.text}, {right.text}, {dimensions})"
     return Emitted(text, part.order)

@@ -21,7 +21,7 @@ from eqsat.ir.ops import Dot
 from eqsat.targets.compiler_profile import HONEST
 from tests.nightly import nightly_but
 
-AXES = {"a": Axis(0, 120), "b": Axis(1, 221), "k": Axis(2, 300), "g": Axis(3, 3)}
+AXES = {"a": Axis(0, 120), "b": Axis(1, 221), "k": Axis(2, 300), "g": Axis(3, 3), "h": Axis(4, 7)}
 DEPTH = 4 * AXES["k"].size
 """Bytes of a column."""
 
@@ -30,14 +30,14 @@ def axes(word: str) -> tuple[Axis, ...]:
     return tuple(AXES[letter] for letter in word)
 
 
-def written(left: str, right: str, panel: int | None) -> Emitted:
-    """The product over k of two arrays, which packs at most so many bytes."""
-    op = Dot(frozenset(axes("k")), "float32")
-    product = partial(contraction_text, op, dtypes=["float32"] * 2)
+def written(left: str, right: str, panel: int | None, over: str = "k") -> Emitted:
+    """The product over some axes of two arrays, which packs at most so many bytes."""
+    op = Dot(frozenset(axes(over)), "float32")
+    product = partial(contraction_text, op, dtypes=["float32"] * 2, chunked={})
     operands = Emitted("x", axes(left)), Emitted("y", axes(right))
     if panel is None:
         return product(*operands)
-    return packing_little(op, *operands, product=product, chunks={}, panel=panel)
+    return packing_little(op, *operands, product=product, chunks={}, panel=panel, lengths={})
 
 
 def function(found: Emitted, order: Sequence[Axis]) -> Any:
@@ -63,6 +63,17 @@ def test_a_product_packs_so_many_columns_at_most(left: str, right: str, columns:
     assert scratch <= columns * DEPTH < certify(as_it_is, [x, y], HONEST).scratch
     (found,) = jax.jit(little)(x, y)
     np.testing.assert_allclose(found, np.einsum(f"{left},{right}->ab", x, y), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("left", ["akh", "kha"])
+@pytest.mark.parametrize("right", ["bkh", "khb"])
+def test_columns_of_a_product_over_several_axes(left: str, right: str) -> None:
+    """The axes are one, of as many columns as there are at a time."""
+    x, y = drawn(left), drawn(right)
+    found = written(left, right, 8 * 7 * DEPTH, "kh")
+    assert packing.BY_COLUMNS in found.text
+    (product,) = jax.jit(function(found, axes("ab")))(x, y)
+    np.testing.assert_allclose(product, np.einsum(f"{left},{right}->ab", x, y), rtol=1e-4, atol=2e-4)
 
 
 def test_what_packs_little_anyway_is_no_loop() -> None:
