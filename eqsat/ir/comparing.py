@@ -91,6 +91,7 @@ class _Finder:
       body.
     - `pointed`: the same without what rounded floats are made of: an index that is computed, as that of a
       quantile, says nothing of which entries are larger.
+    - `mapped`: the same by elementwise functions alone: functions of the same entry of it.
     - `kept`: what it has entries of, bit by bit: by selections alone, and through bodies.
     - `rounded`: the terms that rounding has a say in.
     """
@@ -101,8 +102,10 @@ class _Finder:
         self.bodies: list[int] = []
         self.reached: list[int] = []
         self.pointed: list[int] = []
+        self.mapped: list[int] = []
         self.kept: list[int] = []
         self.rounded = 0
+        self._differences: dict[int, int] = {}
         self._count = 0
         self._read(program, {})
 
@@ -137,6 +140,7 @@ class _Finder:
             for found, passes in (
                 (self.reached, selects),
                 (self.pointed, selects and not _rounds_to_integers(term)),
+                (self.mapped, isinstance(term.op, Map)),
                 (self.kept, keeps),
             ):
                 made_of = 1 << place
@@ -168,7 +172,9 @@ class _Finder:
             if isinstance(term.op, Map) and term.op.name in STEPS and not _tests_nan(term):
                 once |= self._looked_for(place)
                 for meeting in () if self.bodies[place] else self._meetings(place, self.reached):
-                    made, way = self._frontier(place, self._common(meeting, self.reached))
+                    compares = meeting == place
+                    common = self._common(meeting, self.reached) if compares else self._difference(meeting)
+                    made, way = self._frontier(place, common)
                     if made:
                         values |= made
                         between |= way
@@ -204,6 +210,32 @@ class _Finder:
         """The terms that both operands are computed from."""
         first, second = (made_of[arg] for arg in self.args[meeting])
         return first & second & self.rounded
+
+    def _difference(self, meeting: int) -> int:
+        """The terms that both operands of a difference are computed from, one of them by a selection.
+
+        What both are elementwise functions of is the same entry: `a / (a + 1)` compares nothing. Unless both
+        may be its very bits: `a - floor(a)` is 0 for whole numbers.
+        """
+        if meeting not in self._differences:
+            common = self._common(meeting, self.reached)
+            first, second = (self.mapped[arg] for arg in self.args[meeting])
+            if common & first & second:
+                above = [self._above(arg, first & second, common) for arg in self.args[meeting]]
+                common &= above[0] & above[1] | self._common(meeting, self.kept)
+            self._differences[meeting] = common
+        return self._differences[meeting]
+
+    def _above(self, place: int, ends: int, wanted: int) -> int:
+        """What a term is made of on ways that lead past `ends`, as far as that is of what is `wanted`."""
+        found, waiting = 0, [place]
+        while waiting:
+            place = waiting.pop()
+            if (found | ends) >> place & 1 or not self.reached[place] & wanted:
+                continue
+            found |= 1 << place
+            waiting += [arg for arg in self.args[place] if self.reached[place] >> arg & 1]
+        return found
 
     def _frontier(self, step: int, common: int) -> tuple[int, int]:
         """Of the common parts those that the others are made of, and all that is on the way to the step."""

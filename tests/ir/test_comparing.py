@@ -104,6 +104,31 @@ def test_what_is_computed_of_an_entry_before_it_is_compared_stays_what_it_is() -
     assert {"mul", "max", "ge"} <= between_of(lambda x: near(x @ x.T), X)
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda v: v / (v + 2) > 0.5,
+        lambda v: jnp.exp(v) - v > 0.5,
+        lambda v: (v[1] / (v[1] + v.max())) > 0.5,
+    ],
+)
+def test_a_function_of_one_entry_compares_nothing(fn: Any) -> None:
+    assert between_of(lambda x: fn(x @ x.T), X) == set()
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda v: jnp.sign(v - 0.9 * v.max()),
+        lambda v: jnp.floor(5 * (v - v.min()) / (v.max() - v.min())),
+        lambda v: v - jnp.floor(v) > 0.5,
+        lambda v: v / jnp.maximum(v, 0.0) >= 1,
+    ],
+)
+def test_a_difference_from_a_selection_or_from_the_same_bits_does(fn: Any) -> None:
+    assert between_of(lambda x: fn(x @ x.T), X)
+
+
 def test_an_index_that_is_computed_says_nothing_of_which_entries_are_larger() -> None:
     """A quantile's place between two entries is of the same number as their indices."""
 
