@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -10,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from eqsat.frontend.draft import MakeOp, Resolver
+from eqsat.frontend.draft import MakeOp, Resolver, View
 from eqsat.frontend.handlers_elementwise import map_maker
+from eqsat.frontend.merged_selections import place_over_axes, top_over_axes
 from eqsat.frontend.registry import Views, handles, is_placed
 from eqsat.ir.dtypes import counts_to, is_inexact, numpy_dtype
 from eqsat.ir.ops import Reduce, Select
@@ -117,6 +119,10 @@ def arg_reduction(lowering: Lowering, equation: Any, operands: Views) -> Views |
     if not 0 < lowering.draft.axes.size(axis) <= counts_to(dtype) + 1:
         return None  # of no entries; or of so many that some indices are the same
     kind = equation.primitive.name
+    if (whole := _in_parts(lowering, view, dimension)) is not None:
+        count = 1 + len(whole.layout) - len(view.layout)
+        found = partial(place_over_axes, kind, first=dimension, count=count, dtype=dtype)
+        return _inlined(lowering, found, whole)
     node = lowering.draft.add(
         lambda axis_of: Select(kind, axis_of(axis), 1, None, "indices", dtype),
         [view.node],
@@ -133,6 +139,11 @@ def top_k(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     axis = view.layout[dimension]
     if axis is None or not lowering.has_axis(view, axis) or k == 0:
         return None
+    last = dimension == len(view.layout) - 1
+    whole = _in_parts(lowering, view, dimension) if last else None
+    if whole is not None and lowering.shape(whole)[-1] > k:
+        places = str(equation.outvars[1].aval.dtype)
+        return _inlined(lowering, partial(top_over_axes, k=k, first=dimension, dtype=places), whole)
     best = None if k == 1 else lowering.draft.axes.fresh(k)
     layout = [best if d == dimension else a for d, a in enumerate(view.layout)]
     rest = lowering.draft.axes_without(view.node, [axis])
@@ -147,6 +158,20 @@ def top_k(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     if best is not None:
         lowering.draft.axes.keep_apart((axis, best))
     return views
+
+
+def _in_parts(lowering: Lowering, view: View, dimension: int) -> View | None:
+    """The view with the axes that a reshape has merged to a dimension as dimensions; None if it has not."""
+    parts = lowering.draft.axes.atoms_of([view.layout[dimension]])
+    if len(parts) < 2 or not all(lowering.has_axis(view, axis) for axis in parts):
+        return None
+    layout = (*view.layout[:dimension], *parts, *view.layout[dimension + 1 :])
+    return View(view.node, layout, view.dtype)
+
+
+def _inlined(lowering: Lowering, function: Callable[..., Any], operand: View) -> list[View]:
+    aval = jax.ShapeDtypeStruct(lowering.shape(operand), operand.dtype)
+    return lowering.inline(jax.make_jaxpr(function)(aval), [operand], named=False)
 
 
 def _select_maker(axis: int, k: int, best: int | None, result: str, dtype: str) -> MakeOp:

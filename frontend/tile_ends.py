@@ -19,6 +19,7 @@ from jax import lax
 
 from eqsat.frontend.flat import Equation, Value
 from eqsat.frontend.image_values import FEWEST_ROWS, ImageValues, Target
+from eqsat.frontend.merged_selections import place_over_axes
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, identity_of, need_of
 
 COMBINED: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -164,25 +165,15 @@ def _over_tiles(wanted: Wanted, windows: Sequence[Window], operands: Sequence[An
         for number, (window, operand) in enumerate(zip(windows, operands, strict=True))
     ]
     if wanted.equation.name in ("argmax", "argmin"):
-        return _place_over_tiles(wanted, windows[0], operands[0])
+        (dimension,) = wanted.params["axes"]
+        rows = jnp.moveaxis(operands[0], 0, dimension)
+        return place_over_axes(wanted.equation.name, rows, dimension, 2, str(wanted.dtype))
     if wanted.equation.name != "dot_general":
         return wanted.bind(operands, axes=(0, *(axis + 1 for axis in wanted.params["axes"])))
     sums, batches = (
         [tuple(axis + 1 for axis in axes) for axes in pair] for pair in wanted.params["dimension_numbers"]
     )
     return wanted.bind(operands, dimension_numbers=(tuple((0, *axes) for axes in sums), tuple(batches)))
-
-
-def _place_over_tiles(wanted: Wanted, window: Window, tiles: Any) -> Any:
-    """The first row that has the extreme entry: that in the first tile whose extreme is that of all tiles.
-
-    NaN is the extreme of those that it is among, both of a tile and of all tiles.
-    """
-    extreme = jnp.max if wanted.equation.name == "argmax" else jnp.min
-    inside = wanted.bind([tiles], axes=(window.dimension + 1,))
-    tile = wanted.bind([extreme(tiles, axis=window.dimension + 1)], axes=(0,))
-    first = jnp.take_along_axis(inside, tile[None], axis=0)[0]
-    return first + tile * jnp.asarray(window.length, tile.dtype)
 
 
 def _within(wanted: Wanted, number: int, window: Window, tiles: Any) -> Any:

@@ -111,9 +111,10 @@ def test_indices_along_a_split_axis_are_computed_from_those_along_its_parts() ->
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x: jnp.argmax(x.reshape(24, 3), axis=0),
         lambda x: lax.top_k(x.reshape(72), 5),
-        lambda x: jnp.argmin(x.reshape(24, 3).sum(1)) + x.reshape(24, 3).sum(1).reshape(4, 6).sum(),
+        lambda x: (
+            lax.top_k(x.reshape(24, 3).sum(1), 7)[0].sum() + x.reshape(24, 3).sum(1).reshape(4, 6).sum()
+        ),
     ],
 )
 def test_a_selection_along_a_merged_axis_has_it_whole(fn: Callable[..., Any]) -> None:
@@ -123,8 +124,21 @@ def test_a_selection_along_a_merged_axis_has_it_whole(fn: Callable[..., Any]) ->
     assert reshapes(program) == 1
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jnp.argmax(x.reshape(24, 3), axis=0),
+        lambda x: lax.top_k(x.reshape(72), 2),
+        lambda x: jnp.argmin(x.reshape(24, 3).sum(1)) + x.reshape(24, 3).sum(1).reshape(4, 6).sum(),
+    ],
+)
+def test_a_selection_along_a_merged_axis_is_of_one_part_after_the_other(fn: Callable[..., Any]) -> None:
+    program = check_meaning(fn, X)
+    assert len(ops(program, Select)) >= 2
+
+
 def test_only_the_reshape_in_the_way_of_a_selection_is_a_call() -> None:
-    program = check_meaning(lambda x, v: (jnp.argmax(x.reshape(24, 3), 0), v.reshape(4, 6).sum(1)), X, V)
+    program = check_meaning(lambda x, v: (lax.top_k(x.reshape(72), 5), v.reshape(4, 6).sum(1)), X, V)
     assert reshapes(program) == 1
     assert [axis.size for op in ops(program, Reduce) for axis in op.axes] == [6]
 
