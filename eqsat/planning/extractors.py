@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from eqsat.engine.cost import CostModel
 from eqsat.engine.extract import Extractor
+from eqsat.engine.storage_model import StorageModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.tiled_values import with_tiles
 from eqsat.planning.candidate_builder import BuiltCandidate
@@ -18,7 +19,7 @@ STREAMED_SHARE = 1 / 8
 """The share of the cap for a chunk of an input that is read: others, and what is made of it, are beside."""
 
 
-def nominal_chunks(space: SearchSpace, cap: float, known: bool = False) -> dict[Axis, int]:
+def nominal_chunks(space: SearchSpace, cap: float, short: bool = False) -> dict[Axis, int]:
     """The chunk lengths that extraction assumes.
 
     A chunk of the largest term or input should be within the cap and the cache. If the cap allows, it has
@@ -26,14 +27,17 @@ def nominal_chunks(space: SearchSpace, cap: float, known: bool = False) -> dict[
 
     **Arguments:**
 
-    - `known`: whether terms in the program's equalities count. They may be larger than all others, as what
-      is compared where entries of a sorted array are found by counting.
+    - `short`: whether terms in the program's equalities count, and what operations need beside their results.
+      These may be larger than all others: what is compared where entries of a sorted array are found by
+      counting, or what a product of narrow floats takes in single precision.
     """
     largest: dict[Axis, int] = {}
+    model = StorageModel(space.machine, {})
     given = ((leaf, leaf.axes) for leaf in space.program.inputs)
-    for term, axes in (*computed(space.program, known), *computed(with_tiles(space.program)), *given):
+    for term, axes in (*computed(space.program, short), *computed(with_tiles(space.program)), *given):
+        most = max(term.bytes, model.workspace(term.op, term.args) if short else 0)
         for axis in axes:
-            largest[axis] = max(largest.get(axis, 1), term.bytes)
+            largest[axis] = max(largest.get(axis, 1), most)
     if space.streams:
         cap *= STREAMED_SHARE
     block = min(cap, space.machine.cache)

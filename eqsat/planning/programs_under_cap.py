@@ -50,9 +50,9 @@ def built_under(
     - `unlike`: another state under that cap. If bodies of control flow come to the same in both, there are
       none.
     """
-    for known in (False, True):
-        chunks = nominal_chunks(state.space, cap, known)
-        if known and (chunks == nominal_chunks(state.space, cap) or deadline.passed()):
+    for short in (False, True):
+        chunks = nominal_chunks(state.space, cap, short)
+        if short and (chunks == nominal_chunks(state.space, cap) or deadline.passed()):
             break
         builder = _built_with(chunks, state, cap, budget, deadline, largest_block, unlike)
         if builder is not None or not state.exhausted:

@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 
 import eqsat
+from eqsat.backend.certificate import certify
 from eqsat.engine.extract import Extractor
 from eqsat.planning.extraction_state import ExtractionState
 from eqsat.planning.programs_under_cap import built_under
@@ -70,3 +71,25 @@ def test_under_a_cap_that_splits_nothing_a_long_program_is_extracted_once(
     assert built is not None
     assert built.found[0].predicted_peak > budget
     assert (splits == [None]) == few
+
+
+def test_a_step_of_training_in_narrow_floats_fits_a_tenth() -> None:
+    """A product takes copies in single precision, four times as large as a value: chunks are as much shorter."""
+
+    def step(weights: Any, x: Any, y: Any) -> Any:
+        def loss(weights: Any) -> Any:
+            value = x.astype(jnp.bfloat16)
+            for weight in weights[:-1]:
+                value = jnp.tanh(value @ weight.astype(jnp.bfloat16))
+            last = value @ weights[-1].astype(jnp.bfloat16)
+            return jnp.mean((last.astype(jnp.float32)[:, 0] - y) ** 2)
+
+        return jax.grad(loss)(weights)
+
+    weights = [normal(32, 64) / 8, normal(64, 64) / 8, normal(64, 1) / 8]
+    args = (weights, normal(2_011, 32), normal(2_011))
+    plain = certify(step, args)
+    optimized = eqsat.optimize(step, budget=plain.fixed + (plain.peak - plain.fixed) // 10)
+    assert optimized.plan(*args).loops
+    for found, wanted in zip(optimized(*args), jax.jit(step)(*args), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=0.03 * float(jnp.abs(wanted).max()))
