@@ -74,7 +74,7 @@ def test_under_a_cap_that_splits_nothing_a_long_program_is_extracted_once(
 
 
 def test_a_step_of_training_in_narrow_floats_fits_a_tenth() -> None:
-    """A product takes copies in single precision, four times as large as a value: chunks are as much shorter."""
+    """A product takes copies in single precision, four times as large: chunks are as much shorter."""
 
     def step(weights: Any, x: Any, y: Any) -> Any:
         def loss(weights: Any) -> Any:
