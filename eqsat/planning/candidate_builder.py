@@ -15,7 +15,7 @@ from eqsat.planning.candidates import Candidate, rechunk, scheduled, useful_axes
 from eqsat.planning.chunks import WORTH_MEMORY
 from eqsat.planning.extracted_programs import built_program
 from eqsat.planning.extraction_state import ExtractionState, PlannedCall
-from eqsat.planning.liveness import simulate
+from eqsat.planning.liveness import largest_stored, simulate, stored_values
 from eqsat.planning.loops import TooManyStepsError, build
 from eqsat.planning.materialisation import with_kept
 from eqsat.planning.search_space import SearchSpace
@@ -190,6 +190,24 @@ class CandidateBuilder:
             return []
         inside = self._without(extraction, Spilled(self._whole_along(built.candidate, extraction.extractor)))
         return [] if inside is None else [inside.candidate]
+
+    def storing_less(self, cap: float, extractor: Extractor) -> Candidate | None:
+        """A candidate without the values over a cap that others store; None if there is none.
+
+        Extraction took these values for computed on the fly, but schedules store what several read.
+        """
+        for extraction, built in self.built:
+            stored = stored_values(built.candidate.schedule, self.space.machine)
+            large = frozenset(
+                built.classes[term.number]
+                for term, size in stored
+                if size > cap and term.number in built.classes
+            )
+            again = replace(extraction, cap=cap, extractor=extractor)
+            other = self._without(again, Spilled(not_made=large)) if large else None
+            if other is not None and largest_stored(other.candidate.schedule, self.space.machine) <= cap:
+                return other.candidate
+        return None
 
     def _whole_along(self, candidate: Candidate, extractor: Extractor) -> frozenset[int]:
         """The e-classes of values that are whole along an outermost loop's axis, computed, and not small."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from eqsat.engine.extract import Extractor
 from eqsat.engine.node_choices import Inside
@@ -12,6 +13,9 @@ from eqsat.ir.axis import Axis
 from eqsat.ir.ops import Call
 from eqsat.planning.candidates import Candidate
 from eqsat.planning.search_space import SearchSpace
+
+if TYPE_CHECKING:
+    from eqsat.planning.candidate_builder import CandidateBuilder
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,8 @@ class ExtractionState:
     - `extractor`, `counted`: the latest extractor, and the planned calls that it uses.
     - `largest`: bytes of the largest buffer that a program under the latest cap may have.
     - `exhausted`: whether there was no program under the latest cap.
-    - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body.
+    - `found`, `latest`: all candidates found, and the one chosen last, if the space is that of a body;
+      `builder`: what built those that were found last.
     - `in_chunks`: whether calls of control flow are planned for loops over chunks around them; values in
       their bodies are then smaller.
     - `splits`: the sets of axes to loop over, one after the other, and None for any.
@@ -53,6 +58,7 @@ class ExtractionState:
     exhausted: bool = False
     found: list[Candidate] = field(default_factory=list)
     latest: Candidate | None = None
+    builder: CandidateBuilder | None = None
     in_chunks: bool = False
     splits: tuple[frozenset[Axis] | None, ...] = ()
 

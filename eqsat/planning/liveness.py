@@ -13,7 +13,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import iterations
 from eqsat.ir.memory_order import Order, memory_order
-from eqsat.ir.ops import Dot, Opaque, Operation
+from eqsat.ir.ops import Dot, Opaque, Operation, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.horizontal_fusion import fused_products
@@ -302,19 +302,32 @@ def _counted(schedule: Schedule, peak: int) -> int:
 
 def largest_stored(schedule: Schedule, machine: Machine) -> int:
     """Bytes of the largest value that a schedule stores, apart from its results."""
-    results = {output.term.number for output in schedule.program.outputs}
+    return max((size for _, size in stored_values(schedule, machine)), default=0)
 
-    def within(block: Block, lengths: Mapping[Axis, int]) -> int:
+
+def stored_values(schedule: Schedule, machine: Machine) -> Iterator[tuple[Term, int]]:
+    """The values that a schedule stores, apart from its results, and their bytes."""
+    results = {term.number for output in schedule.program.outputs for term in _names_of(output.term)}
+
+    def within(block: Block, lengths: Mapping[Axis, int]) -> Iterator[tuple[Term, int]]:
         model = CostModel(machine, lengths)
         stored = stored_terms(block, model) - results
-        sizes = [0, *(within(body, lengths) for body in block.bodies)]
+        for body in block.bodies:
+            yield from within(body, lengths)
         for step in block.steps:
-            sizes += [model.bytes(result) for result in step.results if result.number in stored]
+            yield from ((one, model.bytes(one)) for one in step.results if one.number in stored)
             if isinstance(step, Loop):
-                sizes.append(within(step.body, {**lengths, step.axis: schedule.chunks[step.id]}))
-        return max(sizes)
+                yield from within(step.body, {**lengths, step.axis: schedule.chunks[step.id]})
 
     return within(schedule.block, {})
+
+
+def _names_of(term: Term) -> Iterator[Term]:
+    """A term, and what it is if only names of axes differ."""
+    yield term
+    while isinstance(term.op, Rename):
+        (term,) = term.args
+        yield term
 
 
 def iterations_of(term: Term) -> int:

@@ -174,6 +174,7 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
         builder = built_under(state, cap / CAP_STEP**steps, budget, deadline, cap)
         smallest = min((one.predicted_peak for one in state.found), default=math.inf)
         if builder is not None:
+            state.builder = builder
             if not builder.found:
                 builder.add_repetitive()
             found = builder.found
@@ -193,6 +194,10 @@ def _best_body(state: ExtractionState, cap: float, free: int, deadline: Deadline
         within = list(
             itertools.islice((one for one in shorter if largest_stored(one.schedule, machine) <= cap), 1)
         )
+        state.found += within
+    if not within and state.builder is not None and state.extractor is not None and not deadline.passed():
+        less = state.builder.storing_less(cap, state.extractor)
+        within = [] if less is None else [less]
         state.found += within
     state.latest = next(iter(ranked(within or found, budget)), state.latest)
     if state.latest is None:

@@ -93,3 +93,22 @@ def test_a_step_of_training_in_narrow_floats_fits_a_tenth() -> None:
     assert optimized.plan(*args).loops
     for found, wanted in zip(optimized(*args), jax.jit(step)(*args), strict=True):
         np.testing.assert_allclose(found, wanted, atol=0.03 * float(jnp.abs(wanted).max()))
+
+
+def test_a_loop_that_gathers_from_what_it_carries_stores_no_indices() -> None:
+    """Several gathers read each index, so it is stored, though extraction took it for computed on the fly."""
+    n = 200_003
+
+    def moved(values: Any, shift: Any) -> Any:
+        def step(values: Any, _: Any) -> Any:
+            place = shift + jnp.arange(n)
+            below = jnp.floor(place)
+            weight, at = place - below, below.astype(int) % n
+            return values[at] * (1 - weight) + values[(at + 1) % n] * weight, None
+
+        return lax.scan(step, values, None, length=3)[0]
+
+    values, shift = normal(n), normal(n)
+    optimized = eqsat.optimize(moved, budget=4 * values.nbytes + values.nbytes // 10)
+    assert optimized.plan(values, shift).changed
+    np.testing.assert_allclose(optimized(values, shift), jax.jit(moved)(values, shift), atol=1e-4)
