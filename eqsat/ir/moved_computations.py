@@ -267,7 +267,10 @@ class Moving:
         return [Piece(operand, moves)] if moves else []
 
     def _gathered(self, term: Term, call: Call) -> list[Piece]:
-        """The rows that a gather takes by one column of indices; along shared axes, each of its own."""
+        """The rows that a gather takes by one column of indices; along shared axes, each of its own.
+
+        An index may be that of the first of several rows, as of the frames of a series.
+        """
         numbers, (table, indices) = call.params["dimension_numbers"], term.args
         layout = call.arg_layouts[0]
         if len(numbers.start_index_map) != 1:
@@ -277,16 +280,26 @@ class Moving:
             return []
         (at,) = numbers.start_index_map
         axis, length = layout[at], layout_shape(layout)[at]
-        single = (at, *numbers.operand_batching_dims)
-        sizes = tuple(1 if number in single else each for number, each in enumerate(layout_shape(layout)))
-        if call.params["slice_sizes"] != sizes or indices.dtype not in INDICES:
+        count = call.params["slice_sizes"][at]
+        single = {at: count, **dict.fromkeys(numbers.operand_batching_dims, 1)}
+        sizes = tuple(single.get(number, each) for number, each in enumerate(layout_shape(layout)))
+        if call.params["slice_sizes"] != sizes or indices.dtype not in INDICES or count == length:
             return []
         if not isinstance(axis, Axis) or axis not in table.axes:
             return []
         index = self._converted(indices, "int32")
         clipped = self.terms.make(Map("max", "int32"), [index, self._number(0)])
-        clipped = self.terms.make(Map("min", "int32"), [clipped, self._number(length - 1)])
-        moves = {axis: Move(clipped, tuple(sorted(indices.axes - frozenset(shared))))}
+        clipped = self.terms.make(Map("min", "int32"), [clipped, self._number(length - count)])
+        axes, place = tuple(sorted(indices.axes - frozenset(shared))), clipped
+        if count > 1:
+            gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+            kept = [number for number in range(len(layout)) if number not in gone]
+            along = call.out_layouts[0][numbers.offset_dims[kept.index(at)]]
+            if not isinstance(along, Axis) or along in indices.axes:
+                return []
+            place = self.terms.make(Map("add", "int32"), [clipped, self.terms.make(Iota(along, "int32"))])
+            axes = (*axes, along)
+        moves = {axis: Move(place, axes)}
         if call.params["mode"] != lax.GatherScatterMode.FILL_OR_DROP:
             return [Piece(table, moves)]
         inside = self.terms.make(Map("eq", "bool"), [index, clipped])

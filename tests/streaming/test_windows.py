@@ -58,6 +58,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "spectra of frames": lambda x: jnp.mean(jnp.abs(jnp.fft.rfft(frames(x) * jnp.hanning(64), axis=1)), 0),
     "where a filter is highest": lambda x: jnp.argmax(filtered(x)),
     "spectra of padded frames": lambda x: jnp.mean(jnp.abs(jax.scipy.signal.stft(x, nperseg=64)[2]), 1),
+    "spectra of frames of what is computed": lambda x: jnp.mean(
+        jnp.abs(jax.scipy.signal.stft(jnp.tanh(x), nperseg=64)[2]), 1
+    ),
     "filter of a ring": lambda x: filtered(jnp.pad(x, (4, 4), mode="wrap")),
     "filter of what is rolled": lambda x: jnp.max(filtered(jnp.roll(x, 5))),
     "windows backwards": lambda x: jnp.sum(x[jnp.arange(len(x) - 1, 99, -1)[:, None] - jnp.arange(9)], 1),
