@@ -48,7 +48,7 @@ def _reshape(wanted: Wanted) -> Need | None:
     window, row, rows = wanted.window, wanted.row, wanted.shape[wanted.row]
     before, behind = math.prod(wanted.shape[:row]), math.prod(wanted.shape[row + 1 :])
     places = [d for d, size in enumerate(old) if size > 1 and math.prod(old[:d]) == before]
-    if not places:
+    if not places or 0 in old:
         return None
     (dimension,) = places
     size, rest = old[dimension], math.prod(old[dimension + 1 :])
@@ -77,8 +77,15 @@ def _concatenate(wanted: Wanted) -> Need | None:
     jnp.roll(x, 1)  =  concatenate(x[n - 1 :], x[: n - 1])
     """
     row, window = wanted.row, wanted.window
-    if wanted.params["dimension"] != row:
-        return wanted.same()
+    if (dimension := wanted.params["dimension"]) != row:
+        # Pads by edges join arrays without entries: those need no rows.
+        some = [number for number, shape in enumerate(wanted.shapes) if shape[dimension]]
+        if not some:
+            return None
+        return Need(
+            tuple(window if number in some else None for number in range(len(wanted.shapes))),
+            lambda operands, _: lax.concatenate([operands[number] for number in some], dimension),
+        )
     ends = list(itertools.accumulate(shape[row] for shape in wanted.shapes))
     begins = [0, *ends[:-1]]
     full = [number for number, shape in enumerate(wanted.shapes) if shape[row]]

@@ -89,8 +89,8 @@ class _Finder:
       in, 0 for none.
     - `reached`: of each term, by place, what it is made of by elementwise functions and selections, in its
       body.
-    - `pointed`: the same without what rounded floats are made of: an index that is computed, as that of a
-      quantile, says nothing of which entries are larger.
+    - `pointed`: the same, but not through a float that becomes an integer: an index that is computed so, as
+      that of a quantile, says nothing of which entries are larger.
     - `mapped`: the same by elementwise functions alone: functions of the same entry of it.
     - `kept`: what it has entries of, bit by bit: by selections alone, and through bodies.
     - `rounded`: the terms that rounding has a say in.
@@ -267,12 +267,17 @@ def same_bits(term: Term, axes: Collection[Axis]) -> bool:
     """
     if not isinstance(term.op, Map) or term.op.name not in KEEPING | ROUNDED_ONCE:
         return False
-    made = [arg for arg in term.args if not arg.axes.isdisjoint(axes) and isinstance(arg.op, Map)]
     return term.op.name not in ("add", "sub") or not any(
-        is_inexact(arg.dtype) and not (arg.op.name == "convert" and not is_inexact(arg.args[0].dtype))
-        for arg in made
-        if isinstance(arg.op, Map)
+        isinstance(arg.op, Map) and is_inexact(arg.dtype) and not _is_of_integers(arg)
+        for arg in term.args
+        if not arg.axes.isdisjoint(axes)
     )
+
+
+def _is_of_integers(term: Term) -> bool:
+    """Whether a term is integers, or truth values, as floats."""
+    converts = isinstance(term.op, Map) and term.op.name == "convert"
+    return converts and not is_inexact(term.args[0].dtype)
 
 
 def _tests_nan(term: Term) -> bool:

@@ -13,7 +13,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import iterations
 from eqsat.ir.memory_order import Order, memory_order
-from eqsat.ir.ops import Dot, Opaque, Operation, Rename
+from eqsat.ir.ops import Dot, Opaque, Operation
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.horizontal_fusion import fused_products
@@ -307,7 +307,7 @@ def largest_stored(schedule: Schedule, machine: Machine) -> int:
 
 def stored_values(schedule: Schedule, machine: Machine) -> Iterator[tuple[Term, int]]:
     """The values that a schedule stores, apart from its results, and their bytes."""
-    results = {term.number for output in schedule.program.outputs for term in _names_of(output.term)}
+    results = {output.term.number for output in schedule.program.outputs}
 
     def within(block: Block, lengths: Mapping[Axis, int]) -> Iterator[tuple[Term, int]]:
         model = CostModel(machine, lengths)
@@ -320,14 +320,6 @@ def stored_values(schedule: Schedule, machine: Machine) -> Iterator[tuple[Term, 
                 yield from within(step.body, {**lengths, step.axis: schedule.chunks[step.id]})
 
     return within(schedule.block, {})
-
-
-def _names_of(term: Term) -> Iterator[Term]:
-    """A term, and what it is if only names of axes differ."""
-    yield term
-    while isinstance(term.op, Rename):
-        (term,) = term.args
-        yield term
 
 
 def iterations_of(term: Term) -> int:

@@ -50,14 +50,13 @@ def built_under(
     - `unlike`: another state under that cap. If bodies of control flow come to the same in both, there are
       none.
     """
-    for short in (False, True):
-        chunks = nominal_chunks(state.space, cap, short)
-        if short and (chunks == nominal_chunks(state.space, cap) or deadline.passed()):
-            break
-        builder = _built_with(chunks, state, cap, budget, deadline, largest_block, unlike)
-        if builder is not None or not state.exhausted:
-            return builder
-    return None
+    chunks = nominal_chunks(state.space, cap)
+    builder = _built_with(chunks, state, cap, budget, deadline, largest_block, unlike)
+    if builder is None and state.exhausted and not deadline.passed():
+        shorter = nominal_chunks(state.space, cap, short=True)
+        if shorter != chunks:
+            builder = _built_with(shorter, state, cap, budget, deadline, largest_block, unlike)
+    return builder
 
 
 def _built_with(

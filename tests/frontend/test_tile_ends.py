@@ -115,6 +115,16 @@ def test_series_that_are_padded(mode: str) -> None:
     assert check(lambda x: jnp.convolve(jnp.pad(x, (7, 0), mode=mode), jnp.ones(8) / 8, "valid"), x) == 1
 
 
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+def test_images_that_are_padded(mode: str) -> None:
+    def padded(x: Any) -> Any:
+        return conv(jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode=mode), 4, padding="VALID")
+
+    x = normal(1, 97, 32, 3)
+    assert check(padded, x) == 1
+    assert check(lambda x: jnp.sum(padded(x) ** 2), x) == 1
+
+
 def test_rows_of_the_other_end_are_taken_for_each_tile() -> None:
     """They are few: windows of both ends would be of all rows."""
     x = normal(PRIME)
