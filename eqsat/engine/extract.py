@@ -136,6 +136,10 @@ class Extractor:
         operands = [self.values[child] for child in node.children]
         orders = [self.orders.get(child) for child in node.children]
         packed = self.model.workspace(node.op, operands, orders)
+        if isinstance(node.op, Opaque):
+            packed += self.model.unread(node.op, operands, {node.op.result})
+        if node.children and self.given[node.children[0]]:
+            packed += self.model.copied(node.op, operands)
         if isinstance(node.op, (Opaque, Operation)) and any(operand.open for operand in operands):
             packed = 0  # It shrinks with the chunks, which are not chosen yet.
         largest = max([packed, *(self.bytes[kept] for kept in stored)])

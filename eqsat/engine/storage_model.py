@@ -8,12 +8,12 @@ those on chunk lengths.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from eqsat.engine.convolutions import convolution_work
-from eqsat.ir.axis import Axis, layout_shape
+from eqsat.ir.axis import Axis, layout_axes, layout_shape
 from eqsat.ir.depthwise import is_shifted
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.elementwise import ELEMENTWISE
@@ -62,6 +62,12 @@ SCATTERS = frozenset({"scatter", "scatter-add", "scatter-sub", "scatter-mul", "s
 
 VIEW_OPERATIONS = frozenset({"head", "reverse", "merge", "split", "diagonal", "take"})
 """Operations of which the same is true."""
+
+OVERWRITING = frozenset({"qr", "svd"})
+"""Primitives whose routine writes over its operand."""
+
+WHOLE = frozenset({"svd"})
+"""Primitives whose routine makes all of its results, whichever are read."""
 
 EXPENSIVE = 3.0
 """The elementwise cost per element from which XLA stores a value rather than compute it twice."""
@@ -132,6 +138,28 @@ class StorageModel:
         if not isinstance(op, Dot):
             return 0
         return self._panel(op, operands) + self._moved(op, operands, orders) + self._widened(op, operands)
+
+    def copied(self, op: Op, operands: Sequence[Valued]) -> int:
+        """Bytes of the copy that a routine takes of its first operand, if that must stay as it is."""
+        match op:
+            case Operation(spec=spec) if spec.overwrites:
+                return self.bytes(operands[0])
+            case Opaque(call=call) if call.primitive.name in OVERWRITING:
+                return self.bytes(operands[0])
+            case _:
+                return 0
+
+    def unread(self, op: Op, operands: Sequence[Valued], read: Collection[int]) -> int:
+        """Bytes of the results of a call that are made though they are not among those that are read."""
+        if not isinstance(op, Opaque) or op.call.primitive.name not in WHOLE:
+            return 0
+        opened = frozenset[Axis]().union(*(operand.open for operand in operands))
+        results = zip(op.call.out_layouts, op.call.out_dtypes, strict=True)
+        return sum(
+            self.elements(layout_axes(layout), opened) * itemsize(dtype)
+            for result, (layout, dtype) in enumerate(results)
+            if result not in read
+        )
 
     def _widened(self, op: Dot, operands: Sequence[Valued]) -> int:
         """Bytes of what a product of narrow floats takes in single precision: operands, and its result."""

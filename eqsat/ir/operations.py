@@ -55,6 +55,7 @@ class OperationSpec:
       factors. Without `once`, they are priced as elementwise work. If neither is given, the cost is one
       operation per element of the array that the core axes span.
     - `beside`: how many numbers are stored per slice during the computation, besides operands and result.
+    - `overwrites`: whether its routine overwrites its first operand: of one that is given, a copy.
     - `folds`: whether chunks of its operands along the first core axis can be taken one after another, with a
       state in place of those before (`eqsat/backend/tall_factors.py`).
     """
@@ -67,6 +68,7 @@ class OperationSpec:
     once: Callable[[Sizes], float] | None = field(default=None, compare=False)
     each: Callable[[Sizes], float] | None = field(default=None, compare=False)
     beside: Callable[[Sizes], float] | None = field(default=None, compare=False)
+    overwrites: bool = field(default=False, compare=False)
     folds: bool = field(default=False, compare=False)
 
     @property
@@ -101,10 +103,14 @@ def _table() -> dict[str, OperationSpec]:
         each: Callable[[Sizes], float] | None = None,
         dtype: str = "",
         uniform: bool = True,
+        beside: Callable[[Sizes], float] | None = None,
+        overwrites: bool = False,
         folds: bool = False,
     ) -> None:
         parsed = parse_signature(signature)
-        table[parsed.name] = OperationSpec(parsed, text, None, dtype, uniform, once, each, folds=folds)
+        table[parsed.name] = OperationSpec(
+            parsed, text, None, dtype, uniform, once, each, beside, overwrites, folds
+        )
 
     # Linear algebra. A matrix maps vectors along j to vectors along i, and its inverse maps i to j.
     enter("inv[i, j](A: i j) -> j i", "jnp.linalg.inv({A})", lambda s: 2 * s["i"] ** 3)
@@ -121,28 +127,47 @@ def _table() -> dict[str, OperationSpec]:
     # Nothing is factorised. Each right-hand side is priced like a product with the matrix.
     enter("solve_lower[i, j](A: i j, b: i) -> j", solve % "True", lambda s: 0, lambda s: 2 * s["i"] ** 2)
     enter("solve_upper[i, j](A: i j, b: i) -> j", solve % "False", lambda s: 0, lambda s: 2 * s["i"] ** 2)
-    enter("qr_q[i, j](A: i j) -> i j", "jnp.linalg.qr({A})[0]", lambda s: 4 * s["i"] * s["j"] ** 2)
+    orthogonal, q_work = "jnp.linalg.qr({A})[0]", lambda s: 4 * s["i"] * s["j"] ** 2
+    enter("qr_q[i, j](A: i j) -> i j", orthogonal, q_work, overwrites=True)
     # R of A = Q R: as many rows as A has rows or columns, whichever are fewer.
     triangular, r_work = 'jnp.linalg.qr({A}, mode="r")', lambda s: 2 * s["i"] * s["j"] ** 2
-    enter("qr_r[i, l, j](A: i j) -> l j", triangular, r_work, folds=True)
+    enter("qr_r[i, l, j](A: i j) -> l j", triangular, r_work, overwrites=True, folds=True)
     # The same, where Q is read as well: both have to be of one factorisation.
-    enter("qr_r_beside_q[i, l, j](A: i j) -> l j", triangular, r_work)
+    enter("qr_r_beside_q[i, l, j](A: i j) -> l j", triangular, r_work, overwrites=True)
     # Q^T b, for that Q.
     enter(
         "qr_qt[i, l, j](A: i j, b: i) -> l",
         'jnp.matmul(jnp.linalg.qr({A})[0].T, {b}, precision="highest")',
         lambda s: 4 * s["i"] * s["j"] ** 2,
         lambda s: 2 * s["i"],
+        beside=lambda s: s["i"] * s["j"],
+        overwrites=True,
         folds=True,
     )
+    # XLA makes room for the left singular vectors even where only the singular values are asked for.
     svd = "jnp.linalg.svd({A}, full_matrices=False)[%d]"
-    enter("svd_u[i, l, j](A: i j) -> i l", svd % 0, lambda s: 6 * s["i"] * s["j"] ** 2 + 20 * s["j"] ** 3)
-    values = "jnp.linalg.svd({A}, compute_uv=False)"
-    enter("svd_s[i, l, j](A: i j) -> l", values, lambda s: 2 * s["i"] * s["j"] ** 2 + 3 * s["j"] ** 3)
+    enter(
+        "svd_u[i, l, j](A: i j) -> i l",
+        svd % 0,
+        lambda s: 6 * s["i"] * s["j"] ** 2 + 20 * s["j"] ** 3,
+        overwrites=True,
+    )
+    enter(
+        "svd_s[i, l, j](A: i j) -> l",
+        "jnp.linalg.svd({A}, full_matrices=False, compute_uv=False)",
+        lambda s: 2 * s["i"] * s["j"] ** 2 + 3 * s["j"] ** 3,
+        beside=lambda s: s["i"] * s["j"],
+        overwrites=True,
+    )
     # The right singular vectors are its rows; and the same, where the left ones are read as well.
     for name in ("svd_v", "svd_v_beside_u"):
-        right = name + "[i, l, j](A: i j) -> l j"
-        enter(right, svd % 2, lambda s: 2 * s["i"] * s["j"] ** 2 + 20 * s["j"] ** 3)
+        enter(
+            name + "[i, l, j](A: i j) -> l j",
+            svd % 2,
+            lambda s: 2 * s["i"] * s["j"] ** 2 + 20 * s["j"] ** 3,
+            beside=lambda s: s["i"] * s["j"],
+            overwrites=True,
+        )
     enter("eigenvalues[i, j](A: i j) -> i", "jnp.linalg.eigvalsh({A})", lambda s: 9 * s["i"] ** 3)
     enter("diagonal[i, j](A: i j) -> i", "jnp.diagonal({A})", None, lambda s: s["i"])
     enter("tril[i, j](A: i j) -> i j", "jnp.tril({A})", None, lambda s: s["i"] * s["j"])

@@ -13,7 +13,7 @@ from eqsat.engine.cost import CostModel
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import iterations
 from eqsat.ir.memory_order import Order, memory_order
-from eqsat.ir.ops import Dot, Opaque, Operation
+from eqsat.ir.ops import Dot, Opaque, Operation, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, Schedule, work_of
 from eqsat.planning.horizontal_fusion import fused_products
@@ -182,11 +182,14 @@ class Simulator:
     ) -> Iterator[Temporary]:
         """What the ops of a block and of its loops take while they run."""
         model = CostModel(self.machine, lengths)
+        routines = routine_buffers(block, model)
         for index, step in enumerate(block.steps):
             here = (*path, index)
             if isinstance(step, Loop):
                 yield from self._workspaces(step.body, self._within(step, lengths), here)
-            elif size := model.workspace(step.term.op, step.term.args, orders(step.term)):
+                continue
+            size = model.workspace(step.term.op, step.term.args, orders(step.term))
+            if size := size + routines.get(index, 0):
                 yield Temporary(size, here, (*here, math.inf))
 
     def _within(self, loop: Loop, lengths: Mapping[Axis, int]) -> dict[Axis, int]:
@@ -216,7 +219,7 @@ class Simulator:
                 kept[death + 1] -= size
         timeline: list[int] = []
         entering = _entering(block)
-        copies = relayouts(block, model)
+        copies, routines = relayouts(block, model), routine_buffers(block, model)
         together = fused_products(block, model)
         held = [*(relayout.held for relayout in copies.values()), *(group.held for group in together)]
         alive = sum(held) if in_loop else 0
@@ -234,6 +237,7 @@ class Simulator:
                 if index in entering:
                     during += max(self.peak(body, lengths) for body in step.bodies)
                 during += model.workspace(step.term.op, step.term.args, orders(step.term))
+                during += routines.get(index, 0)
                 number = step.term.number
                 for copied in (copies.get(number), first.get(number)):
                     if copied is not None:
@@ -256,6 +260,36 @@ def _spans(
         birth, death = (0, end) if span.term.number in from_start else (span.birth, span.death)
         if (span.term.number,) not in elsewhere:
             yield span.term, span.bytes(model), birth, death
+
+
+def routine_buffers(block: Block, model: CostModel) -> dict[int, int]:
+    """By step, the bytes of copies that libraries overwrite, and of their results that nothing reads."""
+    found: dict[int, int] = {}
+    read: dict[Hashable, set[int]] = {}
+    called = [
+        (index, step.term)
+        for index, step in enumerate(block.steps)
+        if isinstance(step, Compute) and isinstance(step.term.op, (Opaque, Operation))
+    ]
+    for _, term in called:
+        if isinstance(term.op, Opaque):
+            read.setdefault(work_of(term), set()).add(term.op.result)
+    last = {span.term.number: span.death for span in storage(block, model).spans} if called else {}
+    for index, term in called:
+        if not term.args:
+            continue
+        operand = term.args[0]
+        while isinstance(operand.op, Rename):
+            operand = operand.args[0]
+        size = 0
+        if is_given(operand) or last.get(operand.number, index) > index:
+            size += model.copied(term.op, term.args)
+        # All results of a call are made at once.
+        if (work := work_of(term)) in read:
+            size += model.unread(term.op, term.args, read.pop(work))
+        if size:
+            found[index] = size
+    return found
 
 
 def orders(term: Term) -> tuple[Order | None, ...]:

@@ -77,6 +77,9 @@ def computed(program: Program, known: bool = False) -> Iterator[tuple[Term, froz
     for term in program.known() if known else program.reachable():
         if term.args:
             yield term, term.axes
+        if isinstance(term.op, (Operation, Opaque)):
+            # Routines of libraries overwrite what they are given, so inputs are copied for them.
+            yield from ((arg, arg.axes) for arg in term.args if not arg.args)
         if isinstance(term.op, Opaque) and term.op.call not in seen:
             seen.add(term.op.call)
             for body in term.op.call.bodies:
