@@ -156,7 +156,7 @@ class StorageModel:
         opened = frozenset[Axis]().union(*(operand.open for operand in operands))
         results = zip(op.call.out_layouts, op.call.out_dtypes, strict=True)
         return sum(
-            self.elements(layout_axes(layout), opened) * itemsize(dtype)
+            self.elements(frozenset(layout_axes(layout)), opened) * itemsize(dtype)
             for result, (layout, dtype) in enumerate(results)
             if result not in read
         )
