@@ -71,10 +71,17 @@ class Target:
 
 
 class ImageValues:
-    """The equations of a jaxpr, and what is known of them."""
+    """The equations of a jaxpr, and what is known of them.
 
-    def __init__(self, flat: FlatJaxpr) -> None:
+    **Attributes:**
+
+    - `cuts`: whether rows that the last tile has in excess are cut off, as who writes results to files does
+      at no cost. Otherwise the last tile begins earlier, where it can.
+    """
+
+    def __init__(self, flat: FlatJaxpr, cuts: bool = False) -> None:
         self.flat = flat
+        self.cuts = cuts
         self._constants: dict[Value, Any] = dict(flat.constants)
         self._free: set[Value] = set(flat.constants)
         for equation in flat.equations:

@@ -179,13 +179,16 @@ def _over_tiles(wanted: Wanted, windows: Sequence[Window], operands: Sequence[An
 def _within(wanted: Wanted, number: int, window: Window, tiles: Any) -> Any:
     """The rows of tiles, with an identity in place of those that there are not."""
     rows = wanted.shapes[number][window.dimension]
-    if window.inside(wanted.tiles, rows):
+    if window.end is None and window.inside(wanted.tiles, rows):
         return tiles
     shape = [1] * tiles.ndim
     shape[0], shape[window.dimension + 1] = wanted.tiles, window.length
     identity = identity_of(wanted.equation.name.removeprefix("reduce_").removeprefix("arg"), tiles.dtype)
-    at = window.places(jnp.arange(wanted.tiles, dtype=np.int32)[:, None])
-    return jnp.where((at < rows).reshape(shape), tiles, jnp.asarray(identity, tiles.dtype))
+    tile = jnp.arange(wanted.tiles, dtype=np.int32)[:, None]
+    at = window.places(tile)
+    # The first rows of a last tile that begins earlier are in the tile before, too.
+    own = (at < rows) if window.end is None else (at >= window.stride * tile + window.start)
+    return jnp.where(own.reshape(shape), tiles, jnp.asarray(identity, tiles.dtype))
 
 
 def is_in_parts(image: ImageValues, target: Target) -> bool:

@@ -45,7 +45,8 @@ class Reach:
         start, end = -(-first // self.apart), last // self.apart
         if end < start:
             return None
-        rows = Window(dimension, window.stride * self.step // self.apart, start, end - start + 1)
+        stride = window.stride * self.step // self.apart
+        rows = Window(dimension, stride, start, end - start + 1, window.end)
         return rows, (start * self.apart - first, last - end * self.apart)
 
 
@@ -151,8 +152,8 @@ def _scatter(wanted: Wanted) -> Need | None:
         raise Misaligned
     start = -(-(window.start + low - size + 1) // step)
     end = (window.start + window.length - 1 + low) // step
-    source = Window(row, window.stride // step, start, end - start + 1)
-    operand = Window(row, window.stride, start * step - low, (end - start) * step + size)
+    source = Window(row, window.stride // step, start, end - start + 1, window.end)
+    operand = Window(row, window.stride, start * step - low, (end - start) * step + size, window.end)
     padding = tuple((0, 0) if d == row else one for d, one in enumerate(params["padding"]))
     first = window.start - operand.start
     # As JAX pads on CPUs and GPUs; on a TPU, padded rows are never chosen, even among rows of -inf.

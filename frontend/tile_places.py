@@ -65,6 +65,8 @@ def _rows_at(wanted: Wanted, places: Any) -> Need | None:
     if places.min() < 0 or places.max() >= wanted.shapes[0][wanted.row]:
         return None  # What is there depends on the gather's mode.
     window = wanted.window
+    if window.end is not None:
+        raise Misaligned
     rows = _rows(window, wanted.tiles)
     inside = (rows >= 0) & (rows < len(places))
     at = places[np.clip(rows, 0, len(places) - 1)]
@@ -105,6 +107,8 @@ def _scatter(wanted: Wanted) -> Need | None:
         return None
     places = np.asarray(wanted.constants[1])[:, 0].astype(np.int64)
     window = wanted.window
+    if window.end is not None:
+        raise Misaligned
     starts = _rows(window, wanted.tiles)[:, 0]
     if np.any(np.diff(places) < 0) or places.min() < 0 or places.max() >= wanted.shape[wanted.row]:
         return None

@@ -53,7 +53,7 @@ def _reshape(wanted: Wanted) -> Need | None:
     (dimension,) = places
     size, rest = old[dimension], math.prod(old[dimension + 1 :])
     if size % rows == 0 and behind == rest * (each := size // rows):  # `each` rows become one
-        more = Window(dimension, window.stride * each, window.start * each, window.length * each)
+        more = Window(dimension, window.stride * each, window.start * each, window.length * each, window.end)
         shape = wanted.resized(wanted.shape)
         return Need((more,), lambda operands, _: jnp.reshape(operands[0], shape))
     if rows % size or rest != behind * (each := rows // size):
@@ -67,7 +67,7 @@ def _reshape(wanted: Wanted) -> Need | None:
     def compute(operands: Sequence[Any], _: Any) -> Any:
         return lax.slice_in_dim(jnp.reshape(operands[0], shape), first, first + window.length, axis=row)
 
-    return Need((Window(dimension, window.stride // each, start, length),), compute)
+    return Need((Window(dimension, window.stride // each, start, length, window.end),), compute)
 
 
 @rule("concatenate")
@@ -166,7 +166,7 @@ def _slice(wanted: Wanted) -> Need | None:
     starts, limits = list(wanted.params["start_indices"]), list(wanted.params["limit_indices"])
     strides = list(wanted.params["strides"] or [1] * len(starts))
     step, length = strides[row], (window.length - 1) * strides[row] + 1
-    first = Window(row, window.stride * step, window.start * step + starts[row], length)
+    first = Window(row, window.stride * step, window.start * step + starts[row], length, window.end)
     starts[row], limits[row] = 0, length
 
     def compute(operands: Sequence[Any], _: Any) -> Any:
@@ -185,7 +185,7 @@ def _pad(wanted: Wanted) -> Need | None:
     start, end = -(-first // apart), last // apart
     if end < start:
         return None
-    rows = Window(wanted.row, window.stride // apart, start, end - start + 1)
+    rows = Window(wanted.row, window.stride // apart, start, end - start + 1, window.end)
     around = (start * apart - first, last - end * apart, interior)
     config = tuple(
         around if d == wanted.row else one for d, one in enumerate(wanted.params["padding_config"])

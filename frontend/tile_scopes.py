@@ -38,7 +38,7 @@ class TileScope:
     def of(lowering: Lowering, jaxpr: Jaxpr, naming: bool) -> TileScope:
         tiled = {
             result.variable: (tiling, number)
-            for tiling in (tilings(jaxpr) if naming else ())
+            for tiling in (tilings(jaxpr, lowering.streamed) if naming else ())
             for number, result in enumerate(tiling.results)
         }
         return TileScope(lowering, tiled)

@@ -5,6 +5,9 @@ a multiple of the tile's number:
 
     window of tile t  =  rows  stride * t + start  to  stride * t + start + length
 
+The last tile may begin earlier, so that it ends with the image. Its rows are then as far from those of the
+tile before as a part of a tile, by which all windows move.
+
 A convolution needs more rows of its operand than it gives, the halo. Rows above and below the image are
 computed from something, and replaced where an equation reads them: by what it pads with.
 """
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,18 +25,35 @@ import numpy as np
 from eqsat.frontend.flat import Equation
 
 
+class Misaligned(Exception):
+    """The rows of a tile are not a whole number of steps of an equation: longer tiles may have some."""
+
+
 @dataclass(frozen=True)
 class Window:
-    """The rows of a value that a tile needs: see above. `dimension` is that of the rows."""
+    """The rows of a value that a tile needs: see above.
+
+    **Attributes:**
+
+    - `dimension`: that of the rows.
+    - `end`: the number of the last tile, if that begins earlier: it is not a whole one then.
+
+    **Raises:** `Misaligned` if the last tile does not begin with a whole row.
+    """
 
     dimension: int
     stride: int
     start: int
     length: int
+    end: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        if self.end is not None and (self.stride * self.end).denominator > 1:
+            raise Misaligned
 
     def merged(self, other: Window) -> Window | None:
         """The rows of both; None if the two move apart from tile to tile."""
-        if (self.dimension, self.stride) != (other.dimension, other.stride):
+        if (self.dimension, self.stride, self.end) != (other.dimension, other.stride, other.end):
             return None
         start = min(self.start, other.start)
         end = max(self.start + self.length, other.start + other.length)
@@ -40,11 +61,19 @@ class Window:
 
     def places(self, tile: Any) -> Any:
         """The rows of a tile."""
-        return self.stride * tile + self.start + jnp.arange(self.length, dtype=np.int32)
+        return self.first(tile) + jnp.arange(self.length, dtype=np.int32)
+
+    def first(self, tile: Any) -> Any:
+        """The row that a tile begins with."""
+        offset = self.stride * tile
+        if self.end is not None:
+            offset = jnp.minimum(offset, int(self.stride * self.end))
+        return offset + self.start
 
     def inside(self, tiles: int, rows: int) -> bool:
         """Whether all rows of all tiles are among so many."""
-        return self.start >= 0 and self.stride * (tiles - 1) + self.start + self.length <= rows
+        last = tiles - 1 if self.end is None else self.end
+        return self.start >= 0 and self.stride * last + self.start + self.length <= rows
 
 
 @dataclass(frozen=True)
@@ -142,10 +171,6 @@ def identity_of(reduction: str, dtype: Any) -> Any:
         limits = jnp.iinfo(dtype)  # type: ignore[no-untyped-call]
         return limits.min if lowest else limits.max
     return reduction == "and" if jnp.issubdtype(dtype, np.bool_) else 0
-
-
-class Misaligned(Exception):
-    """The rows of a tile are not a whole number of steps of an equation: longer tiles may have some."""
 
 
 Rule = Callable[[Wanted], Need | None]

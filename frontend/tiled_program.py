@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ class Tiles:
     **Attributes:**
 
     - `count`: the number of tiles; `rows`: what the first gives of each target, by its number.
+    - `end`: as in `Window`, if the last tile begins earlier.
     - `windows`: what is needed of each value, by its number; `needs`: what of that is computed in tiles.
     """
 
@@ -49,18 +51,23 @@ class Tiles:
     targets: Sequence[Target]
     count: int
     rows: Mapping[Value, Rows]
+    end: Fraction | None = None
     windows: dict[Value, Window] = field(default_factory=dict)
     needs: dict[Value, Need] = field(default_factory=dict)
 
     @staticmethod
     def of(
-        image: ImageValues, targets: Sequence[Target], count: int, rows: Mapping[Value, Rows]
+        image: ImageValues,
+        targets: Sequence[Target],
+        count: int,
+        rows: Mapping[Value, Rows],
+        end: Fraction | None = None,
     ) -> Tiles | None:
         """None if the targets can't be computed by these tiles.
 
         **Raises:** `Misaligned`.
         """
-        tiles = Tiles(image, targets, count, rows)
+        tiles = Tiles(image, targets, count, rows, end)
         for target in targets:
             if target.dimension is not None:
                 tiles.windows[target.value] = tiles._window(target)
@@ -70,7 +77,7 @@ class Tiles:
         """The rows of a target that tiles give."""
         assert target.dimension is not None
         first, length = self.rows[target.value]
-        return Window(target.dimension, self._stride(length), first, length)
+        return Window(target.dimension, self._stride(length), first, length, self.end)
 
     def _stride(self, length: int) -> int:
         """How far the rows of a tile are from those of the next, if there is one."""
@@ -111,7 +118,7 @@ class Tiles:
         first, length = self.rows[target.value]
         stride = self._stride(length)
         if target.reduced is not None:
-            return reduction_of_tiles(wanted, Window(target.reduced, stride, first, length))
+            return reduction_of_tiles(wanted, Window(target.reduced, stride, first, length, self.end))
         return sum_of_tiles(wanted, target.place, Window(0, stride, first, length))
 
     @property
@@ -163,9 +170,22 @@ class Tiles:
         if row is None:
             total = self.needs[target.value].total
             return jnp.sum(tiles, axis=0) if total is None else total(tiles)
+        if self.end is not None:
+            return self._placed(tiles, self._window(target), shape)
         found = joined(tiles, row)
         rows = min(found.shape[row], shape[row] - self.rows[target.value].first)
         return found if found.shape[row] == rows else lax.slice_in_dim(found, 0, rows, axis=row)
+
+    def _placed(self, tiles: Any, window: Window, shape: Sequence[int]) -> Any:
+        """All tiles in their places, in an array of that shape. What two of them have is the same in both."""
+        places = window.first(jnp.arange(self.count, dtype=np.int32))[:, None]
+        numbers = lax.ScatterDimensionNumbers(
+            update_window_dims=tuple(range(1, tiles.ndim)),
+            inserted_window_dims=(),
+            scatter_dims_to_operand_dims=(window.dimension,),
+        )
+        empty, mode = jnp.zeros(shape, tiles.dtype), lax.GatherScatterMode.PROMISE_IN_BOUNDS
+        return lax.scatter(empty, places, tiles, numbers, indices_are_sorted=True, mode=mode)
 
     def _tile(self, tile: Any, known: Mapping[Value, Any]) -> list[Any]:
         """What a tile gives of the targets; of some sums, the operands."""

@@ -97,13 +97,17 @@ class Tiling:
     results: tuple[TiledResult, ...]
 
 
-def tilings(jaxpr: Jaxpr) -> list[Tiling]:
+def tilings(jaxpr: Jaxpr, cuts: bool = False) -> list[Tiling]:
     """Results of window operations, or slices of a stencil, by tiles, if that can save memory.
 
     They may be in calls that are seen through. Where tiles have rows in excess, what window operations go
     into is computed by tiles, too, up to reductions and results: nothing else would read tiles.
+
+    **Arguments:**
+
+    - `cuts`: whether rows in excess are cut off, as in `ImageValues`.
     """
-    image = ImageValues(FlatJaxpr(jaxpr))
+    image = ImageValues(FlatJaxpr(jaxpr), cuts)
     if not any(map(image.is_windowed, image.flat.equations)):
         return []
     found: list[_Tiled] = []
@@ -175,6 +179,14 @@ def _even(rows: int, wanted: float, multiple: int) -> int:
     return min(even, key=lambda length: abs(length - wanted), default=nearest)
 
 
+def _earlier_end(targets: Sequence[Target], rows: Mapping[Value, Rows], count: int) -> Fraction | None:
+    """The number of the last tile, if it has to begin earlier for results to have no rows in excess."""
+    ends = {Fraction(target.rows, rows[target.value].length) - 1 for target in targets}
+    has_results = any(target.dimension is not None for target in targets)
+    end = next(iter(ends))
+    return end if has_results and len(ends) == 1 and count - 2 < end < count - 1 else None
+
+
 @dataclass
 class _Tiled:
     """Targets by tiles, and by a rest.
@@ -207,6 +219,12 @@ class _Tiled:
             return _Tiled._with_rest(image, targets, rows)
         if any(target.rows > rows[target.value].length * count for target in targets):
             return None
+        end = None if image.cuts else _earlier_end(targets, rows, count)
+        if end is not None:
+            with contextlib.suppress(Misaligned):
+                tiles = Tiles.of(image, targets, count, rows, end)
+                if tiles is not None:
+                    return _Tiled(image, tiles)
         tiles = Tiles.of(image, targets, count, rows)
         return None if tiles is None else _Tiled(image, tiles)
 
@@ -285,7 +303,9 @@ class _Tiled:
         return Tiling(jax.make_jaxpr(self._joined)(*avals), inputs, rows, results)
 
     def _parts(self, target: Target) -> tuple[int, int] | None:
-        return None if self.rest else (self.tiles.count, self.tiles.rows[target.value].length)
+        if self.rest is not None or self.tiles.end is not None:
+            return None
+        return self.tiles.count, self.tiles.rows[target.value].length
 
     def _joined(self, *wholes: Any) -> list[Any]:
         """The results of all tiles, joined or reduced, given what they are computed from."""

@@ -39,9 +39,11 @@ def normal(*shape: int, dtype: Any = np.float32, seed: int = 0) -> Any:
     return np.asarray(np.random.default_rng((seed, *shape)).normal(size=shape)).astype(dtype)
 
 
-def lowered(fn: Callable[..., Any], *args: Any, reshapes: bool = True) -> tuple[Program, list[Any]]:
+def lowered(
+    fn: Callable[..., Any], *args: Any, reshapes: bool = True, streamed: bool = False
+) -> tuple[Program, list[Any]]:
     """Returns the program of a function, after checking that it is well-formed, and its hoisted constants."""
-    program, constants = lower(trace(fn, args, {}).closed, reshapes)
+    program, constants = lower(trace(fn, args, {}).closed, reshapes, streamed=streamed)
     check_program(program)
     return program, constants
 

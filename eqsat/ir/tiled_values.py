@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from eqsat.ir.axis import Axis
@@ -36,28 +36,56 @@ def tiled_values(program: Program) -> Iterator[tuple[Term, Term]]:
 
 
 def tile_axes(program: Program) -> frozenset[Axis]:
-    """The axes of tiles: those that pass through window operations only there."""
+    """The axes of tiles: those that pass through window operations, or slices of stencils, only there."""
     return frozenset[Axis]().union(*(axes for _, _, axes in _tiled(program)))
 
 
 def _tiled(program: Program) -> Iterator[tuple[Term, Term, frozenset[Axis]]]:
     """The values that are computed by tiles, these, and the axes of tiles."""
-    through: dict[int, frozenset[Axis]] = {}
-    stopped: dict[int, frozenset[Axis]] = {}
-    for term in program.known() if program.equalities else ():
-        passing = _passing(term) if is_windowed(term) else frozenset[Axis]()
-        others = term.axes - passing if is_windowed(term) else frozenset[Axis]()
-        through[term.number] = passing.union(*(through[arg.number] for arg in term.args))
-        stopped[term.number] = others.union(*(stopped[arg.number] for arg in term.args))
+    if not program.equalities:
+        return
+    windows, parts = _Passing(is_windowed), _Passing(_is_part)
+    for term in program.known():
+        windows.see(term)
+        parts.see(term)
+    written = frozenset[Axis]().union(*(term.axes for term in program.reachable()))
     for whole, tiles in program.equalities:
-        axes = through[tiles.number] - stopped[tiles.number] - through[whole.number]
+        axes = windows.only(tiles) - windows.through[whole.number]
         if _is_part(whole):
             made = tiles
             while made.args and not _parts_of(whole, made):
                 made = made.args[0]
             axes = _parts_of(whole, made)
+        axes |= parts.only(tiles) - parts.through[whole.number] - written
         if axes:
             yield whole, tiles, axes
+
+
+class _Passing:
+    """Which axes pass through all of some calls that a term is computed by.
+
+    **Attributes:**
+
+    - `counts`: whether a term is such a call.
+    - `through`, `stopped`: by number of a term, the axes that pass through one of them, and the others.
+    """
+
+    def __init__(self, counts: Callable[[Term], bool]) -> None:
+        self.counts = counts
+        self.through: dict[int, frozenset[Axis]] = {}
+        self.stopped: dict[int, frozenset[Axis]] = {}
+
+    def see(self, term: Term) -> None:
+        """Enter a term, after its operands."""
+        called = self.counts(term)
+        passing = _passing(term) if called else frozenset[Axis]()
+        others = term.axes - passing if called else frozenset[Axis]()
+        self.through[term.number] = passing.union(*(self.through[arg.number] for arg in term.args))
+        self.stopped[term.number] = others.union(*(self.stopped[arg.number] for arg in term.args))
+
+    def only(self, term: Term) -> frozenset[Axis]:
+        """The axes that pass through those that they meet."""
+        return self.through[term.number] - self.stopped[term.number]
 
 
 def _parts_of(whole: Term, tiles: Term) -> frozenset[Axis]:

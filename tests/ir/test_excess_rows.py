@@ -38,7 +38,7 @@ def channels(x: Any) -> Any:
 )
 def test_results_with_rows_in_excess(fn: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
     x = normal(*shape)
-    program, hoisted = lowered(fn, x)
+    program, hoisted = lowered(fn, x, streamed=True)
     changed = with_excess_rows(program)
     (before,), (after,) = program.outputs, changed.outputs
     assert len(layout_axes(after.layout)) == len(layout_axes(before.layout)) + 1
@@ -58,5 +58,5 @@ def test_results_with_rows_in_excess(fn: Callable[[Any], Any], shape: tuple[int,
     ],
 )
 def test_other_results_stay_as_they_are(fn: Callable[[Any], Any], rows: int) -> None:
-    program, _ = lowered(fn, normal(rows))
+    program, _ = lowered(fn, normal(rows), streamed=True)
     assert with_excess_rows(program).outputs == program.outputs
