@@ -16,7 +16,6 @@ from eqsat.frontend.handlers_elementwise import map_maker
 from eqsat.frontend.naming import Made, build_names
 from eqsat.frontend.registry import Views, handles
 from eqsat.ir.control import Control, Scan, Switch, While, carried, sliced
-from eqsat.ir.dtypes import is_extended
 from eqsat.ir.ops import Call, Opaque, Reduce
 
 if TYPE_CHECKING:
@@ -221,7 +220,7 @@ def while_loop(lowering: Lowering, equation: Any, operands: Views) -> Views | No
     first, stop = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     control = While(tuple(range(stop, len(operands))))
     batch = params["cond_jaxpr"].jaxpr.outvars[0].aval.shape
-    if batch and (0 in batch or any(is_extended(view.dtype) for view in operands[stop:])):
+    if batch and 0 in batch:
         return None
     views = list(operands)
 

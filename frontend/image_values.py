@@ -15,6 +15,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
+from eqsat.frontend.placed_rows import PLACED_ROWS, is_cyclic, with_placed_rows
 from eqsat.frontend.tile_places import PLACED
 from eqsat.frontend.tile_windows import Wanted, Window
 from eqsat.ir.tiled_values import STENCIL, WINDOWED
@@ -80,15 +81,17 @@ class ImageValues:
     """
 
     def __init__(self, flat: FlatJaxpr, cuts: bool = False) -> None:
-        self.flat = flat
+        # Where windows pad an array, its rows beyond the edges are not those of the other end.
+        windows = [equation for equation in flat.equations if equation.name in WINDOWED]
+        pads = any(any(map(any, equation.params["padding"])) for equation in windows)
+        self.flat = with_placed_rows(flat, around=not pads)
         self.cuts = cuts
         self._constants: dict[Value, Any] = dict(flat.constants)
         self._free: set[Value] = set(flat.constants)
         for equation in flat.equations:
             if all(isinstance(value, Literal) or value in self._free for value in equation.inputs):
                 self._free.update(equation.outputs)
-        windows = any(equation.name in WINDOWED for equation in flat.equations)
-        self._stencils = set() if windows else self._shifted()
+        self._stencils = set() if windows else self._shifted() | self._turned()
 
     def shape(self, value: Value | Literal) -> tuple[int, ...]:
         aval: Any = value.aval if isinstance(value, Literal) else self.flat.avals[value]
@@ -124,6 +127,26 @@ class ImageValues:
                 if _overlap(one.params, other.params):
                     found.update((one.outputs[0], other.outputs[0]))
         return found
+
+    def _turned(self) -> set[Value]:
+        """The arrays that are turned, as by `jnp.roll`, if there are several turns along each long dimension.
+
+        Otherwise, another dimension is one of a loop as it is.
+        """
+        rolls = [one for one in self.flat.equations if one.name == PLACED_ROWS and self._is_roll(one)]
+        ways = {(one.params["dimension"], int(one.params["places"][0])) for one in rolls}
+        turned = {dimension for dimension, _ in ways}
+        return {
+            one.outputs[0]
+            for one in rolls
+            if len(ways) > 1
+            and {d for d, size in enumerate(self.shape(one.outputs[0])) if size >= FEWEST_ROWS} <= turned
+        }
+
+    def _is_roll(self, equation: Equation) -> bool:
+        size = self.shape(equation.inputs[0])[equation.params["dimension"]]
+        places = equation.params["places"]
+        return len(places) == size and is_cyclic(places, size)
 
     def _alike(self) -> dict[Value, Value]:
         """By value, the first that is computed in the same way."""
@@ -210,7 +233,9 @@ class ImageValues:
                 return Target(equation, None, summed, place) if few and wide else None
             images = shape[batch]
         else:
-            if equation.name in STENCIL:
+            if equation.name == PLACED_ROWS:
+                spatial = [dimension for dimension, size in enumerate(shape) if size >= FEWEST_ROWS]
+            elif equation.name in STENCIL:
                 spatial = self._moved(equation)
             else:
                 sizes = equation.params["window_dimensions"]

@@ -71,6 +71,8 @@ def _convolution(wanted: Wanted) -> Need | None:
     if found is None:
         return None
     rows, around = found
+    if reach.step == reach.apart == 1 and params["padding"][place] == (0, 0):
+        rows = replace(rows, period=wanted.window.period)
     padding = tuple(around if d == place else one for d, one in enumerate(params["padding"]))
     # XLA for CPUs computes some convolutions wrongly whose padding is negative along one dimension and zero
     # along all others, as that of rows is now (jaxlib 0.10).
@@ -85,7 +87,7 @@ def _convolution(wanted: Wanted) -> Need | None:
         image = lax.pad(image, jnp.zeros((), image.dtype), config) if any(cropped) else image
         return wanted.bind([image, kernel], padding=rest)
 
-    return Need((rows, None), compute, {0: lambda _: 0})
+    return Need((rows, None), compute, {} if rows.period else {0: lambda _: 0})
 
 
 def sum_of_tiles(wanted: Wanted, place: int, rows: Window) -> Need | None:
@@ -181,6 +183,9 @@ def _window(wanted: Wanted) -> Need | None:
     if found is None:
         return None
     rows, around = found
+    if reach.step == reach.apart == 1 and params["padding"][row] == (0, 0):
+        rows = replace(rows, period=wanted.window.period)
     padding = tuple(around if d == row else one for d, one in enumerate(params["padding"]))
     identity = identity_of(wanted.equation.name.rpartition("_")[2], wanted.dtype)
-    return Need((rows,), lambda operands, _: wanted.bind(operands, padding=padding), {0: lambda _: identity})
+    fillers = {} if rows.period else {0: lambda _: identity}
+    return Need((rows,), lambda operands, _: wanted.bind(operands, padding=padding), fillers)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from eqsat.frontend.placed_rows import PLACED_ROWS, is_cyclic
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 
 PLACED = frozenset({"gather", "scatter-add"})
@@ -60,18 +62,32 @@ def _gather_in_rows(wanted: Wanted) -> Need | None:
     return wanted.along({0: own, 1: batch})
 
 
+@rule(PLACED_ROWS)
+def _placed(wanted: Wanted) -> Need | None:
+    dimension, places = wanted.params["dimension"], wanted.params["places"]
+    window, size = wanted.window, wanted.shapes[0][dimension]
+    if dimension != wanted.row:
+        return wanted.same()
+    if not is_cyclic(places, size):
+        return _rows_at(wanted, places) if not window.period else None
+    if window.period not in (0, size):
+        return None
+    first = int(places[0])
+    shift = first if 2 * first <= size else first - size
+    around = replace(window, start=window.start + shift, period=size)
+    return Need((around,), lambda operands, _: operands[0])
+
+
 def _rows_at(wanted: Wanted, places: Any) -> Need | None:
     """Rows at known places: the fewest that hold those of any tile, and among them those of each."""
     if places.min() < 0 or places.max() >= wanted.shapes[0][wanted.row]:
         return None  # What is there depends on the gather's mode.
     window = wanted.window
-    if window.end is not None:
-        raise Misaligned
     rows = _rows(window, wanted.tiles)
     inside = (rows >= 0) & (rows < len(places))
     at = places[np.clip(rows, 0, len(places) - 1)]
     first, last = at.min(1, where=inside, initial=MANY), at.max(1, where=inside, initial=-1)
-    found = _spanned(wanted.row, first, last, inside.any(1))
+    found = _spanned(wanted.row, first, last, inside.any(1), window.end)
     if found is None or found.length > 2 * window.length + 2:
         return None
     among = np.clip(at - _rows(found, wanted.tiles)[:, :1], 0, found.length - 1)
@@ -80,7 +96,7 @@ def _rows_at(wanted: Wanted, places: Any) -> Need | None:
     def compute(operands: Sequence[Any], tile: Any) -> Any:
         return jnp.take(operands[0], pattern(tile), axis=wanted.row, mode="clip")
 
-    return Need((found, None), compute)
+    return Need((found, *[None] * (len(wanted.shapes) - 1)), compute)
 
 
 @rule("scatter-add")
@@ -132,11 +148,15 @@ def _scatter(wanted: Wanted) -> Need | None:
 
 def _rows(window: Window, tiles: int) -> Any:
     """The rows of each tile."""
-    return np.arange(tiles)[:, None] * window.stride + window.start + np.arange(window.length)
+    return window.offsets(tiles)[:, None] + window.start + np.arange(window.length)
 
 
-def _spanned(dimension: int, first: Any, last: Any, used: Any) -> Window | None:
+def _spanned(dimension: int, first: Any, last: Any, used: Any, end: Fraction | None = None) -> Window | None:
     """The window that holds the rows from the first to the last of each tile that uses any.
+
+    **Arguments:**
+
+    - `end`: the number of the last tile, if that begins earlier.
 
     **Raises:** `Misaligned`.
     """
@@ -145,12 +165,14 @@ def _spanned(dimension: int, first: Any, last: Any, used: Any) -> Window | None:
         return Window(dimension, 0, int(first[0]), int(last[0] - first[0]) + 1)
     if len(tiles) < 2:
         return None
-    slope = float(first[tiles[-1]] - first[tiles[0]]) / float(tiles[-1] - tiles[0])
+    whole = tiles[:-1] if end is not None and len(tiles) > 2 else tiles
+    slope = float(first[whole[-1]] - first[whole[0]]) / float(whole[-1] - whole[0])
     stride = round(slope)
     if abs(slope - stride) > NEARLY_WHOLE or stride < 1:
         raise Misaligned
-    start = int((first[tiles] - stride * tiles).min())
-    return Window(dimension, stride, start, int((last[tiles] - stride * tiles).max()) - start + 1)
+    offsets = Window(dimension, stride, 0, 1, end).offsets(len(used))[tiles]
+    start = int((first[tiles] - offsets).min())
+    return Window(dimension, stride, start, int((last[tiles] - offsets).max()) - start + 1, end)
 
 
 def _pattern(among: Any, inside: Any) -> Any:

@@ -53,7 +53,8 @@ def _reshape(wanted: Wanted) -> Need | None:
     (dimension,) = places
     size, rest = old[dimension], math.prod(old[dimension + 1 :])
     if size % rows == 0 and behind == rest * (each := size // rows):  # `each` rows become one
-        more = Window(dimension, window.stride * each, window.start * each, window.length * each, window.end)
+        start, length, period = (each * one for one in (window.start, window.length, window.period))
+        more = Window(dimension, window.stride * each, start, length, window.end, period)
         shape = wanted.resized(wanted.shape)
         return Need((more,), lambda operands, _: jnp.reshape(operands[0], shape))
     if rows % size or rest != behind * (each := rows // size):
@@ -86,6 +87,8 @@ def _concatenate(wanted: Wanted) -> Need | None:
             tuple(window if number in some else None for number in range(len(wanted.shapes))),
             lambda operands, _: lax.concatenate([operands[number] for number in some], dimension),
         )
+    if window.period:
+        return None
     ends = list(itertools.accumulate(shape[row] for shape in wanted.shapes))
     begins = [0, *ends[:-1]]
     full = [number for number, shape in enumerate(wanted.shapes) if shape[row]]
@@ -167,6 +170,8 @@ def _slice(wanted: Wanted) -> Need | None:
     strides = list(wanted.params["strides"] or [1] * len(starts))
     step, length = strides[row], (window.length - 1) * strides[row] + 1
     first = Window(row, window.stride * step, window.start * step + starts[row], length, window.end)
+    if step == 1:
+        first = replace(first, period=window.period)
     starts[row], limits[row] = 0, length
 
     def compute(operands: Sequence[Any], _: Any) -> Any:

@@ -37,6 +37,8 @@ class Window:
 
     - `dimension`: that of the rows.
     - `end`: the number of the last tile, if that begins earlier: it is not a whole one then.
+    - `period`: after how many rows they repeat beyond the edges, if those beyond are read: an array that is
+      as long goes around. 0 if nothing is said of them.
 
     **Raises:** `Misaligned` if the last tile does not begin with a whole row.
     """
@@ -46,6 +48,7 @@ class Window:
     start: int
     length: int
     end: Fraction | None = None
+    period: int = 0
 
     def __post_init__(self) -> None:
         if self.end is not None and (self.stride * self.end).denominator > 1:
@@ -55,9 +58,11 @@ class Window:
         """The rows of both; None if the two move apart from tile to tile."""
         if (self.dimension, self.stride, self.end) != (other.dimension, other.stride, other.end):
             return None
+        if self.period and other.period and self.period != other.period:
+            return None
         start = min(self.start, other.start)
         end = max(self.start + self.length, other.start + other.length)
-        return replace(self, start=start, length=end - start)
+        return replace(self, start=start, length=end - start, period=self.period or other.period)
 
     def places(self, tile: Any) -> Any:
         """The rows of a tile."""
@@ -69,6 +74,11 @@ class Window:
         if self.end is not None:
             offset = jnp.minimum(offset, int(self.stride * self.end))
         return offset + self.start
+
+    def offsets(self, tiles: int) -> Any:
+        """How far each of so many tiles is from the first."""
+        found = self.stride * np.arange(tiles)
+        return found if self.end is None else np.minimum(found, int(self.stride * self.end))
 
     def inside(self, tiles: int, rows: int) -> bool:
         """Whether all rows of all tiles are among so many."""
@@ -192,4 +202,9 @@ def need_of(wanted: Wanted) -> Need | None:
     **Raises:** `Misaligned`.
     """
     found = RULES.get(wanted.equation.name)
-    return found(wanted) if found is not None else None
+    need = found(wanted) if found is not None else None
+    if need is not None and wanted.window.period:
+        # What others compute of rows beyond the edges is not what is at the other end.
+        periods = {one.period for one in need.windows if one is not None}
+        return need if periods <= {wanted.window.period} else None
+    return need

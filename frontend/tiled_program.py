@@ -109,6 +109,10 @@ class Tiles:
                 if merged is None:
                     return False
                 self.windows[operand] = merged
+        for value, window in self.windows.items():
+            rows = self.image.shape(value)[window.dimension]
+            if value not in self.needs and window.period not in (0, rows):
+                return False
         last = max(
             (one.stride * self.count + one.start + one.length for one in self.windows.values()), default=0
         )
@@ -194,9 +198,7 @@ class Tiles:
         def rows(value: Value, window: Window) -> Any:
             whole = self.windows[value]
             if value not in made:
-                last = self.image.shape(value)[whole.dimension] - 1
-                places = jnp.clip(whole.places(tile), 0, last)
-                made[value] = jnp.take(known[value], places, axis=whole.dimension)
+                made[value] = self._taken(known[value], whole, tile)
             if window == whole:
                 return made[value]
             first = window.start - whole.start
@@ -221,6 +223,16 @@ class Tiles:
             made[target.value] if target.dimension is None else rows(target.value, self._window(target))
             for target in self.targets
         ]
+
+    def _taken(self, value: Any, window: Window, tile: Any) -> Any:
+        """The rows of a tile. Beyond the edges, the nearest, or those of the other end."""
+        count, places = value.shape[window.dimension], window.places(tile)
+        if not window.period:
+            return jnp.take(value, jnp.clip(places, 0, count - 1), axis=window.dimension)
+        around = lax.rem(places, np.int32(count))
+        around = jnp.where(around < 0, around + count, around)
+        inside = (*[slice(None)] * window.dimension, around)
+        return value.at[inside].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
     def _padded(
         self, equation: Equation, need: Need, number: int, filler: Any, operands: Sequence[Any], tile: Any

@@ -152,12 +152,17 @@ def _by_most(image: ImageValues, targets: Sequence[Sequence[Target]], wanted: in
     for count, most in {**more, **TILES}.items():
         tilings = [_aligned(image, along, count) for along in targets]
         found = [tiles for tiles in tilings if tiles is not None and tiles.work <= most]
-        found.sort(key=lambda tiles: (-len(tiles.targets), tiles.stored_bytes, tiles.work))
+        found.sort(key=_preference)
         if found and (best is None or len(found[0].targets) > len(best.targets)):
             best = found[0]
         if best is not None and len(best.targets) == wanted:
             break
     return best
+
+
+def _preference(tiles: _Tiled) -> tuple[float, ...]:
+    """Sorts tilings, the best first. Along the first dimension, tiles are contiguous."""
+    return -len(tiles.targets), tiles.stored_bytes, round(tiles.work, 1), tiles.place
 
 
 def _aligned(image: ImageValues, targets: Sequence[Target], count: int) -> _Tiled | None:
@@ -255,6 +260,11 @@ class _Tiled:
     @property
     def targets(self) -> Sequence[Target]:
         return self.tiles.targets
+
+    @property
+    def place(self) -> int:
+        """Along which dimension of an image the tiles are."""
+        return self.targets[0].place
 
     @property
     def is_even(self) -> bool:

@@ -141,13 +141,7 @@ class StorageModel:
 
     def copied(self, op: Op, operands: Sequence[Valued]) -> int:
         """Bytes of the copy that a routine takes of its first operand, if that must stay as it is."""
-        match op:
-            case Operation(spec=spec) if spec.overwrites:
-                return self.bytes(operands[0])
-            case Opaque(call=call) if call.primitive.name in OVERWRITING:
-                return self.bytes(operands[0])
-            case _:
-                return 0
+        return self.bytes(operands[0]) if overwrites(op) else 0
 
     def unread(self, op: Op, operands: Sequence[Valued], read: Collection[int]) -> int:
         """Bytes of the results of a call that are made though they are not among those that are read."""
@@ -331,10 +325,31 @@ class StorageModel:
             case _:
                 return False
 
+    def is_view(self, op: Op) -> bool:
+        """Whether an op reads entries of its operands, at other places, where it is fused."""
+        match op:
+            case Operation(spec=spec):
+                return spec.name in VIEW_OPERATIONS
+            case Opaque(call=call):
+                return self._is_view(call)
+            case _:
+                return False
+
     def _is_view(self, call: Call) -> bool:
         """Whether a call reads its operands where it is fused."""
         name = call.primitive.name
         return name in VIEW_PRIMITIVES or (self.machine.fuses_joins and name in JOINS)
+
+
+def overwrites(op: Op) -> bool:
+    """Whether a routine writes over its first operand: one that is given is copied for it."""
+    match op:
+        case Operation(spec=spec):
+            return spec.overwrites
+        case Opaque(call=call):
+            return call.primitive.name in OVERWRITING
+        case _:
+            return False
 
 
 def is_expensive(op: Op, machine: Machine) -> bool:

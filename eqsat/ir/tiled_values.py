@@ -51,12 +51,9 @@ def _tiled(program: Program) -> Iterator[tuple[Term, Term, frozenset[Axis]]]:
     written = frozenset[Axis]().union(*(term.axes for term in program.reachable()))
     for whole, tiles in program.equalities:
         axes = windows.only(tiles) - windows.through[whole.number]
-        if _is_part(whole):
-            made = tiles
-            while made.args and not _parts_of(whole, made):
-                made = made.args[0]
-            axes = _parts_of(whole, made)
-        axes |= parts.only(tiles) - parts.through[whole.number] - written
+        # Axes of tiles are new, or parts of the rows of the whole, which do not pass through its slices.
+        rows = whole.axes & parts.stopped[whole.number]
+        axes |= parts.only(tiles) - (written - rows)
         if axes:
             yield whole, tiles, axes
 
@@ -79,18 +76,14 @@ class _Passing:
         """Enter a term, after its operands."""
         called = self.counts(term)
         passing = _passing(term) if called else frozenset[Axis]()
-        others = term.axes - passing if called else frozenset[Axis]()
+        met = term.axes.union(*(arg.axes for arg in term.args)) if called else frozenset[Axis]()
+        others = met - passing
         self.through[term.number] = passing.union(*(self.through[arg.number] for arg in term.args))
         self.stopped[term.number] = others.union(*(self.stopped[arg.number] for arg in term.args))
 
     def only(self, term: Term) -> frozenset[Axis]:
         """The axes that pass through those that they meet."""
         return self.through[term.number] - self.stopped[term.number]
-
-
-def _parts_of(whole: Term, tiles: Term) -> frozenset[Axis]:
-    """The axes of a slice that pass through slices of tiles, and not through the whole."""
-    return (_passing(tiles) - _passing(whole)) & whole.axes if _is_part(tiles) else frozenset()
 
 
 def is_windowed(term: Term) -> bool:

@@ -29,6 +29,9 @@ SMALL_SHARE = 64
 MOST_SPILLED = 6
 """Excluding values from storage, one after another, stops after this many candidates."""
 
+NO_SMALLER = 1.01
+"""By how much a value may be larger that is stored in place of another: an array that is padded elsewhere."""
+
 SPILLING_EFFORT = 10_000
 """The number of e-nodes, of all extractions together, after which the search for a lower peak stops."""
 
@@ -255,7 +258,7 @@ class CandidateBuilder:
                 left -= len(extraction.selection.nodes)
                 other = self._without(extraction, fewer, switches=False)
                 # Without one of several values that are cheap to compute from each other, another is stored.
-                if other is None or other.candidate.predicted_peak > peak:
+                if other is None or other.candidate.predicted_peak > NO_SMALLER * peak:
                     continue
                 found.append(other.candidate)
                 if other.candidate.predicted_peak <= self.budget:

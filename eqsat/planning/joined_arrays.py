@@ -19,7 +19,8 @@ from eqsat.ir.axis import Axis, Layout, parts
 from eqsat.ir.operations import OPERATIONS
 from eqsat.ir.ops import Call, Const, Iota, Map, Opaque, Operation
 from eqsat.ir.program import Program
-from eqsat.ir.term import Term, Terms
+from eqsat.ir.term import Term, Terms, reachable
+from eqsat.ir.tiled_values import tiled_values
 
 MOST_OPERANDS = 4
 """Of more operands, most would be looked up in vain for most entries."""
@@ -28,14 +29,20 @@ MOST_OPERANDS = 4
 def with_joined_arrays(program: Program, threshold: float) -> Program:
     """The program with equalities between concatenations and choices.
 
+    Of what is computed by tiles, too, chunks are tiles.
+
     **Arguments:**
 
     - `threshold`: the size in bytes above which a concatenation is large.
     """
+    tiled = list(tiled_values(program))
+    kept = {term.number for term in reachable(tiles for _, tiles in tiled)}
+    by_tiles = {term.number for term in reachable(whole for whole, _ in tiled)} - kept
     pairs = [
         (term, other)
         for term in program.known()
-        if term.bytes > threshold and (other := as_choice(program.terms, term)) is not None
+        if term.bytes > threshold and term.number not in by_tiles
+        if (other := as_choice(program.terms, term)) is not None
     ]
     return replace(program, equalities=(*program.equalities, *pairs)) if pairs else program
 

@@ -9,6 +9,7 @@ a block is analysed once, not for every chunk length that is tried.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -17,7 +18,7 @@ from eqsat.engine.storage_model import StorageModel, Value, Valued, is_expensive
 from eqsat.ir.dtypes import accumulator, itemsize
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Reduce, Rename
+from eqsat.ir.ops import Const, Dot, Fold, Iota, Leaf, Map, Op, Opaque, Operation, Reduce, Rename
 from eqsat.ir.term import Term
 from eqsat.planning.blocks import Block, Compute, Loop, dependencies, work_of
 from eqsat.targets.machine import Machine
@@ -94,6 +95,9 @@ class _Facts:
                 continue
             for position in model.read_operands(term.op, term.args):
                 always.add(_read_from(term.args[position], model.machine).number)
+        if model.machine.stores_gathers:
+            always.update(_gathered(block, always))
+        always.update(_written_often(block, always, model))
         if model.machine.stores_broadcasts:
             always.update(_broadcast(block, always, model.machine))
         if model.machine.fuses_products:
@@ -277,6 +281,35 @@ def _broadcast(block: Block, stored: set[int], machine: Machine) -> Iterator[int
             yield from (_read_from(arg, machine).number for arg in wider)
 
 
+def _gathered(block: Block, stored: set[int]) -> Iterator[int]:
+    """Yields the numbers of gathered values of which parts are read along more axes than they have."""
+    inside: dict[int, frozenset[int]] = {}
+    for step in block.steps:
+        if not isinstance(step, Compute):
+            continue
+        term = step.term
+        found = frozenset[int]().union(*(inside.get(arg.number, ()) for arg in term.args))
+        if _gathers(term):
+            found |= {term.number}
+        if found and term.number not in stored:
+            inside[term.number] = found
+        if isinstance(term.op, Map):
+            for arg in term.args:
+                if arg.axes < term.axes:
+                    yield from inside.get(arg.number, ())
+
+
+def _gathers(term: Term) -> bool:
+    """Whether a term is gathered from places that are not known beforehand."""
+    match term.op:
+        case Operation(spec=spec):
+            return spec.name == "take"
+        case Opaque(call=call):
+            return str(call.primitive.name) == "gather"
+        case _:
+            return False
+
+
 def _shared_products(block: Block, uses: Mapping[int, int], stored: set[int]) -> Iterator[int]:
     """Yields the numbers of values that several read and that have a product inside, computed on the fly."""
     inside: set[int] = set()
@@ -288,6 +321,49 @@ def _shared_products(block: Block, uses: Mapping[int, int], stored: set[int]) ->
                     yield term.number
                 else:
                     inside.add(term.number)
+
+
+def _written_often(block: Block, stored: set[int], model: StorageModel) -> Iterator[int]:
+    """Yields the numbers of values for which a kernel would have code in too many places.
+
+    A compiler writes the code of a value that is computed on the fly once for each way to index it: one for
+    all that read it entry by entry, and others for each view of it, such as a slice. One kernel alone gathers
+    the entries of a value.
+    """
+    most = model.machine.most_copies
+    terms = [step.term for step in block.steps if isinstance(step, Compute)]
+    views = [term for term in terms if term.number not in stored and model.is_view(term.op)]
+    if not most or not (len(views) > most // 2 or any(map(_gathers, views))):
+        return
+    needs = {term.number for term in block.needs}
+    indexed: dict[int, set[int]] = {}
+    kernel_of: list[int] = []
+    through: dict[tuple[int, int], int] = {}
+
+    def begun(kernel: int) -> int:
+        """A new way to index, in a kernel."""
+        kernel_of.append(kernel)
+        return len(kernel_of) - 1
+
+    for step in reversed(block.steps):
+        if not isinstance(step, Compute):
+            continue
+        term, number = step.term, step.term.number
+        ways = indexed.pop(number, set())
+        kernels = Counter(kernel_of[way] for way in ways)
+        often = max(kernels.values(), default=0) > most or (len(kernels) > 1 and _gathers(term))
+        often = often and number not in stored and not is_given(term)
+        if often:
+            yield number
+        if often or number in stored or number in needs:
+            ways = {begun(number)}
+        if model.is_view(term.op):
+            for way in ways:
+                if (number, way) not in through:
+                    through[number, way] = begun(kernel_of[way])
+            ways = {through[number, way] for way in ways}
+        for arg in term.args:
+            indexed.setdefault(arg.number, set()).update(ways)
 
 
 def cheap_uses(op: Op, machine: Machine) -> float:

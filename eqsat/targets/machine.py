@@ -57,6 +57,9 @@ class Machine:
       consumed on the fly if they are read once.
     - `sums_pairs`: whether products of pairs of vectors are sums, which compute their operands on the fly.
     - `cheap_uses`: an expensive value that is read by no more than so many is computed for each of them.
+    - `most_copies`: of a value that is computed on the fly, a kernel has code for at most so many ways to
+      index it; 0 if there is no limit.
+    - `stores_gathers`: whether gathered values are stored if a part of them is read along more axes.
     - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
       the results of the first step are stored; 0 if none is.
     - `split_columns`: the same for reductions along another axis than the last; `emits_steps`: whether such
@@ -131,6 +134,8 @@ class Machine:
     fuses_products: bool = False
     sums_pairs: bool = False
     cheap_uses: int = 1
+    most_copies: int = 15  # measured, jaxlib 0.10
+    stores_gathers: bool = True  # measured, jaxlib 0.10
     split_reduction: int = 0
     split_columns: int = 0
     few_columns: int = 0

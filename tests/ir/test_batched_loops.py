@@ -193,3 +193,25 @@ def test_a_batch_that_is_too_large_is_split() -> None:
     found = eqsat.optimize(function, budget="100kB")
     assert found.plan(x).peak_bytes <= 100_000
     np.testing.assert_allclose(found(x), jax.jit(function)(x), rtol=1e-5)
+
+
+def test_a_batch_of_loops_that_carry_keys_is_one_of_chunks() -> None:
+    """Draws by rejection, as of a Poisson distribution: a loop draws until it has accepted all."""
+
+    def accepted(key: Any) -> Any:
+        def body(state: Any) -> Any:
+            key, kept, done = state
+            key, drawn = jax.random.split(key)
+            new = jax.random.normal(drawn, kept.shape)
+            return key, jnp.where(done, kept, new), done | (new > 0)
+
+        start = key, jnp.zeros(2000), jnp.zeros(2000, bool)
+        return jax.lax.while_loop(lambda state: ~state[2].all(), body, start)[1].max()
+
+    keys = jax.random.split(jax.random.key(0), 200)
+    optimized = eqsat.optimize(jax.vmap(accepted), budget="500kB")
+    assert optimized.plan(keys).loops
+    np.testing.assert_array_equal(optimized(keys), jax.jit(jax.vmap(accepted))(keys))
+    draws = lambda keys: jax.vmap(lambda key: jax.random.poisson(key, 4.0, (2000,)).sum())(keys)  # noqa: E731
+    small = eqsat.optimize(draws, budget="2MB")
+    np.testing.assert_array_equal(small(keys), jax.jit(draws)(keys))

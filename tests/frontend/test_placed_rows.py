@@ -1,0 +1,162 @@
+"""Arrays that repeat entries of one array: turned, and padded by its own entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eqsat
+from eqsat.frontend.flat import FlatJaxpr
+from eqsat.frontend.placed_rows import PLACED_ROWS, is_cyclic, with_placed_rows
+from eqsat.frontend.tiles import tilings
+from tests.flat_values import evaluated
+from tests.frontend.test_tiles import SPECIALS, check, conv
+from tests.nightly import THOROUGH
+from tests.stages import normal
+
+MODES = ("wrap", "edge", "reflect", "symmetric")
+
+
+def placed(fn: Callable[[Any], Any], x: Any, around: bool = True) -> list[Any]:
+    """The places that equations of a function take rows from, after checking that they give the same."""
+    closed = jax.make_jaxpr(fn)(x)
+    flat = with_placed_rows(FlatJaxpr(closed.jaxpr), around)
+    for found, wanted in zip(evaluated(flat, closed, flat.results, x), jax.tree.leaves(fn(x)), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    return [one.params["places"] for one in flat.equations if one.name == PLACED_ROWS]
+
+
+@settings(max_examples=60 if THOROUGH else 12, deadline=None)
+@given(
+    st.sampled_from(MODES),
+    st.tuples(st.integers(2, 9), st.integers(2, 9)),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=2, max_size=2),
+)
+def test_every_pad_takes_rows_from_known_places(
+    mode: str, shape: tuple[int, int], widths: list[tuple[int, int]]
+) -> None:
+    x = normal(*shape)
+    found = placed(lambda x: jnp.pad(x, widths, mode=mode), x)
+    few = all(max(width) < size for width, size in zip(widths, shape, strict=True))
+    assert not few or len(found) >= sum(map(any, widths))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 9), st.integers(-20, 20), st.integers(0, 1))
+def test_every_roll_goes_around(size: int, shift: int, dimension: int) -> None:
+    x = normal(size, 3) if dimension == 0 else normal(3, size)
+    (places,) = placed(lambda x: jnp.roll(x, shift, dimension), x) or (np.arange(size),)
+    assert is_cyclic(places, size)
+    assert places[0] == -shift % size
+    assert placed(lambda x: jnp.roll(x, shift, dimension), x, around=False) == []
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: jnp.concatenate([x[:2], 2 * x]),
+        lambda x: jnp.concatenate([x[1:], x[:1, ::-1]]),
+        lambda x: jnp.concatenate([x[::2, :3], x[1:, 3:6]]),
+        lambda x: jnp.concatenate(
+            [x[i : i + 1] for i in (5, 2, 7, 0, 3, 6, 1, 9, 4)]
+        ),  # places of no pattern
+        lambda x: jnp.concatenate([jnp.broadcast_to(x[:1, :1], (2, 8)), x]),
+    ],
+)
+def test_other_concatenations_stay(fn: Callable[[Any], Any]) -> None:
+    assert placed(fn, normal(10, 8)) == []
+
+
+# ------------------------------------------------------------------------------------- stencils
+
+
+def around(x: Any) -> Any:
+    """The sum over an entry and its eight neighbours on a torus."""
+    return sum(jnp.roll(x, (i, j), (0, 1)) for i in (-1, 0, 1) for j in (-1, 0, 1))
+
+
+def padded(x: Any, mode: str, far: int = 1) -> Any:
+    rows, columns = x.shape
+    p = jnp.pad(x, far, mode=mode)
+    return sum(p[i : i + rows, j : j + columns] for i in (0, far, 2 * far) for j in (0, far, 2 * far))
+
+
+def waves(h: Any, u: Any) -> Any:
+    """A step of two fields, each of which the other one reads."""
+    across = lambda a, d: (jnp.roll(a, -1, d) - jnp.roll(a, 1, d)) / 2  # noqa: E731
+    return h - 0.1 * across(h * u, 0) - 0.1 * across(u, 1), u - 0.1 * (u * across(u, 0) + across(h, 1))
+
+
+PERIODIC: dict[str, Callable[[Any], Any]] = {
+    "torus": lambda x: jnp.tanh(around(x)),
+    "torus, two steps": lambda x: jnp.tanh(around(jnp.tanh(around(x)))),
+    "two fields": lambda x: waves(*waves(x, jnp.cos(x))),
+    "with positions": lambda x: around(x * jnp.arange(x.shape[0], dtype=x.dtype)[:, None]),
+    "far": lambda x: jnp.roll(x, 17, 0) + jnp.roll(x, -17, 0) + jnp.roll(x, 5, 1) - jnp.roll(x, 1, 1),
+    "wrapped, two steps": lambda x: padded(jnp.tanh(padded(x, "wrap")), "wrap", 2),
+    "torus within edges": lambda x: padded(around(x), "edge"),
+    "edges on a torus": lambda x: around(padded(x, "edge")),
+    "part of an array": lambda x: around(x[3:-4, 2:]),
+    "ring": lambda x: jnp.tanh(jnp.roll(x[:, 0], 1) + jnp.roll(x[:, 0], -1) - 2 * x[:, 0]),
+    "live cells": lambda x: around((x > 0).astype(jnp.int8)) == 3,
+    **{
+        f"{mode}, two steps": lambda x, mode=mode: padded(jnp.sin(padded(x, mode, 2)), mode) for mode in MODES
+    },
+}
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("shape", [(96, 64), (251, 300)])
+@pytest.mark.parametrize("name", PERIODIC)
+def test_stencils_whose_edges_are_entries_have_tiles(name: str, shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    found = check(PERIODIC[name], x)
+    assert found or name in ("part of an array", "edges on a torus")
+    random = np.random.default_rng(0)
+    hostile = np.where(random.random(shape) < 0.002, random.choice(SPECIALS, shape), x).astype(np.float32)
+    check(PERIODIC[name], hostile)
+
+
+def test_networks_on_a_torus_have_tiles() -> None:
+    def layer(x: Any, features: int) -> Any:
+        wrapped = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="wrap")
+        return conv(wrapped, features, padding="VALID")
+
+    assert check(lambda x: layer(jax.nn.relu(layer(x, 4)), 2), normal(1, 120, 50, 3)) == 1
+    # Beside windows that pad by zeros, rows beyond the edges are not those of the other end.
+    assert check(lambda x: conv(jax.nn.relu(layer(x, 4)), 2), normal(1, 120, 50, 3)) == 1
+
+
+@pytest.mark.parametrize("mode", MODES[1:])
+def test_networks_that_pad_by_entries_between_convolutions_have_tiles(mode: str) -> None:
+    def layer(x: Any, features: int) -> Any:
+        return conv(jnp.pad(x, ((0, 0), (2, 1), (1, 1), (0, 0)), mode=mode), features, padding="VALID")
+
+    fn = lambda x: layer(jax.nn.relu(layer(x, 4)), 2)  # noqa: E731
+    x = normal(1, 127, 50, 3)
+    (tiling,) = tilings(jax.make_jaxpr(fn)(x).jaxpr)
+    assert next(var.aval.shape for var in tiling.program.jaxpr.invars) == x.shape
+    assert check(fn, x) == 1
+
+
+@pytest.mark.parametrize("rows", [512, 509])
+@pytest.mark.parametrize("name", ["torus, two steps", "two fields", "edge, two steps", "reflect, two steps"])
+def test_stencils_whose_edges_are_entries_keep_to_a_budget(name: str, rows: int) -> None:
+    x = normal(rows, 500)
+    fn = lambda x: jax.tree.leaves(PERIODIC[name](x))[0]  # noqa: E731
+    optimized = eqsat.optimize(fn, budget=2 * x.nbytes + x.nbytes // 2)
+    assert optimized.plan(x).peak_bytes <= 2.5 * x.nbytes
+    np.testing.assert_allclose(optimized(x), jax.jit(fn)(x), rtol=1e-5, atol=1e-5)
+
+
+def test_one_array_twice_is_no_stencil() -> None:
+    x = normal(40, 30)
+    assert tilings(jax.make_jaxpr(lambda x: jnp.concatenate([x, x]) * 2)(x).jaxpr) == []
+    assert tilings(jax.make_jaxpr(lambda x: jnp.roll(x, 1, 0) - x)(x).jaxpr) == []
