@@ -6,7 +6,16 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from eqsat.backend import chunk_bar, convolutions, packing, reduction_steps, selection, slicing, tall_factors
+from eqsat.backend import (
+    chunk_bar,
+    column_order,
+    convolutions,
+    packing,
+    reduction_steps,
+    selection,
+    slicing,
+    tall_factors,
+)
 from eqsat.backend.calls import call_source
 from eqsat.backend.codegen_options import CodegenOptions
 from eqsat.backend.contractions import contraction_text
@@ -74,6 +83,7 @@ HELPERS = (
     packing.BY_COLUMNS,
     slicing.BY_BITS,
     convolutions.SHIFTED,
+    column_order.COLUMNS,
     *selection.NAMES,
     *tall_factors.NAMES,
 )
@@ -180,6 +190,7 @@ class Emitter:
         wanted[tall_factors.FUNCTIONS] = " = add_rows(" in body
         wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
         wanted[slicing.FUNCTION] = f"{slicing.BY_BITS}(" in body
+        wanted[column_order.FUNCTION] = f"{column_order.COLUMNS}(" in body
         wanted[convolutions.FUNCTION] = f"{convolutions.SHIFTED}(" in body
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
         if wanted[convolutions.FUNCTION]:
@@ -252,7 +263,8 @@ class Emitter:
             case Select():
                 return selection.select(self, term, term.op, scope)
             case Operation():
-                operands = [self.value(arg, scope) for arg in args]
+                values = [self.value(arg, scope) for arg in args]
+                operands = column_order.operands_of(term.op, args, values)
                 self.tests_magnitudes |= term.op.spec.name in PLACES
                 value = operation_text(term.op, operands, scope.lengths_of(term), self.names)
                 return self.assign(scope, term, term.op.spec.name, value)
@@ -350,7 +362,7 @@ class Emitter:
         if key not in scope.calls:
             lengths = scope.lengths_of(term)
             operands = [
-                self.operand(arg, layout, lengths, scope)
+                column_order.operand_of_call(self.operand(arg, layout, lengths, scope), call, arg, layout)
                 for arg, layout in zip(term.args, call.arg_layouts, strict=True)
             ]
             source = shifted_source(call, operands) if shifts else self.call_text(call, operands, lengths)

@@ -141,7 +141,7 @@ class StorageModel:
 
     def copied(self, op: Op, operands: Sequence[Valued]) -> int:
         """Bytes of the copy that a routine takes of its first operand, if that must stay as it is."""
-        return self.bytes(operands[0]) if overwrites(op) else 0
+        return self.bytes(operands[0]) if overwrites(op) or solves_batch(op, operands) else 0
 
     def unread(self, op: Op, operands: Sequence[Valued], read: Collection[int]) -> int:
         """Bytes of the results of a call that are made though they are not among those that are read."""
@@ -348,6 +348,17 @@ def overwrites(op: Op) -> bool:
             return spec.overwrites
         case Opaque(call=call):
             return call.primitive.name in OVERWRITING
+        case _:
+            return False
+
+
+def solves_batch(op: Op, operands: Sequence[Valued]) -> bool:
+    """Whether several triangular matrices are solved with: they are copied, so that each lies by columns."""
+    match op:
+        case Operation(spec=spec):
+            return spec.name in ("solve_lower", "solve_upper") and operands[0].axes > frozenset(op.axes)
+        case Opaque(call=call):
+            return call.primitive.name == "triangular_solve" and len(call.arg_layouts[0]) > 2
         case _:
             return False
 

@@ -113,15 +113,16 @@ def _table() -> dict[str, OperationSpec]:
         )
 
     # Linear algebra. A matrix maps vectors along j to vectors along i, and its inverse maps i to j.
-    enter("inv[i, j](A: i j) -> j i", "jnp.linalg.inv({A})", lambda s: 2 * s["i"] ** 3)
+    enter("inv[i, j](A: i j) -> j i", "jnp.linalg.inv({A})", lambda s: 2 * s["i"] ** 3, overwrites=True)
     enter(
         "solve[i, j](A: i j, b: i) -> j",
         "jnp.linalg.solve({A}, {b})",
         lambda s: s["i"] ** 3 * 2 / 3,
         lambda s: 2 * s["i"] * s["j"],
+        overwrites=True,
     )
-    enter("det[i, j](A: i j) -> ", "jnp.linalg.det({A})", lambda s: s["i"] ** 3 * 2 / 3)
-    enter("logdet[i, j](A: i j) -> ", "jnp.linalg.slogdet({A})[1]", lambda s: s["i"] ** 3 * 2 / 3)
+    for name, text in (("det", "jnp.linalg.det({A})"), ("logdet", "jnp.linalg.slogdet({A})[1]")):
+        enter(f"{name}[i, j](A: i j) -> ", text, lambda s: s["i"] ** 3 * 2 / 3, overwrites=True)
     enter("cholesky[i, j](A: i j) -> i j", "jnp.linalg.cholesky({A})", lambda s: s["i"] ** 3 / 3)
     solve = "jax.scipy.linalg.solve_triangular({A}, {b}, lower=%s)"
     # Nothing is factorised. Each right-hand side is priced like a product with the matrix.

@@ -11,7 +11,7 @@ from eqsat.engine.compiled import CompiledRule, Granted
 from eqsat.engine.contraction_orders import Order, better_orders, with_contraction_orders
 from eqsat.engine.families import Families
 from eqsat.engine.saturate import Limits, Saturation, saturate
-from eqsat.engine.storage_model import StorageModel, overwrites
+from eqsat.engine.storage_model import StorageModel, overwrites, solves_batch
 from eqsat.ir.axis import Axis
 from eqsat.ir.comparing import compared
 from eqsat.ir.ops import Call, Map, Opaque, Operation, Reduce
@@ -77,7 +77,8 @@ def computed(program: Program, known: bool = False) -> Iterator[tuple[Term, froz
     for term in program.known() if known else program.reachable():
         if term.args:
             yield term, term.axes
-        if overwrites(term.op) and not term.args[0].args:
+        copies = overwrites(term.op) or solves_batch(term.op, term.args)
+        if copies and not term.args[0].args:
             yield term.args[0], term.args[0].axes  # The input is copied.
         if isinstance(term.op, Opaque) and term.op.call not in seen:
             seen.add(term.op.call)
