@@ -59,6 +59,10 @@ def free_bytes(program: Program, budget: int) -> int:
     return budget - program.fixed_bytes
 
 
+MANY = 64
+"""So long an axis can be split finely enough for most budgets."""
+
+
 def is_long(program: Program) -> bool:
     """Whether a search for programs in the place of this one takes long."""
     return sum(1 for _ in program.reachable()) > LONG
@@ -102,7 +106,8 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
 
     An axis is weighted by the sum of its terms' squared sizes, so that one large value outweighs many small
     ones. Values that only slices are taken of do not count if the slices are known to be computed otherwise.
-    Axes of tiles come first: only they pass through window operations.
+    Axes of tiles come first: only they pass through window operations. Then come those that all of the terms
+    have.
     """
     sliced = {
         whole.number: other
@@ -117,9 +122,18 @@ def large_axes(program: Program, threshold: float) -> tuple[Axis, ...]:
     for axis, other in _weights(with_tiles(program), threshold).items():
         weight[axis] = max(weight.get(axis, 0), other)
     first = tile_axes(program)
-    return tuple(
-        sorted(weight, key=lambda axis: (axis not in first, -weight[axis] * math.log(axis.size + 1), axis.id))
-    )
+    everywhere = {axis for axis in _shared_axes(program, threshold) if axis.size >= MANY}
+
+    def preference(axis: Axis) -> tuple[float, ...]:
+        return axis not in first, axis not in everywhere, -weight[axis] * math.log(axis.size + 1), axis.id
+
+    return tuple(sorted(weight, key=preference))
+
+
+def _shared_axes(program: Program, threshold: float) -> frozenset[Axis]:
+    """The axes that every term over so many bytes has: one loop makes all of them smaller."""
+    found = [axes for term, axes in computed(program) if term.bytes > threshold]
+    return frozenset[Axis].intersection(*found) if found else frozenset()
 
 
 def _weights(program: Program, threshold: float) -> dict[Axis, int]:
