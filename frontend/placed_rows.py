@@ -1,7 +1,9 @@
 """Arrays that repeat entries of one array at known places, as `jnp.roll` and the modes of `jnp.pad` do.
 
-concatenate(x[n - 1 :], x[: n - 1])[i]  =  x[(i - 1) mod n]
-concatenate(x[:1], x, x[n - 1 :])[i]  =  x[clip(i - 1, 0, n - 1)]
+    concatenate(x[n - 1 :], x[: n - 1])[i]  =  x[(i - 1) mod n]
+    concatenate(x[:1], x, x[n - 1 :])[i]  =  x[clip(i - 1, 0, n - 1)]
+
+So a tile of one needs rows of the other: those near its own, or those of the other end.
 """
 
 from __future__ import annotations
@@ -64,12 +66,15 @@ def with_placed_rows(flat: FlatJaxpr, around: bool) -> FlatJaxpr:
         dimension, (value,) = equation.params["dimension"], equation.outputs
         if not 0 < flat.avals[value].shape[dimension] <= MOST_PLACES:
             continue
-        whole, places = origins.of(value, dimension)
+        whole, found = origins.of(value, dimension)
+        if whole == value:
+            continue
+        places = np.asarray(found)
         goes_around = is_cyclic(places, flat.avals[whole].shape[dimension])
-        if whole != value and len(list(_runs(places))) <= MOST_RUNS and (around or not goes_around):
+        if len(list(_runs(places))) <= MOST_RUNS and (around or not goes_around):
             params = {"dimension": dimension, "places": places}
-            found = Equation(_PlacedRows, params, (whole,), equation.outputs, False)
-            flat.equations[number] = flat.made_by[value] = found
+            placed = Equation(_PlacedRows, params, (whole,), equation.outputs, False)
+            flat.equations[number] = flat.made_by[value] = placed
     return flat
 
 
@@ -96,7 +101,8 @@ class _Origins:
 
     **Attributes:**
 
-    - `known`: by value and dimension, the array of which it has whole rows, and which ones.
+    - `known`: by value and dimension, the array of which it has whole rows, and which ones. All rows of an
+      array are a `range`: there may be more than fit in memory, as in a file.
     """
 
     def __init__(self, flat: FlatJaxpr) -> None:
@@ -112,7 +118,7 @@ class _Origins:
 
     def _found(self, value: Value, dimension: int) -> tuple[Value, Any]:
         avals, made = self.flat.avals, self.flat.made_by.get(value)
-        itself = value, np.arange(avals[value].shape[dimension])
+        itself = value, range(avals[value].shape[dimension])
         if made is None or not made.inputs or any(isinstance(one, Literal) for one in made.inputs):
             return itself
         if made.primitive is lax.concatenate_p and made.params["dimension"] == dimension:
@@ -125,10 +131,10 @@ class _Origins:
             return itself
         source, index = rows
         whole, places = self.of(source, dimension)
-        return whole, places[index]
+        return whole, np.full(index, places[0]) if isinstance(index, int) else places[index]
 
     def _rows(self, made: Equation, dimension: int) -> tuple[Value, Any] | None:
-        """Of which value an equation takes rows, as they are, and which: an index along the dimension."""
+        """Of which value an equation takes rows, as they are, and which: a slice, or how often the first."""
         operand, result = made.inputs[0], made.outputs[0]
         assert not isinstance(operand, Literal)
         before, after = self.flat.avals[operand].shape, self.flat.avals[result].shape
@@ -156,7 +162,7 @@ class _Origins:
             return None
         if row[dimension] != 1 or _without(row, dimension) != _without(shape, dimension):
             return None
-        return made.inputs[0], np.zeros(shape[dimension], int)
+        return made.inputs[0], int(shape[dimension])
 
 
 def _without(shape: Any, dimension: int) -> tuple[int, ...]:

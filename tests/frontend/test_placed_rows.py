@@ -160,3 +160,11 @@ def test_one_array_twice_is_no_stencil() -> None:
     x = normal(40, 30)
     assert tilings(jax.make_jaxpr(lambda x: jnp.concatenate([x, x]) * 2)(x).jaxpr) == []
     assert tilings(jax.make_jaxpr(lambda x: jnp.roll(x, 1, 0) - x)(x).jaxpr) == []
+
+
+def test_the_rows_of_a_long_array_are_not_listed() -> None:
+    ends = lambda x: jnp.concatenate([x[:3], x[-2:]])  # noqa: E731
+    closed = jax.make_jaxpr(ends)(jax.ShapeDtypeStruct((10**12,), jnp.float32))
+    flat = with_placed_rows(FlatJaxpr(closed.jaxpr), around=True)
+    (places,) = (one.params["places"] for one in flat.equations if one.name == PLACED_ROWS)
+    assert list(places) == [0, 1, 2, 10**12 - 2, 10**12 - 1]
