@@ -81,5 +81,5 @@ def _scatter(site: Site) -> Iterator[Dims]:
 @sums("conv_general_dilated")
 def _convolution(site: Site) -> Iterator[Dims]:
     left, right, _ = site.params["dimension_numbers"]  # each: batch (of the kernel: output), feature, spatial
-    if site.params["feature_group_count"] == site.params["batch_group_count"] == 1:
+    if site.params["feature_group_count"] == 1:
         yield (left[1], right[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -102,9 +103,18 @@ def derivative(x: Any, w: Any) -> Any:
     return jax.vjp(lambda w: by_channels_last(x, w), jnp.ones((3, 5, 2), x.dtype))[1](w)[0]
 
 
+def depthwise_derivative(x: Any, w: Any) -> Any:
+    """The same for a kernel of each feature: the features are groups of the batch."""
+    numbers = ("NWC", "WIO", "NWC")
+    conv = partial(jax.lax.conv_general_dilated, x, window_strides=(1,), padding="VALID")
+    depthwise = partial(conv, dimension_numbers=numbers, feature_group_count=x.shape[2])
+    return jax.vjp(depthwise, jnp.ones((3, 1, x.shape[2]), x.dtype))[1](w)[0]
+
+
 @pytest.mark.parametrize(
     ("fn", "shapes", "expected"),
     [
+        (depthwise_derivative, [(4, 9, 5), (4, 7, 5)], (0, 0)),
         (strided, [(4, 5, 9), (2, 5, 3)], (1, 1)),
         (by_channels_last, [(4, 9, 5), (3, 5, 2)], (2, 1)),
         (derivative, [(4, 9, 5), (4, 7, 2)], (0, 0)),
