@@ -263,7 +263,7 @@ def any_of(lowering: Lowering, view: View) -> View:
 def cond(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
     """A conditional; one whose branch is known is that branch."""
     branches = equation.params["branches"]
-    index = lowering.constant_value(operands[0])
+    index = lowering.known_index(operands[0].node)
     if index is not None:
         return lowering.inline(branches[min(max(int(index), 0), len(branches) - 1)], operands[1:])
     views = list(operands)

@@ -37,12 +37,16 @@ from eqsat.frontend.value_numbering import Numbering
 from eqsat.ir.axis import layout_axes
 from eqsat.ir.constants import constant_text, constant_value
 from eqsat.ir.dtypes import is_extended, numpy_dtype
-from eqsat.ir.ops import Const, Leaf
+from eqsat.ir.numpy_functions import OWN, apply
+from eqsat.ir.ops import Const, Leaf, Map
 from eqsat.ir.program import KnownFact, Output, Program
 from eqsat.support.records import Place
 
 HOST = frozenset({"cpu"})
 """The names of the platform that programs are for unless another one is named."""
+
+MOST_STEPS = 16
+"""In so many steps at most, an index is computed of constants."""
 
 
 class Lowering:
@@ -120,6 +124,21 @@ class Lowering:
             return None
         op = self.draft.op(view.node)
         return constant_value(op) if isinstance(op, Const) else None
+
+    def known_index(self, node: int, depth: int = MOST_STEPS) -> Any | None:
+        """The integer or truth value that a node is, if it is computed from constants alone; else None."""
+        found, op = self.draft.nodes[node], self.draft.op(node)
+        if found.axes or not depth or not isinstance(op, (Const, Map)) or is_extended(op.dtype):
+            return None
+        if isinstance(op, Const):
+            return np.asarray(constant_value(op)).astype(numpy_dtype(op.dtype))
+        if numpy_dtype(op.dtype).kind not in "iub":
+            return None  # A float may be rounded otherwise.
+        known = [self.known_index(arg, depth - 1) for arg in found.args]
+        operands = [operand for operand in known if operand is not None]
+        if len(operands) < len(known):
+            return None
+        return apply(op.name, op.dtype, operands, dict(op.params), OWN)
 
     def has_axis(self, view: View, axis: int | None) -> bool:
         """Whether the view's node really varies along that axis of its layout, or along a part of it."""

@@ -223,3 +223,25 @@ def test_a_loop_of_one_iteration_is_that_iteration() -> None:
 
 def test_a_loop_of_no_iteration_is_left_as_it_is() -> None:
     check_meaning(lambda x: lax.scan(lambda c, x: (c + x, x), 2.0, x), normal(0))
+
+
+@pytest.mark.parametrize("chosen", [0, 1, 5])
+def test_a_branch_that_is_known_through_calls_is_inlined(chosen: int) -> None:
+    """A choice by a constant that a `jit` is given: the index is clamped, and converted."""
+
+    @jax.jit
+    def basis(x: Any, order: Any) -> Any:
+        return jax.lax.switch(order, [lambda: x, lambda: jnp.sin(x), lambda: x**2])
+
+    @jax.jit
+    def shown(x: Any, outside: Any) -> Any:
+        return jax.lax.cond(jnp.logical_not(outside), lambda: x, lambda: 0 * x)
+
+    program = check_meaning(lambda x: shown(basis(x, chosen), False), normal(7))
+    assert not any(isinstance(term.op, Opaque) for term in program.reachable())
+
+
+def test_a_branch_that_a_rounded_float_chooses_is_not_known() -> None:
+    scaled = jax.jit(lambda share: share * 3 > 0.3)
+    program, _ = lowered(lambda x: jax.lax.cond(scaled(0.1), lambda: x, lambda: 2 * x), normal(7))
+    assert any(isinstance(term.op, Opaque) for term in program.reachable())
