@@ -84,7 +84,8 @@ class ImageValues:
         # Where windows pad an array, its rows beyond the edges are not those of the other end.
         windows = [equation for equation in flat.equations if equation.name in WINDOWED]
         pads = any(any(map(any, equation.params["padding"])) for equation in windows)
-        self.flat = with_placed_rows(flat, around=not pads)
+        # Of a file, joins of its rows are read as they are.
+        self.flat = flat if cuts else with_placed_rows(flat, around=not pads)
         self.cuts = cuts
         self._constants: dict[Value, Any] = dict(flat.constants)
         self._free: set[Value] = set(flat.constants)
