@@ -40,7 +40,8 @@ def operand_of_call(text: str, call: Call, arg: Term, layout: Layout) -> str:
     """An operand of a call as its routine takes it, in a loop over chunks."""
     name = call.primitive.name
     called = name in PRIMITIVES or (name in SOLVES and len(layout) > 2)
-    matrix = called and arg.open and len(layout) >= 2 and None not in layout[-2:]
+    # The scales of reflections are vectors.
+    matrix = called and arg.open and len(layout) == len(call.arg_layouts[0]) and None not in layout[-2:]
     return f"{COLUMNS}({text})" if matrix else text
 
 

@@ -190,7 +190,8 @@ class Emitter:
         wanted[tall_factors.FUNCTIONS] = " = add_rows(" in body
         wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
         wanted[slicing.FUNCTION] = f"{slicing.BY_BITS}(" in body
-        wanted[column_order.FUNCTION] = f"{column_order.COLUMNS}(" in body
+        ordered = f"{column_order.COLUMNS}(" in body or wanted[tall_factors.FUNCTIONS]
+        wanted[column_order.FUNCTION] = ordered
         wanted[convolutions.FUNCTION] = f"{convolutions.SHIFTED}(" in body
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
         if wanted[convolutions.FUNCTION]:

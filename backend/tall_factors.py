@@ -65,8 +65,7 @@ def first_of(marks):
 def add_rows(state, parts, start, count):
     # The first rows are kept, as many as there are columns. Factors stand for chunks of all others.
     first, factors, lost, end = state
-    # Libraries take column after column. XLA would bring whole inputs into this order, ahead of the loop.
-    parts = [jnp.swapaxes(lax.optimization_barrier(jnp.swapaxes(part, -1, -2)), -1, -2) for part in parts]
+    parts = [columns_in_order(part) for part in parts]
     parts, lost = finite_part(parts, lost, jnp.full_like(end, parts[0].shape[-2]))
     height, width = parts[0].shape[-2:]
     place = jnp.arange(width) - start

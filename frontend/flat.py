@@ -124,9 +124,12 @@ def seen_through(equation: Any) -> ClosedJaxpr | None:
     """The jaxpr that an equation is, if it is seen through."""
     if equation.primitive.name not in SEEN_THROUGH or equation.effects:
         return None
-    found = list(equation.params.values())
-    closed = [value for value in found if isinstance(value, ClosedJaxpr)]
-    closed += [ClosedJaxpr(value, ()) for value in found if isinstance(value, Jaxpr)]
+    # From JAX 0.12 on, both are one class.
+    closed = [
+        value if isinstance(value, ClosedJaxpr) else ClosedJaxpr(value, ())
+        for value in equation.params.values()
+        if isinstance(value, (ClosedJaxpr, Jaxpr))
+    ]
     if len(closed) != 1 or len(closed[0].jaxpr.constvars) != len(closed[0].consts):
         return None
     return closed[0] if len(closed[0].jaxpr.invars) == len(equation.invars) else None

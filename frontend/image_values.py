@@ -76,8 +76,8 @@ class ImageValues:
 
     **Attributes:**
 
-    - `cuts`: whether rows that the last tile has in excess are cut off, as who writes results to files does
-      at no cost. Otherwise the last tile begins earlier, where it can.
+    - `cuts`: whether rows that the last tile has in excess are cut off. That costs nothing where results are
+      written to files, tile by tile. Otherwise the last tile begins earlier, where it can.
     """
 
     def __init__(self, flat: FlatJaxpr, cuts: bool = False) -> None:

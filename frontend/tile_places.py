@@ -69,7 +69,8 @@ def _placed(wanted: Wanted) -> Need | None:
     if dimension != wanted.row:
         return wanted.same()
     if not is_cyclic(places, size):
-        return _rows_at(wanted, places) if not window.period else None
+        # Between its ends, an array has its rows one after another, so tiles of it are as far apart.
+        return _rows_at(wanted, places, window.stride) if not window.period else None
     if window.period not in (0, size):
         return None
     first = int(places[0])
@@ -78,8 +79,13 @@ def _placed(wanted: Wanted) -> Need | None:
     return Need((around,), lambda operands, _: operands[0])
 
 
-def _rows_at(wanted: Wanted, places: Any) -> Need | None:
-    """Rows at known places: the fewest that hold those of any tile, and among them those of each."""
+def _rows_at(wanted: Wanted, places: Any, stride: int = 0) -> Need | None:
+    """Rows at known places: the fewest that hold those of any tile, and among them those of each.
+
+    **Arguments:**
+
+    - `stride`: how far those of a tile are from those of the next, if that is known.
+    """
     if places.min() < 0 or places.max() >= wanted.shapes[0][wanted.row]:
         return None  # What is there depends on the gather's mode.
     window = wanted.window
@@ -87,7 +93,7 @@ def _rows_at(wanted: Wanted, places: Any) -> Need | None:
     inside = (rows >= 0) & (rows < len(places))
     at = places[np.clip(rows, 0, len(places) - 1)]
     first, last = at.min(1, where=inside, initial=MANY), at.max(1, where=inside, initial=-1)
-    found = _spanned(wanted.row, first, last, inside.any(1), window.end)
+    found = _spanned(wanted.row, first, last, inside.any(1), window.end, stride)
     if found is None or found.length > 2 * window.length + 2:
         return None
     among = np.clip(at - _rows(found, wanted.tiles)[:, :1], 0, found.length - 1)
@@ -151,12 +157,15 @@ def _rows(window: Window, tiles: int) -> Any:
     return window.offsets(tiles)[:, None] + window.start + np.arange(window.length)
 
 
-def _spanned(dimension: int, first: Any, last: Any, used: Any, end: Fraction | None = None) -> Window | None:
+def _spanned(
+    dimension: int, first: Any, last: Any, used: Any, end: Fraction | None = None, stride: int = 0
+) -> Window | None:
     """The window that holds the rows from the first to the last of each tile that uses any.
 
     **Arguments:**
 
     - `end`: the number of the last tile, if that begins earlier.
+    - `stride`: how far the rows of tiles are apart, if that is known.
 
     **Raises:** `Misaligned`.
     """
@@ -165,11 +174,12 @@ def _spanned(dimension: int, first: Any, last: Any, used: Any, end: Fraction | N
         return Window(dimension, 0, int(first[0]), int(last[0] - first[0]) + 1)
     if len(tiles) < 2:
         return None
-    whole = tiles[:-1] if end is not None and len(tiles) > 2 else tiles
-    slope = float(first[whole[-1]] - first[whole[0]]) / float(whole[-1] - whole[0])
-    stride = round(slope)
-    if abs(slope - stride) > NEARLY_WHOLE or stride < 1:
-        raise Misaligned
+    if not stride:
+        whole = tiles[:-1] if end is not None and len(tiles) > 2 else tiles
+        slope = float(first[whole[-1]] - first[whole[0]]) / float(whole[-1] - whole[0])
+        stride = round(slope)
+        if abs(slope - stride) > NEARLY_WHOLE or stride < 1:
+            raise Misaligned
     offsets = Window(dimension, stride, 0, 1, end).offsets(len(used))[tiles]
     start = int((first[tiles] - offsets).min())
     return Window(dimension, stride, start, int((last[tiles] - offsets).max()) - start + 1, end)

@@ -6,8 +6,8 @@ No chunk of an image's rows passes through a convolution, since its entries reac
 But the rows that a tile needs of every value before it can be computed from those of its own operands: they
 are a few more with each convolution, the halo. Tiles are a batch, and batches are computed chunk by chunk.
 
-In a function without convolutions, the shifted slices that a stencil reads of one array are in their place
-(`ImageValues.is_windowed`).
+In a function without convolutions, the shifted slices that a stencil reads of one array are in their place,
+and so are turned arrays, as of `jnp.roll` (`ImageValues.is_windowed`).
 
 A rule can't say this: what a tile needs of a value depends on all that read it, up to the last convolutions.
 

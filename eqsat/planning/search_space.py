@@ -54,13 +54,13 @@ LARGEST_ITEM = 8
 """The largest size of an element in bytes, from which the number of elements that fit is estimated."""
 
 
+MANY = 64
+"""So long an axis can be split finely enough for most budgets."""
+
+
 def free_bytes(program: Program, budget: int) -> int:
     """The bytes that a budget leaves for temporaries, after arguments and outputs."""
     return budget - program.fixed_bytes
-
-
-MANY = 64
-"""So long an axis can be split finely enough for most budgets."""
 
 
 def is_long(program: Program) -> bool:
@@ -71,7 +71,8 @@ def is_long(program: Program) -> bool:
 def computed(program: Program, known: bool = False) -> Iterator[tuple[Term, frozenset[Axis]]]:
     """The terms that a program computes, each with the axes along which a loop around it makes it smaller.
 
-    Terms inside control flow are included, with the axes that pass through the call.
+    Inputs that a library's routine copies are included. So are terms inside control flow, with the axes that
+    pass through the call.
 
     **Arguments:**
 
