@@ -41,10 +41,26 @@ WHOLE: dict[str, tuple[int, Callable[[Any], Any]]] = {
 """How many values of the size of the input, or nearly, XLA stores; measured with jaxlib 0.10."""
 
 
+ROUTINES: dict[str, tuple[int, Callable[[Any], Any]]] = {
+    "triangular factor": (1, lambda x: jnp.linalg.qr(x, mode="r")),
+    "of what is computed": (1, lambda x: jnp.linalg.qr(jnp.sin(x), mode="r")),
+    "singular values": (2, lambda x: jnp.linalg.svd(x, full_matrices=False)[1]),
+    "singular values of what is computed": (2, lambda x: jnp.linalg.svd(jnp.sin(x), full_matrices=False)[1]),
+}
+"""The same for routines of LAPACK, of a tall matrix: they overwrite it, and make all singular vectors."""
+
+
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_model_stores_what_the_compiler_stores(name: str) -> None:
-    whole, fn = WHOLE[name]
-    x = normal(ROWS, COLUMNS)
+    check(*WHOLE[name], normal(ROWS, COLUMNS))
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_the_model_counts_what_routines_take(name: str) -> None:
+    check(*ROUTINES[name], normal(20_000, 5))
+
+
+def check(whole: int, fn: Callable[[Any], Any], x: Any) -> None:
     compiled = jax.jit(fn).lower(x).compile(compiler_options=eqsat.compiler_options())
     program, _ = lowered(fn, x)
     predicted = simulate(Schedule(program, build(program), {}), CPU)[0] - program.fixed_bytes
