@@ -9,11 +9,12 @@ import pytest
 from jax import lax
 
 import eqsat
+from eqsat.backend import column_order
 from eqsat.backend.tall_factors import FUNCTIONS, MOST_LEVELS
 from eqsat.ir.numpy_linalg import norm, qr
 
 WRITTEN: dict[str, object] = {"jnp": jnp, "lax": lax}
-exec(FUNCTIONS, WRITTEN)
+exec(column_order.FUNCTION + FUNCTIONS, WRITTEN)
 ADD_ROWS, FACTORS = jax.jit(WRITTEN["add_rows"]), jax.jit(WRITTEN["factors"])
 
 COLUMNS = 5
