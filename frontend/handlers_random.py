@@ -2,6 +2,8 @@
 
 The keys that a key is split into are such bits.
 
+Numbers that are drawn until one is accepted, as of a gamma distribution, have a key for each.
+
 The bits that JAX's default generator draws at an index are a hash of the key and of that index: Threefry
 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011) of the index in row-major
 order, as two words of 32 bits. So a slice of them is the hash of a slice of the indices.
@@ -10,7 +12,7 @@ order, as two words of 32 bits. So a slice of them is the hash of a slice of the
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -31,6 +33,9 @@ MOST = 2**32
 
 FEW = 16
 """Nothing is gained by making so few keys in chunks."""
+
+FEW_GAMMAS = 1024
+"""Nor by so few numbers of a gamma distribution, which is many equations."""
 
 
 @handles("random_bits")
@@ -54,6 +59,46 @@ def random_split(lowering: Lowering, equation: Any, operands: Views) -> Views | 
         return None
     formula = _split(tuple(keys.shape), keys.dtype, shape)
     return lowering.inline(formula, operands, named=False)
+
+
+@handles("random_gamma")
+def random_gamma(lowering: Lowering, equation: Any, operands: Views) -> Views | None:
+    """Gamma distributed numbers, as those of beta, Dirichlet and Student's t are made of.
+
+    JAX draws each by a loop of its own, or all by one loop where that is faster, as on a GPU. Both accept the
+    same numbers.
+    """
+    keys, shapes = (operand.aval for operand in equation.invars)
+    if not is_threefry(keys.dtype) or not FEW_GAMMAS < shapes.size <= MOST:
+        return None
+    formula = _gamma(
+        equation.primitive,
+        tuple(keys.shape),
+        keys.dtype,
+        tuple(shapes.shape),
+        shapes.dtype,
+        equation.params["log_space"],
+    )
+    return None if formula is None else lowering.inline(formula, operands, named=False)
+
+
+@lru_cache(maxsize=64)
+def _gamma(
+    primitive: Any,
+    batch: tuple[int, ...],
+    key_dtype: Any,
+    shape: tuple[int, ...],
+    dtype: Any,
+    log_space: bool,
+) -> ClosedJaxpr | None:
+    """What computes all numbers by one loop; None if this version of JAX computes them in another way."""
+    drawn = partial(primitive.impl, log_space=log_space, use_vmap=True)
+    try:
+        return jax.make_jaxpr(drawn)(
+            jax.ShapeDtypeStruct(batch, key_dtype), jax.ShapeDtypeStruct(shape, dtype)
+        )
+    except TypeError:
+        return None
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,8 @@ import numpy as np
 from jax.extend.core import Literal
 
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
-from eqsat.frontend.placed_rows import PLACED_ROWS, is_cyclic, with_placed_rows
+from eqsat.frontend.placed_rows import is_cyclic, with_placed_rows
+from eqsat.frontend.row_primitives import PLACED_ROWS
 from eqsat.frontend.tile_places import PLACED
 from eqsat.frontend.tile_windows import Wanted, Window
 from eqsat.ir.tiled_values import STENCIL, WINDOWED
@@ -40,6 +41,10 @@ JUMPS = frozenset({"sign", "rem", "nextafter"})
 
 ROUNDINGS = 32
 """How many times the relative error of a rounding a known float may be off."""
+
+
+_Box = tuple[Sequence[int], Sequence[int]]
+"""Where a part begins in each dimension, and where it ends."""
 
 
 @dataclass(frozen=True)
@@ -113,20 +118,46 @@ class ImageValues:
         return equation.name in WINDOWED or not self._stencils.isdisjoint(equation.outputs)
 
     def _shifted(self) -> set[Value]:
-        """The slices along several long dimensions that overlap another one of the same array."""
-        equations = [one for one in self.flat.equations if one.name in STENCIL and len(self._moved(one)) > 1]
+        """The slices that overlap another one of the same array, if there are some along several dimensions.
+
+        In a derivative, slices are pads that are added to others. If each moves along one dimension, as by
+        `jnp.diff`, some move along each long one: otherwise, another is one of a loop as it is.
+        """
+        equations = [one for one in self.flat.equations if one.name in STENCIL and self._moved(one)]
         if len(equations) < 2:
             return set()
-        alike = self._alike()
-        parts: dict[Value | Literal, list[Equation]] = {}
+        alike, total = self._alike(), self._totals()
+        parts: dict[tuple[Value | Literal, bool], list[tuple[Value, _Box]]] = {}
         for equation in equations:
-            whole = equation.inputs[0]
-            parts.setdefault(whole if isinstance(whole, Literal) else alike[whole], []).append(equation)
+            whole, part = equation.inputs[0], equation.outputs[0]
+            several = len(self._moved(equation)) > 1
+            if equation.name == "pad":
+                box = _padded(self.shape(whole), equation.params["padding_config"])
+                parts.setdefault((total[part], several), []).append((part, box))
+            else:
+                box = (equation.params["start_indices"], equation.params["limit_indices"])
+                key = whole if isinstance(whole, Literal) else alike[whole]
+                parts.setdefault((key, several), []).append((part, box))
         found: set[Value] = set()
-        for same in parts.values():
-            for one, other in itertools.combinations(same[:MOST_SHIFTS], 2):
-                if _overlap(one.params, other.params):
-                    found.update((one.outputs[0], other.outputs[0]))
+        single: dict[tuple[int, ...], set[Value]] = {}
+        for (_, several), same in parts.items():
+            for (one, box), (other, another) in itertools.combinations(same[:MOST_SHIFTS], 2):
+                if _overlap(box, another):
+                    members = found if several else single.setdefault(_sizes(box), set())
+                    members.update((one, other))
+        for shape, members in single.items():
+            moved = {d for one in members for d in self._moved(self.flat.made_by[one])}
+            if len(moved) > 1 and {d for d, size in enumerate(shape) if size >= FEWEST_ROWS} <= moved:
+                found |= members
+        return found
+
+    def _totals(self) -> dict[Value, Value]:
+        """By value, the last sum that it is a part of."""
+        found = {value: value for value in range(len(self.flat.avals))}
+        for equation in reversed(self.flat.equations):
+            if equation.name in ("add", "add_any", "sub"):
+                total = found[equation.outputs[0]]
+                found.update({one: total for one in equation.inputs if not isinstance(one, Literal)})
         return found
 
     def _turned(self) -> set[Value]:
@@ -238,6 +269,8 @@ class ImageValues:
                 spatial = [dimension for dimension, size in enumerate(shape) if size >= FEWEST_ROWS]
             elif equation.name in STENCIL:
                 spatial = self._moved(equation)
+                if len(spatial) == 1:
+                    spatial = [dimension for dimension, size in enumerate(shape) if size >= FEWEST_ROWS]
             else:
                 sizes = equation.params["window_dimensions"]
                 spatial = [dimension for dimension, size in enumerate(sizes) if size > 1]
@@ -299,12 +332,20 @@ class ImageValues:
         return equation is not None and equation.name in ("floor", "ceil", "round", "iota")
 
 
-def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two slices of one array are at different places, and have entries between the same bounds."""
-    starts = zip(one["start_indices"], other["start_indices"], strict=True)
-    limits = zip(one["limit_indices"], other["limit_indices"], strict=True)
-    common = [max(a) < min(b) for a, b in zip(starts, limits, strict=True)]
-    return all(common) and one["start_indices"] != other["start_indices"]
+def _padded(shape: Sequence[int], config: Sequence[tuple[int, int, int]]) -> _Box:
+    """Where an array is in what it is padded to."""
+    starts = tuple(low for low, _, _ in config)
+    return starts, tuple(low + size for low, size in zip(starts, shape, strict=True))
+
+
+def _sizes(box: _Box) -> tuple[int, ...]:
+    return tuple(limit - start for start, limit in zip(*box, strict=True))
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    """Whether two parts are at different places, and have entries between the same bounds."""
+    starts, limits = zip(one[0], other[0], strict=True), zip(one[1], other[1], strict=True)
+    return all(max(a) < min(b) for a, b in zip(starts, limits, strict=True)) and one[0] != other[0]
 
 
 def _far(values: Any, off: Any) -> bool:

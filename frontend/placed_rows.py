@@ -3,12 +3,19 @@
     concatenate(x[n - 1 :], x[: n - 1])[i]  =  x[(i - 1) mod n]
     concatenate(x[:1], x, x[n - 1 :])[i]  =  x[clip(i - 1, 0, n - 1)]
 
-So a tile of one needs rows of the other: those near its own, or those of the other end.
+So a tile of one needs rows of the other: those near its own, or those of the other end. The derivatives of
+these are sums of slices that are padded with zeros. Where no two of them are in one place, they are such
+arrays, too:
+
+    pad(x[1:], 0, 1) + pad(x[:1], n - 1, 0)  =  concatenate(x[1:], x[:1]) + 0
+
+A row that is repeated at an edge is a sum of rows there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +23,7 @@ from jax import lax
 from jax.extend.core import Literal
 
 from eqsat.frontend.flat import Equation, FlatJaxpr, Value
-
-PLACED_ROWS = "placed_rows"
-"""The name of equations that take rows of an array, at `places` along a `dimension`."""
+from eqsat.frontend.row_primitives import NOWHERE, PlacedRows, SummedRows, runs
 
 MOST_RUNS = 8
 """So many runs of neighbours the places have at most."""
@@ -26,34 +31,12 @@ MOST_RUNS = 8
 MOST_PLACES = 1 << 22
 """So many places at most are looked at."""
 
-
-class _PlacedRows:
-    """In place of a primitive."""
-
-    name = PLACED_ROWS
-    multiple_results = False
-
-    @staticmethod
-    def get_bind_params(params: Mapping[str, Any]) -> Mapping[str, Any]:
-        return params
-
-    @staticmethod
-    def bind(operand: Any, dimension: int, places: Any) -> Any:
-        parts = []
-        for first, step, length in _runs(places):
-            start, limit = sorted((first, first + step * (length - 1)))
-            part = lax.slice_in_dim(operand, start, limit + 1, axis=dimension)
-            if step < 0:
-                part = lax.rev(part, (dimension,))
-            if step == 0:
-                shape = (*part.shape[:dimension], length, *part.shape[dimension + 1 :])
-                part = lax.broadcast_in_dim(part, shape, range(part.ndim))
-            parts.append(part)
-        return lax.concatenate(parts, dimension)
+_RESHAPING = frozenset({"reshape", "squeeze", "expand_dims", "broadcast_in_dim", "reduce_sum"})
+"""Primitives that only reshape where a result has as many entries as the operand, whose order is the same."""
 
 
 def with_placed_rows(flat: FlatJaxpr, around: bool) -> FlatJaxpr:
-    """The same equations, with one for each concatenation of parts of one array.
+    """The same equations, with one for each concatenation of parts of one array, or sum of such parts.
 
     **Arguments:**
 
@@ -61,39 +44,23 @@ def with_placed_rows(flat: FlatJaxpr, around: bool) -> FlatJaxpr:
     """
     origins = _Origins(flat)
     for number, equation in enumerate(flat.equations):
-        if equation.primitive is not lax.concatenate_p:
-            continue
-        dimension, (value,) = equation.params["dimension"], equation.outputs
-        if not 0 < flat.avals[value].shape[dimension] <= MOST_PLACES:
-            continue
-        whole, found = origins.of(value, dimension)
-        if whole == value:
-            continue
-        places = np.asarray(found)
-        goes_around = is_cyclic(places, flat.avals[whole].shape[dimension])
-        if len(list(_runs(places))) <= MOST_RUNS and (around or not goes_around):
-            params = {"dimension": dimension, "places": places}
-            placed = Equation(_PlacedRows, params, (whole,), equation.outputs, False)
-            flat.equations[number] = flat.made_by[value] = placed
+        for dimension, whole, places, added in origins.placements(equation):
+            goes_around = is_cyclic(places, flat.avals[whole].shape[dimension])
+            if len(list(runs(places))) <= MOST_RUNS and (around or not goes_around):
+                params = {"dimension": dimension, "places": places, "added": added}
+                placed = Equation(PlacedRows, params, (whole,), equation.outputs, False)
+                flat.equations[number] = flat.made_by[equation.outputs[0]] = placed
+                break
+        else:
+            summed = origins.summed(equation)
+            if summed is not None:
+                flat.equations[number] = flat.made_by[equation.outputs[0]] = summed
     return flat
 
 
 def is_cyclic(places: Any, size: int) -> bool:
     """Whether places go around an array of that size, from one to the next."""
     return bool(np.all(places == (places[0] + np.arange(len(places))) % size))
-
-
-def _runs(places: Any) -> Iterator[tuple[int, int, int]]:
-    """Places as runs: the first of each, the step to the next (1, 0 or -1), and how many there are."""
-    steps, start = np.diff(places), 0
-    while start < len(places):
-        step = int(steps[start]) if start < len(steps) else 1
-        if step not in (1, 0, -1):
-            step = 1
-        ends = np.flatnonzero(steps[start:] != step)
-        length = int(ends[0]) + 1 if len(ends) else len(places) - start
-        yield int(places[start]), step, length
-        start += length
 
 
 class _Origins:
@@ -103,11 +70,124 @@ class _Origins:
 
     - `known`: by value and dimension, the array of which it has whole rows, and which ones. All rows of an
       array are a `range`: there may be more than fit in memory, as in a file.
+    - `padded`: the same of values that have zeros in other places.
     """
 
     def __init__(self, flat: FlatJaxpr) -> None:
         self.flat = flat
         self.known: dict[tuple[Value, int], tuple[Value, Any]] = {}
+        self.padded: dict[tuple[Value, int], tuple[Value, Any] | None] = {}
+
+    def placements(self, equation: Equation) -> Iterator[tuple[int, Value, Any, bool]]:
+        """How an equation places rows: the dimension, whose they are, where, and whether zeros are added."""
+        if len(equation.outputs) != 1:
+            return
+        (value,) = equation.outputs
+        shape = self.flat.avals[value].shape
+        if equation.primitive is lax.concatenate_p:
+            dimension = equation.params["dimension"]
+            if 0 < shape[dimension] <= MOST_PLACES:
+                whole, places = self.of(value, dimension)
+                if whole != value:
+                    yield dimension, whole, np.asarray(places), False
+        elif equation.name in ("add", "add_any") or (equation.name == "pad" and not self._of_slice(equation)):
+            for dimension, size in enumerate(shape):
+                found = self.spread(value, dimension) if 0 < size <= MOST_PLACES else None
+                if found is not None and found[0] not in equation.inputs:
+                    yield dimension, *found, equation.name != "pad" or self._is_summed(equation)
+
+    def _of_slice(self, pad: Equation) -> bool:
+        """Whether it is a slice that is padded: windows pass through both."""
+        made = self.flat.made_by.get(pad.inputs[0]) if not isinstance(pad.inputs[0], Literal) else None
+        return made is None or made.name == "slice"
+
+    def _is_summed(self, pad: Equation) -> bool:
+        """Whether its operand is a sum over one entry, to which zero is added."""
+        operand = pad.inputs[0]
+        return not isinstance(operand, Literal) and self._same_rows(operand) != operand
+
+    def spread(self, value: Value | Literal, dimension: int) -> tuple[Value, Any] | None:
+        """The array of which a value has whole rows among zeros, and which ones: a sum of these, or a pad."""
+        if isinstance(value, Literal):
+            return None
+        key = value, dimension
+        if key not in self.padded:
+            self.padded[key] = self._spread(value, dimension)
+        return self.padded[key]
+
+    def _spread(self, value: Value, dimension: int) -> tuple[Value, Any] | None:
+        made = self.flat.made_by.get(value)
+        if made is None:
+            return None
+        if made.name in ("add", "add_any"):
+            one, other = (self.spread(operand, dimension) for operand in made.inputs)
+            if one is None or other is None or one[0] != other[0]:
+                return None
+            empty = one[1] == NOWHERE
+            apart = bool(np.all(empty | (other[1] == NOWHERE)))
+            return (one[0], np.where(empty, other[1], one[1])) if apart else None
+        low_high = _pads_zeros(made, dimension)
+        if low_high is None:
+            return None
+        operand = made.inputs[0]
+        assert not isinstance(operand, Literal)
+        whole, places = self.of(self._same_rows(operand), dimension)
+        low, high = (np.full(count, NOWHERE) for count in low_high)
+        return whole, np.concatenate([low, np.asarray(places), high])
+
+    def summed(self, pad: Equation) -> Equation | None:
+        """For a pad of a sum over neighbouring rows of an array, an equation that adds them."""
+        if pad.name != "pad":
+            return None
+        shape = self.flat.avals[pad.outputs[0]].shape
+        changed = [d for d in range(len(shape)) if _pads_zeros(pad, d) not in (None, (0, 0))]
+        if len(changed) != 1 or isinstance(pad.inputs[0], Literal):
+            return None
+        (dimension,), padded = changed, pad.inputs[0]
+        total = next((one for one in self._reshaped(padded) if self._is_sum(one)), None)
+        if total is None or self.flat.avals[padded].shape[dimension] != 1:
+            return None
+        made = self.flat.made_by[total]
+        long = self.flat.avals[made.inputs[0]].shape
+        reduced = [d for d in made.params["axes"] if long[d] > 1]
+        if len(reduced) != 1 or math.prod(long[: reduced[0]]) != math.prod(shape[:dimension]):
+            return None
+        count = long[reduced[0]]
+        wanted = (*shape[:dimension], count, *shape[dimension + 1 :])
+        rows = [one for one in self._reshaped(made.inputs[0]) if self.flat.avals[one].shape == wanted]
+        if not rows:
+            return None
+        whole, places = self.of(rows[-1], dimension)
+        first, place = int(places[0]), _pads_zeros(pad, dimension)
+        if whole == rows[-1] or place is None or list(places) != list(range(first, first + count)):
+            return None
+        params = {"dimension": dimension, "first": first, "limit": first + count, "place": place[0]}
+        size = shape[dimension]
+        return Equation(SummedRows, {**params, "size": size}, (whole,), pad.outputs, False)
+
+    def _is_sum(self, value: Value) -> bool:
+        """Whether it is a sum over more than one entry."""
+        made = self.flat.made_by.get(value)
+        if made is None or made.name != "reduce_sum" or isinstance(made.inputs[0], Literal):
+            return False
+        return math.prod(self.flat.avals[made.inputs[0]].shape) > math.prod(self.flat.avals[value].shape)
+
+    def _same_rows(self, value: Value) -> Value:
+        """What a value is but for dimensions of one entry that come and go, as in sums over one."""
+        avals = self.flat.avals
+        return [one for one in self._reshaped(value) if avals[one].shape == avals[value].shape][-1]
+
+    def _reshaped(self, value: Value) -> Iterator[Value]:
+        """A value, and all that have the same entries in the same order on the way to it."""
+        avals = self.flat.avals
+        size = math.prod(avals[value].shape)
+        yield value
+        while (made := self.flat.made_by.get(value)) is not None and made.name in _RESHAPING:
+            operand = made.inputs[0]
+            if isinstance(operand, Literal) or math.prod(avals[operand].shape) != size:
+                return
+            value = operand
+            yield value
 
     def of(self, value: Value, dimension: int) -> tuple[Value, Any]:
         """The array of which a value has whole rows along a dimension, and which ones."""
@@ -163,6 +243,19 @@ class _Origins:
         if row[dimension] != 1 or _without(row, dimension) != _without(shape, dimension):
             return None
         return made.inputs[0], int(shape[dimension])
+
+
+def _pads_zeros(equation: Equation, dimension: int) -> tuple[int, int] | None:
+    """How many zeros an equation pads before and behind its operand along a dimension, if along no other."""
+    if equation.name != "pad" or isinstance(equation.inputs[0], Literal) or not _is_zero(equation.inputs[1]):
+        return None
+    low, high, interior = equation.params["padding_config"][dimension]
+    others = any(any(one) for d, one in enumerate(equation.params["padding_config"]) if d != dimension)
+    return None if others or interior or min(low, high) < 0 else (int(low), int(high))
+
+
+def _is_zero(value: Value | Literal) -> bool:
+    return isinstance(value, Literal) and not value.val and not np.signbit(value.val)
 
 
 def _without(shape: Any, dimension: int) -> tuple[int, ...]:

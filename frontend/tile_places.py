@@ -10,7 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from eqsat.frontend.placed_rows import PLACED_ROWS, is_cyclic
+from eqsat.frontend.placed_rows import is_cyclic
+from eqsat.frontend.row_primitives import NOWHERE, PLACED_ROWS, SUMMED_ROWS, with_zeros_added
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 
 PLACED = frozenset({"gather", "scatter-add"})
@@ -64,34 +65,66 @@ def _gather_in_rows(wanted: Wanted) -> Need | None:
 
 @rule(PLACED_ROWS)
 def _placed(wanted: Wanted) -> Need | None:
-    dimension, places = wanted.params["dimension"], wanted.params["places"]
+    dimension, places, added = (wanted.params[name] for name in ("dimension", "places", "added"))
     window, size = wanted.window, wanted.shapes[0][dimension]
     if dimension != wanted.row:
         return wanted.same()
     if not is_cyclic(places, size):
         # Between its ends, an array has its rows one after another, so tiles of it are as far apart.
-        return _rows_at(wanted, places, window.stride) if not window.period else None
+        return _rows_at(wanted, places, window.stride, added) if not window.period else None
     if window.period not in (0, size):
         return None
     first = int(places[0])
     shift = first if 2 * first <= size else first - size
     around = replace(window, start=window.start + shift, period=size)
-    return Need((around,), lambda operands, _: operands[0])
+    return Need((around,), lambda operands, _: with_zeros_added(operands[0], added))
 
 
-def _rows_at(wanted: Wanted, places: Any, stride: int = 0) -> Need | None:
+@rule(SUMMED_ROWS)
+def _summed(wanted: Wanted) -> Need | None:
+    """A sum of rows near to the one where it is: only tiles that have this one need them."""
+    dimension, first, limit, place = (
+        wanted.params[name] for name in ("dimension", "first", "limit", "place")
+    )
+    if dimension != wanted.row:
+        return wanted.same()
+    window = wanted.window
+    rows = _rows(window, wanted.tiles)
+    used = (rows == place).any(1)
+    found = _spanned(
+        dimension, *(np.full(len(rows), one) for one in (first, limit - 1)), used, window.end, window.stride
+    )
+    if window.period or found is None or found.length > 2 * window.length + 2:
+        return None
+    among = np.clip(np.arange(first, limit) - _rows(found, wanted.tiles)[:, :1], 0, found.length - 1)
+    pattern = _pattern(among, np.repeat(used[:, None], limit - first, axis=1))
+
+    def compute(operands: Sequence[Any], tile: Any) -> Any:
+        taken = jnp.take(operands[0], pattern(tile), axis=dimension, mode="clip")
+        total = jnp.sum(taken, axis=dimension, keepdims=True, dtype=taken.dtype)
+        along = [-1 if d == dimension else 1 for d in range(taken.ndim)]
+        there = (window.places(tile) == place).reshape(along)
+        return jnp.where(there, total, jnp.zeros((), taken.dtype))
+
+    return Need((found,), compute)
+
+
+def _rows_at(wanted: Wanted, places: Any, stride: int = 0, added: bool = False) -> Need | None:
     """Rows at known places: the fewest that hold those of any tile, and among them those of each.
 
     **Arguments:**
 
     - `stride`: how far those of a tile are from those of the next, if that is known.
+    - `added`: whether zeros are added.
     """
-    if places.min() < 0 or places.max() >= wanted.shapes[0][wanted.row]:
+    somewhere = places[places != NOWHERE]
+    if not len(somewhere) or somewhere.min() < 0 or somewhere.max() >= wanted.shapes[0][wanted.row]:
         return None  # What is there depends on the gather's mode.
     window = wanted.window
     rows = _rows(window, wanted.tiles)
     inside = (rows >= 0) & (rows < len(places))
     at = places[np.clip(rows, 0, len(places) - 1)]
+    empty, inside = inside & (at == NOWHERE), inside & (at != NOWHERE)
     first, last = at.min(1, where=inside, initial=MANY), at.max(1, where=inside, initial=-1)
     found = _spanned(wanted.row, first, last, inside.any(1), window.end, stride)
     if found is None or found.length > 2 * window.length + 2:
@@ -100,7 +133,11 @@ def _rows_at(wanted: Wanted, places: Any, stride: int = 0) -> Need | None:
     pattern = _pattern(among, inside)
 
     def compute(operands: Sequence[Any], tile: Any) -> Any:
-        return jnp.take(operands[0], pattern(tile), axis=wanted.row, mode="clip")
+        taken = jnp.take(operands[0], pattern(tile), axis=wanted.row, mode="clip")
+        if empty.any():
+            along = [-1 if d == wanted.row else 1 for d in range(len(wanted.shape))]
+            taken = jnp.where(jnp.asarray(empty)[tile].reshape(along), jnp.zeros((), taken.dtype), taken)
+        return with_zeros_added(taken, added)
 
     return Need((found, *[None] * (len(wanted.shapes) - 1)), compute)
 
@@ -172,7 +209,7 @@ def _spanned(
     tiles = np.flatnonzero(used)
     if len(used) == 1 and len(tiles):
         return Window(dimension, 0, int(first[0]), int(last[0] - first[0]) + 1)
-    if len(tiles) < 2:
+    if len(tiles) < (1 if stride else 2):
         return None
     if not stride:
         whole = tiles[:-1] if end is not None and len(tiles) > 2 else tiles

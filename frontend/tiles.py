@@ -45,6 +45,9 @@ LEAST_WORK = 1.1
 TILES = {512: LEAST_WORK, 128: 1.2, 32: MOST_WORK, 16: MOST_WORK, 8: MOST_WORK}
 """How many tiles are tried, each with the most work that they may be."""
 
+STRIDED = 0.05
+"""By what share tiles along each further dimension cost more: along the first, they are contiguous."""
+
 LONG = 4096
 """How many rows a tile has where there would be more: a series is longer than an image."""
 
@@ -130,7 +133,8 @@ def _best(image: ImageValues, equations: Sequence[Equation]) -> _Tiled | None:
         for place in range(PLACES)
     ]
     best = _by_most(image, targets, len(equations))
-    if best is not None and not best.is_even:
+    # Sums of pads go into slices, also where tiles are even.
+    if best is not None and (not best.is_even or any(one.name == "pad" for one in equations)):
         ends = [ends_after(image, along) for along in targets]
         return _by_most(image, ends, max(map(len, ends))) or best
     return best
@@ -161,8 +165,8 @@ def _by_most(image: ImageValues, targets: Sequence[Sequence[Target]], wanted: in
 
 
 def _preference(tiles: _Tiled) -> tuple[float, ...]:
-    """Sorts tilings, the best first. Along the first dimension, tiles are contiguous."""
-    return -len(tiles.targets), tiles.stored_bytes, round(tiles.work, 1), tiles.place
+    """Sorts tilings, the best first."""
+    return -len(tiles.targets), tiles.stored_bytes, tiles.work * (1 + STRIDED * tiles.place), tiles.place
 
 
 def _aligned(image: ImageValues, targets: Sequence[Target], count: int) -> _Tiled | None:

@@ -24,9 +24,9 @@ WINDOWED = frozenset(
 )
 """Primitives whose entries read entries around them."""
 
-STENCIL = frozenset({"slice"})
+STENCIL = frozenset({"slice", "pad"})
 """Primitives that are in the place of these in a function without any: shifted parts of one array are what a
-stencil reads."""
+stencil reads, and its derivative adds."""
 
 
 def tiled_values(program: Program) -> Iterator[tuple[Term, Term]]:
@@ -51,8 +51,8 @@ def _tiled(program: Program) -> Iterator[tuple[Term, Term, frozenset[Axis]]]:
     written = frozenset[Axis]().union(*(term.axes for term in program.reachable()))
     for whole, tiles in program.equalities:
         axes = windows.only(tiles) - windows.through[whole.number]
-        # Axes of tiles are new, or parts of the rows of the whole, which do not pass through its slices.
-        rows = whole.axes & parts.stopped[whole.number]
+        # Axes of tiles are new, or parts of the rows of the whole, which do not pass through all its slices.
+        rows = whole.axes - parts.only(whole)
         axes |= parts.only(tiles) - (written - rows)
         if axes:
             yield whole, tiles, axes

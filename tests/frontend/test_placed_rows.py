@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import eqsat
 from eqsat.frontend.flat import FlatJaxpr
-from eqsat.frontend.placed_rows import PLACED_ROWS, is_cyclic, with_placed_rows
+from eqsat.frontend.placed_rows import is_cyclic, with_placed_rows
+from eqsat.frontend.row_primitives import NOWHERE, PLACED_ROWS, SUMMED_ROWS
 from eqsat.frontend.tiles import tilings
 from tests.flat_values import evaluated
 from tests.frontend.test_tiles import SPECIALS, check, conv
@@ -72,6 +73,72 @@ def test_every_roll_goes_around(size: int, shift: int, dimension: int) -> None:
 )
 def test_other_concatenations_stay(fn: Callable[[Any], Any]) -> None:
     assert placed(fn, normal(10, 8)) == []
+
+
+def places_of_derivative(fn: Callable[[Any], Any], x: Any) -> list[Any]:
+    """The places from which equations of a function's derivative take rows, after checking that they do."""
+    derivative = jax.vjp(fn, x)[1]
+    return placed(lambda given: derivative(given)[0], np.asarray(fn(x)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(2, 9), st.integers(-20, 20), st.integers(0, 1))
+def test_the_derivative_of_a_roll_goes_around_the_other_way(size: int, shift: int, dimension: int) -> None:
+    x = normal(size, 3) if dimension == 0 else normal(3, size)
+    found = places_of_derivative(lambda x: jnp.roll(x, shift, dimension), x)
+    (places,) = found or (np.arange(size),)
+    assert is_cyclic(places, size)
+    assert places[0] == shift % size
+
+
+@settings(max_examples=60 if THOROUGH else 12, deadline=None)
+@given(
+    st.sampled_from(MODES), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=2, max_size=2)
+)
+def test_derivatives_of_pads_add_rows_from_known_places(mode: str, widths: list[tuple[int, int]]) -> None:
+    places_of_derivative(lambda x: jnp.pad(x, widths, mode=mode), normal(7, 9))
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_an_edge_that_is_repeated_has_a_sum_for_a_derivative(width: int, dimension: int) -> None:
+    widths = [(width, width) if d == dimension else (0, 0) for d in range(2)]
+    x = normal(6, 5)
+    derivative = jax.vjp(lambda x: jnp.pad(x, widths, mode="edge"), x)[1]
+    given = np.asarray(jnp.pad(x, widths))
+    closed = jax.make_jaxpr(lambda given: derivative(given)[0])(given)
+    flat = with_placed_rows(FlatJaxpr(closed.jaxpr), around=True)
+    names = [one.name for one in flat.equations]
+    assert names.count(SUMMED_ROWS if width > 1 else PLACED_ROWS) == 2
+    np.testing.assert_allclose(
+        evaluated(flat, closed, flat.results, given)[0], derivative(given)[0], rtol=1e-6
+    )
+
+
+def test_rows_in_one_place_are_added() -> None:
+    x = normal(10, 8)
+    ends = [(3, 4), (2, 5)]  # Both have rows 3 and 4.
+
+    def pad(part: Any, low: int, high: int, by: float = 0.0) -> Any:
+        return jax.lax.pad(part, by, [(low, high, 0), (0, 0, 0)])
+
+    assert placed(lambda x: sum(pad(x[:3], *one) for one in ends), x) == []
+    (places,) = placed(lambda x: pad(x[7:], 0, 5) + pad(x[:4], 4, 0), x)
+    assert list(places) == [7, 8, 9, NOWHERE, 0, 1, 2, 3]
+    assert placed(lambda x: pad(x[7:], 0, 5, 1.0) + pad(x[:4], 4, 0), x) == []
+    assert placed(lambda x: pad(x[7:], 0, 5, -0.0) + pad(x[:4], 4, 0), x) == []
+    assert placed(lambda x: pad(x[7:], 0, 5) + pad(2 * x[:4], 4, 0), x) == []
+    assert placed(lambda x: pad(x[7:], 0, 5) - pad(x[:4], 4, 0), x) == []
+
+
+def test_a_sum_with_zeros_has_no_negative_zero() -> None:
+    x = np.full((6, 2), -0.0, np.float32)
+    (derivative,) = jax.vjp(lambda x: jnp.roll(x, 1, 0), x)[1](x)
+    assert not np.signbit(derivative).any()
+    closed = jax.make_jaxpr(lambda c: jax.vjp(lambda x: jnp.roll(x, 1, 0), x)[1](c)[0])(x)
+    flat = with_placed_rows(FlatJaxpr(closed.jaxpr), around=True)
+    (found,) = evaluated(flat, closed, flat.results, x)
+    assert not np.signbit(found).any()
 
 
 # ------------------------------------------------------------------------------------- stencils
@@ -145,6 +212,44 @@ def test_networks_that_pad_by_entries_between_convolutions_have_tiles(mode: str)
     (tiling,) = tilings(jax.make_jaxpr(fn)(x).jaxpr)
     assert next(var.aval.shape for var in tiling.program.jaxpr.invars) == x.shape
     assert check(fn, x) == 1
+
+
+def variation(x: Any) -> Any:
+    """Total variation: differences along rows and along columns, zero at the end."""
+    down, right = jnp.diff(x, axis=0, append=x[-1:]), jnp.diff(x, axis=1, append=x[:, -1:])
+    return jnp.sqrt(down**2 + right**2 + 1e-3)
+
+
+PERIODIC["variation"] = variation
+PERIODIC["variation on the way"] = lambda x: jnp.tanh(variation(jnp.sin(x)))
+
+DERIVATIVES = (
+    *("torus, two steps", "two fields", "variation", "variation on the way"),
+    # Rows that are wrapped by are at both ends of the derivative, which is longer.
+    *(f"{mode}, two steps" for mode in MODES if mode != "wrap"),
+)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("shape", [(96, 64), (251, 300)])
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_of_stencils_have_tiles(name: str, shape: tuple[int, ...]) -> None:
+    total = lambda x: sum(jnp.sum(jnp.tanh(part)) for part in jax.tree.leaves(PERIODIC[name](x)))  # noqa: E731
+    x = normal(*shape)
+    assert check(jax.grad(total), x)
+    random = np.random.default_rng(0)
+    hostile = np.where(random.random(shape) < 0.002, random.choice(SPECIALS, shape), x).astype(np.float32)
+    check(jax.grad(total), hostile)
+
+
+@pytest.mark.parametrize("rows", [512, 509])
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_derivatives_of_stencils_keep_to_a_budget(name: str, rows: int) -> None:
+    x = normal(rows, 500)
+    total = lambda x: sum(jnp.sum(jnp.sin(part)) for part in jax.tree.leaves(PERIODIC[name](x)))  # noqa: E731
+    optimized = eqsat.optimize(jax.grad(total), budget=3.2 * x.nbytes)
+    assert optimized.plan(x).peak_bytes <= 3.2 * x.nbytes
+    np.testing.assert_allclose(optimized(x), jax.jit(jax.grad(total))(x), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [512, 509])
