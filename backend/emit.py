@@ -14,7 +14,6 @@ from eqsat.backend import (
     reduction_steps,
     selection,
     slicing,
-    tall_factors,
 )
 from eqsat.backend.calls import call_source
 from eqsat.backend.codegen_options import CodegenOptions
@@ -51,6 +50,7 @@ from eqsat.backend.reductions import reduction_text
 from eqsat.backend.relayout import COPY, COPYING, copied
 from eqsat.backend.rounding import ROUNDED, ROUNDING, rounded_products
 from eqsat.backend.scope import Scope
+from eqsat.ir import row_factors
 from eqsat.ir.axis import Axis, Layout, is_flat, layout_axes
 from eqsat.ir.depthwise import is_shifted
 from eqsat.ir.labels import axis_labels
@@ -85,7 +85,7 @@ HELPERS = (
     convolutions.SHIFTED,
     column_order.COLUMNS,
     *selection.NAMES,
-    *tall_factors.NAMES,
+    *row_factors.NAMES,
 )
 """Functions that the emitted text may define."""
 
@@ -187,10 +187,10 @@ class Emitter:
         imports = ["import jax.numpy as jnp", "from jax import lax", *self.names.imports]
         wanted = {selection.FUNCTIONS: self.selects, COPYING: self.copies, ROUNDING: self.rounds}
         wanted[reduction_steps.EXTREMES] = self.divides
-        wanted[tall_factors.FUNCTIONS] = " = add_rows(" in body
+        wanted[row_factors.FUNCTIONS] = " = add_rows(" in body
         wanted |= {FUNCTION: self.tests_magnitudes, packing.FUNCTION: f"{packing.BY_COLUMNS}(" in body}
         wanted[slicing.FUNCTION] = f"{slicing.BY_BITS}(" in body
-        ordered = f"{column_order.COLUMNS}(" in body or wanted[tall_factors.FUNCTIONS]
+        ordered = f"{column_order.COLUMNS}(" in body or wanted[row_factors.FUNCTIONS]
         wanted[column_order.FUNCTION] = ordered
         wanted[convolutions.FUNCTION] = f"{convolutions.SHIFTED}(" in body
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)

@@ -148,13 +148,15 @@ class _Origins:
         if total is None or self.flat.avals[padded].shape[dimension] != 1:
             return None
         made = self.flat.made_by[total]
-        long = self.flat.avals[made.inputs[0]].shape
+        (terms,) = made.inputs
+        assert not isinstance(terms, Literal)
+        long = self.flat.avals[terms].shape
         reduced = [d for d in made.params["axes"] if long[d] > 1]
         if len(reduced) != 1 or math.prod(long[: reduced[0]]) != math.prod(shape[:dimension]):
             return None
         count = long[reduced[0]]
         wanted = (*shape[:dimension], count, *shape[dimension + 1 :])
-        rows = [one for one in self._reshaped(made.inputs[0]) if self.flat.avals[one].shape == wanted]
+        rows = [one for one in self._reshaped(terms) if self.flat.avals[one].shape == wanted]
         if not rows:
             return None
         whole, places = self.of(rows[-1], dimension)
@@ -170,7 +172,8 @@ class _Origins:
         made = self.flat.made_by.get(value)
         if made is None or made.name != "reduce_sum" or isinstance(made.inputs[0], Literal):
             return False
-        return math.prod(self.flat.avals[made.inputs[0]].shape) > math.prod(self.flat.avals[value].shape)
+        terms = math.prod(self.flat.avals[made.inputs[0]].shape)
+        return bool(terms > math.prod(self.flat.avals[value].shape))
 
     def _same_rows(self, value: Value) -> Value:
         """What a value is but for dimensions of one entry that come and go, as in sums over one."""

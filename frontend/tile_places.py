@@ -91,9 +91,8 @@ def _summed(wanted: Wanted) -> Need | None:
     window = wanted.window
     rows = _rows(window, wanted.tiles)
     used = (rows == place).any(1)
-    found = _spanned(
-        dimension, *(np.full(len(rows), one) for one in (first, limit - 1)), used, window.end, window.stride
-    )
+    ends = np.full(len(rows), first), np.full(len(rows), limit - 1)
+    found = _spanned(dimension, *ends, used, window.end, window.stride)
     if window.period or found is None or found.length > 2 * window.length + 2:
         return None
     among = np.clip(np.arange(first, limit) - _rows(found, wanted.tiles)[:, :1], 0, found.length - 1)

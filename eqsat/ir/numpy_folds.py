@@ -1,7 +1,7 @@
 """The factors of tall matrices, of which there is one chunk of rows at a time, in NumPy.
 
 This is what a fold with `qr_r` or `qr_qt` means to the reference interpreter. Programs merge the factors of
-chunks in another order (`eqsat/backend/tall_factors.py`).
+chunks in another order (`eqsat/ir/row_factors.py`).
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class OperationSpec:
     - `beside`: how many numbers are stored per slice during the computation, besides operands and result.
     - `overwrites`: whether its routine overwrites its first operand: of one that is given, a copy.
     - `folds`: whether chunks of its operands along the first core axis can be taken one after another, with a
-      state in place of those before (`eqsat/backend/tall_factors.py`).
+      state in place of those before (`eqsat/ir/row_factors.py`).
     """
 
     signature: Signature

@@ -189,7 +189,7 @@ class _SegmentTerms:
             case Value(key, term, layout):
                 return [(key, Output(self.value(term), self._layout(layout, term.open)))]
             case Finish(key, result):
-                term = self.states.finished(result, self._state(result))
+                term = self.states.finished(result, self._state(result), self._names(result))
                 return [(key, Output(term, self._layout(tuple(sorted(result.axes)), result.open)))]
             case Update(result, axis):
                 earlier = [] if self.first and _starts_with_a_chunk(result) else self._state(result)

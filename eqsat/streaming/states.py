@@ -15,9 +15,10 @@ from eqsat.ir.axis import Axis, Layout, layout_axes
 from eqsat.ir.dtypes import accumulator, is_inexact, numpy_dtype
 from eqsat.ir.formula import Monoid
 from eqsat.ir.merging import Merging
-from eqsat.ir.ops import Call, Const, Fold, Iota, Leaf, Map, Opaque, Reduce, Select
+from eqsat.ir.ops import Call, Const, Fold, Iota, Leaf, Map, Opaque, Operation, Reduce, Select
 from eqsat.ir.reduction_monoids import MERGES, identity_text
 from eqsat.ir.term import Term, Terms, reachable
+from eqsat.streaming.factor_states import FactorState
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,6 @@ class Part:
     dtype: str
     initial: str | None
     given: bool = False
-
-
-def is_supported(result: Term) -> bool:
-    """Whether a fold can be carried on from chunk to chunk in Python."""
-    assert isinstance(result.op, Fold)
-    return isinstance(result.op.monoid, (str, Monoid, Select, Opaque))
 
 
 def state_parts(result: Term) -> tuple[Part, ...]:
@@ -63,6 +58,8 @@ def state_parts(result: Term) -> tuple[Part, ...]:
             return Part(axes, result.args[0].dtype, None), Part(axes, indices, None)
         case Opaque(call=call):
             return (Part(layout_axes(call.out_layouts[0]), result.dtype, None, given=True),)
+        case Operation():
+            return tuple(Part(*array) for array in FactorState.of(result).arrays())
     raise AssertionError(result.op)
 
 
@@ -113,10 +110,19 @@ class StateTerms:
                 return self._selected(select, earlier, later[0], part, start())
             case Opaque(call=call):
                 return [self.terms.make(Opaque(call.renamed(names), 0), [*earlier, *later])]
+            case Operation():
+                self.calls += 1
+                chunk = part, start(), names
+                return FactorState.of(result).merged(self.terms, self.calls - 1, earlier, later, *chunk)
         raise AssertionError(result.op)
 
-    def finished(self, result: Term, state: Sequence[Term]) -> Term:
-        """The result of a fold, given its state in the end."""
+    def finished(self, result: Term, state: Sequence[Term], names: Mapping[Axis, Axis]) -> Term:
+        """The result of a fold, given its state in the end.
+
+        **Arguments:**
+
+        - `names`: the axes of the chunks by those that are open.
+        """
         assert isinstance(result.op, Fold)
         match result.op.monoid:
             case str() | Opaque():
@@ -127,6 +133,9 @@ class StateTerms:
                 return self._converted(self._copied([built.finished], known)[0], result.dtype)
             case Select() as select:
                 return state[1] if select.result == "indices" else state[0]
+            case Operation():
+                self.calls += 1
+                return FactorState.of(result).finished(self.terms, self.calls - 1, state, names)[-1]
         raise AssertionError(result.op)
 
     def _converted(self, term: Term, dtype: str) -> Term:

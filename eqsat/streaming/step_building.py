@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from eqsat.ir.axis import Axis
 from eqsat.ir.control import steady
-from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Operation, Rename
+from eqsat.ir.ops import Chunk, Concat, Const, Delta, Fold, Iota, Leaf, Opaque, Rename
 from eqsat.ir.picked_entries import is_pick
 from eqsat.ir.program import Program
 from eqsat.ir.running_calls import starts_of
@@ -29,7 +29,7 @@ from eqsat.streaming.places import can_be_sliced
 from eqsat.streaming.reading_steps import ReadingSteps
 from eqsat.streaming.running_terms import state_keys
 from eqsat.streaming.segments import Advance, Finish, Known, Placement, Root, Scope, Update, Value
-from eqsat.streaming.states import Part, is_supported, state_parts
+from eqsat.streaming.states import Part, state_parts
 from eqsat.streaming.steps import (
     ControlFlow,
     Entry,
@@ -201,10 +201,6 @@ class _Builder:
         used = used_inside(loop.body)
         for result in loop.results:
             if isinstance(result.op, Fold):
-                if not is_supported(result):
-                    kind = result.op.monoid
-                    name = kind.spec.name if isinstance(kind, Operation) else str(kind)
-                    raise UnsupportedError(f"chunks of rows that are read can't be combined by {name}")
                 last.append(Update(result, loop.axis))
                 for number, part in enumerate(state_parts(result)):
                     key = Key("state", result.number, number, scope.id)

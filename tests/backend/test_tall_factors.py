@@ -10,8 +10,8 @@ from jax import lax
 
 import eqsat
 from eqsat.backend import column_order
-from eqsat.backend.tall_factors import FUNCTIONS, MOST_LEVELS
 from eqsat.ir.numpy_linalg import norm, qr
+from eqsat.ir.row_factors import FUNCTIONS, MOST_LEVELS
 
 WRITTEN: dict[str, object] = {"jnp": jnp, "lax": lax}
 exec(column_order.FUNCTION + FUNCTIONS, WRITTEN)

@@ -64,12 +64,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = 
     "rows by indices": (lambda x, i: x[i], (X, np.arange(3000)[::-1] % 777), (0,)),
     "columns": (lambda x: jnp.sum(jnp.exp(x), 1), (X.T.copy(),), (0,)),
     "what is read": (lambda x: (x, x.T, x.reshape(-1)), (X,), (0,)),
+    "a factor": (lambda x: jnp.linalg.qr(x, mode="r"), (X,), (0,)),
     "a median": (lambda x: jnp.median(x[:, 0]), (X,), (0,)),
 }
 
 QUICK = [
     *((name, MESH) for name in ("standardised", "a flip", "what is read")),
     ("sums from both ends", MESH),
+    ("a factor", MESH),
     ("iterations of k-means", SQUARE),
 ]
 
