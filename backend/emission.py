@@ -24,6 +24,7 @@ class Emission:
     codegen: CodegenOptions
     relayouts: Mapping[int, Relayout]
     fused_products: Mapping[Block, tuple[FusedProducts, ...]]
+    read_shifted: Mapping[Block, frozenset[int]]
 
     def module(self, names: Sequence[str], pairs: Mapping[int, int]) -> Module:
         """The module.
@@ -42,4 +43,5 @@ class Emission:
             codegen=self.codegen,
             relayouts=self.relayouts,
             fused_products=self.fused_products,
+            read_shifted=self.read_shifted,
         )

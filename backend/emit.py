@@ -14,6 +14,7 @@ from eqsat.backend import (
     reduction_steps,
     selection,
     slicing,
+    stored_values,
 )
 from eqsat.backend.calls import call_source
 from eqsat.backend.codegen_options import CodegenOptions
@@ -84,6 +85,7 @@ HELPERS = (
     slicing.BY_BITS,
     convolutions.SHIFTED,
     column_order.COLUMNS,
+    stored_values.STORED,
     *selection.NAMES,
     *row_factors.NAMES,
 )
@@ -106,6 +108,7 @@ class Emitter:
         codegen: CodegenOptions,
         relayouts: Mapping[int, Relayout],
         fused_products: Mapping[Block, Sequence[FusedProducts]],
+        read_shifted: Mapping[Block, frozenset[int]],
     ) -> None:
         self.schedule = schedule
         self.makers = makers
@@ -116,6 +119,7 @@ class Emitter:
             member: relayout for relayout in relayouts.values() for member in relayout.members
         }
         self.fused_products = fused_products
+        self.read_shifted = read_shifted
         self.codegen = codegen
         self.pieces: dict[Axis, Pieces] = {}
         for loop in schedule.block.loops:
@@ -192,6 +196,7 @@ class Emitter:
         wanted[slicing.FUNCTION] = f"{slicing.BY_BITS}(" in body
         ordered = f"{column_order.COLUMNS}(" in body or wanted[row_factors.FUNCTIONS]
         wanted[column_order.FUNCTION] = ordered
+        wanted[stored_values.FUNCTION] = f" = {stored_values.STORED}(" in body
         wanted[convolutions.FUNCTION] = f"{convolutions.SHIFTED}(" in body
         helpers = "".join(f"\n\n{text}" for text, is_wanted in wanted.items() if is_wanted)
         if wanted[convolutions.FUNCTION]:
@@ -219,6 +224,7 @@ class Emitter:
 
     def block(self, block: Block, scope: Scope) -> None:
         """Emit the steps of a block."""
+        shifted = self.read_shifted.get(block, frozenset())
         fused_products = {group.products[0].number: group for group in self.fused_products.get(block, ())}
         for step in block.steps:
             if isinstance(step, Loop):
@@ -227,6 +233,8 @@ class Emitter:
                 emit_fused_products(self, fused_products[step.term.number], scope)
             elif step.term.number not in scope.values:
                 value = self.control(step, scope) if step.bodies else self.term(step.term, scope)
+                if step.term.number in shifted and value.text.isidentifier():
+                    self.line(scope, f"{value.text} = {stored_values.STORED}({value.text})")
                 scope.values[step.term.number] = value
 
     def value(self, term: Term, scope: Scope) -> Emitted:
@@ -421,6 +429,7 @@ def emit(
     codegen: CodegenOptions | None = None,
     relayouts: Mapping[int, Relayout] | None = None,
     fused_products: Mapping[Block, Sequence[FusedProducts]] | None = None,
+    read_shifted: Mapping[Block, frozenset[int]] | None = None,
 ) -> Module:
     """The module of a schedule.
 
@@ -433,6 +442,7 @@ def emit(
     - `codegen`: the forms that are fast and round well where it runs; the plain ones if None.
     - `relayouts`: by the number of a reduction, the operands that are copied for it.
     - `fused_products`: by block, the products that are taken as one.
+    - `read_shifted`: by block, the values that are stored where XLA would compute them again.
     """
     emitter = Emitter(
         schedule,
@@ -443,6 +453,7 @@ def emit(
         codegen or CodegenOptions(),
         relayouts or {},
         fused_products or {},
+        read_shifted or {},
     )
     source = emitter.module()
     return Module(source, dict(emitter.names.objects))

@@ -292,7 +292,15 @@ class CandidateCompiler:
         fused = None if options == OWN else self.codegen.fused_reduction
         codegen = replace(self.codegen, fused_reduction=fused, panel=panel)
         schedule, makers = candidate.schedule, candidate.makers
-        return Emission(schedule, makers, often, codegen, candidate.relayouts, candidate.fused_products)
+        return Emission(
+            schedule,
+            makers,
+            often,
+            codegen,
+            candidate.relayouts,
+            candidate.fused_products,
+            candidate.read_shifted,
+        )
 
     def typed(self, function: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
         """The function, with the weak types of the traced function's results."""

@@ -54,12 +54,22 @@ MOST_FAILED = 2
 """After so many compiled programs of a space that are too big, wider ones are searched before others are
 compiled; in a long program, whose compilations take longer, after one."""
 
+NEARLY_AS_FAST = 1.05
+"""If the next one should take at most so many times as long as the one that was too big, as with somewhat
+smaller chunks, it is compiled even so: to search a wider space of a long program takes longer."""
+
 MUCH_FASTER = 0.8
 """If time is limited, a candidate is compiled in advance of others if it should take less than this share of
 the time of the last one."""
 
 LOOKAHEAD = 3
 """The number of groups of candidates, extracted after one that should fit, in which a faster one may come."""
+
+SHORT_LOOKAHEAD = 1
+"""The same for a long program, of which each group takes long."""
+
+BETTER = 0.98
+"""A candidate is better if it should take at most this part of the time of the best one before."""
 
 
 class Compiler(Protocol):
@@ -159,6 +169,7 @@ class Search:
         self._stale = self._unmoved = 0
         self._most_found: float = 1
         self._found_here = self._failed_here = 0
+        self._failed_seconds = math.inf
         # If time is limited: a program that fits, until the search comes to one; what was compiled for that.
         self._provided: CompiledCandidate | None = None
         self._provisional: list[Candidate] = []
@@ -237,7 +248,7 @@ class Search:
             return None
         ended = self._unmoved >= MOST_UNMOVED or self._deadline.passed()
         enough = self._by_parts and (self._held or self._ranking.best() is not None)
-        if not (ended or enough) and (self._stale < LOOKAHEAD or self._ranking.best() is None):
+        if not (ended or enough) and (self._stale < self._lookahead or self._ranking.best() is None):
             step = self._extraction.next_step()
             if self._wants_parts(step):
                 return SearchParts()
@@ -253,6 +264,12 @@ class Search:
             return None  # It stays in the ranking.
         return Compile(candidate)
 
+    @property
+    def _lookahead(self) -> int:
+        """How many groups to extract after the last that was better."""
+        assert self.space is not None
+        return SHORT_LOOKAHEAD if self.space.is_long else LOOKAHEAD
+
     def _expected_seconds(self, candidate: Candidate) -> float:
         """How long a candidate should take, given how long those took that fit."""
         known = len(self._slowdowns) >= ENOUGH_HELD
@@ -261,7 +278,8 @@ class Search:
     def _waits_for_wider(self, candidate: Candidate) -> bool:
         """Whether a wider space should be searched before a candidate is compiled."""
         assert self.space is not None
-        most_failed = 1 if is_long(self.space.program) else MOST_FAILED
+        slow = candidate.predicted_seconds > NEARLY_AS_FAST * self._failed_seconds
+        most_failed = 1 if self.space.is_long and slow else MOST_FAILED
         return candidate.predicted_seconds > self.goal.brisk or self._failed_here >= most_failed
 
     def _wants_parts(self, step: Step | None) -> bool:
@@ -341,8 +359,9 @@ class Search:
             return "nothing new"
         before = self._ranking.best()
         self._ranking.add(group, bound)
-        unchanged = self._ranking.best() is before
-        if not unchanged:
+        best = self._ranking.best()
+        bar = math.inf if before is None else BETTER * before.predicted_seconds
+        if best is not None and best.predicted_seconds <= bar:
             self._stale = 0
         elif before is not self._left_behind:
             self._stale += 1
@@ -357,6 +376,7 @@ class Search:
             moved = before is None or compiled.peak < UNMOVED * before.peak
             self._unmoved = 0 if moved else self._unmoved + 1
             self._failed_here += 1
+            self._failed_seconds = candidate.predicted_seconds
             self._ranking.came_out(candidate, compiled.peak)
             return peak_text(compiled) + ": too much"
         if self._seconds(compiled) <= TAKES_AS_PREDICTED * candidate.predicted_seconds:

@@ -189,16 +189,18 @@ class Extractor:
         for choice in choices:
             if choice.number in options and all(child in chosen for child in choice.node.children):
                 options[choice.number].append(choice)
-        starts = [self._reach(chosen)]
+        tree = self._reach(chosen)
+        starts = [(self._total(tree), tree)]
         if len(chosen) <= MOST_MASKED_CLASSES:
             starts += self._rounds(options, chosen)
-        most = NEARLY * min(map(self._total, starts))
-        near = [one for one in starts if self._total(one) <= most]
+        most = NEARLY * min(total for total, _ in starts)
+        near = [(total, one) for total, one in starts if total <= most]
         # Local search does not see what nests repeat, so its starts are in the running as well.
-        better = [self._switched(options, chosen, one) for one in near] if self.switches else []
-        selected = min([*better, *near], key=self._total)
+        better = [self._switched(options, chosen, one) for _, one in near] if self.switches else []
+        timed = [*((self._total(one), one) for one in better), *near]
+        seconds, selected = min(timed, key=lambda pair: pair[0])
         nodes = {number: choice.node for number, choice in selected.items()}
-        return Selection(nodes, self._total(selected), self._is_one_pass(selected))
+        return Selection(nodes, seconds, self._is_one_pass(selected))
 
     def _tree_seconds(self, choices: list[NodeChoice]) -> float:
         """The time of the cheapest trees of some nodes, with what they share counted once."""
@@ -307,8 +309,8 @@ class Extractor:
 
     def _rounds(
         self, options: dict[int, list[NodeChoice]], trees: dict[int, NodeChoice]
-    ) -> Iterator[dict[int, NodeChoice]]:
-        """What the roots need, by each round of greedy DAG extraction, until one changes nothing."""
+    ) -> Iterator[tuple[float, dict[int, NodeChoice]]]:
+        """What the roots need, and its time, by each round of greedy DAG extraction while that changes."""
         last = math.inf
         for better in greedy_choices(options, trees, self._open, self._trips, self.one_pass):
             if any(root not in better for root in self.roots):
@@ -317,7 +319,7 @@ class Extractor:
             total = self._total(reached)
             if abs(total - last) < SAME * total:
                 return
-            yield reached
+            yield total, reached
             last = total
 
     def _switched(

@@ -244,10 +244,36 @@ class Switcher(Generic[C]):
         for number in self._operands_first(new):
             below = max((self.rank.get(n, math.inf) for n in self.chosen[number].node.children), default=-1.0)
             self.rank[number] = (below + limit) / 2 if below < limit else math.inf
-        if not all(self._is_in_place(number) for number in touched & self.chosen.keys()):
+        astray = [number for number in touched & self.chosen.keys() if not self._is_in_place(number)]
+        if astray:
             self.left -= len(self.chosen)
-            everything = self._operands_first(self.roots, anew=True)
-            self.rank = {number: float(place) for place, number in enumerate(everything)}
+            if not all(map(self._lower_operands, astray)):
+                everything = self._operands_first(self.roots, anew=True)
+                self.rank = {number: float(place) for place, number in enumerate(everything)}
+
+    def _lower_operands(self, number: int) -> bool:
+        """Rank what a class needs below it, where it isn't; False if there is no number in between.
+
+        What needs these classes is ranked higher than they were, so it is in place afterwards, too.
+        """
+        limit, chosen, rank = self.rank[number], self.chosen, self.rank
+        done: set[int] = set()
+        stack = list(chosen[number].node.children)
+        while stack:
+            child = stack.pop()
+            if child < 0:  # All below it is in place.
+                child = ~child
+                if child not in done:
+                    done.add(child)
+                    below = max((rank[other] for other in chosen[child].node.children), default=-1.0)
+                    between = (below + limit) / 2
+                    if not below < between < limit:
+                        return False
+                    rank[child] = between
+            elif child not in done and rank[child] >= limit:
+                stack.append(~child)
+                stack += chosen[child].node.children
+        return True
 
     def _is_in_place(self, number: int) -> bool:
         """Whether a class is ranked over its operands."""

@@ -59,6 +59,8 @@ class Machine:
     - `cheap_uses`: an expensive value that is read by no more than so many is computed for each of them.
     - `most_copies`: of a value that is computed on the fly, a kernel has code for at most so many ways to
       index it; 0 if there is no limit.
+    - `shifted_work`: what several shifted parts of are read is stored in a loop, if to compute it for all but
+      one of them takes more elementwise operations for each entry; 0: nothing is.
     - `stores_gathers`: whether gathered values are stored if a part of them is read along more axes.
     - `split_reduction`: a longer reduction is done in two steps, of about the root of its length each, and
       the results of the first step are stored; 0 if none is.
@@ -135,6 +137,7 @@ class Machine:
     sums_pairs: bool = False
     cheap_uses: int = 1
     most_copies: int = 15  # measured, jaxlib 0.10
+    shifted_work: float = 12.0  # measured, jaxlib 0.10
     stores_gathers: bool = True  # measured, jaxlib 0.10
     split_reduction: int = 0
     split_columns: int = 0

@@ -53,6 +53,7 @@ TPU = Machine(
     fuses_products=True,
     cheap_uses=1 << 10,
     most_copies=0,
+    shifted_work=0.0,
     stores_gathers=False,
     stores_broadcasts=True,
     fuses_extremes=True,

@@ -1,0 +1,121 @@
+"""Values that the body of a loop stores, since it reads shifted parts of them: neighbours, as a stencil does.
+
+A compiler that computes such a value on the fly does so for each part, since entries at other places are
+other computations. If the value is itself made of parts of another one, as after several steps of a
+simulation, the work multiplies from step to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from weakref import WeakKeyDictionary
+
+from eqsat.ir.ops import Chunk, Const, Iota, Map, Opaque, Operation, Rename
+from eqsat.ir.term import Term
+from eqsat.planning.blocks import Block, Compute, Schedule
+from eqsat.targets.machine import Machine
+
+MOVING_PRIMITIVES = frozenset({"slice", "dynamic_slice", "rev", "gather", "pad", "concatenate"})
+"""Primitives whose entries are entries of their operands at other places."""
+
+MOVING_OPERATIONS = frozenset({"head", "reverse", "take"})
+"""Operations of which the same is true."""
+
+SAME_PLACES = frozenset({"reshape", "squeeze", "expand_dims"})
+"""Primitives whose entries are those of their operand in the same order."""
+
+GATHERED = 3.0
+"""What it costs to compute where an entry is gathered from, in elementwise operations."""
+
+_FOUND: WeakKeyDictionary[Block, dict[float, frozenset[int]]] = WeakKeyDictionary()
+
+
+def read_shifted(block: Block, machine: Machine) -> frozenset[int]:
+    """The numbers of the values of a block in a loop that are stored so.
+
+    Those are values that would cost more than `machine.shifted_work` elementwise operations for each entry to
+    compute again for all parts but one. There are none if that is 0.
+    """
+    if not machine.shifted_work:
+        return frozenset()
+    found = _FOUND.setdefault(block, {})
+    if machine.shifted_work not in found:
+        found[machine.shifted_work] = frozenset(_read_shifted(block, machine.shifted_work))
+    return found[machine.shifted_work]
+
+
+def read_shifted_in(schedule: Schedule, machine: Machine) -> dict[Block, frozenset[int]]:
+    """By block, these values, for a whole schedule."""
+    found = ((block, read_shifted(block, machine)) for block in schedule.block.blocks())
+    return {block: here for block, here in found if here}
+
+
+def _read_shifted(block: Block, most: float) -> list[int]:
+    terms = [step.term for step in block.steps if isinstance(step, Compute)]
+    places = _places(terms)
+    found: list[int] = []
+    work: dict[int, float] = {}
+    indices: set[int] = set()
+    for term in terms:
+        own = _own_work(term)
+        if isinstance(term.op, Map) and all(_is_index(arg, indices) for arg in term.args):
+            indices.add(term.number)
+        below = (work.get(arg.number, 0.0) for arg in dict.fromkeys(term.args))
+        cost = 0.0 if own is None else own + sum(below)
+        again = (places.get(term.number, 1) - 1) * cost
+        wanted = again > most and term.number not in indices and _moves(term) != "same"
+        if wanted and term.open and term.axes:
+            found.append(term.number)
+            cost = 0.0
+        work[term.number] = cost
+    return found
+
+
+def _is_index(term: Term, known: Collection[int]) -> bool:
+    """Whether a value depends on indices only."""
+    while isinstance(term.op, (Chunk, Rename)):
+        (term,) = term.args
+    return isinstance(term.op, (Const, Iota)) or term.number in known
+
+
+def _places(terms: list[Term]) -> Mapping[int, int]:
+    """By number of a term, at how many places relative to an entry its entries are read."""
+    moved: dict[int, int] = {}
+    in_place: set[int] = set()
+    for term in reversed(terms):
+        kind = _moves(term)
+        own = max(1, moved.get(term.number, 0) + (term.number in in_place))
+        for arg in dict.fromkeys(term.args):
+            if kind is None:
+                in_place.add(arg.number)
+            else:
+                moved[arg.number] = moved.get(arg.number, 0) + own
+    return {number: moved.get(number, 0) + (number in in_place) for number in {*moved, *in_place}}
+
+
+def _moves(term: Term) -> str | None:
+    """How a term has entries of its operands, if it only moves them."""
+    match term.op:
+        case Operation(spec=spec) if spec.name in MOVING_OPERATIONS:
+            return "moved"
+        case Opaque(call=call) if call.primitive.name in MOVING_PRIMITIVES:
+            return "moved"
+        case Opaque(call=call) if call.primitive.name in SAME_PLACES:
+            return "same"
+        case Rename():
+            return "same"
+        case _:
+            return None
+
+
+def _own_work(term: Term) -> float | None:
+    """The elementwise operations that a term adds where it is computed on the fly; None if it is stored."""
+    match term.op:
+        case Map():
+            return 1.0
+        case Operation(spec=spec) if spec.name == "take":
+            return GATHERED
+        case Opaque(call=call) if call.primitive.name == "gather":
+            return GATHERED
+        case _:
+            return 0.0 if _moves(term) else None

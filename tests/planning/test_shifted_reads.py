@@ -1,0 +1,91 @@
+"""What is stored since shifted parts of it are read: otherwise the work multiplies from step to step."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.backend.stored_values import FUNCTION
+from eqsat.planning.loops import build
+from eqsat.planning.shifted_reads import read_shifted
+from eqsat.targets.catalogue import find_target
+from eqsat.targets.cpu import CPU
+from tests.stages import lowered, normal
+
+
+def heated(u: Any, k: Any) -> Any:
+    """A step of diffusion with fluxes of cells, which two neighbours share."""
+    down, right = (k[1:] + k[:-1]) * (u[1:] - u[:-1]), (k[:, 1:] + k[:, :-1]) * (u[:, 1:] - u[:, :-1])
+    ends = ((0, 1), (0, 0)), ((1, 0), (0, 0)), ((0, 0), (0, 1)), ((0, 0), (1, 0))
+    into = [jnp.pad(flux, end) for flux, end in zip((down, down, right, right), ends, strict=True)]
+    return u + 0.1 * (into[0] - into[1] + into[2] - into[3])
+
+
+def steps(count: int) -> Callable[..., Any]:
+    def loss(u: Any, k: Any) -> Any:
+        for _ in range(count):
+            u = heated(u, k)
+        return jnp.mean(jnp.sin(u))
+
+    return jax.grad(loss)
+
+
+def planned(fn: Callable[..., Any], *args: Any, share: float = 0.25) -> tuple[Any, str]:
+    memory = jax.jit(fn).lower(*args).compile().memory_analysis()
+    assert memory is not None
+    fixed = memory.argument_size_in_bytes + memory.output_size_in_bytes
+    run = eqsat.optimize(fn, budget=int(fixed + share * memory.temp_size_in_bytes))
+    source = run.plan(*args).source
+    assert source is not None
+    return run, source
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_each_step_is_stored(count: int) -> None:
+    u, k = normal(400, 300), 1 + np.abs(normal(400, 300, seed=1))
+    run, source = planned(steps(count), u, k)
+    assert len(re.findall(r"^ +(\w+) = stored\(\1\)$", source, re.MULTILINE)) >= count
+    np.testing.assert_allclose(run(u, k), jax.jit(steps(count))(u, k), rtol=1e-4, atol=3e-8)
+
+
+def test_the_compiler_stores_them() -> None:
+    """If it saw what the branch does, it would compute them again."""
+    u, k = normal(400, 300), 1 + np.abs(normal(400, 300, seed=1))
+    _, source = planned(steps(3), u, k)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    text = jax.jit(names["optimized"]).lower(u, k).compile().as_text()
+    assert text.count(" conditional(") >= source.count("= stored(")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -0.0, 3e38])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.bool_])
+def test_what_is_stored_keeps_its_bits(value: float, dtype: Any) -> None:
+    names: dict[str, Any] = {"jnp": jnp, "lax": jax.lax}
+    exec(FUNCTION, names)
+    array = normal(5, 7).astype(dtype)
+    if dtype is np.float32:
+        array[0, 0] = array[3, 2] = value
+    found = np.asarray(jax.jit(names["stored"])(array))
+    assert found.tobytes() == array.tobytes()
+
+
+def test_nothing_is_stored_outside_of_loops_or_where_the_compiler_does() -> None:
+    program, _ = lowered(steps(3), normal(40, 30), normal(40, 30))
+    assert read_shifted(build(program), CPU) == frozenset()
+    _, source = planned(lambda x: jnp.tanh(x @ x.T).sum(0), normal(900, 30), share=0.6)
+    assert "stored(" not in source
+
+
+def test_machines_that_need_no_such_help_have_none() -> None:
+    assert find_target("h100").machine.shifted_work == 0
+    program, _ = lowered(steps(3), normal(40, 30), normal(40, 30))
+    assert read_shifted(build(program), replace(CPU, shifted_work=0.0)) == frozenset()
