@@ -1,9 +1,13 @@
-"""Products that are rounded before what was selected from them is subtracted.
+"""Products that are rounded before something is added, so that a value is the same wherever it is computed.
 
 XLA computes `a * b - c` with one rounding where the product has no other use in a kernel. So entries of a
 product may exceed their own maximum, which another kernel has taken from rounded products, and
 `exp(t - max(t))` overflows where the products are large. XLA can't add to what was selected by a condition on
 the product before that is rounded.
+
+The same holds for a value of which the next whole number is taken, and which is read otherwise as well: as
+for the place of a pixel, and its share. One kernel may take a sum with a product for 5, and another one for a
+little less; then the share is that of another pixel.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from eqsat.ir.dtypes import is_real_float
+from eqsat.ir.dtypes import is_inexact, is_real_float
 from eqsat.ir.formula import Monoid
 from eqsat.ir.ops import Chunk, Concat, Const, Fold, Map, Opaque, Operation, Reduce, Rename, Select
 from eqsat.ir.program import Program
@@ -28,6 +32,12 @@ ROUNDING = """def rounded(product):
 PRODUCTS = frozenset({"mul", "square", "integer_pow"})
 
 SUMS = frozenset({"add", "sub"})
+
+JUMPS = frozenset({"floor", "ceil", "round"})
+"""Functions to whole numbers."""
+
+MOVING = frozenset({"concatenate", "dynamic_slice", "reshape", "slice", "squeeze", "stack", "split"})
+"""Primitives that only move entries."""
 
 
 def rounded_products(program: Program) -> frozenset[int]:
@@ -50,7 +60,53 @@ def rounded_products(program: Program) -> frozenset[int]:
             for one, other in ((first, second), (second, first)):
                 if other.number in selected:
                     found.update(product.number for product in _products(one))
-    return frozenset(found)
+    return frozenset(found | _before_jumps(program))
+
+
+def _before_jumps(program: Program) -> set[int]:
+    """The products that are terms of sums, on the way to values that jump and are read otherwise as well."""
+    readers: dict[int, list[Term]] = {}
+    for term in program.reachable():
+        for arg in dict.fromkeys(term.args):
+            readers.setdefault(arg.number, []).append(term)
+    found: set[int] = set()
+    seen: set[int] = set()
+    stack = [
+        term
+        for term in program.reachable()
+        if len(some := readers.get(term.number, ())) > 1
+        and any(map(_jumps, some))
+        and not all(map(_jumps, some))
+    ]
+    while stack:
+        term = stack.pop()
+        if term.number in seen or not (isinstance(term.op, Map) or _keeps(term) or _moves(term)):
+            continue
+        seen.add(term.number)
+        if isinstance(term.op, Map) and term.op.name in SUMS and is_real_float(term.dtype):
+            found.update(product.number for arg in term.args for product in _products(arg))
+        stack += term.args
+    return found
+
+
+def _jumps(term: Term) -> bool:
+    """Whether a last digit of the operand may change the result by one."""
+    if not isinstance(term.op, Map) or not is_real_float(term.args[0].dtype):
+        return False
+    return term.op.name in JUMPS or (
+        term.op.name == "convert" and not is_inexact(term.dtype) and term.dtype != "bool"
+    )
+
+
+def _moves(term: Term) -> bool:
+    """Whether entries of the result are entries of the operands, at other places."""
+    match term.op:
+        case Operation(spec=spec):
+            return spec.name == "take"
+        case Opaque(call=call):
+            return call.primitive.name in MOVING
+        case _:
+            return False
 
 
 def _is_product(term: Term) -> bool:

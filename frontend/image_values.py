@@ -18,6 +18,7 @@ from eqsat.frontend.flat import Equation, FlatJaxpr, Value
 from eqsat.frontend.placed_rows import is_cyclic, with_placed_rows
 from eqsat.frontend.row_primitives import PLACED_ROWS
 from eqsat.frontend.tile_places import PLACED
+from eqsat.frontend.tile_updates import CHANGES
 from eqsat.frontend.tile_windows import Wanted, Window
 from eqsat.ir.tiled_values import STENCIL, WINDOWED
 
@@ -210,6 +211,20 @@ class ImageValues:
                 yield equation
             else:
                 stack += equation.inputs
+
+    def is_moved_after(self, equations: Sequence[Equation]) -> bool:
+        """Whether window operations are pads, or go into what pads or changes a part of an array."""
+        reached: set[Value] = set()
+        for equation in equations:
+            reached.update(equation.outputs)
+            if equation.name == "pad":
+                return True
+        for equation in self.flat.equations:
+            if any(isinstance(one, int) and one in reached for one in equation.inputs):
+                if equation.name in ("pad", PLACED_ROWS) or equation.name in CHANGES:
+                    return True
+                reached.update(equation.outputs)
+        return False
 
     def connected(self, equations: Sequence[Equation]) -> list[list[Equation]]:
         """Equations by the images that they are computed from: those that share one are together."""

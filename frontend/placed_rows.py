@@ -84,7 +84,12 @@ class _Origins:
             return
         (value,) = equation.outputs
         shape = self.flat.avals[value].shape
-        if equation.primitive is lax.concatenate_p:
+        if equation.name == "scatter":
+            for dimension in equation.params["dimension_numbers"].inserted_window_dims[:1]:
+                whole, places = self.of(value, dimension)
+                if whole != value:
+                    yield dimension, whole, np.asarray(places), False
+        elif equation.primitive is lax.concatenate_p:
             dimension = equation.params["dimension"]
             if 0 < shape[dimension] <= MOST_PLACES:
                 whole, places = self.of(value, dimension)
@@ -204,6 +209,8 @@ class _Origins:
         itself = value, range(avals[value].shape[dimension])
         if made is None or not made.inputs or any(isinstance(one, Literal) for one in made.inputs):
             return itself
+        if made.name == "scatter":
+            return self._with_row_set(made, dimension) or itself
         if made.primitive is lax.concatenate_p and made.params["dimension"] == dimension:
             parts = [one for one in made.inputs if not isinstance(one, Literal)]
             found = [self.of(one, dimension) for one in parts if avals[one].shape[dimension]]
@@ -215,6 +222,40 @@ class _Origins:
         source, index = rows
         whole, places = self.of(source, dimension)
         return whole, np.full(index, places[0]) if isinstance(index, int) else places[index]
+
+    def _with_row_set(self, made: Equation, dimension: int) -> tuple[Value, Any] | None:
+        """An array of which a row is set to another one of the same array, as at a wall; None for others."""
+        operand, indices, update = made.inputs
+        numbers, shape = made.params["dimension_numbers"], self.flat.avals[made.outputs[0]].shape
+        others = tuple(d for d in range(len(shape) - 1))
+        if not numbers.inserted_window_dims == numbers.scatter_dims_to_operand_dims == (dimension,):
+            return None
+        if numbers.operand_batching_dims or numbers.update_window_dims != others:
+            return None
+        if isinstance(operand, Literal) or isinstance(indices, Literal) or isinstance(update, Literal):
+            return None
+        if self.flat.avals[indices].shape != (1,):
+            return None
+        row = self._constant_row(indices)
+        wanted = tuple(1 if d == dimension else size for d, size in enumerate(shape))
+        rows = [one for one in self._reshaped(update) if self.flat.avals[one].shape == wanted]
+        if row is None or not 0 <= row < shape[dimension] <= MOST_PLACES or not rows:
+            return None
+        (whole, places), (source, taken) = self.of(operand, dimension), self.of(rows[-1], dimension)
+        if whole != source:
+            return None
+        found = np.array(places)
+        found[row] = taken[0]
+        return whole, found
+
+    def _constant_row(self, indices: Value) -> int | None:
+        """The number that an array of one index has, if it is written in the function."""
+        made = self.flat.made_by.get(indices)
+        while made is not None and made.name in _RESHAPING and isinstance(made.inputs[0], int):
+            made = self.flat.made_by.get(made.inputs[0])
+        if made is None or made.name not in _RESHAPING or not isinstance(made.inputs[0], Literal):
+            return None
+        return int(made.inputs[0].val)
 
     def _rows(self, made: Equation, dimension: int) -> tuple[Value, Any] | None:
         """Of which value an equation takes rows, as they are, and which: a slice, or how often the first."""

@@ -12,9 +12,10 @@ import numpy as np
 
 from eqsat.frontend.placed_rows import is_cyclic
 from eqsat.frontend.row_primitives import NOWHERE, PLACED_ROWS, SUMMED_ROWS, with_zeros_added
+from eqsat.frontend.tile_updates import CHANGES, changed_part
 from eqsat.frontend.tile_windows import Misaligned, Need, Wanted, Window, rule
 
-PLACED = frozenset({"gather", "scatter-add"})
+PLACED = frozenset({"gather", *CHANGES})
 """Primitives whose second operand says where."""
 
 MANY = np.iinfo(np.int64).max
@@ -144,6 +145,9 @@ def _rows_at(wanted: Wanted, places: Any, stride: int = 0, added: bool = False) 
 @rule("scatter-add")
 def _scatter(wanted: Wanted) -> Need | None:
     """Rows added at places that are known and in order; or entries of a row added to others of that row."""
+    part = changed_part(wanted)
+    if part is not None:
+        return part
     numbers, rank = wanted.params["dimension_numbers"], len(wanted.shape)
     if wanted.row in numbers.operand_batching_dims:
         batch = numbers.scatter_indices_batching_dims[numbers.operand_batching_dims.index(wanted.row)]

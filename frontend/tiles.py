@@ -133,8 +133,8 @@ def _best(image: ImageValues, equations: Sequence[Equation]) -> _Tiled | None:
         for place in range(PLACES)
     ]
     best = _by_most(image, targets, len(equations))
-    # Sums of pads go into slices, also where tiles are even.
-    if best is not None and (not best.is_even or any(one.name == "pad" for one in equations)):
+    # What moves rows, or changes some, has no chunks of joined tiles.
+    if best is not None and (not best.is_even or image.is_moved_after(equations)):
         ends = [ends_after(image, along) for along in targets]
         return _by_most(image, ends, max(map(len, ends))) or best
     return best

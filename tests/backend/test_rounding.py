@@ -1,4 +1,4 @@
-"""Products are rounded before what was selected from them is subtracted."""
+"""Products are rounded where sums with them are compared with what was selected from them, or jump."""
 
 from collections.abc import Callable
 
@@ -59,3 +59,36 @@ def test_only_products_beside_what_was_selected_are_rounded() -> None:
     assert names(lambda a, b: jax.nn.softmax(a + b[:, None], axis=1)) == []
     assert names(lambda a, b: jax.nn.softmax(0.125 * (a + b[:, None]), axis=1)) == []
     assert names(lambda a, b: jax.nn.softmax(0.3 * (a + b[:, None]), axis=1)) == ["mul"]
+
+
+def test_products_behind_values_that_jump_are_rounded() -> None:
+    place = lambda a, b: 3.3 * a - a * b[:, None]  # noqa: E731
+    assert names(lambda a, b: place(a, b) - jnp.floor(place(a, b))) == ["mul", "mul"]
+    assert names(lambda a, b: place(a, b) * place(a, b).astype(jnp.int32)) == ["mul", "mul"]
+    assert names(lambda a, b: jnp.floor(place(a, b))) == []  # nothing else is computed of it
+    assert names(lambda a, b: jnp.floor(a * b[:, None]) + jnp.sin(a)) == []
+
+
+def test_places_and_shares_of_pixels_belong_together() -> None:
+    """A rotated image: the place of one pixel, with the share of another one, is wrong by all of it."""
+    size, count = 160, 120
+    angles, across = jnp.linspace(0, jnp.pi, count, endpoint=False), jnp.arange(size) - (size - 1) / 2
+    image = jax.random.uniform(jax.random.key(0), (size, size))
+    seen = jax.random.uniform(jax.random.key(1), (count, size))
+
+    def misfit(image: jax.Array, angles: jax.Array, across: jax.Array) -> jax.Array:
+        x, y = jnp.meshgrid(across, across, indexing="ij")
+
+        def projected(angle: jax.Array) -> jax.Array:
+            turned = [jnp.cos(angle) * x - jnp.sin(angle) * y, jnp.sin(angle) * x + jnp.cos(angle) * y]
+            places = jnp.stack(turned) + (size - 1) / 2
+            return jax.scipy.ndimage.map_coordinates(image, places, order=1, mode="constant").sum(0)
+
+        return jnp.mean((jax.vmap(projected)(angles) - seen.astype(image.dtype)) ** 2)
+
+    optimized = eqsat.optimize(jax.grad(misfit), budget="28.6MB")
+    found = np.asarray(optimized(image, angles, across))
+    with jax.enable_x64(True):
+        wide = [jnp.asarray(np.asarray(one), jnp.float64) for one in (image, angles, across)]
+        wanted = np.asarray(jax.jit(jax.grad(misfit))(*wide))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())

@@ -1,0 +1,80 @@
+"""Rows of an array of which one part is set, or changed, as the walls of a simulation are.
+
+u.at[0].set(w)[r]  =  w  if r = 0  else  u[r]
+u.at[1:-1].add(v)[r]  =  u[r] + v[r - 1]  if 0 < r < n - 1  else  u[r]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from eqsat.frontend.tile_windows import Need, Wanted, rule
+
+CHANGES: Mapping[str, Callable[[Any, Any], Any]] = {
+    "scatter": lambda _, new: new,
+    "scatter-add": lax.add,
+    "scatter-sub": lax.sub,
+    "scatter-mul": lax.mul,
+    "scatter-min": lax.min,
+    "scatter-max": lax.max,
+}
+"""Primitives that change a part of an array, with what comes of an entry and an update."""
+
+
+@rule(*(CHANGES.keys() - {"scatter-add"}))
+def changed_part(wanted: Wanted) -> Need | None:
+    """A part whose place is known: the rows of the array, and those of the update that are among them."""
+    place = part_of(wanted)
+    if place is None:
+        return None
+    starts, sizes, kept = place
+    row, window, change = wanted.row, wanted.window, CHANGES[wanted.equation.name]
+    rows, first, count = wanted.shape[row], starts[row], sizes[row]
+    if window.period not in (0, rows) or (window.period and row in kept and count != rows):
+        return None
+    inserted = [d for d in range(len(starts)) if d not in kept]
+    others = tuple(
+        slice(None) if d == row else slice(start, start + size)
+        for d, (start, size) in enumerate(zip(starts, sizes, strict=True))
+    )
+    update = replace(window, dimension=kept.index(row), start=window.start - first) if row in kept else None
+
+    def compute(operands: Sequence[Any], tile: Any) -> Any:
+        array, new = operands[0], lax.expand_dims(operands[2], inserted)
+        part = array[others]
+        changed = array.at[others].set(change(part, jnp.broadcast_to(new, part.shape)))
+        places = window.places(tile)
+        if window.period:
+            places = lax.rem(lax.rem(places, np.int32(rows)) + np.int32(rows), np.int32(rows))
+        there = (places >= first) & (places < first + count)
+        along = [-1 if d == row else 1 for d in range(array.ndim)]
+        return jnp.where(there.reshape(along), changed, array)
+
+    return Need((window, None, update), compute)
+
+
+def part_of(wanted: Wanted) -> tuple[list[int], list[int], list[int]] | None:
+    """Where the part begins in each dimension, how long it is, and which dimensions the update has.
+
+    None if it is not one part, inside of the array, whose place is known.
+    """
+    numbers = wanted.params["dimension_numbers"]
+    if 1 not in wanted.constants or len(wanted.shapes[1]) != 1 or numbers.operand_batching_dims:
+        return None
+    rank = len(wanted.shape)
+    kept = [d for d in range(rank) if d not in numbers.inserted_window_dims]
+    if tuple(numbers.update_window_dims) != tuple(range(len(kept))):
+        return None
+    starts, sizes = [0] * rank, [1] * rank
+    for dimension, start in zip(numbers.scatter_dims_to_operand_dims, wanted.constants[1], strict=True):
+        starts[dimension] = int(start)
+    for dimension, size in zip(kept, wanted.shapes[2], strict=True):
+        sizes[dimension] = size
+    ends = zip(starts, sizes, wanted.shape, strict=True)
+    return (starts, sizes, kept) if all(0 <= a <= a + n <= size for a, n, size in ends) else None
