@@ -230,7 +230,7 @@ DERIVATIVES = (
 )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(96, 64), (251, 300)])
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives_of_stencils_have_tiles(name: str, shape: tuple[int, ...]) -> None:
@@ -242,6 +242,7 @@ def test_derivatives_of_stencils_have_tiles(name: str, shape: tuple[int, ...]) -
     check(jax.grad(total), hostile)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("rows", [512, 509])
 @pytest.mark.parametrize("name", DERIVATIVES)
 def test_derivatives_of_stencils_keep_to_a_budget(name: str, rows: int) -> None:
